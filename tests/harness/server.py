@@ -54,6 +54,7 @@ class Server:
         self.nfs = ""  # "127.0.0.1:PORT" with --nfs
         self.syslog = ""  # the same with --syslog
         self.cafile = None  # the certificate with --tls-cert
+        self.website = ""  # "http://127.0.0.1:PORT" with --website
         self.start_seconds = None
 
     def start(self):
@@ -74,11 +75,13 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http|nfs|syslog) (\S+)$", text, re.M))
-            if len(found) == 2 + ("--nfs" in self.args) + ("--syslog" in self.args):
+            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website) (\S+)$", text, re.M))
+            wanted = [door for door in ("nfs", "syslog", "website") if "--" + door in self.args]
+            if len(found) == 2 + len(wanted):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
                 self.nfs = found.get(b"nfs", b"").decode()
                 self.syslog = found.get(b"syslog", b"").decode()
+                self.website = found.get(b"website", b"").decode()
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")

@@ -41,6 +41,7 @@ MOUNT = [*OBJECT, "cairn mount http://127.0.0.1:8080 /mnt/cairn"]
 GIVEN = {
     "docs/bench.md": [*PUBLIC, "cairn bucket create bench", *MOUNT[-1:]],
     "docs/doctor.md": STORE,
+    "docs/http.md": OBJECT,
     "docs/inflight.md": MOUNT,
     "docs/logs.md": STORE,
     "docs/mount.md": OBJECT,

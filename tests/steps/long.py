@@ -128,9 +128,11 @@ def sizes(_):
         "CAIRN_TEST_TREE_FILES": "5200",
         "CAIRN_TEST_BIG_MIB": "1024",
         "CAIRN_TEST_ARCHIVE_GIB": "4.5",
+        "CAIRN_TEST_TUS_KILLS": "20",
     }
     names = [
         "clients/test_archives.py",
+        "clients/test_tus.py",
         "clients/test_aws_cli.py",
         "limits/test_big_uploads.py",
         "mount/test_big_directory.py",

@@ -108,7 +108,7 @@ pub struct AccessRecord<'a> {
     pub time: String,
     pub door: &'static str,
     pub method: &'a str,
-    pub path: &'a str,
+    pub path: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<Cow<'a, str>>,
     /// None: the client went away before there was one.

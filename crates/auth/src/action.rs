@@ -111,6 +111,7 @@ actions! {
     /// Export buckets to clients without credentials.
     ManageExports, "cairn:ManageExports", Root;
     PutBucketCors, "s3:PutBucketCORS", With(Rights::ADMIN);
+    PutBucketWebsite, "s3:PutBucketWebsite", With(Rights::ADMIN);
 }
 
 impl fmt::Display for Action {

@@ -26,7 +26,7 @@ pub struct NewCredential {
 
 const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-fn random_text(rng: &dyn Rng, len: usize) -> String {
+pub(crate) fn random_text(rng: &dyn Rng, len: usize) -> String {
     let mut bytes = vec![0; len];
     rng.fill(&mut bytes);
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()

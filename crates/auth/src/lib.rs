@@ -14,7 +14,10 @@ mod handle;
 mod link;
 mod network;
 mod origin;
+mod password;
 mod seal;
+
+mod share_token;
 
 mod caller;
 
@@ -36,4 +39,6 @@ pub use handle::{HANDLE_TAG_BYTES, HandleKey};
 pub use link::LinkKey;
 pub use network::Network;
 pub use origin::{AccessContext, CredentialId, Origin};
+pub use password::{hash_password, verify_password};
 pub use seal::{SealKey, Sealed};
+pub use share_token::{ShareLinkId, generate_share_token, share_link_of};

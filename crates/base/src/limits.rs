@@ -42,6 +42,14 @@ pub const BUCKET_TAGS: usize = 50;
 /// Rules of CORS of a bucket, and all of them as they are stored, bytes.
 pub const CORS_RULES: usize = 100;
 pub const CORS_BYTES: usize = 32 << 10;
+/// Rules of the website of a bucket, and all of it as it is stored, bytes.
+pub const WEBSITE_RULES: usize = 50;
+pub const WEBSITE_BYTES: usize = 32 << 10;
+/// Resumable uploads of one user that are in progress, and the bytes in all of them.
+pub const RESUMABLE_UPLOADS: usize = 100;
+pub const RESUMABLE_BYTES: u64 = 10 << 40;
+/// Share links of one user.
+pub const SHARE_LINKS: usize = 1000;
 /// Keys in one page of a listing.
 pub const LIST_KEYS: usize = 1000;
 /// Keys in one batch delete.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench;
-use crate::client::{bucket, export, gc, get, key, logs, ls, put, rm, stat, user};
+use crate::client::{bucket, export, gc, get, key, logs, ls, put, rm, share, stat, user};
 use crate::cluster;
 use crate::doctor;
 use crate::failure::Result;
@@ -49,6 +49,7 @@ enum Command {
     Rm(rm::RmArgs),
     Stat(stat::StatArgs),
     Bucket(bucket::BucketArgs),
+    Share(share::ShareArgs),
     Key(key::KeyArgs),
     User(user::UserArgs),
     Logs(logs::LogsArgs),
@@ -78,6 +79,7 @@ impl Cli {
             Command::Rm(args) => rm::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Bucket(args) => bucket::run(args),
+            Command::Share(args) => share::run(args),
             Command::Key(args) => key::run(args),
             Command::User(args) => user::run(args),
             Command::Logs(args) => logs::run(args),

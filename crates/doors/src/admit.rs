@@ -222,6 +222,16 @@ fn parse(value: &str) -> Option<Presented> {
     None
 }
 
+/// The password of basic auth, whatever the name beside it is.
+pub(crate) fn basic_password(headers: &HeaderMap) -> Option<Secret<String>> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    match parse(value.to_str().ok()?)? {
+        Presented::Basic { secret, .. } => Some(secret),
+        Presented::Token { .. } => None,
+    }
+}
+
 /// Makes the first access key of root if there is none, and returns it to be shown once. With a
 /// preset, root gets that one, and nothing is returned.
 pub async fn ensure_root(

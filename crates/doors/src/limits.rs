@@ -91,6 +91,27 @@ pub const INFO_EXTENTS: usize = 16 << 10;
 /// Blocks of one part in that list.
 pub const PART_BLOCKS: usize = 64;
 
+/// How long a share link opens if nothing is said, and at most.
+pub const SHARE_LINK_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const SHARE_LINK_LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Passwords of share links that are checked at the same time, and those that are remembered.
+pub const PASSWORDS: u64 = 4;
+pub const PASSWORDS_KNOWN: usize = 1024;
+/// A password, bytes.
+pub const PASSWORD_BYTES: usize = 256;
+
+/// The name of a file that comes by a share link, bytes.
+pub const SHARED_NAME_BYTES: usize = 200;
+/// What a share link takes if nothing is said: files, and their bytes.
+pub const SHARED_FILES: u64 = 100;
+pub const SHARED_BYTES: u64 = 10 << 30;
+/// How long a resumable upload waits for its next bytes.
+pub const RESUMABLE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Its bytes become durable in stretches of this size, or larger ones if it is very long, and no
+/// stretch but the last is smaller than the least, bytes.
+pub const RESUMABLE_STRETCH: u64 = 16 << 20;
+pub const RESUMABLE_LEAST: u64 = 128 << 10;
+
 /// Limits that an operator may want to change.
 #[derive(Clone, Debug)]
 pub struct Limits {

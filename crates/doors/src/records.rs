@@ -19,6 +19,25 @@ use crate::witness::{Facts, Witness};
 /// Parameters of a query with one of these in their name are secrets, or might be.
 const SECRETS: [&str; 5] = ["sig", "token", "secret", "password", "authorization"];
 
+/// What share links are below, at the HTTP door.
+pub(crate) const SHARED: &str = "/s/";
+/// Characters of a name there that are shown if it cannot be the token of a link.
+const SHOWN_CHARS: usize = 8;
+
+/// A path without the secret of a share link in it.
+pub(crate) fn without_token(path: &str) -> Cow<'_, str> {
+    let Some(rest) = path.strip_prefix(SHARED) else { return Cow::Borrowed(path) };
+    let (token, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if token.chars().count() <= SHOWN_CHARS {
+        return Cow::Borrowed(path);
+    }
+    let id = match token.match_indices('-').nth(1) {
+        Some((at, _)) => token.get(..at).unwrap_or_default().to_owned(),
+        None => token.chars().take(SHOWN_CHARS).collect(),
+    };
+    Cow::Owned(format!("{SHARED}{id}-...{below}"))
+}
+
 /// Where the records of a door go.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
@@ -170,7 +189,7 @@ impl InProgress {
             keys,
             resource: resource.as_deref().map(short),
             method: Some(self.method.to_string()),
-            path: Some(short(self.uri.path())),
+            path: Some(short(&without_token(self.uri.path()))),
             query: self.uri.query().map(|query| without_secrets(query).into_owned()),
             status: status.map(u32::from),
             request: request.clone(),
@@ -184,7 +203,10 @@ impl InProgress {
         AccessRecord {
             door: self.records.door,
             method: self.method.as_str(),
-            path: cut(self.uri.path()),
+            path: match without_token(self.uri.path()) {
+                Cow::Borrowed(path) => Cow::Borrowed(cut(path)),
+                Cow::Owned(path) => Cow::Owned(short(&path)),
+            },
             query: self.uri.query().map(without_secrets),
             status: *status,
             bytes: *bytes,
@@ -265,6 +287,20 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_lose_the_secrets_of_share_links() {
+        for (path, shown) in [
+            ("/s/12c-AAAABBBBCCCC-SECRETSECRET/a/b", "/s/12c-AAAABBBBCCCC-.../a/b"),
+            ("/s/12c-AAAABBBBCCCC-SECRETSECRET", "/s/12c-AAAABBBBCCCC-..."),
+            ("/s/12c%2DAAAABBBBCCCC%2DSECRETSECRET", "/s/12c%2DAA-..."),
+            ("/s/SECRETSECRET", "/s/SECRETSE-..."),
+            ("/s/x/y", "/s/x/y"),
+            ("/storage/s/a-b-c", "/storage/s/a-b-c"),
+        ] {
+            assert_eq!(without_token(path), shown);
+        }
+    }
 
     #[test]
     fn queries_lose_their_secrets() {

@@ -15,6 +15,7 @@ use crate::ops::for_call::ForgetCalls;
 use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
 use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
+use crate::ops::resumable::ExpireResumable;
 use crate::ops::retain::LetGoAll;
 use crate::ops::sessions::{EndSession, ListSessions};
 use crate::rows::{Session, SessionState};
@@ -83,6 +84,7 @@ impl Fs {
         }
         if forgets && !dry_run {
             self.forget_calls(caller).await?;
+            self.expire_uploads(caller).await?;
         }
         if !dry_run {
             report.blocks_deleted += self.drop_abandoned().await?;
@@ -99,6 +101,17 @@ impl Fs {
         let mut after = None;
         loop {
             after = self.run(caller, ForgetCalls { after }).await?;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends resumable uploads that have expired.
+    async fn expire_uploads(&self, caller: &Caller) -> Result<()> {
+        let mut after = None;
+        loop {
+            after = self.run(caller, ExpireResumable { after }).await?;
             if after.is_none() {
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{
     BlockId, BodyId, Error, Owner, Party, Redundancy, Result, Scope, SessionId, Share, Stage,
-    Stages, limits, stage,
+    Stages, Timestamp, limits, stage,
 };
 use cairn_blocks::Wish;
 use tokio::task::JoinSet;
@@ -20,8 +20,9 @@ use crate::garbage::Abandoned;
 use crate::ops::conditions::Conditions;
 use crate::ops::multipart::{PutPart, UploadName};
 use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
+use crate::ops::resumable::PutResumable;
 use crate::party::party_of;
-use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place};
+use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place, Resumable};
 
 /// Memory is taken for an upload as its bytes come: as much again as it has, but no less and no
 /// more than this at once, bytes.
@@ -134,6 +135,23 @@ impl Fs {
         let (session, size) = (draft.session(), draft.size);
         let verb = PutPart { name, number, session, content, size, etag, checksums };
         draft.publish(self.run(caller, verb)).await
+    }
+}
+
+impl Fs {
+    /// Adds the next bytes to a resumable upload, which has come to `offset`.
+    pub async fn put_resumable(
+        &self,
+        caller: &Caller,
+        name: UploadName,
+        (offset, expires): (u64, Timestamp),
+        written: Written,
+        etag: String,
+    ) -> Result<Resumable> {
+        let (draft, content) = written.into_content();
+        let (session, size, number) = (draft.session(), draft.size, 0);
+        let part = PutPart { name, number, session, content, size, etag, checksums: Vec::new() };
+        draft.publish(self.run(caller, PutResumable { part, offset, expires })).await
     }
 }
 

@@ -41,7 +41,9 @@ pub fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Resul
 fn before(needs: &Needs, view: &mut View<'_>, context: &Context) -> Result<(), Error> {
     match needs {
         Needs::Store(action) => context.authorize(view, *action, Resource::Store),
-        Needs::All(_) | Needs::Some(_) | Needs::Once(_) | Needs::Nothing(_) => Ok(()),
+        Needs::All(_) | Needs::Some(_) | Needs::Once(_) | Needs::Others(_) | Needs::Nothing(_) => {
+            Ok(())
+        }
     }
 }
 

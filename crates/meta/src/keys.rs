@@ -363,8 +363,48 @@ pub fn export(bucket: BucketId) -> Bytes {
     key(&[b"ke", &bucket.0.to_be_bytes()])
 }
 
+/// `k l <user> <id>`: a share link.
+pub fn share_link(user: UserId, id: &str) -> Bytes {
+    key(&[b"kl", &user.0.to_be_bytes(), id.as_bytes()])
+}
+
+/// The share links of a user behind one of them.
+pub fn share_links(user: UserId, after: Option<&str>) -> (Bytes, Bytes) {
+    let start = match after {
+        Some(after) => key(&[&share_link(user, after), b"\0"]),
+        None => share_link(user, ""),
+    };
+    let end = user.0.checked_add(1).map(|next| share_link(UserId(next), ""));
+    (start, end.unwrap_or_else(|| key(&[b"km"])))
+}
+
+/// The user and the id of a share link.
+pub fn share_link_parts(share_key: &[u8]) -> Option<(UserId, String)> {
+    let (user, id) = share_key.strip_prefix(b"kl")?.split_first_chunk()?;
+    Some((UserId(u64::from_be_bytes(*user)), String::from_utf8(id.to_vec()).ok()?))
+}
+
+/// `k r <user> <upload>`: a resumable upload.
+pub fn resumable(user: UserId, upload: UploadId) -> Bytes {
+    key(&[b"kr", &user.0.to_be_bytes(), &upload.0.to_be_bytes()])
+}
+
+/// The resumable uploads of a user.
+pub fn resumables(user: UserId) -> (Bytes, Bytes) {
+    let start = resumable(user, UploadId(0));
+    let end = user.0.checked_add(1).map(|next| resumable(UserId(next), UploadId(0)));
+    (start, end.unwrap_or_else(|| key(&[b"ks"])))
+}
+
+/// The user and the upload of a resumable upload.
+pub fn resumable_parts(resumable_key: &[u8]) -> Option<(UserId, UploadId)> {
+    let (user, upload) = resumable_key.strip_prefix(b"kr")?.split_first_chunk()?;
+    let upload = upload.try_into().ok().map(u64::from_be_bytes)?;
+    Some((UserId(u64::from_be_bytes(*user)), UploadId(upload)))
+}
+
 /// All rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names, `e`
-/// exports.
+/// exports, `l` share links, `r` resumable uploads.
 pub fn credentials(sort: u8) -> (Bytes, Bytes) {
     (key(&[b"k", &[sort]]), key(&[b"k", &[sort + 1]]))
 }

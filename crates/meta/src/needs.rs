@@ -23,6 +23,8 @@ pub enum Needs {
     Some(ActionSet),
     /// To do all of this, or nothing where it was done before.
     Once(ActionSet),
+    /// To do all of this, or nothing for what its caller has made.
+    Others(ActionSet),
     /// No action, because of this.
     Nothing(&'static str),
 }
@@ -45,7 +47,9 @@ impl Needs {
             Needs::Store(action) => allowed == ActionSet::of(&[*action]),
             Needs::All(actions) => allowed == *actions,
             Needs::Some(actions) => !allowed.is_empty() && actions.contains(allowed),
-            Needs::Once(actions) => allowed.is_empty() || allowed == *actions,
+            Needs::Once(actions) | Needs::Others(actions) => {
+                allowed.is_empty() || allowed == *actions
+            }
             Needs::Nothing(_) => allowed.is_empty(),
         };
         if is_met {
@@ -85,6 +89,8 @@ mod tests {
             (all.or_done_before(), of(&[GetObject, PutObject]), true),
             (all.or_done_before(), of(&[GetObject]), false),
             (all.or_done_before(), ActionSet::NONE, true),
+            (Needs::Others(of(&[GetObject])), ActionSet::NONE, true),
+            (Needs::Others(of(&[GetObject])), of(&[PutObject]), false),
             (nothing, ActionSet::NONE, true),
             (nothing, of(&[GetObject]), false),
             (Needs::Store(GetObject), of(&[GetObject]), true),

@@ -162,6 +162,10 @@ const fn some(actions: &[Action]) -> Needs {
     Needs::Some(ActionSet::of(actions))
 }
 
+const fn others(actions: &[Action]) -> Needs {
+    Needs::Others(ActionSet::of(actions))
+}
+
 const OWN: Needs = Needs::Nothing("it gives up what its own session has");
 const ANSWERS: Needs = Needs::Nothing("it answers where its caller may write");
 
@@ -186,6 +190,9 @@ verbs! {
     38 => buckets::DropUploads, all(&[DeleteBucket]);
     39 => cors::PutCors, all(&[PutBucketCors]);
     40 => cors::FindCors, store(Operate);
+    41 => buckets::SetListing, some(buckets::UPDATES);
+    42 => buckets::FindBucket, store(Operate);
+    43 => website::PutWebsite, all(&[PutBucketWebsite]);
     48 => credentials::AddAccessKey, store(ManageUsers);
     49 => credentials::AddToken, store(ManageUsers);
     1050 => credentials::FindAccessKey, store(Operate);
@@ -264,7 +271,7 @@ verbs! {
     515 => lock::ReleaseAll, store(CollectGarbage);
     1528 => clone::CloneFile, all(&[GetObject, PutObject]);
     1529 => copy_range::CopyRange, all(&[GetObject, PutObject]);
-    1544 => buckets::Decide, some(Action::ALL);
+    2544 => buckets::Decide, some(Action::ALL);
     545 => buckets::FindWritable, ANSWERS;
     560 => exports::AddExport, store(ManageExports);
     561 => exports::RemoveExport, store(ManageExports);
@@ -275,6 +282,17 @@ verbs! {
     576 => for_call::FindCall, store(Operate);
     577 => for_call::ForgetCalls, store(CollectGarbage);
     578 => for_call::SettleCall, store(Operate);
+    592 => share_links::AddShareLink, some(&[GetObject, ListBucket, PutObject]);
+    593 => share_links::RemoveShareLink, others(&[Administer]);
+    594 => share_links::ListShareLinks, others(&[Administer]);
+    595 => share_links::FindShareLink, store(Operate);
+    596 => share_links::UseShareLink, store(Operate);
+    608 => resumable::BeginResumable, all(&[PutObject]);
+    609 => resumable::FindResumable, all(&[PutObject]);
+    610 => resumable::PutResumable, all(&[PutObject]);
+    611 => resumable::FinishResumable, all(&[PutObject]);
+    612 => resumable::AbortResumable, all(&[AbortMultipartUpload]);
+    613 => resumable::ExpireResumable, store(CollectGarbage);
 }
 
 /// Set in the number of a verb that is run for a call of a client.
@@ -475,6 +493,9 @@ mod tests {
                 Needs::Store(action) => format!("{action}, of the store"),
                 Needs::Nothing(why) => format!("nothing: {why}"),
                 Needs::Once(actions) => format!("{actions}, or nothing where it was done before"),
+                Needs::Others(actions) => {
+                    format!("{actions}, or nothing for what its caller has made")
+                }
                 Needs::All(actions) => actions.to_string(),
                 Needs::Some(all) if *all == ActionSet::of(Action::ALL) => {
                     "what it asks about".to_owned()

@@ -95,6 +95,9 @@ pub struct Bucket {
     pub created: String,
     pub cache_control: String,
     pub redirect: String,
+    /// Servers of versions before do not say.
+    #[serde(default)]
+    pub html_listing: String,
     pub objects: u64,
     pub bytes: u64,
     pub uploads: u64,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::address::bucket_path;
 use super::api::{self, Bucket};
 use super::cors::{self, CorsArgs};
+use super::website::{self, WebsiteArgs};
 use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -63,6 +64,9 @@ enum Command {
         /// In a cluster: on to redirect downloads over HTTP to chunkservers, or off
         #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
         redirect: Option<String>,
+        /// on to show listings as pages to browsers, or off
+        #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
+        html_listing: Option<String>,
         /// Most bytes in the bucket, such as 500g; 0 for no quota. Only root may set it
         #[arg(long, value_name = "SIZE", value_parser = size)]
         quota: Option<u64>,
@@ -72,6 +76,8 @@ enum Command {
     },
     /// Show or change the rules for pages of other sites (CORS)
     Cors(CorsArgs),
+    /// Show or change the website of a bucket
+    Website(WebsiteArgs),
     /// Delete an empty bucket
     #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
     Rm { name: String },
@@ -97,6 +103,8 @@ struct Change<'a> {
     replicas: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     redirect: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    html_listing: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_objects: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +138,7 @@ pub fn run(args: &BucketArgs) -> Result<ExitCode> {
             grant,
             replicas,
             redirect,
+            html_listing,
             quota,
             quota_files,
         } => {
@@ -140,6 +149,7 @@ pub fn run(args: &BucketArgs) -> Result<ExitCode> {
                 grant,
                 replicas: *replicas,
                 redirect: redirect.as_deref(),
+                html_listing: html_listing.as_deref(),
                 quota_objects: *quota_files,
                 quota_bytes: *quota,
             };
@@ -150,6 +160,7 @@ pub fn run(args: &BucketArgs) -> Result<ExitCode> {
             server.send_json("PATCH", &bucket_path(name), &change)?;
         }
         Command::Cors(args) => cors::run(&server, args)?,
+        Command::Website(args) => website::run(&server, args)?,
         Command::Rm { name } => {
             server.send("DELETE", &bucket_path(name))?;
         }
@@ -197,6 +208,7 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("visibility     {}", bucket.visibility))?;
     output::line(format!("cache control  {}", bucket.cache_control))?;
     output::line(format!("redirect       {}", bucket.redirect))?;
+    output::line(format!("html listing   {}", bucket.html_listing))?;
     for grant in bucket.grants.iter().flatten() {
         output::line(format!("grant          {}:{}", grant.user, grant.rights))?;
     }

@@ -67,7 +67,7 @@ Example:
     },
 }
 
-fn parse_seconds(text: &str) -> Result<u32, String> {
+pub fn parse_seconds(text: &str) -> Result<u32, String> {
     let bad = || "use a number of s, m, h or d, such as 30d".to_owned();
     let unit = text.chars().last().ok_or_else(bad)?;
     let seconds = match unit {

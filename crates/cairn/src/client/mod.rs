@@ -13,5 +13,7 @@ pub mod ls;
 mod pool;
 pub mod put;
 pub mod rm;
+pub mod share;
 pub mod stat;
 pub mod user;
+pub mod website;

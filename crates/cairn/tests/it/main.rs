@@ -18,6 +18,7 @@ mod objects_go_in_and_out;
 mod operators_are_told;
 mod secrets_are_shown_once;
 mod servers_start_and_stop;
+mod share_links_are_made_and_ended;
 mod stores_are_private;
 mod stores_of_before_are_opened;
 mod support;

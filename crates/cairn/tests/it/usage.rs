@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 33] = [
     &[],
     &["server"],
     &["put"],
@@ -14,6 +14,11 @@ const COMMANDS: [&[&str]; 28] = [
     &["bucket", "set"],
     &["bucket", "rm"],
     &["bucket", "stat"],
+    &["bucket", "website"],
+    &["share"],
+    &["share", "add"],
+    &["share", "ls"],
+    &["share", "rm"],
     &["key"],
     &["key", "create"],
     &["key", "ls"],

@@ -74,7 +74,7 @@ pub async fn reply(
 
 /// The subject of a change, for its record: its path, and members of its body that are no secrets.
 pub fn subject(path: &str, json: &[u8]) -> Option<String> {
-    const SHOWN: [&str; 9] = [
+    const SHOWN: [&str; 11] = [
         "user",
         "id",
         "disabled",
@@ -84,6 +84,8 @@ pub fn subject(path: &str, json: &[u8]) -> Option<String> {
         "any_client",
         "read_only",
         "squash",
+        "key",
+        "prefix",
     ];
     let body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).ok()?;
     let shown = body.iter().filter(|(name, _)| SHOWN.contains(&name.as_str()));

@@ -3,7 +3,7 @@
 use cairn_auth::{Action, Caller, Resource, Rights, Visibility, is_allowed};
 use cairn_base::{Error, Result};
 use cairn_fs::Fs;
-use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, UpdateBucket};
+use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, SetListing, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::namespace::Opened;
 use cairn_fs::rows::{Bucket, BucketKind, Usage};
@@ -23,6 +23,7 @@ struct ShownBucket {
     created: String,
     cache_control: String,
     redirect: &'static str,
+    html_listing: &'static str,
     objects: u64,
     bytes: u64,
     uploads: u32,
@@ -56,7 +57,8 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         visibility: bucket.visibility.as_str(),
         created: rfc3339(bucket.created),
         cache_control: bucket.cache_control,
-        redirect: if bucket.redirect { "on" } else { "off" },
+        redirect: on_or_off(bucket.redirect),
+        html_listing: on_or_off(bucket.html_listing),
         objects: usage.objects,
         bytes: usage.bytes,
         uploads: usage.uploads,
@@ -64,6 +66,10 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         quota_bytes: usage.quota_bytes,
         grants: None,
     })
+}
+
+fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
 async fn grants(fs: &Fs, caller: &Caller, bucket: &Bucket) -> Result<Option<Vec<ShownGrant>>> {
@@ -122,6 +128,8 @@ struct Change {
     replicas: Option<u8>,
     /// `on`: a GET without `no-redirect` is sent to where the data is; or `off`.
     redirect: Option<String>,
+    /// `on`: browsers are shown listings as pages; or `off`.
+    html_listing: Option<String>,
     /// The most that may be in it; 0 for no quota.
     quota_objects: Option<u64>,
     quota_bytes: Option<u64>,
@@ -160,6 +168,7 @@ impl Change {
             grant,
             replicas: number(query, "replicas", "1 to 5")?,
             redirect: text("redirect"),
+            html_listing: text("html_listing"),
             quota_objects: number(query, "quota_objects", "a number, 0 for none")?,
             quota_bytes: number(query, "quota_bytes", "a number, 0 for none")?,
         })
@@ -171,11 +180,11 @@ fn number<T: std::str::FromStr>(query: &Query, name: &str, remedy: &str) -> Resu
     query.get(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
 }
 
-fn is_on(word: &str) -> Result<bool> {
+fn is_on(name: &str, word: &str) -> Result<bool> {
     match word {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(Error::Invalid(format!("redirect {word:?}: use on or off"))),
+        _ => Err(Error::Invalid(format!("{name} {word:?}: use on or off"))),
     }
 }
 
@@ -198,12 +207,18 @@ pub async fn update(
         cache_control: change.cache_control,
         grant,
         replicas: change.replicas,
-        redirect: change.redirect.as_deref().map(is_on).transpose()?,
+        redirect: change.redirect.as_deref().map(|word| is_on("redirect", word)).transpose()?,
         tags: None,
         quota_objects: change.quota_objects,
         quota_bytes: change.quota_bytes,
     };
-    fs.run(caller, verb).await?;
+    match change.html_listing.as_deref() {
+        None => drop(fs.run(caller, verb).await?),
+        Some(word) => {
+            let html_listing = is_on("html_listing", word)?;
+            fs.run(caller, SetListing { update: verb, html_listing }).await?;
+        }
+    }
     Ok(no_content())
 }
 

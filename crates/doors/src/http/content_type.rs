@@ -10,6 +10,18 @@ pub fn guess(key: &str, head: &[u8]) -> String {
     infer::get(head).map_or(OCTET_STREAM, |kind| kind.mime_type()).to_owned()
 }
 
+/// Whether a browser that shows content of this type looks for scripts or parts in it. Types that
+/// only look alike count, too: browsers do not show those.
+pub fn is_active(content_type: &[u8]) -> bool {
+    const ACTIVE: [&[u8]; 5] = [b"html", b"xml", b"svg", b"xsl", b"multipart"];
+    if content_type == OCTET_STREAM.as_bytes() {
+        return false;
+    }
+    ACTIVE.iter().any(|word| {
+        content_type.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
+    })
+}
+
 /// The last part of a key: the name of a file.
 pub fn last_component(key: &str) -> &str {
     key.rsplit('/').find(|part| !part.is_empty()).unwrap_or(key)
@@ -18,6 +30,25 @@ pub fn last_component(key: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_with_scripts_are_active() {
+        for kind in [
+            "text/html",
+            "Text/HTML; charset=utf-8",
+            "text/plain, text/html",
+            "image/svg+xml",
+            "application/xhtml+xml",
+            "text/xml",
+            "text/xsl",
+            "multipart/x-mixed-replace; boundary=x",
+        ] {
+            assert!(is_active(kind.as_bytes()), "{kind}");
+        }
+        for kind in ["", OCTET_STREAM, "image/png", "text/plain", "video/mp4", "application/pdf"] {
+            assert!(!is_active(kind.as_bytes()), "{kind}");
+        }
+    }
 
     #[test]
     fn by_name_then_by_bytes() {

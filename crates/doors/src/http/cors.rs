@@ -21,7 +21,8 @@ use crate::cors::{self, Cors, Policy, Refusal};
 pub const POLICY: Policy = Policy {
     credentials: false,
     exposed: "ETag, Accept-Ranges, Content-Range, Content-Length, Content-Encoding, \
-              Content-Disposition, Retry-After, X-Cairn-Offset, X-Cairn-Size, X-Request-Id",
+              Content-Disposition, Retry-After, X-Cairn-Offset, X-Cairn-Size, X-Request-Id, \
+              Location, Tus-Resumable, Upload-Expires, Upload-Length, Upload-Offset",
 };
 
 #[derive(Serialize, Deserialize)]

@@ -19,16 +19,19 @@ use super::get::{self, Read};
 use super::inner::Inner;
 use super::kind::Kind;
 use super::mount::{self, Mounts};
+use super::passwords::Passwords;
 use super::redirect::Redirects;
 use super::reply::Reply;
 use super::route;
 use super::seen::Seen;
 use super::target::Target;
-use crate::admit::Admit;
+use super::tus;
+use crate::admit::{Admit, anonymous};
 use crate::cors::{Cors, is_preflight};
 use crate::host;
 use crate::limits::{self, Limits};
 use crate::metrics::DoorMetrics;
+use crate::records::without_token;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
@@ -65,6 +68,7 @@ impl HttpDoor {
             followers: Followers::new(Limits::default().connections),
             redirects,
             mounts,
+            passwords: Passwords::default(),
         };
         HttpDoor { inner: Arc::new(inner) }
     }
@@ -113,7 +117,7 @@ impl Door for HttpDoor {
         let about = move || About {
             door: "http",
             operation: method.to_string().into(),
-            object: uri.path().to_owned(),
+            object: without_token(uri.path()).into_owned(),
             client: peer.address.to_string(),
             ..About::default()
         };
@@ -129,10 +133,15 @@ fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
     let named = |text: &str| Some(text.to_owned());
     match target {
         Some(Target::Bucket(bucket)) => facts.bucket = named(bucket),
-        Some(Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }) => {
+        Some(
+            Target::Object { bucket, key }
+            | Target::Prefix { bucket, prefix: key }
+            | Target::Tus { bucket, key },
+        ) => {
             (facts.bucket, facts.key) = (named(bucket), named(key));
         }
         Some(Target::Admin(path)) => facts.resource = named(path),
+        Some(Target::ShareLink(id)) => facts.resource = Some(format!("share link {id}")),
         Some(Target::Mount) => facts.operation = Some("mount"),
         _ => {}
     }
@@ -167,7 +176,7 @@ impl Inner {
             return None;
         }
         stages.lap(Stage::Meta);
-        let read = Read { method, headers, query: None, key: &key };
+        let read = Read { method, headers, query: None, key: &key, is_website: false };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
         let is_anonymous = caller.is_anonymous();
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
@@ -205,10 +214,16 @@ impl Inner {
             let reply = cors::preflight(self, &parts, target).await;
             return seen(peer, &parts, is_anonymous).finish(reply, stats);
         }
+        let is_tus = matches!(target, Ok(Target::Tus { .. }));
+        // Nobody is asked for credentials of users there.
+        let is_shared = matches!(target, Ok(Target::Shared { .. }));
         let bucket = target.as_ref().ok().and_then(Target::bucket);
         let page = Cors::of_page(self.fs(), &parts.headers, bucket, cors::POLICY).await;
-        let admitted = self.admit.caller(&parts.headers, peer);
-        let admitted = stage::time(Stage::Admit, admitted).await;
+        let admitted = match &target {
+            // The credentials of such a request are the password of the share link.
+            Ok(Target::Shared { .. }) => Ok(anonymous(peer)),
+            _ => stage::time(Stage::Admit, self.admit.caller(&parts.headers, peer)).await,
+        };
         let outcome = match admitted {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
@@ -236,12 +251,17 @@ impl Inner {
                 facts.reason.get_or_insert_with(|| failure.reason());
             });
             let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
-            let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
+            let asks = is_anonymous && !is_shared;
+            let mut reply = error::reply(failure, asks, &self.ids.next());
             if !goes_on && parts.version < Version::HTTP_2 {
                 reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             reply
         });
+        if is_tus {
+            reply.headers_mut().insert(tus::TUS_RESUMABLE, tus::VERSION);
+            reply.headers_mut().insert(tus::TUS_VERSION, tus::VERSION);
+        }
         if let Some(page) = page {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }

@@ -162,7 +162,8 @@ impl Inner {
         let link = Link::open(token, &self.key, self.clock.now())?;
         tracing::debug!(peer = %peer.address, %method, bucket = link.bucket, key = link.key);
         let linked = Linked { link: Arc::new(link), blocks: Arc::clone(&self.blocks) };
-        let read = Read { method, headers, query: None, key: &linked.link.key };
+        let key = &linked.link.key;
+        let read = Read { method, headers, query: None, key, is_website: false };
         let (head, body) = get::reply(&read, &linked, || self.ids.next())?.into_parts();
         match body.primed().await {
             Ok(body) => Ok(Response::from_parts(head, body)),

@@ -35,6 +35,8 @@ pub struct Read<'a> {
     pub headers: &'a HeaderMap,
     pub query: Option<&'a str>,
     pub key: &'a str,
+    /// Nothing but the bucket is at the name of the host: its pages may be pages.
+    pub is_website: bool,
 }
 
 /// The source of a read: an object, or the description of one in a link.
@@ -113,7 +115,10 @@ pub fn reply<S: Source>(
         checked => checked?,
     }
     object.describe(reply.headers_mut());
-    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, INERT);
+    if !read.is_website {
+        reply.headers_mut().insert(CONTENT_SECURITY_POLICY, INERT);
+        save_active(read.key, reply.headers_mut());
+    }
     if let Some(query) = read.query {
         disposition(&Query::parse(Some(query))?, read.key, reply.headers_mut());
     }
@@ -167,6 +172,23 @@ fn bytes_of<S: Source>(object: &S, range: Range<u64>) -> Body {
     match object.read_now(range.clone()) {
         Some(bytes) => Body::Full(bytes),
         None => Body::stream(object.read(range.clone()), range.end - range.start),
+    }
+}
+
+/// Content in which a browser would look for scripts is saved and not shown: it neither runs nor
+/// looks like a page of this site.
+fn save_active(key: &str, headers: &mut HeaderMap) {
+    let kind = headers.get(CONTENT_TYPE);
+    if !kind.is_some_and(|kind| content_type::is_active(kind.as_bytes())) {
+        return;
+    }
+    let stored = headers.get(CONTENT_DISPOSITION).map(HeaderValue::as_bytes);
+    let is_saved = stored
+        .and_then(|stored| stored.get(..10))
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"attachment"));
+    if !is_saved {
+        let name = content_type::last_component(key);
+        headers.insert(CONTENT_DISPOSITION, headers::attachment(name));
     }
 }
 

@@ -11,6 +11,7 @@ use super::error::RequestIds;
 use super::followers::Followers;
 use super::kind::Kind;
 use super::mount::Mounts;
+use super::passwords::Passwords;
 use super::redirect::Redirects;
 use crate::admit::Admit;
 use crate::metrics::{Metrics, VerbStats};
@@ -34,6 +35,8 @@ pub struct Inner {
     pub followers: Followers,
     /// Where clients may be sent; none where all is here.
     pub redirects: Option<Redirects>,
+    /// Passwords of share links.
+    pub passwords: Passwords,
     /// Takes mounts; none where they cannot be served.
     pub mounts: Option<Mounts>,
 }

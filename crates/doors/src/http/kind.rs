@@ -19,13 +19,16 @@ pub enum Kind {
     Bucket,
     Admin,
     Logs,
+    Share,
+    Shared,
+    Tus,
     Other,
 }
 
 impl Kind {
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 15] = [
         "get", "follow", "head", "put", "append", "move", "delete", "list", "bucket", "admin",
-        "logs", "other",
+        "logs", "share", "shared", "tus", "other",
     ];
 
     pub fn of(parts: &Parts, target: &Target<'_>) -> Kind {
@@ -43,6 +46,9 @@ impl Kind {
             (Target::Prefix { .. } | Target::Bucket(_) | Target::Buckets, _) => Kind::Bucket,
             (Target::Admin(_), _) => Kind::Admin,
             (Target::Logs(_), _) => Kind::Logs,
+            (Target::ShareLinks | Target::ShareLink(_), _) => Kind::Share,
+            (Target::Shared { .. }, _) => Kind::Shared,
+            (Target::Tus { .. }, _) => Kind::Tus,
             _ => Kind::Other,
         }
     }

@@ -3,12 +3,14 @@
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, limits as store_limits};
 use cairn_fs::Fs;
+use cairn_fs::ops::buckets::FindBucket;
 use cairn_fs::ops::list_objects::{ListObjects, Listed, Page};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 
+use super::listing_page::ListingPage;
 use super::target::Query;
-use super::{Body, json_of, rfc3339};
+use super::{Body, json_of, page, rfc3339};
 
 #[derive(Serialize)]
 struct ShownListing {
@@ -57,9 +59,58 @@ pub async fn list(
         after: query.get("after").unwrap_or_default().to_owned(),
         max_keys: limit(query)?,
     };
-    let Page { objects, prefixes, next, .. } = fs.read(caller, verb).await?;
+    Ok(json(fs.read(caller, verb).await?))
+}
+
+/// A listing as JSON.
+pub fn json(page: Page) -> Response<Body> {
+    let Page { objects, prefixes, next, .. } = page;
     let objects = objects.into_iter().map(ShownObject::from).collect();
-    Ok(json_of(StatusCode::OK, &ShownListing { objects, prefixes, next }))
+    json_of(StatusCode::OK, &ShownListing { objects, prefixes, next })
+}
+
+/// Whether a request is one that a person makes with a browser: for pages by name, and without a
+/// parameter that the links of pages do not have.
+pub fn is_for_people(headers: &HeaderMap, query: &Query) -> bool {
+    page::is_wanted(headers) && query.names().all(|name| matches!(name, "after" | "limit"))
+}
+
+/// What is below a prefix, as pages show it: up to the next slash.
+pub fn level(bucket: &str, prefix: &str, query: &Query) -> Result<ListObjects> {
+    Ok(ListObjects {
+        bucket: bucket.to_owned(),
+        prefix: prefix.to_owned(),
+        delimiter: "/".to_owned(),
+        after: query.get("after").unwrap_or_default().to_owned(),
+        max_keys: limit(query)?,
+    })
+}
+
+/// As [`list`]; as a page for people where the bucket wants that.
+pub async fn show(
+    fs: &Fs,
+    caller: &Caller,
+    headers: &HeaderMap,
+    (bucket, prefix): (&str, &str),
+    query: &Query,
+) -> Result<Response<Body>> {
+    if !is_for_people(headers, query) {
+        return list(fs, caller, bucket, prefix, query).await;
+    }
+    let listed = fs.read(caller, level(bucket, prefix, query)?).await?;
+    let verb = FindBucket { name: bucket.to_owned() };
+    let found = fs.read(&Caller::system(), verb).await?;
+    if !found.is_some_and(|opened| opened.bucket.html_listing) {
+        return Ok(json(listed));
+    }
+    let page = ListingPage {
+        root_name: bucket,
+        root: "",
+        prefix,
+        limit: query.get("limit"),
+        is_first: query.get("after").is_none(),
+    };
+    Ok(page.reply(&listed))
 }
 
 /// How many entries a page may have: `limit`, from 1 to [`store_limits::LIST_KEYS`].

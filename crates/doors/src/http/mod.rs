@@ -5,6 +5,7 @@
 //!      └── GET, HEAD of what is in memory: the same, without waiting for anything
 //!
 //!   /files/<link>, at a chunkserver ──► files ──► reply
+//!   the host of a website, at a listener of its own ──► website ──► reply
 //! ```
 
 mod admin;
@@ -33,20 +34,30 @@ mod inner;
 mod kind;
 mod link;
 mod list;
+mod listing_page;
 mod log_path;
 mod log_replies;
 mod logs;
 mod mount;
 mod move_object;
+mod multipart;
+mod page;
 mod parameters;
+mod passwords;
 mod put;
 mod range;
 mod redirect;
 mod reply;
 mod route;
 mod seen;
+mod share_links;
+mod share_uploads;
+mod shared;
 mod site;
 mod target;
+mod tus;
+mod website;
+mod website_api;
 mod zip;
 
 pub use body::Body;
@@ -55,6 +66,7 @@ pub use files::FilesDoor;
 pub use mount::{MountStream, Mounted, Mounts, until_revoked};
 pub use redirect::Redirects;
 pub use reply::Reply;
+pub use website::WebsiteDoor;
 
 use cairn_base::rfc3339;
 use reply::{json_of, no_content};

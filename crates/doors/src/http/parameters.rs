@@ -6,6 +6,7 @@ use http::Method;
 
 use super::log_path::LogPath;
 use super::target::{Query, Target};
+use super::tus::UPLOAD;
 
 /// The query parameter by which an object gets another key.
 pub const MOVE_TO: &str = "move-to";
@@ -13,6 +14,8 @@ pub const MOVE_TO: &str = "move-to";
 pub const APPEND: &str = "append";
 /// The query parameter by which a bucket is its rules for pages of other sites.
 pub const CORS: &str = "cors";
+/// The query parameter by which a bucket is its website.
+pub const WEBSITE: &str = "website";
 
 /// The query parameter by which a reply goes on as bytes are added, and those that say where it
 /// begins.
@@ -69,6 +72,7 @@ const PROBE: &[&str] = &[
 const SETTINGS: &[&str] = &[
     "cache_control",
     "grant",
+    "html_listing",
     "quota_bytes",
     "quota_objects",
     "redirect",
@@ -94,6 +98,9 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
     let is_list = query.is_set("list");
     match (target, method.as_str()) {
         (Target::Bucket(_), "GET" | "HEAD" | "PUT" | "DELETE") if query.is_set(CORS) => &[CORS],
+        (Target::Bucket(_), "GET" | "HEAD" | "PUT" | "DELETE") if query.is_set(WEBSITE) => {
+            &[WEBSITE]
+        }
         (Target::Prefix { .. }, "GET" | "HEAD") if query.is_set("zip") => &["zip"],
         (Target::Prefix { prefix, .. }, "GET" | "HEAD") if prefix.is_empty() => BUCKET,
         (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") if query.is_set(FOLLOW) => {
@@ -112,14 +119,17 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
         (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,
         (Target::Bucket(_), "GET" | "HEAD") => match is_list {
             true => LISTING,
-            false => &[CORS, "list"],
+            false => &[CORS, "list", WEBSITE],
         },
-        (Target::Bucket(_), "PUT") => &[CORS, "visibility"],
-        (Target::Bucket(_), "DELETE") => &[CORS],
+        (Target::Bucket(_), "PUT") => &[CORS, "visibility", WEBSITE],
+        (Target::Bucket(_), "DELETE") => &[CORS, WEBSITE],
         (Target::Bucket(_), "PATCH") => SETTINGS,
         (Target::Prefix { prefix, .. }, "PUT") if prefix.is_empty() => &["visibility"],
         (Target::Prefix { prefix, .. }, "PATCH") if prefix.is_empty() => SETTINGS,
         (Target::Buckets, "GET" | "HEAD") => BUCKETS,
+        (Target::ShareLinks, "GET" | "HEAD") => &["after", "all", "limit"],
+        (Target::Tus { .. }, "DELETE" | "HEAD" | "PATCH" | "POST") => &[UPLOAD],
+        (Target::Shared { .. }, "GET" | "HEAD") => &["after", "download", "limit", "zip"],
         (Target::Admin(path), "POST") if path == "gc" => &["dry_run"],
         _ => NONE,
     }

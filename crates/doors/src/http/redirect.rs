@@ -43,7 +43,8 @@ impl Redirects {
 
 /// The common part of the links of one request.
 pub struct Maker<'a> {
-    redirects: &'a Redirects,
+    /// None where all blocks are here.
+    redirects: Option<&'a Redirects>,
     object: &'a Object,
     place: (&'a str, &'a str),
     lifetime: Duration,
@@ -54,8 +55,7 @@ pub struct Maker<'a> {
 
 impl<'a> Maker<'a> {
     /// # Errors
-    /// `NotImplemented` where there is nowhere to send a client to, `Invalid` for a time that
-    /// links may not live.
+    /// `Invalid` for a time that links may not live.
     pub fn new(
         redirects: Option<&'a Redirects>,
         object: &'a Object,
@@ -63,10 +63,6 @@ impl<'a> Maker<'a> {
         query: &Query,
         now: Timestamp,
     ) -> Result<Maker<'a>> {
-        let redirects = redirects.ok_or_else(|| {
-            let text = "redirects: this server has all blocks itself: use a plain GET";
-            Error::NotImplemented(text.into())
-        })?;
         let lifetime = lifetime(query)?;
         let mut own = HeaderMap::new();
         headers::validators(object, "", &mut own);
@@ -88,7 +84,8 @@ impl<'a> Maker<'a> {
             Place::Block { group, .. } => Some(group),
             _ => None,
         });
-        let url = (self.redirects.place)(group?)?;
+        let redirects = self.redirects?;
+        let url = (redirects.place)(group?)?;
         let (bucket, key) = self.place;
         let link = Link {
             bucket: bucket.into(),
@@ -99,7 +96,7 @@ impl<'a> Maker<'a> {
             headers: self.headers.clone(),
             layout,
         };
-        let path = link.to_path(&self.redirects.key, &*self.redirects.rng)?;
+        let path = link.to_path(&redirects.key, &*redirects.rng)?;
         self.object.hold(self.lifetime.min(limits::LINK_LIFETIME) + Duration::from_secs(1));
         Some((url.trim_end_matches('/').into(), path))
     }

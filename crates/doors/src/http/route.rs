@@ -18,7 +18,8 @@ use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
     Body, admin, append, archive, buckets, cors, delete, follow, health, info, list, log_replies,
-    logs, no_content, parameters, put, site,
+    logs, no_content, parameters, put, share_links as links, share_uploads, shared, site, tus,
+    website_api,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -30,6 +31,7 @@ use crate::witness::Witness;
 const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 const PREFIX: &str = "GET, HEAD, DELETE, OPTIONS";
 const BUCKET: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
+const SHARED: &str = "GET, HEAD, PUT, POST, OPTIONS";
 const READ_ONLY: &str = "GET, HEAD, OPTIONS";
 
 /// A request whose caller is known.
@@ -122,9 +124,32 @@ pub async fn route(
             other(request, READ_ONLY)
         }
         Target::Logs(path) => ship(door, request, path, upload).await,
-        Target::Unknown => {
-            Err(Error::NotFound("this path: objects are below /storage/".into()).into())
+        target => further(door, request, target, &query, upload).await,
+    }
+}
+
+/// Resumable uploads and share links.
+async fn further(
+    door: &Inner,
+    request: &Request<'_>,
+    target: Target<'_>,
+    query: &Query,
+    upload: &mut Upload,
+) -> Outcome {
+    match target {
+        Target::ShareLinks | Target::ShareLink(_) => {
+            share_links(door, request, &target, query, upload).await
         }
+        Target::Tus { bucket, key } => {
+            let Request { parts, caller, stats, .. } = *request;
+            let place = (&*bucket, &*key);
+            let asked = tus::Asked { caller, parts, stats, place, query: query };
+            tus::reply(door, &asked, upload).await
+        }
+        Target::Shared { token, path } => {
+            shared_link(door, request, (&token, path.as_deref()), query, upload).await
+        }
+        _ => Err(Error::NotFound("this path: objects are below /storage/".into()).into()),
     }
 }
 
@@ -204,7 +229,8 @@ async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &
     let object = door.fs().open(request.caller, bucket, key).await?;
     let (headers, now) = (&parts.headers, door.fs().clock().now());
     let redirects = door.redirects.as_ref();
-    let read = Read { method: &parts.method, headers, query: parts.uri.query(), key };
+    let (method, query_text) = (&parts.method, parts.uri.query());
+    let read = Read { method, headers, query: query_text, key, is_website: false };
     if query.is_set("download-info") {
         let maker = Maker::new(redirects, &object, place, query, now)?;
         return Ok(info::info(&maker, &object, query, headers).await?);
@@ -228,7 +254,10 @@ async fn below(
 ) -> Outcome {
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
-        "GET" | "HEAD" => list::list(fs, caller, bucket, prefix, query).await?,
+        "GET" | "HEAD" => {
+            let headers = &request.parts.headers;
+            list::show(fs, caller, headers, (bucket, prefix), query).await?
+        }
         "DELETE" => delete::delete(fs, caller, bucket, prefix, &request.parts.headers).await?,
         "PUT" | "POST" => {
             let what = "a path that ends in / is a listing; objects have names";
@@ -249,8 +278,13 @@ async fn whole_bucket(
     if query.is_set(parameters::CORS) {
         return rules(door, request, bucket, upload).await;
     }
+    if query.is_set(parameters::WEBSITE) {
+        return website(door, request, bucket, upload).await;
+    }
     Ok(match request.parts.method.as_str() {
-        "GET" | "HEAD" if is_listing => list::list(fs, caller, bucket, "", query).await?,
+        "GET" | "HEAD" if is_listing => {
+            list::show(fs, caller, &request.parts.headers, (bucket, ""), query).await?
+        }
         "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
         "PUT" => buckets::create(fs, caller, bucket, query).await?,
         "PATCH" => {
@@ -277,6 +311,25 @@ async fn rules(door: &Inner, request: &Request<'_>, bucket: &str, upload: &mut U
     })
 }
 
+/// The website of a bucket.
+async fn website(
+    door: &Inner,
+    request: &Request<'_>,
+    bucket: &str,
+    upload: &mut Upload,
+) -> Outcome {
+    let (fs, caller) = (door.fs(), request.caller);
+    Ok(match request.parts.method.as_str() {
+        "PUT" => {
+            let room = &mut door.room(request);
+            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            website_api::put(fs, caller, bucket, &json).await?
+        }
+        "DELETE" => website_api::delete(fs, caller, bucket).await?,
+        _ => website_api::show(fs, caller, bucket).await?,
+    })
+}
+
 async fn administer(
     door: &Inner,
     request: &Request<'_>,
@@ -298,6 +351,66 @@ async fn administer(
     });
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await
+}
+
+/// A user's share links.
+async fn share_links(
+    door: &Inner,
+    request: &Request<'_>,
+    target: &Target<'_>,
+    query: &Query,
+    upload: &mut Upload,
+) -> Outcome {
+    let (admit, caller) = (&door.admit, request.caller);
+    let method = request.parts.method.as_str();
+    if matches!(method, "POST" | "DELETE") {
+        site::refuse_pages(request.parts)?;
+    }
+    match (target, method) {
+        (Target::ShareLinks, "GET" | "HEAD") => Ok(links::list(admit, caller, query).await?),
+        (Target::ShareLinks, "POST") => {
+            let room = &mut door.room(request);
+            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            Witness::of(&request.parts.extensions).note(|facts| {
+                facts.resource = admin::subject("share link of", &json);
+            });
+            Ok(links::add(admit, caller, &json).await?)
+        }
+        (Target::ShareLink(id), "DELETE") => Ok(links::remove(admit, caller, id).await?),
+        (Target::ShareLink(_), _) => other(request, "DELETE, OPTIONS"),
+        _ => other(request, "GET, HEAD, POST, OPTIONS"),
+    }
+}
+
+/// A request with a share link.
+async fn shared_link(
+    door: &Inner,
+    request: &Request<'_>,
+    (token, path): (&str, Option<&str>),
+    query: &Query,
+    upload: &mut Upload,
+) -> Outcome {
+    let (peer, parts) = (request.peer, request.parts);
+    let asked = shared::Asked { peer, parts, token, path, query };
+    if parts.method == Method::OPTIONS {
+        return other(request, SHARED);
+    }
+    let opened = match shared::open(door, &asked).await? {
+        Ok(opened) => opened,
+        Err(challenge) => return Ok(challenge),
+    };
+    let takes_files = opened.link.uploads.is_some();
+    let mut reply = match parts.method.as_str() {
+        "GET" | "HEAD" if takes_files && path.is_none() => shared::to_directory(token),
+        "GET" | "HEAD" if takes_files => share_uploads::show(&asked, &opened)?,
+        "GET" | "HEAD" => shared::read(door, &asked, &opened).await?,
+        "PUT" if takes_files => share_uploads::put(door, &asked, &opened, upload).await?,
+        "POST" if takes_files => share_uploads::form(door, &asked, &opened, upload).await?,
+        _ if takes_files => return other(request, SHARED),
+        _ => return other(request, READ_ONLY),
+    };
+    shared::keep_secret(&opened, &mut reply);
+    Ok(reply)
 }
 
 async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Outcome {

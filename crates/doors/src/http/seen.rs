@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, Response, Uri};
 use super::{Body, reply};
 use crate::host;
 use crate::metrics::VerbStats;
+use crate::records::without_token;
 use crate::serve::Remote;
 use crate::timing;
 
@@ -33,7 +34,7 @@ impl Seen<'_> {
             trace = %self.stages.trace,
             peer = %self.peer.address,
             method = %self.method,
-            path = self.path,
+            path = %without_token(self.path),
             status,
             elapsed_us = self.stages.total().as_micros() as u64,
         );

@@ -6,6 +6,7 @@ use cairn_base::{Error, Result, limits};
 
 use super::log_path::LogPath;
 use crate::limits::QUERY_PARAMETERS;
+use crate::records::SHARED;
 
 /// The thing that a path names. Text is percent-decoded, once.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +27,20 @@ pub enum Target<'a> {
     },
     /// `/admin/<path>`
     Admin(Cow<'a, str>),
+    /// `/shares`: share links.
+    ShareLinks,
+    /// `/shares/<id>`
+    ShareLink(Cow<'a, str>),
+    /// `/s/<token>`, and what is below it.
+    Shared {
+        token: Cow<'a, str>,
+        path: Option<Cow<'a, str>>,
+    },
+    /// `/tus/<bucket>/<path>`: resumable uploads.
+    Tus {
+        bucket: Cow<'a, str>,
+        key: Cow<'a, str>,
+    },
     /// `/mount`: where mounts connect.
     Mount,
     Health,
@@ -42,7 +57,8 @@ impl Target<'_> {
         match self {
             Target::Bucket(bucket)
             | Target::Prefix { bucket, .. }
-            | Target::Object { bucket, .. } => Some(bucket),
+            | Target::Object { bucket, .. }
+            | Target::Tus { bucket, .. } => Some(bucket),
             _ => None,
         }
     }
@@ -63,12 +79,38 @@ impl Target<'_> {
             "/healthz" => Target::Health,
             "/readyz" => Target::Ready,
             "/metrics" => Target::Metrics,
+            "/shares" => Target::ShareLinks,
+            _ if let Some(shared) = shared(path)? => shared,
             _ => match path.strip_prefix("/admin/") {
                 Some(rest) => Target::Admin(decode(rest)?),
                 None => LogPath::parse(path, decode)?.map_or(Target::Unknown, Target::Logs),
             },
         })
     }
+}
+
+/// Below `/s/`, `/shares/` and `/tus/`, but for pushes of logs to indices of these names.
+fn shared(path: &str) -> Result<Option<Target<'_>>> {
+    if let Some(id) = path.strip_prefix("/shares/") {
+        let is_id = !id.is_empty() && id != "_bulk" && !id.contains('/');
+        return Ok(if is_id { Some(Target::ShareLink(decode(id)?)) } else { None });
+    }
+    if let Some(rest) = path.strip_prefix("/tus/").filter(|rest| *rest != "_bulk") {
+        return Ok(match storage(rest)? {
+            Target::Bucket(bucket) => Some(Target::Tus { bucket, key: "".into() }),
+            Target::Prefix { bucket, prefix: key } | Target::Object { bucket, key } => {
+                Some(Target::Tus { bucket, key })
+            }
+            _ => None,
+        });
+    }
+    let Some(rest) = path.strip_prefix(SHARED) else { return Ok(None) };
+    let (token, path) = match rest.split_once('/') {
+        Some((token, path)) => (token, Some(decode(path)?)),
+        None => (rest, None),
+    };
+    let is_token = !token.is_empty() && token != "_bulk";
+    Ok(if is_token { Some(Target::Shared { token: decode(token)?, path }) } else { None })
 }
 
 fn storage(rest: &str) -> Result<Target<'_>> {
@@ -100,7 +142,7 @@ pub fn check_new(key: &str) -> Result<()> {
 }
 
 /// Takes percent-encoding off, once. A `+` stays what it is.
-fn decode(text: &str) -> Result<Cow<'_, str>> {
+pub(super) fn decode(text: &str) -> Result<Cow<'_, str>> {
     let bad = |what: &str| Error::Invalid(format!("path or query: {what}"));
     let decoded = if text.contains('%') {
         Cow::Owned(unescape(text.as_bytes()).ok_or_else(|| bad("a malformed %-escape"))?)
@@ -210,6 +252,17 @@ mod tests {
             ("/storage/b/é", object("b", "é")),
             ("/storage/../admin/keys", object("..", "admin/keys")),
             ("/admin/keys", Target::Admin("keys".into())),
+            ("/shares", Target::ShareLinks),
+            ("/shares/1-A", Target::ShareLink("1-A".into())),
+            ("/s/1-A-B", Target::Shared { token: "1-A-B".into(), path: None }),
+            ("/s/x/", Target::Shared { token: "x".into(), path: Some("".into()) }),
+            ("/s/x/a%2Fb/..", Target::Shared { token: "x".into(), path: Some("a/b/..".into()) }),
+            ("/s/_bulk", Target::Logs(LogPath::Bulk("s".into()))),
+            ("/shares/_bulk", Target::Logs(LogPath::Bulk("shares".into()))),
+            ("/tus/b/x/", Target::Tus { bucket: "b".into(), key: "x/".into() }),
+            ("/tus/b", Target::Tus { bucket: "b".into(), key: "".into() }),
+            ("/tus/_bulk", Target::Logs(LogPath::Bulk("tus".into()))),
+            ("/s/", Target::Unknown),
             ("/storagex/b", Target::Unknown),
             ("/", Target::Logs(LogPath::Probe(Probe::Version))),
             ("/a%2Fb/_bulk", Target::Logs(LogPath::Bulk("a/b".into()))),

@@ -46,6 +46,7 @@ mod tags;
 mod upload_id;
 mod verbs;
 mod verdict;
+mod website;
 mod xml;
 
 use std::sync::Arc;

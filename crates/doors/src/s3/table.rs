@@ -89,6 +89,8 @@ const CONFIGURATION: &[&str] = &["LocationConstraint", "Location", "Bucket", "Ta
 const GRANTS: &[&str] = &["Owner", "AccessControlList"];
 const TAGS: &[&str] = &["TagSet"];
 const RULES: &[&str] = &["CORSRule"];
+const WEBSITE: &[&str] =
+    &["ErrorDocument", "IndexDocument", "RedirectAllRequestsTo", "RoutingRules"];
 
 /// A row with nothing but what it must have.
 const fn row(
@@ -175,6 +177,7 @@ pub(super) static TABLE: &[Operation] = &[
         .allowing(LIST_2),
     op!(ListObjects, list_objects, ListBucket, GET, Bucket).allowing(LIST),
     op!(GetBucketCors, get_bucket_cors, GetBucketCors, GET, Bucket).wanting(&["cors"]),
+    op!(GetBucketWebsite, get_bucket_website, GetBucketWebsite, GET, Bucket).wanting(&["website"]),
     missing!(
         GetBucketPolicy,
         GetBucketPolicy,
@@ -191,13 +194,6 @@ pub(super) static TABLE: &[Operation] = &[
         "The lifecycle configuration does not exist"
     )
     .allowing(&["withUpdatedAt"]),
-    missing!(
-        GetBucketWebsite,
-        GetBucketWebsite,
-        "website",
-        "NoSuchWebsiteConfiguration",
-        "The specified bucket does not have a website configuration"
-    ),
     missing!(
         GetPublicAccessBlock,
         GetBucketPublicAccessBlock,
@@ -268,10 +264,15 @@ pub(super) static TABLE: &[Operation] = &[
     op!(PutBucketCors, put_bucket_cors, PutBucketCors, PUT, Bucket)
         .wanting(&["cors"])
         .taking(Input::xml(RULES)),
+    op!(PutBucketWebsite, put_bucket_website, PutBucketWebsite, PUT, Bucket)
+        .wanting(&["website"])
+        .taking(Input::xml(WEBSITE)),
     op!(DeleteBucket, delete_bucket, DeleteBucket, DELETE, Bucket),
     op!(DeleteBucketTagging, delete_bucket_tagging, PutBucketTagging, DELETE, Bucket)
         .wanting(&["tagging"]),
     op!(DeleteBucketCors, delete_bucket_cors, PutBucketCors, DELETE, Bucket).wanting(&["cors"]),
+    op!(DeleteBucketWebsite, delete_bucket_website, PutBucketWebsite, DELETE, Bucket)
+        .wanting(&["website"]),
     op!(DeleteObjects, delete_objects, DeleteObject, POST, Bucket)
         .wanting(&["delete"])
         .taking(Input::xml(&["Object", "Quiet"])),

@@ -48,7 +48,12 @@ fn requests_take_the_query_parameters_that_the_table_has() {
         let request = words(&row[0]).into_iter().next().unwrap();
         let (method, documented) = request.split_once(' ').unwrap();
         let path = path(documented);
-        let refused = root.call(method, &format!("{path}?unheard=1"), &[], b"").expect(400).json();
+        let refused = root.call(method, &format!("{path}?unheard=1"), &[], b"").expect(400);
+        if method == "HEAD" {
+            // It says no more.
+            continue;
+        }
+        let refused = refused.json();
         let message = refused["message"].as_str().unwrap().to_owned();
         assert!(message.contains("\"unheard\""), "{request}: {message}");
         let (_, taken) = message.split_once(" of this path takes ").expect("what is taken");
@@ -130,7 +135,7 @@ fn errors_have_the_statuses_that_the_table_has() {
         root.call("PUT", "/storage/bucket/k", &[("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA==")], b"y"),
         root.get_with("/storage/bucket/key", &[("Range", "bytes=9-")]),
         root.call("PATCH", "/storage/bucket/key", &[], b""),
-        root.get("/storage/bucket/key?download-info"),
+        root.call("POST", "/storage/bucket/key", &[("If-Match", "\"x\"")], b"x"),
         wrong.get("/storage/bucket/key"),
         server.user("stranger").get("/storage/bucket/key"),
     ];

@@ -19,7 +19,7 @@ use cairn_base::{BlockId, Clock, GroupId, RealDisk, Result, Secret, Timestamp};
 use cairn_blocks::{Blocks, Store};
 use cairn_doors::Records;
 use cairn_doors::admit::{Admit, ensure_root};
-use cairn_doors::http::{FilesDoor, HttpDoor, Redirects};
+use cairn_doors::http::{FilesDoor, HttpDoor, Redirects, WebsiteDoor};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::observe::{Observer, SLOW};
@@ -174,6 +174,23 @@ impl Server {
         });
         let served = Some(served);
         Server { address, clock, files, admit, root, connections, runtime, stop, served, dir, log }
+    }
+
+    /// Opens a door for websites.
+    pub fn websites(&self, domains: &[&str]) -> SocketAddr {
+        let connections = Arc::clone(&self.connections);
+        let observer = Observer::new(&**self.admit.rng(), SLOW);
+        let metrics = Metrics::new(self.fs().clone(), connections, observer);
+        let domains = domains.iter().map(|domain| (*domain).to_owned()).collect();
+        let (rng, metrics) = (&**self.admit.rng(), metrics.door("website"));
+        let door = WebsiteDoor::new(self.fs().clone(), rng, &metrics, domains);
+        let stopped = self.stop.subscribe();
+        self.runtime.block_on(async {
+            let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(serve(listener, door, Serving::default(), stopped));
+            address
+        })
     }
 
     pub fn fs(&self) -> &Fs {

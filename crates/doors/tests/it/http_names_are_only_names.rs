@@ -252,6 +252,10 @@ fn content_of_users_is_no_program() {
                 let security = reply.header("content-security-policy").unwrap_or_default();
                 assert!(security.starts_with("sandbox; default-src 'none';"), "{reply:?}");
                 assert_eq!(reply.header("x-content-type-options").unwrap(), "nosniff");
+                let disposition = reply.header("content-disposition").unwrap_or_default();
+                let is_active = kind != "x/y";
+                let name = "attachment; filename=\"page\"";
+                assert!(disposition == name || !is_active, "{kind}: {disposition}");
             }
             let same = root.get_with(&path, &[("If-None-Match", &etag)]).expect(304);
             for reply in replies[..5].iter().chain([&same]) {

@@ -189,10 +189,10 @@ fn what_has_no_blocks_or_no_other_place_is_sent_at_once() {
     let alone = Server::start();
     alone.root().put("/storage/bucket", b"").expect(201);
     alone.root().put("/storage/bucket/a", &pattern(100_000)).expect(201);
-    for query in ["redirect", "download-info"] {
-        let reply = alone.root().get(&format!("/storage/bucket/a?{query}")).expect(501);
-        assert_eq!(reply.error(), "not_implemented");
-    }
+    assert_eq!(alone.root().get("/storage/bucket/a?redirect").expect(200).body.len(), 100_000);
+    let info = alone.root().get("/storage/bucket/a?download-info").expect(200).json();
+    assert_eq!((&info["size"], &info["parts"]), (&100_000.into(), &serde_json::json!([])));
+    assert!(info.get("host").is_none());
     alone.root().get("/storage/bucket/a?redirect=0").expect(200);
 }
 

@@ -75,6 +75,9 @@ const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></Ta
 const DELETE: &str = "<Delete><Object><Key>none</Key></Object></Delete>";
 const CORS: &str = "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod>\
     <AllowedOrigin>*</AllowedOrigin></CORSRule></CORSConfiguration>";
+const SHARE: &str = "{\"bucket\":\"marked\",\"prefix\":\"\"}";
+const WEBSITE: &str = "<WebsiteConfiguration><IndexDocument><Suffix>i</Suffix></IndexDocument>\
+    </WebsiteConfiguration>";
 const PREFLIGHT: &[(&str, &str)] =
     &[("origin", "https://a.example"), ("access-control-request-method", "GET")];
 const COPY: (&str, &str) = ("x-amz-copy-source", "/marked/dir/MARK-KEY");
@@ -114,6 +117,8 @@ pub const S3: &[Operation] = &[
     ("DELETE", "/marked?tagging", &[]),
     ("PUT", "/marked?cors", &[("body", CORS)]),
     ("DELETE", "/marked?cors", &[]),
+    ("PUT", "/marked?website", &[("body", WEBSITE)]),
+    ("DELETE", "/marked?website", &[]),
     ("OPTIONS", "/marked/K", PREFLIGHT),
     ("POST", "/marked?delete", &[("body", DELETE)]),
     ("PUT", "/marked", &[]),
@@ -150,6 +155,9 @@ pub const HTTP: &[Operation] = &[
     ("GET", "/storage/marked?cors", &[]),
     ("PUT", "/storage/marked?cors", &[("body", "{\"rules\":[]}")]),
     ("DELETE", "/storage/marked?cors", &[]),
+    ("GET", "/storage/marked?website", &[]),
+    ("PUT", "/storage/marked?website", &[("body", "{\"index\":\"i\"}")]),
+    ("DELETE", "/storage/marked?website", &[]),
     ("OPTIONS", "/storage/marked/K", PREFLIGHT),
     ("HEAD", "/storage/marked", &[]),
     ("PATCH", "/storage/marked?cache_control=x", &[]),
@@ -187,6 +195,19 @@ pub const HTTP: &[Operation] = &[
     ("POST", "/upload", &[("content-type", "application/vnd.fdo.journal")]),
     ("DELETE", "/storage/marked/T", &[]),
     ("GET", "/storage/marked/none", &[]),
+    ("POST", "/tus/marked/T", &[("tus-resumable", "1.0.0"), ("upload-length", "1")]),
+    ("HEAD", "/tus/marked/K?upload=1", &[("tus-resumable", "1.0.0")]),
+    ("PATCH", "/tus/marked/T?upload=1", &[("tus-resumable", "1.0.0")]),
+    ("DELETE", "/tus/marked/T?upload=1", &[("tus-resumable", "1.0.0")]),
+    ("GET", "/shares", &[]),
+    ("GET", "/shares?all", &[]),
+    ("POST", "/shares", &[("content-type", "application/json"), ("body", SHARE)]),
+    ("DELETE", "/shares/none", &[]),
+    ("GET", "/s/TOKEN", &[]),
+    ("GET", "/s/TOKEN/K", &[]),
+    ("PUT", "/s/TOKEN/T", &[]),
+    ("POST", "/s/TOKEN/", &[]),
+    ("GET", "/s/1-AAAAAAAAAAAA-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA/K", &[]),
     ("GET", "/admin/keys", &[]),
     ("POST", "/admin/keys", &[]),
     ("DELETE", "/admin/keys/none", &[]),

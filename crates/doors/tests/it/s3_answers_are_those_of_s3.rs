@@ -76,7 +76,6 @@ fn what_is_off_is_said_to_be() {
     for (parameter, code) in [
         ("policy", "NoSuchBucketPolicy"),
         ("lifecycle", "NoSuchLifecycleConfiguration"),
-        ("website", "NoSuchWebsiteConfiguration"),
         ("publicAccessBlock", "NoSuchPublicAccessBlockConfiguration"),
         ("object-lock", "ObjectLockConfigurationNotFoundError"),
         ("replication", "ReplicationConfigurationNotFoundError"),

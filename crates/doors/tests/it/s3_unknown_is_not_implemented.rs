@@ -145,7 +145,7 @@ fn is_known(method: &str, path: &str, sub: &str) -> bool {
         ),
         ("GET", "/photos/a") => matches!(sub, "acl" | "tagging" | "attributes"),
         ("POST", "/photos/a") => sub == "uploads",
-        ("DELETE", "/photos") => matches!(sub, "cors" | "tagging"),
+        ("DELETE", "/photos") => matches!(sub, "cors" | "tagging" | "website"),
         ("DELETE", "/photos/a") => sub == "tagging",
         _ => false,
     }

@@ -35,6 +35,9 @@ fn read_bucket(checker: &mut Checker<'_>, id: BucketId, row: Bucket) {
     if let Err(error) = row.cors.decode() {
         checker.report.add(About::Bucket(id), format!("has rules of CORS that say: {error}"));
     }
+    if let Err(error) = row.website.decode() {
+        checker.report.add(About::Bucket(id), format!("has a website that says: {error}"));
+    }
 }
 
 fn read_usage(checker: &mut Checker<'_>, id: BucketId, row: Usage) {

@@ -9,8 +9,8 @@ use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
-    AccessKey, Calls, Export, Reserved, Row, Session, SessionState, Slot, Token, User,
-    decode_number,
+    AccessKey, Calls, Export, Reserved, Resumable, Row, Session, SessionState, ShareLink, Slot,
+    Token, User, decode_number,
 };
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
@@ -65,7 +65,7 @@ fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
 enum Line {
     User(UserId, String),
     Name(String, UserId),
-    /// An access key or a token, and whose it is.
+    /// An access key, a token or a share link, and whose it is.
     Credential(UserId),
     Export(BucketId, Export),
 }
@@ -114,7 +114,9 @@ fn check_users(checker: &mut Checker<'_>) -> Result<Highest> {
         checker.report.add(About::Store, what);
     }
     for user in holders.iter().filter(|user| !users.contains_key(user)) {
-        let what = format!("a credential or export is of user {user}, who does not exist");
+        let what = format!(
+            "a credential, export, share link or upload is of user {user}, who does not exist"
+        );
         checker.report.add(About::Store, what);
     }
     highest.user = users.keys().map(|user| user.0).max().unwrap_or(0);
@@ -130,6 +132,14 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
             let bucket = rest.try_into().ok().map(u64::from_be_bytes);
             let export = Export::decode(row)?;
             bucket.map(|bucket| Line::Export(BucketId(bucket), export))
+        }
+        b"kl" => {
+            ShareLink::decode(row)?;
+            keys::share_link_parts(key).map(|(user, _)| Line::Credential(user))
+        }
+        b"kr" => {
+            Resumable::decode(row)?;
+            keys::resumable_parts(key).map(|(user, _)| Line::Credential(user))
         }
         b"kn" => {
             let name = String::from_utf8_lossy(rest).into_owned();

@@ -343,6 +343,47 @@ impl UpdateBucket {
     }
 }
 
+/// As [`UpdateBucket`], and says whether browsers are shown listings as pages.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetListing {
+    pub update: UpdateBucket,
+    pub html_listing: bool,
+}
+
+impl Verb for SetListing {
+    type Reply = ();
+    const NAME: &'static str = "set_listing";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        let mut opened = self.update.apply(view, context)?;
+        let resource = Resource::Bucket(opened.bucket.access());
+        context.authorize(view, Action::PutBucketSettings, resource)?;
+        opened.bucket.html_listing = self.html_listing;
+        store(view, keys::bucket(opened.id), &opened.bucket);
+        Ok(())
+    }
+}
+
+/// Finds a bucket, for a door that has decided already, or decides later, what its caller may.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FindBucket {
+    pub name: String,
+}
+
+impl Verb for FindBucket {
+    type Reply = Option<Opened>;
+    const NAME: &'static str = "find_bucket";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Option<Opened>, Stop> {
+        match find_bucket(view, &self.name) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Stop::Fail(Error::NotFound(_))) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    }
+}
+
 fn set_grant(grants: &mut Vec<(UserId, Rights)>, user: UserId, rights: Rights) {
     grants.retain(|(other, _)| *other != user);
     if rights != Rights::NONE {

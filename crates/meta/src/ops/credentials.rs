@@ -143,7 +143,7 @@ impl Verb for FindToken {
 }
 
 /// The credentials of a user who is disabled are as if they were not there, for every door.
-fn is_disabled(view: &mut View<'_>, user: UserId) -> Result<bool, Stop> {
+pub fn is_disabled(view: &mut View<'_>, user: UserId) -> Result<bool, Stop> {
     Ok(load::<User>(view, &keys::user(user))?.is_some_and(|user| user.disabled))
 }
 

@@ -7,7 +7,8 @@ use cairn_base::{BucketId, Redundancy, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CorsRules, FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag,
+    CorsRules, FORMAT, Row, StoredWebsite, decode_pairs, encode_pairs, narrow, unexpected,
+    unzigzag, zigzag,
 };
 
 /// The rules that hold where S3 and POSIX disagree.
@@ -47,6 +48,9 @@ pub struct Bucket {
     /// Clients of the HTTP door are sent to where the data is without asking for it.
     pub redirect: bool,
     pub cors: CorsRules,
+    /// Browsers are shown its listings as pages.
+    pub html_listing: bool,
+    pub website: StoredWebsite,
     pub unknown: Vec<u8>,
 }
 
@@ -96,6 +100,12 @@ impl Row for Bucket {
         if !self.cors.is_empty() {
             writer.bytes(11, self.cors.bytes());
         }
+        if self.html_listing {
+            writer.number(12, 1);
+        }
+        if !self.website.is_empty() {
+            writer.bytes(13, self.website.bytes());
+        }
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -131,6 +141,8 @@ impl Row for Bucket {
                 }
                 10 => bucket.redirect = field.number()? != 0,
                 11 => bucket.cors = CorsRules::stored(field.value),
+                12 => bucket.html_listing = field.number()? != 0,
+                13 => bucket.website = StoredWebsite::stored(field.value),
                 _ => field.keep(&mut bucket.unknown),
             }
         }

@@ -15,9 +15,12 @@ mod extents;
 mod freed;
 mod inode;
 mod locks;
+mod resumable;
 mod sent;
 mod session;
+mod share_link;
 mod upload;
+mod website;
 
 pub use acl::{Acl, Named};
 pub use attributes::{
@@ -35,8 +38,11 @@ pub use extents::{Extent, Extents, Place};
 pub use freed::{Drain, Draining, Freed};
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
+pub use resumable::Resumable;
 pub use session::{Reserved, Session, SessionState, Slot};
+pub use share_link::{ShareLink, UploadLimits};
 pub use upload::{Part, Upload};
+pub use website::{StoredWebsite, WebRedirect, WebRule, Website};
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
@@ -118,6 +124,8 @@ mod tests {
             of("extents", &Extents::default()),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
+            of("resumable", &Resumable::default()),
+            of("share_link", &ShareLink::default()),
             of("upload", &Upload::default()),
             of("upload", &Part { etag: "x".into(), ..Part::default() }),
         ]
@@ -152,7 +160,9 @@ mod tests {
             ("freed", include_str!("freed.rs")),
             ("inode", include_str!("inode.rs")),
             ("locks", include_str!("locks.rs")),
+            ("resumable", include_str!("resumable.rs")),
             ("session", include_str!("session.rs")),
+            ("share_link", include_str!("share_link.rs")),
             ("upload", include_str!("upload.rs")),
         ] {
             let types = source.matches("impl Row for").count();

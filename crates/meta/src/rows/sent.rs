@@ -10,8 +10,8 @@ use serde::ser::{Serialize, Serializer};
 
 use super::extents::{decode_one, encode_one};
 use super::{
-    AccessKey, Bucket, Export, Extent, Extents, Inode, ObjectAttributes, Part, Row, Session, Tally,
-    Token, Upload, Usage,
+    AccessKey, Bucket, Export, Extent, Extents, Inode, ObjectAttributes, Part, Resumable, Row,
+    Session, ShareLink, Tally, Token, Upload, Usage,
 };
 
 /// A value with a stored form.
@@ -59,8 +59,8 @@ macro_rules! sent_as_stored {
 }
 
 sent_as_stored! {
-    AccessKey Bucket Export Extent Extents Inode ObjectAttributes Part Session Tally Token Upload
-    Usage
+    AccessKey Bucket Export Extent Extents Inode ObjectAttributes Part Resumable Session ShareLink
+    Tally Token Upload Usage
 }
 
 struct Stored(Bytes);

@@ -22,6 +22,8 @@ pub struct Upload {
     pub checksum: Option<(Algorithm, ChecksumKind)>,
     /// Counts the changes of its parts, so that a completion notices one in between.
     pub change: u64,
+    /// Its parts need not have the least size of parts.
+    pub takes_any_size: bool,
     pub unknown: Vec<u8>,
 }
 
@@ -39,7 +41,11 @@ impl Row for Upload {
             let empty = vec![0; algorithm.checksum_bytes()].into();
             writer.bytes(5, &Checksum { algorithm, kind, value: empty }.encode());
         }
-        writer.number(6, self.change).raw(&self.unknown);
+        writer.number(6, self.change);
+        if self.takes_any_size {
+            writer.number(7, 1);
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -57,6 +63,7 @@ impl Row for Upload {
                     upload.checksum = Some((announced.algorithm, announced.kind));
                 }
                 6 => upload.change = field.number()?,
+                7 => upload.takes_any_size = field.number()? != 0,
                 _ => field.keep(&mut upload.unknown),
             }
         }

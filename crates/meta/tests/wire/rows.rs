@@ -96,6 +96,20 @@ samples! {
             state: SessionState::Ended, started: Timestamp(-5), owner: 1 << 63 | 7, unknown: vec![],
         },
     ];
+    Resumable, |row| row.offset += 1, [Resumable {
+        bucket: BucketId(300),
+        key: "a/b".into(),
+        length: 1 << 40,
+        offset: 1 << 33,
+        parts: 7,
+        expires: Timestamp(1_800_000_000_000_000_000),
+        is_done: true,
+        unknown: vec![],
+    }];
+    ShareLink, |row| row.downloaded += 1, [share_link(None), share_link(Some(UploadLimits {
+        files: 0,
+        bytes: 1 << 30,
+    }))];
     Slot, |row| row.sequence += 1, [
         Slot { sequence: 300, reply: vec![1, 2, 3].into(), unknown: vec![] },
     ];
@@ -139,8 +153,32 @@ pub fn stored() -> Vec<Sample> {
         let row = Bucket::decode(row)?;
         Ok(Bucket { redirect: !row.redirect, ..row }.encode())
     };
+    let listed = Bucket { html_listing: true, ..ruled.clone() };
     let mut all = samples();
-    all.push(Sample { name: "Bucket", bytes: ruled.encode(), again: again::<Bucket>, change });
+    let to = WebRedirect {
+        protocol: "https".into(),
+        host: "www.example.com".into(),
+        key: None,
+        prefix: Some("new/".into()),
+        status: 301,
+    };
+    let website = Website {
+        index: "index.html".into(),
+        error: "404.html".into(),
+        redirect_all: None,
+        rules: vec![WebRule { prefix: "old/".into(), status: 404, to }],
+    };
+    let website = Bucket { website: StoredWebsite::new(&website), ..listed.clone() };
+    let resumable = Upload { takes_any_size: true, ..upload() };
+    let changed = |row: &Bytes| {
+        let row = Upload::decode(row)?;
+        Ok(Upload { change: row.change + 1, ..row }.encode())
+    };
+    let (bytes, again_upload) = (resumable.encode(), again::<Upload>);
+    all.push(Sample { name: "Upload", bytes, again: again_upload, change: changed });
+    for row in [ruled, listed, website] {
+        all.push(Sample { name: "Bucket", bytes: row.encode(), again: again::<Bucket>, change });
+    }
     all
 }
 
@@ -175,6 +213,8 @@ fn bucket() -> Bucket {
         redundancy: Redundancy::from_number(2),
         redirect: true,
         cors: CorsRules::default(),
+        html_listing: false,
+        website: StoredWebsite::default(),
         unknown: vec![],
     }
 }
@@ -192,6 +232,23 @@ fn export(squash: Squash) -> Export {
         created: Timestamp(5),
         top: if squash == Squash::All { Ino(9) } else { Ino(0) },
         path: if squash == Squash::All { "a/b".into() } else { String::new() },
+        unknown: vec![],
+    }
+}
+
+fn share_link(uploads: Option<UploadLimits>) -> ShareLink {
+    ShareLink {
+        hash: [9; 32],
+        credential: "CK7".into(),
+        bucket: BucketId(300),
+        key: "a/b/".into(),
+        created: Timestamp(5),
+        expires: Timestamp(1_800_000_000_000_000_000),
+        password: vec![7; 52],
+        downloads: if uploads.is_some() { 0 } else { 300 },
+        downloaded: 2,
+        uploads,
+        uploaded: UploadLimits { files: 3, bytes: 4 },
         unknown: vec![],
     }
 }
@@ -309,6 +366,7 @@ fn upload() -> Upload {
         tags: pairs(),
         checksum: Some((Algorithm::Sha1, ChecksumKind::Composite)),
         change: 7,
+        takes_any_size: false,
         unknown: vec![],
     }
 }

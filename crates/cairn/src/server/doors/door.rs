@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use super::nfs_args::NfsArgs;
 use super::syslog_args::SyslogArgs;
+use super::website::WebsiteArgs;
 use crate::failure::{Failure, Result};
 use crate::server::records::RecordArgs;
 
@@ -51,6 +52,8 @@ pub struct DoorArgs {
     /// several times
     #[arg(long, value_name = "[USER=]TEMPLATE", value_parser = log_path)]
     pub(super) log_path: Vec<String>,
+    #[command(flatten)]
+    pub(super) website: WebsiteArgs,
     #[command(flatten)]
     pub records: RecordArgs,
     /// Refuse S3 storage classes other than STANDARD, or accept them and store as STANDARD

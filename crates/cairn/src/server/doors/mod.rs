@@ -9,6 +9,7 @@ pub mod http;
 pub mod nfs;
 pub mod s3;
 pub mod syslog;
+pub mod website;
 
 pub use door::{Door, DoorArgs, Offers};
 
@@ -36,7 +37,7 @@ use door::{Behind, Bound};
 
 /// All doors, in the order in which they are bound, opened and announced. A further door is an
 /// entry here, and a file beside this one; its options are in [`DoorArgs`].
-pub const DOORS: [Door; 4] = [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR];
+pub const DOORS: [Door; 5] = [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR, website::DOOR];
 
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {

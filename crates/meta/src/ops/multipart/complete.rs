@@ -77,7 +77,8 @@ impl Verb for TakeParts {
         for (at, (named, row)) in self.parts.iter().zip(rows).enumerate() {
             let missing = || Error::Invalid(format!("part {} was not uploaded", named.number));
             let mut part = Part::decode(&row.ok_or_else(missing)?)?;
-            check_taken(named, &part, self.last && at + 1 == self.parts.len())?;
+            let is_last = self.last && at + 1 == self.parts.len();
+            check_taken(named, &part, is_last || taken.upload.takes_any_size)?;
             if part.size > 0 {
                 let extent = part_extent(&part, taken.offset)?;
                 hold_pieces(view, &mut part, &extent)?;
@@ -107,7 +108,7 @@ fn changed(upload: UploadId) -> Error {
     Error::Conflict(what)
 }
 
-fn check_taken(named: &TakenPart, part: &Part, last: bool) -> Result<(), Error> {
+fn check_taken(named: &TakenPart, part: &Part, takes_any_size: bool) -> Result<(), Error> {
     if named.etag != part.etag {
         let what = format!("part {}: its ETag is {}", named.number, part.etag);
         return Err(Error::Invalid(what));
@@ -120,7 +121,7 @@ fn check_taken(named: &TakenPart, part: &Part, last: bool) -> Result<(), Error> 
             named.number
         )));
     }
-    if !last && part.size < limits::PART_BYTES_MIN {
+    if !takes_any_size && part.size < limits::PART_BYTES_MIN {
         let what = format!("part {}: {} bytes are too small", named.number, part.size);
         return Err(Error::TooLarge(what));
     }

@@ -1,0 +1,188 @@
+//! `/shares`: a user's share links.
+
+use std::time::Duration;
+
+use cairn_auth::{Caller, ShareLinkId};
+use cairn_base::{Error, Result, Secret, Timestamp};
+use cairn_fs::ops::share_links::{AddShareLink, ListShareLinks, ListedShareLink, RemoveShareLink};
+use cairn_fs::rows::UploadLimits;
+use http::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::list::limit;
+use super::target::Query;
+use super::{Body, json_of, no_content, rfc3339};
+use crate::admit::Admit;
+use crate::limits;
+use crate::records::SHARED;
+
+/// No `Debug`: it may have a password in it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    bucket: String,
+    key: Option<String>,
+    prefix: Option<String>,
+    /// Seconds from now.
+    expires_s: Option<u64>,
+    password: Option<String>,
+    downloads: Option<u64>,
+    uploads: Option<NewUploads>,
+}
+
+/// Files may be added, and nothing is shown.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewUploads {
+    files: Option<u64>,
+    bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct ShownUploads {
+    files: u64,
+    bytes: u64,
+}
+
+impl From<UploadLimits> for ShownUploads {
+    fn from(UploadLimits { files, bytes }: UploadLimits) -> ShownUploads {
+        ShownUploads { files, bytes }
+    }
+}
+
+#[derive(Serialize)]
+struct Made<'a> {
+    id: String,
+    /// Of the address, behind that of the server.
+    path: &'a str,
+    expires: String,
+}
+
+#[derive(Serialize)]
+struct ShownShareLink {
+    id: String,
+    user: String,
+    bucket: String,
+    /// The key of one object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<String>,
+    created: String,
+    expires: String,
+    password: bool,
+    /// 0 for any number.
+    downloads: u64,
+    downloaded: u64,
+    /// What may be added in all, and what was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uploads: Option<ShownUploads>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uploaded: Option<ShownUploads>,
+    /// Whether it can be used.
+    live: bool,
+}
+
+impl From<ListedShareLink> for ShownShareLink {
+    fn from(listed: ListedShareLink) -> ShownShareLink {
+        let ListedShareLink { user, id, user_name, bucket, link, has_password, is_live } = listed;
+        let (key, prefix) = match link.is_of_prefix() {
+            true => (None, Some(link.key)),
+            false => (Some(link.key), None),
+        };
+        ShownShareLink {
+            id: ShareLinkId { user, id }.to_string(),
+            user: user_name,
+            bucket,
+            key,
+            prefix,
+            created: rfc3339(link.created),
+            expires: rfc3339(link.expires),
+            password: has_password,
+            downloads: link.downloads,
+            downloaded: link.downloaded,
+            uploads: link.uploads.map(ShownUploads::from),
+            uploaded: link.uploads.map(|_| ShownUploads::from(link.uploaded)),
+            live: is_live,
+        }
+    }
+}
+
+/// Makes a share link. Its token is shown now and never again.
+pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response<Body>> {
+    // Not the parser's own words: they could repeat a password.
+    let new: New = serde_json::from_slice(json).map_err(|error| {
+        Error::Invalid(format!("JSON of the body, at column {}", error.column()))
+    })?;
+    let key = match (new.key, new.prefix) {
+        (Some(key), None) if !key.is_empty() && !key.ends_with('/') => key,
+        (None, Some(prefix)) if prefix.is_empty() || prefix.ends_with('/') => prefix,
+        _ => {
+            let text = "a share link has a key, or a prefix that ends in / or is empty";
+            return Err(Error::Invalid(text.into()));
+        }
+    };
+    let lifetime = new.expires_s.map_or(limits::SHARE_LINK_LIFETIME, Duration::from_secs);
+    if lifetime.is_zero() || lifetime > limits::SHARE_LINK_LIFETIME_MAX {
+        let most = limits::SHARE_LINK_LIFETIME_MAX.as_secs();
+        return Err(Error::Invalid(format!("expires_s: use 1 to {most}")));
+    }
+    let now = admit.fs().clock().now();
+    let lifetime = i64::try_from(lifetime.as_nanos()).unwrap_or(i64::MAX);
+    let expires = Timestamp(now.0.saturating_add(lifetime));
+    let password = match new.password {
+        None => Vec::new(),
+        Some(password) if (1..=limits::PASSWORD_BYTES).contains(&password.len()) => {
+            cairn_auth::hash_password(&**admit.rng(), &Secret::new(password))
+        }
+        Some(_) => {
+            let most = limits::PASSWORD_BYTES;
+            return Err(Error::Invalid(format!("password: use 1 to {most} bytes")));
+        }
+    };
+    let (id, token) = cairn_auth::generate_share_token(&**admit.rng(), caller.user());
+    let verb = AddShareLink {
+        id: id.id.clone(),
+        hash: cairn_auth::hash_token(token.expose()),
+        bucket: new.bucket,
+        key,
+        expires,
+        password,
+        downloads: new.downloads.unwrap_or(0),
+        uploads: new.uploads.map(|uploads| UploadLimits {
+            files: uploads.files.unwrap_or(limits::SHARED_FILES),
+            bytes: uploads.bytes.unwrap_or(limits::SHARED_BYTES),
+        }),
+    };
+    let slash = if verb.key.is_empty() || verb.key.ends_with('/') { "/" } else { "" };
+    let expires = rfc3339(admit.fs().run(caller, verb).await?);
+    let path = Secret::new(format!("{SHARED}{}{slash}", token.expose()));
+    let made = Made { id: id.to_string(), path: path.expose(), expires };
+    Ok(json_of(StatusCode::CREATED, &made))
+}
+
+/// The caller's share links, or all; query: `all`, `after`, `limit`.
+pub async fn list(admit: &Admit, caller: &Caller, query: &Query) -> Result<Response<Body>> {
+    let after = match query.get("after").filter(|after| !after.is_empty()) {
+        None => None,
+        Some(after) => {
+            let id = ShareLinkId::parse(after);
+            let bad = || Error::Invalid("after: use the `next` of a page".into());
+            Some(id.map(|id| (id.user, id.id)).ok_or_else(bad)?)
+        }
+    };
+    let verb = ListShareLinks { all: query.is_set("all"), after, limit: limit(query)? };
+    let (listed, is_more) = admit.fs().read(caller, verb).await?;
+    let shown: Vec<ShownShareLink> = listed.into_iter().map(ShownShareLink::from).collect();
+    let next = shown.last().filter(|_| is_more).map(|last| last.id.clone());
+    Ok(json_of(StatusCode::OK, &serde_json::json!({ "shares": shown, "next": next })))
+}
+
+/// Ends a share link at once.
+pub async fn remove(admit: &Admit, caller: &Caller, id: &str) -> Result<Response<Body>> {
+    let Some(ShareLinkId { user, id }) = ShareLinkId::parse(id) else {
+        return Err(Error::NotFound(format!("share link {id}")));
+    };
+    admit.fs().run(caller, RemoveShareLink { user, id }).await?;
+    Ok(no_content())
+}

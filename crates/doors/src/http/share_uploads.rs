@@ -1,0 +1,232 @@
+//! Share links for uploads: anybody who has one adds files, and learns nothing of what is there.
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Error, Party, Result, rfc3339};
+use cairn_fs::ops::conditions::{Conditions, EtagMatch};
+use cairn_fs::ops::share_links::UseShareLink;
+use cairn_fs::rows::{ObjectAttributes, UploadLimits};
+use cairn_fs::{BodyWriter, PutRequest};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use maud::html;
+use serde::Serialize;
+
+use super::error::Failure;
+use super::inner::Inner;
+use super::multipart::{Form, Source};
+use super::page::{self, human_bytes};
+use super::shared::{Asked, Opened, gone, hide};
+use super::{Body, content_type, json_of};
+use crate::limits;
+use crate::upload::Upload;
+
+#[derive(Serialize)]
+struct ShownRoom {
+    /// What may still be added.
+    files: u64,
+    bytes: u64,
+    expires: String,
+}
+
+/// What may still be added.
+fn left(opened: &Opened) -> UploadLimits {
+    let (most, used) = (opened.link.uploads.unwrap_or_default(), opened.link.uploaded);
+    UploadLimits {
+        files: most.files.saturating_sub(used.files),
+        bytes: most.bytes.saturating_sub(used.bytes),
+    }
+}
+
+/// The reply to a GET: a page with a form, or JSON.
+pub fn show(asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
+    if asked.path != Some("") || !asked.query.is_empty() {
+        return Err(gone());
+    }
+    let UploadLimits { files, bytes } = left(opened);
+    if !page::is_wanted(&asked.parts.headers) {
+        let expires = rfc3339(opened.link.expires);
+        return Ok(json_of(StatusCode::OK, &ShownRoom { files, bytes, expires }));
+    }
+    let contents = html! {
+        h1 { "Send files" }
+        @if files == 0 || bytes == 0 {
+            p { "This link takes no more files." }
+        } @else {
+            p { "Up to " (files) " files, of " (human_bytes(bytes)) " in all." }
+            form method="post" enctype="multipart/form-data" action="./" {
+                label for="files" { "Files" }
+                input id="files" type="file" name="files" multiple required;
+                button type="submit" { "Send" }
+            }
+        }
+    };
+    Ok(page::reply(StatusCode::OK, "Send files", &contents))
+}
+
+/// A PUT of one file.
+pub async fn put(
+    door: &Inner,
+    asked: &Asked<'_>,
+    opened: &Opened,
+    upload: &mut Upload,
+) -> Result<Response<Body>, Failure> {
+    let name = asked.path.filter(|name| !name.is_empty()).ok_or_else(gone)?;
+    let room = left(opened);
+    if upload.announced().is_some_and(|length| length > room.bytes) {
+        return Err(full().into());
+    }
+    upload.shares(door.fs().upload_memory(), Party::at(asked.peer.address.ip()));
+    let kind = asked.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let mut file = NewFile::begin(door, opened, name, kind.unwrap_or_default(), room).await?;
+    while let Some(frame) = upload.frame().await {
+        let Ok(bytes) = frame?.into_data() else { continue };
+        file.push(bytes).await?;
+    }
+    file.publish(door, opened).await?;
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = StatusCode::CREATED;
+    Ok(reply)
+}
+
+/// A POST of a form with files.
+pub async fn form(
+    door: &Inner,
+    asked: &Asked<'_>,
+    opened: &Opened,
+    upload: &mut Upload,
+) -> Result<Response<Body>, Failure> {
+    if asked.path != Some("") {
+        return Err(gone().into());
+    }
+    upload.shares(door.fs().upload_memory(), Party::at(asked.peer.address.ip()));
+    let mut form = Form::new(&asked.parts.headers, Source::Upload(upload))?;
+    let (mut count, mut room) = (0, left(opened));
+    while let Some(part) = form.part().await? {
+        let name = part.file_name.filter(|name| !name.is_empty());
+        let Some(name) = name else {
+            while form.chunk().await?.is_some() {}
+            continue;
+        };
+        let mut file = NewFile::begin(door, opened, &name, &part.content_type, room).await?;
+        while let Some(bytes) = form.chunk().await? {
+            file.push(bytes).await?;
+        }
+        let size = file.publish(door, opened).await?;
+        (room.files, room.bytes) = (room.files.saturating_sub(1), room.bytes.saturating_sub(size));
+        count += 1;
+    }
+    Ok(done(&asked.parts.headers, count))
+}
+
+fn done(headers: &HeaderMap, count: u64) -> Response<Body> {
+    if !page::is_wanted(headers) {
+        return json_of(StatusCode::CREATED, &serde_json::json!({ "files": count }));
+    }
+    let contents = html! {
+        h1 { "Thank you" }
+        p { (count) " " @if count == 1 { "file was" } @else { "files were" } " received." }
+        p { a href="./" { "Send more" } }
+    };
+    page::reply(StatusCode::CREATED, "Thank you", &contents)
+}
+
+fn full() -> Error {
+    Error::TooLarge("the share link takes no more files, or none of this size".into())
+}
+
+/// A file on its way.
+struct NewFile {
+    writer: BodyWriter,
+    key: String,
+    content_type: String,
+    most: u64,
+}
+
+impl NewFile {
+    async fn begin(
+        door: &Inner,
+        opened: &Opened,
+        name: &str,
+        kind: &str,
+        room: UploadLimits,
+    ) -> Result<NewFile> {
+        check_name(name)?;
+        if room.files == 0 {
+            return Err(full());
+        }
+        let is_plain = kind.len() <= cairn_base::limits::HEADER_VALUE_BYTES
+            && !kind.chars().any(char::is_control);
+        let content_type = match kind {
+            kind if kind.is_empty() || !is_plain => content_type::guess(name, &[]),
+            kind => kind.to_owned(),
+        };
+        let key = free_key(door, opened, name).await?;
+        let begun = door.fs().begin(&opened.caller, &opened.bucket).await;
+        let writer = begun.map_err(hide)?;
+        Ok(NewFile { writer, key, content_type, most: room.bytes })
+    }
+
+    async fn push(&mut self, bytes: Bytes) -> Result<()> {
+        if self.writer.size() + bytes.len() as u64 > self.most {
+            return Err(full());
+        }
+        self.writer.push(bytes).await
+    }
+
+    /// Counts it, and then makes it. Returns its size.
+    async fn publish(self, door: &Inner, opened: &Opened) -> Result<u64> {
+        let size = self.writer.size();
+        let written = self.writer.finish().await?;
+        let verb = UseShareLink {
+            user: opened.id.user,
+            id: opened.id.id.clone(),
+            downloads: 0,
+            uploads: UploadLimits { files: 1, bytes: size },
+        };
+        door.fs().run(&Caller::system(), verb).await?;
+        let content_type = self.content_type;
+        let request = PutRequest {
+            bucket: opened.bucket.clone(),
+            key: self.key,
+            object: ObjectAttributes { content_type, ..ObjectAttributes::default() },
+            tags: Vec::new(),
+            // What is there is never replaced.
+            conditions: Conditions { if_none_match: Some(EtagMatch::Any), ..Conditions::default() },
+        };
+        match door.fs().put_object(&opened.caller, request, written).await {
+            Ok(_) => Ok(size),
+            Err(Error::Denied(_)) => Err(gone()),
+            Err(error @ (Error::Unavailable(_) | Error::Full(_) | Error::Io(_))) => Err(error),
+            Err(_) => Err(Error::Conflict("the file could not be stored: send it again".into())),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_bad = matches!(name, "" | "." | "..")
+        || name.len() > limits::SHARED_NAME_BYTES
+        || name.chars().any(|c| c == '/' || c.is_control());
+    match is_bad {
+        true => Err(Error::Invalid("name the file by up to 200 bytes without a slash".into())),
+        false => Ok(()),
+    }
+}
+
+/// The key for a file, with some digits in its name if there is one of this name: the sender is
+/// told nothing of that.
+async fn free_key(door: &Inner, opened: &Opened, name: &str) -> Result<String> {
+    let key = format!("{}{name}", opened.link.key);
+    match door.fs().open(&Caller::system(), &opened.bucket, &key).await {
+        Err(Error::NotFound(_)) => return Ok(key),
+        Ok(_) | Err(Error::IsDirectory(_) | Error::NotDirectory(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let digits = door.admit.rng().next_u64();
+    let (stem, extension) = match name.rsplit_once('.') {
+        Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
+        _ => (name, String::new()),
+    };
+    Ok(format!("{}{stem}-{digits:016x}{extension}", opened.link.key))
+}

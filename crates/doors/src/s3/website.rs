@@ -1,0 +1,85 @@
+//! Websites of buckets as S3 writes them.
+
+use cairn_fs::rows::{WebRedirect, WebRule, Website};
+use s3s::S3Result;
+use s3s::dto::{
+    Condition, ErrorDocument, GetBucketWebsiteOutput, IndexDocument, Protocol, Redirect,
+    RedirectAllRequestsTo, RoutingRule, WebsiteConfiguration,
+};
+
+use super::error::invalid;
+
+/// S3's status where a redirect has none.
+const MOVED: u16 = 301;
+
+pub(super) fn of_configuration(configuration: WebsiteConfiguration) -> S3Result<Website> {
+    let rules = configuration.routing_rules.unwrap_or_default().into_iter().map(of_rule);
+    Ok(Website {
+        index: configuration.index_document.map(|index| index.suffix).unwrap_or_default(),
+        error: configuration.error_document.map(|error| error.key).unwrap_or_default(),
+        redirect_all: configuration.redirect_all_requests_to.map(|to| WebRedirect {
+            protocol: to.protocol.map(text_of).unwrap_or_default(),
+            host: to.host_name,
+            status: MOVED,
+            ..WebRedirect::default()
+        }),
+        rules: rules.collect::<S3Result<_>>()?,
+    })
+}
+
+fn text_of(protocol: Protocol) -> String {
+    protocol.as_str().to_owned()
+}
+
+fn of_rule(rule: RoutingRule) -> S3Result<WebRule> {
+    let status = |text: Option<String>, otherwise: u16| match text {
+        None => Ok(otherwise),
+        Some(text) => text.parse().map_err(|_| invalid("a status of a website is no number")),
+    };
+    let condition = rule.condition.unwrap_or_default();
+    let to = rule.redirect;
+    Ok(WebRule {
+        prefix: condition.key_prefix_equals.unwrap_or_default(),
+        status: status(condition.http_error_code_returned_equals, 0)?,
+        to: WebRedirect {
+            protocol: to.protocol.map(text_of).unwrap_or_default(),
+            host: to.host_name.unwrap_or_default(),
+            key: to.replace_key_with,
+            prefix: to.replace_key_prefix_with,
+            status: status(to.http_redirect_code, MOVED)?,
+        },
+    })
+}
+
+pub(super) fn to_output(website: Website) -> GetBucketWebsiteOutput {
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    let rules: Vec<RoutingRule> = website.rules.into_iter().map(to_rule).collect();
+    GetBucketWebsiteOutput {
+        error_document: some(website.error).map(|key| ErrorDocument { key }),
+        index_document: some(website.index).map(|suffix| IndexDocument { suffix }),
+        redirect_all_requests_to: website.redirect_all.map(|to| RedirectAllRequestsTo {
+            host_name: to.host,
+            protocol: some(to.protocol).map(Protocol::from),
+        }),
+        routing_rules: (!rules.is_empty()).then_some(rules),
+    }
+}
+
+fn to_rule(rule: WebRule) -> RoutingRule {
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    let status = (rule.status != 0).then(|| rule.status.to_string());
+    let condition =
+        Condition { http_error_code_returned_equals: status, key_prefix_equals: some(rule.prefix) };
+    let is_for_all = condition.http_error_code_returned_equals.is_none()
+        && condition.key_prefix_equals.is_none();
+    RoutingRule {
+        condition: (!is_for_all).then_some(condition),
+        redirect: Redirect {
+            host_name: some(rule.to.host),
+            http_redirect_code: Some(rule.to.status.to_string()),
+            protocol: some(rule.to.protocol).map(Protocol::from),
+            replace_key_prefix_with: rule.to.prefix,
+            replace_key_with: rule.to.key,
+        },
+    }
+}

@@ -1,0 +1,101 @@
+//! Share links: addresses by which anybody reads, or adds to, a part of a bucket.
+
+use bytes::Bytes;
+use cairn_auth::TokenHash;
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{BucketId, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, Row, array, unexpected, unzigzag, zigzag};
+
+/// How much may be added by a share link in all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UploadLimits {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// A share link: the row `k l <user> <id>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ShareLink {
+    /// Of the token.
+    pub hash: TokenHash,
+    /// The id of the access key or token that made it. The link ends with it.
+    pub credential: String,
+    pub bucket: BucketId,
+    /// The key of one object; or a prefix, which is empty or ends in `/`.
+    pub key: String,
+    pub created: Timestamp,
+    pub expires: Timestamp,
+    /// The hash of its password; empty for none.
+    pub password: Vec<u8>,
+    /// How often something may be downloaded; 0 for any number.
+    pub downloads: u64,
+    pub downloaded: u64,
+    /// None: what is there may be read. Otherwise objects may be added, and nothing else.
+    pub uploads: Option<UploadLimits>,
+    pub uploaded: UploadLimits,
+    pub unknown: Vec<u8>,
+}
+
+impl ShareLink {
+    /// Whether it is for all below a prefix.
+    pub fn is_of_prefix(&self) -> bool {
+        self.key.is_empty() || self.key.ends_with('/')
+    }
+
+    pub fn is_in_time(&self, now: Timestamp) -> bool {
+        now < self.expires
+    }
+}
+
+impl Row for ShareLink {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer
+            .bytes(1, &self.hash)
+            .text(2, &self.credential)
+            .number(3, self.bucket.0)
+            .text(4, &self.key)
+            .number(5, zigzag(self.created.0))
+            .number(6, zigzag(self.expires.0));
+        if !self.password.is_empty() {
+            writer.bytes(7, &self.password);
+        }
+        writer.number(8, self.downloads).number(9, self.downloaded);
+        if let Some(limits) = self.uploads {
+            // A limit of 0 is one, too.
+            writer.number(10, limits.files.saturating_add(1)).number(11, limits.bytes);
+        }
+        writer.number(12, self.uploaded.files).number(13, self.uploaded.bytes);
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<ShareLink> {
+        let mut link = ShareLink::default();
+        let (mut hash, mut files, mut bytes) = (None, 0, 0);
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => hash = Some(array("hash of a share link", &field.value)?),
+                2 => link.credential = field.text()?,
+                3 => link.bucket = BucketId(field.number()?),
+                4 => link.key = field.text()?,
+                5 => link.created = Timestamp(unzigzag(field.number()?)),
+                6 => link.expires = Timestamp(unzigzag(field.number()?)),
+                7 => link.password = field.value.to_vec(),
+                8 => link.downloads = field.number()?,
+                9 => link.downloaded = field.number()?,
+                10 => files = field.number()?,
+                11 => bytes = field.number()?,
+                12 => link.uploaded.files = field.number()?,
+                13 => link.uploaded.bytes = field.number()?,
+                _ => field.keep(&mut link.unknown),
+            }
+        }
+        link.hash = hash.ok_or_else(|| unexpected("share link", "no hash"))?;
+        link.uploads = files.checked_sub(1).map(|files: u64| UploadLimits { files, bytes });
+        Ok(link)
+    }
+}
