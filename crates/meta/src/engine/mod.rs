@@ -1,12 +1,18 @@
 //! Where the master keeps metadata: an ordered, transactional key-value store behind one small
 //! trait. Engines know nothing of inodes; they keep rows.
 
+mod changes;
+mod config;
 pub mod embedded;
+mod files;
 mod lease;
 pub mod memory;
 pub mod postgres;
+pub mod raft;
+mod ring;
 mod row_store;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,7 +40,7 @@ pub struct Fence {
 pub enum CommitError {
     /// Nothing of the batch was made durable, and nothing ever will be.
     Failed(Error),
-    /// The batch may be durable or not: read [`Engine::fence`] to find out.
+    /// The batch may be durable or not: ask [`Engine::settle`] to find out.
     Unknown(Error),
     /// The engine's fence is not the one expected: another master took over, or memory and
     /// engine differ. The caller must drop all its state.
@@ -43,6 +49,16 @@ pub enum CommitError {
     /// on disk is unknown). Restart to recover.
     Poisoned(Error),
 }
+
+/// A commit that was begun.
+pub enum Commit {
+    Done(Result<(), CommitError>),
+    /// Others decide about it. It goes on whether or not it is waited for.
+    Later(Later<Result<(), CommitError>>),
+}
+
+/// Something that will be known.
+pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// An engine. All calls block; they are made from threads of the executor, never from async
 /// workers.
@@ -84,6 +100,17 @@ pub trait Engine: Send + Sync + 'static {
     /// the fence to `(expected.epoch, expected.batch + 1)`. Refused unless the fence is
     /// `expected`.
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError>;
+
+    /// As `commit`, but where others decide, the caller waits without blocking.
+    fn commit_later(&self, expected: Fence, changes: Vec<Change>) -> Commit {
+        Commit::Done(self.commit(expected, changes))
+    }
+
+    /// The fence as it will stay until the next commit, after one whose outcome is unknown: that
+    /// batch is either in it, or will never be applied.
+    fn settle(&self) -> Later<Result<Fence>> {
+        Box::pin(std::future::ready(self.fence()))
+    }
 
     /// Whether the disk is so full that only what frees space should be committed. Commits are not
     /// refused for it: who asks for them knows what they are for. Does not block.

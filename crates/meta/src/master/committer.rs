@@ -10,7 +10,7 @@ use super::asked::Step;
 use super::batch::{Batch, Next, Verdict};
 use super::op::Job;
 use super::shared::MasterShared;
-use crate::engine::{CommitError, Fence};
+use crate::engine::{Commit, CommitError, Fence};
 
 pub struct Committer {
     shared: Arc<MasterShared>,
@@ -30,7 +30,7 @@ impl Committer {
             if batch.changes.is_empty() {
                 self.shared.answer_unchanged(batch.jobs);
             } else {
-                self.commit(batch);
+                self.commit(batch).await;
             }
             self.shared.working.rest(Step::Commit);
         }
@@ -50,19 +50,22 @@ impl Committer {
         }
     }
 
-    fn commit(&mut self, batch: Batch) {
+    async fn commit(&mut self, batch: Batch) {
         assert_eq!(batch.number, self.fence.batch + 1, "batches are committed in order");
-        let counters = &self.shared.counters;
         let begun = self.shared.monotonic_us();
-        let result = self.shared.engine.commit(self.fence, batch.changes.clone());
+        let result = match self.shared.engine.commit_later(self.fence, batch.changes.clone()) {
+            Commit::Done(result) => result,
+            Commit::Later(result) => result.await,
+        };
         let took = self.shared.monotonic_us() - begun;
+        let counters = &self.shared.counters;
         counters.commit_us.add(took);
         counters.last_commit_us.store(took, Ordering::Relaxed);
         match result {
             Ok(()) => self.settle(batch),
             Err(error) => {
                 counters.commits_failed.add(1);
-                self.decide(batch, error);
+                self.decide(batch, error).await;
             }
         }
     }
@@ -85,13 +88,13 @@ impl Committer {
         shared.answer(batch.jobs);
     }
 
-    fn decide(&mut self, batch: Batch, error: CommitError) {
+    async fn decide(&mut self, batch: Batch, error: CommitError) {
         match error {
             CommitError::Failed(error) => {
                 tracing::warn!(batch = batch.number, %error, "batch was not committed");
                 self.refuse(batch, &error);
             }
-            CommitError::Unknown(error) => self.look(batch, &error),
+            CommitError::Unknown(error) => self.look(batch, &error).await,
             CommitError::Fenced { found } => self.fenced(found),
             CommitError::Poisoned(error) => {
                 self.shared.fail(format!("outcome unknown: the engine failed: {error}"));
@@ -110,10 +113,10 @@ impl Committer {
     }
 
     /// Finds out whether a batch was committed.
-    fn look(&mut self, batch: Batch, error: &Error) {
+    async fn look(&mut self, batch: Batch, error: &Error) {
         tracing::warn!(batch = batch.number, %error, "batch may or may not be committed");
         let committed = Fence { batch: batch.number, ..self.fence };
-        match self.shared.engine.fence() {
+        match self.shared.engine.settle().await {
             Ok(fence) if fence == committed => self.settle(batch),
             Ok(fence) if fence == self.fence => self.start_over(batch.jobs),
             Ok(found) => self.fenced(found),

@@ -10,5 +10,6 @@ mod dumps;
 mod io_errors_at_every_call;
 mod postgres;
 mod power_cuts;
+mod raft;
 mod record_parser_takes_any_bytes;
 mod support;

@@ -5,7 +5,7 @@ use cairn_base::Rng;
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::Fence;
 use cairn_meta::engine::embedded::record::{
-    ALIGN, Draft, HEADER_BYTES, Header, Kind, body_matches, encode, parse_rows,
+    ALIGN, Draft, HEADER_BYTES, Header, Kind, RawHeader, encode, parse_rows,
 };
 use proptest::prelude::*;
 
@@ -24,19 +24,20 @@ proptest! {
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), rows in any::<u32>()) {
         let _ = Header::parse(&bytes, LOG);
-        let header = Header {
-            kind: Kind::Batch,
+        let header = RawHeader {
+            version: 1,
+            kind: 1,
             log_id: LOG,
             sequence: 1,
-            fence: Fence::default(),
-            rows,
+            numbers: [0; 2],
+            count: rows,
             body_bytes: bytes.len() as u32,
             body_crc: 0,
             previous: 0,
             crc: 0,
         };
         let body = Bytes::from(bytes);
-        body_matches(&header, &body);
+        header.matches(&body);
         if let Ok(rows) = parse_rows(&header, &body) {
             prop_assert!(rows.len() * 6 <= body.len());
         }
@@ -49,14 +50,17 @@ fn what_is_written_is_read() {
     let mut out = Vec::new();
     for sequence in 0..2_000 {
         let changes = random_changes(&rng, 50);
-        let crc = encode(&draft(sequence), &changes, &mut out).unwrap();
+        let written = encode(&draft(sequence), &changes, &mut out).unwrap();
         assert_eq!(out.len() % ALIGN, 0);
         let header = Header::parse(&out, LOG).unwrap().unwrap();
-        assert_eq!((header.crc, header.sequence, header.previous), (crc, sequence, 9));
+        assert_eq!((header.raw, header.kind), (written, Kind::Batch));
+        assert_eq!(header.fence, Fence { epoch: 3, batch: sequence });
+        assert_eq!((header.raw.sequence, header.raw.previous), (sequence, 9));
+        let header = header.raw;
         assert_eq!(header.record_bytes(), out.len() as u64);
         let end = HEADER_BYTES + header.body_bytes as usize;
         let body = Bytes::copy_from_slice(&out[HEADER_BYTES..end]);
-        assert!(body_matches(&header, &body));
+        assert!(header.matches(&body));
         assert_eq!(parse_rows(&header, &body).unwrap(), changes);
         assert!(Header::parse(&out, LOG + 1).unwrap().is_none());
     }
@@ -75,9 +79,9 @@ fn damaged_records_are_not_records() {
             let place = rng.below(end as u64) as usize;
             out[place] ^= 1 << rng.below(8);
         }
-        let Ok(Some(header)) = Header::parse(&out, LOG) else { continue };
+        let Ok(Some(Header { raw: header, .. })) = Header::parse(&out, LOG) else { continue };
         let body = out.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes as usize);
-        if let Some(body) = body.filter(|body| body_matches(&header, body)) {
+        if let Some(body) = body.filter(|body| header.matches(body)) {
             // The same bit flipped twice.
             assert!(parse_rows(&header, &Bytes::copy_from_slice(body)).is_ok());
             assert_eq!(header.sequence, sequence);

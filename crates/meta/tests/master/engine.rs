@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
-use cairn_meta::engine::{Change, CommitError, Engine, Fence, Snapshot};
+use cairn_meta::engine::{Change, Commit, CommitError, Engine, Fence, Later, Snapshot};
 use parking_lot::{Condvar, Mutex};
 
 pub type Rows = BTreeMap<Bytes, Bytes>;
@@ -198,6 +198,47 @@ impl Engine for TestEngine {
                 Err(CommitError::Fenced { found: state.fence })
             }
         }
+    }
+}
+
+/// The engine where others decide: a commit and what settles it end on another thread.
+pub struct LateEngine(pub Arc<TestEngine>);
+
+impl LateEngine {
+    fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&TestEngine) -> T + Send + 'static,
+    ) -> Later<T> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let engine = Arc::clone(&self.0);
+        std::thread::spawn(move || drop(sender.send(work(&engine))));
+        Box::pin(async move { receiver.await.expect("an outcome") })
+    }
+}
+
+impl Engine for LateEngine {
+    fn fence(&self) -> Result<Fence> {
+        panic!("what is unknown is settled by others");
+    }
+
+    fn take_over_at(&self, batch: u64) -> Result<Fence> {
+        self.0.take_over_at(batch)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.0.snapshot()
+    }
+
+    fn commit(&self, _: Fence, _: Vec<Change>) -> Result<(), CommitError> {
+        panic!("the committer does not block");
+    }
+
+    fn commit_later(&self, expected: Fence, changes: Vec<Change>) -> Commit {
+        Commit::Later(self.elsewhere(move |engine| engine.commit(expected, changes)))
+    }
+
+    fn settle(&self) -> Later<Result<Fence>> {
+        self.elsewhere(|engine| engine.fence())
     }
 }
 

@@ -9,7 +9,7 @@ use cairn_meta::master::{Config, Stats};
 use cairn_meta::{Master, Verb};
 use tokio::task::JoinHandle;
 
-use crate::engine::TestEngine;
+use crate::engine::{LateEngine, TestEngine};
 
 pub struct Setup {
     pub engine: Arc<TestEngine>,
@@ -21,6 +21,15 @@ impl Setup {
         let engine = TestEngine::new();
         let clock = Arc::new(RealClock::default());
         let master = Master::start(engine.clone(), clock, config).expect("a master");
+        Setup { engine, master }
+    }
+
+    /// As `new`, but the engine decides about commits elsewhere, and later.
+    pub fn late(config: Config) -> Setup {
+        let engine = TestEngine::new();
+        let clock = Arc::new(RealClock::default());
+        let late = Arc::new(LateEngine(Arc::clone(&engine)));
+        let master = Master::start(late, clock, config).expect("a master");
         Setup { engine, master }
     }
 

@@ -6,8 +6,12 @@ use crate::setup::Setup;
 use crate::verbs::{Add, Get};
 
 /// Batch 1 holds one addition, batch 2 the others, executed one after another.
-async fn check(fate: Fate, expected_first: Option<(u64, u64)>, expected: [(u64, u64); 3]) {
-    let setup = Setup::new(Config::default());
+async fn check(
+    setup: Setup,
+    fate: Fate,
+    expected_first: Option<(u64, u64)>,
+    expected: [(u64, u64); 3],
+) {
     setup.engine.hold();
     setup.engine.plan([fate]);
     let first = setup.spawn(Add("a", 1));
@@ -36,8 +40,13 @@ async fn check(fate: Fate, expected_first: Option<(u64, u64)>, expected: [(u64, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_every_way_to_fail() {
-    check(Fate::Fine, Some((1, 1)), [(11, 2), (111, 2), (1111, 2)]).await;
-    check(Fate::UnknownDone, Some((1, 1)), [(11, 2), (111, 2), (1111, 2)]).await;
-    check(Fate::UnknownLost, Some((1, 1)), [(11, 1), (111, 1), (1111, 1)]).await;
-    check(Fate::Broken, None, [(10, 1), (110, 1), (1110, 1)]).await;
+    for setup in [Setup::new, Setup::late] {
+        let setup = || setup(Config::default());
+        let all = [(11, 2), (111, 2), (1111, 2)];
+        check(setup(), Fate::Fine, Some((1, 1)), all).await;
+        check(setup(), Fate::UnknownDone, Some((1, 1)), all).await;
+        let again = [(11, 1), (111, 1), (1111, 1)];
+        check(setup(), Fate::UnknownLost, Some((1, 1)), again).await;
+        check(setup(), Fate::Broken, None, [(10, 1), (110, 1), (1110, 1)]).await;
+    }
 }

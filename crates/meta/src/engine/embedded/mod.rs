@@ -8,9 +8,6 @@
 //!
 //! Files and bytes: docs/format-engine.md. Why so: docs/decisions/0002-embedded-engine.md.
 
-mod config;
-mod create;
-mod log;
 pub mod record;
 mod recover;
 mod verify;
@@ -18,22 +15,24 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::{Disk, Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 
-use self::log::Log;
-use self::record::Kind;
-use super::row_store::{RowStore, Table, Writer};
+use self::record::{Draft, Kind};
+use super::files;
+use super::ring::Ring;
+use super::row_store::{Mark, RowStore, Table, Writer};
 use super::{Change, CommitError, Engine, Fence, Snapshot};
 
-pub use self::config::Config;
 pub use self::verify::{Report, verify};
+pub use super::config::Config;
 
 /// An engine in a directory of its own. Only one may be open on a directory at a time; the
 /// caller sees to that. Snapshots that outlive it may answer `Unavailable`.
 pub struct Embedded {
     /// Locked before the writer of `rows`.
-    log: Mutex<Log>,
+    log: Mutex<Ring>,
     rows: RowStore,
     config: Config,
 }
@@ -52,10 +51,11 @@ impl Embedded {
     /// `Corrupt` where acknowledged rows cannot be read, `Invalid` for files of a newer version,
     /// `Full` and `Io`.
     pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Embedded> {
-        let file = create::open_rows(&*disk, &config)?;
+        let file = files::open_rows(&*disk, &config, Bytes::new())?;
         let table = Table::open(&file, config.cache_bytes)?;
-        let mark = table.cold()?.mark;
-        let mut log = Log::open(&*disk, &mark)?;
+        let mark = table.cold()?.mark.clone();
+        require_embedded(&mark)?;
+        let mut log = Ring::open(&*disk, &mark)?;
         let behind = recover::recover(&log, &mark)?;
         log.resume(&behind.mark, behind.mark.sequence != mark.sequence);
         let rows = RowStore::open(disk, file, table, behind, config.limits())?;
@@ -78,19 +78,22 @@ impl Embedded {
     /// Writes one record, makes it durable and shows its rows.
     fn append(
         &self,
-        log: &mut Log,
+        log: &mut Ring,
         mut writer: MutexGuard<'_, Writer>,
         (kind, fence): (Kind, Fence),
         changes: Vec<Change>,
     ) -> Result<(), CommitError> {
-        let encoded = log.encode(kind, fence, &changes).map_err(CommitError::Failed)?;
-        let durable = log.write(encoded).and_then(|bytes| {
-            self.rows.insert(&mut writer, fence.batch, changes, || log.sync())?;
-            Ok(bytes)
-        });
+        let (log_id, previous, sequence) = (log.id, log.previous, log.sequence + 1);
+        let draft = Draft { kind, log_id, sequence, fence, previous };
+        let encoded = record::encode(&draft, &changes, &mut log.buffer);
+        let header = encoded.map_err(CommitError::Failed)?;
+        let durable = log
+            .write(header)
+            .and_then(|_| self.rows.insert(&mut writer, fence.batch, changes, || log.sync()));
         match durable {
-            Ok(bytes) => {
-                self.rows.publish(writer, log.mark(fence), bytes);
+            Ok(()) => {
+                let mark = Mark { sequence, previous: header.crc, fence, ..writer.mark.clone() };
+                self.rows.publish(writer, mark, header.record_bytes());
                 Ok(())
             }
             Err(error) => {
@@ -101,6 +104,17 @@ impl Embedded {
     }
 }
 
+/// # Errors
+/// `Invalid` for the directory of a member of a cluster's masters.
+fn require_embedded(mark: &Mark) -> Result<()> {
+    if !mark.is_replicated() {
+        return Ok(());
+    }
+    let text = "these metadata are replicated on several masters: the embedded engine cannot open \
+                them";
+    Err(Error::Invalid(text.into()))
+}
+
 impl Engine for Embedded {
     fn fence(&self) -> Result<Fence> {
         Ok(self.rows.fence())
@@ -109,9 +123,10 @@ impl Engine for Embedded {
     fn take_over_at(&self, batch: u64) -> Result<Fence> {
         let mut log = self.log.lock();
         let mut writer = self.rows.writer();
-        let result = log.record_bytes(&[]).map_err(CommitError::Failed).and_then(|bytes| {
-            self.rows.wait_for_room(&mut writer, |done| log.has_room(bytes, done))
-        });
+        let result =
+            log.record_bytes(record::record_bytes(&[])).map_err(CommitError::Failed).and_then(
+                |bytes| self.rows.wait_for_room(&mut writer, |done| log.needs(bytes) <= done),
+            );
         let Fence { epoch, batch: last } = writer.mark.fence;
         let fence = Fence { epoch: epoch + 1, batch: last.max(batch) };
         let kind = if batch > last { Kind::Advance } else { Kind::TakeOver };
@@ -128,10 +143,11 @@ impl Engine for Embedded {
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
         let mut log = self.log.lock();
-        let bytes = log.record_bytes(&changes).map_err(CommitError::Failed)?;
+        let bytes = log.record_bytes(record::record_bytes(&changes));
+        let bytes = bytes.map_err(CommitError::Failed)?;
         let mut writer = self.rows.writer();
         self.rows.pace(&mut writer, bytes);
-        self.rows.wait_for_room(&mut writer, |done| log.has_room(bytes, done))?;
+        self.rows.wait_for_room(&mut writer, |done| log.needs(bytes) <= done)?;
         if writer.mark.fence != expected {
             return Err(CommitError::Fenced { found: writer.mark.fence });
         }

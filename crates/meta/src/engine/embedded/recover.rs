@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use cairn_base::{Error, Result};
 
 use super::super::Fence;
+use super::super::ring::{LogPosition, Ring};
 use super::super::row_store::{Behind, Load, Mark, Memtable};
-use super::log::{Log, LogPosition};
-use super::record::{Kind, parse_rows};
+use super::record::{Header, Kind, parse_rows};
 
 /// Replays the records after `mark` up to the first that is missing or fails its checksum. That
 /// record was being written when the machine or the process stopped, and was not acknowledged.
@@ -15,12 +15,13 @@ use super::record::{Kind, parse_rows};
 /// # Errors
 /// `Corrupt` where a later record is there: a record is written only once all before it are
 /// durable, so the one that is missing was lost after it was acknowledged.
-pub fn recover(log: &Log, mark: &Mark) -> Result<Behind> {
+pub fn recover(log: &Ring, mark: &Mark) -> Result<Behind> {
     let mut places: BTreeMap<u64, Vec<LogPosition>> = BTreeMap::new();
-    for place in log.headers(mark.sequence)? {
+    for place in log.headers()?.into_iter().filter(|place| place.header.sequence > mark.sequence) {
+        Header::read(place.header)?;
         places.entry(place.header.sequence).or_default().push(place);
     }
-    let mut state = Behind { rows: Memtable::default(), load: Load::default(), mark: *mark };
+    let mut state = Behind { rows: Memtable::default(), load: Load::default(), mark: mark.clone() };
     while let Some(candidates) = places.remove(&(state.mark.sequence + 1)) {
         let (previous, mut found) = (state.mark.previous, false);
         for place in candidates.iter().filter(|place| place.header.previous == previous) {
@@ -42,9 +43,9 @@ pub fn recover(log: &Log, mark: &Mark) -> Result<Behind> {
 }
 
 /// Applies one record. `false`: its body does not check out.
-fn replay(log: &Log, place: &LogPosition, state: &mut Behind) -> Result<bool> {
+fn replay(log: &Ring, place: &LogPosition, state: &mut Behind) -> Result<bool> {
     let Some(body) = log.body(place)? else { return Ok(false) };
-    let header = &place.header;
+    let header = Header::read(place.header)?;
     let Fence { epoch, batch } = state.mark.fence;
     let expected = match header.kind {
         Kind::Batch => Fence { epoch, batch: batch.wrapping_add(1) },
@@ -54,14 +55,15 @@ fn replay(log: &Log, place: &LogPosition, state: &mut Behind) -> Result<bool> {
         }
     };
     if header.fence != expected {
-        let what = format!("fence of log record {}", header.sequence);
+        let what = format!("fence of log record {}", header.raw.sequence);
         let (got, expected) = (format!("{:?}", header.fence), format!("{expected:?}"));
         return Err(Error::corrupt(what, got, expected));
     }
-    let changes = parse_rows(header, &body)?;
+    let changes = parse_rows(&header.raw, &body)?;
     let rows = changes.len();
     state.load.add(rows, state.rows.insert(header.fence.batch, changes));
-    let (sequence, previous, fence) = (header.sequence, header.crc, header.fence);
-    state.mark = Mark { sequence, previous, fence, ..state.mark };
+    state.mark.sequence = header.raw.sequence;
+    state.mark.previous = header.raw.crc;
+    state.mark.fence = header.fence;
     Ok(true)
 }

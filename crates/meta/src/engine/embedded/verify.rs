@@ -3,10 +3,10 @@
 use cairn_base::{Disk, Error, Result};
 
 use super::super::Fence;
+use super::super::config::Config;
+use super::super::files;
+use super::super::ring::Ring;
 use super::super::row_store::Table;
-use super::config::Config;
-use super::create;
-use super::log::Log;
 use super::recover::recover;
 
 /// The findings of [`verify`].
@@ -26,13 +26,14 @@ pub struct Report {
 /// # Errors
 /// `NotFound` where there is no engine, `Corrupt` for anything that does not check out.
 pub fn verify(disk: &dyn Disk, config: &Config) -> Result<Report> {
-    if !disk.list()?.iter().any(|name| name == create::ROWS) {
-        return Err(Error::NotFound(format!("{} in the metadata directory", create::ROWS)));
+    if !disk.list()?.iter().any(|name| name == files::ROWS) {
+        return Err(Error::NotFound(format!("{} in the metadata directory", files::ROWS)));
     }
-    let mut table = Table::open(&disk.open(create::ROWS)?, config.cache_bytes)?;
+    let mut table = Table::open(&disk.open(files::ROWS)?, config.cache_bytes)?;
     let repaired = !table.check()?;
-    let mark = table.cold()?.mark;
-    let log = Log::open(disk, &mark)?;
+    let mark = table.cold()?.mark.clone();
+    super::require_embedded(&mark)?;
+    let log = Ring::open(disk, &mark)?;
     let recovered = recover(&log, &mark)?;
     let log_records = recovered.mark.sequence - mark.sequence;
     Ok(Report { fence: recovered.mark.fence, log_records, repaired })

@@ -43,8 +43,8 @@ impl Stall {
 pub struct Writer {
     /// The mark that a checkpoint would leave: how far the log was added.
     pub mark: Mark,
-    /// The last log record that is in the table of rows.
-    pub checkpointed: u64,
+    /// The mark that the last checkpoint left.
+    pub checkpointed: Mark,
     /// The active memtable; what the log took for it.
     pub active: Load,
     pub active_log_bytes: u64,
@@ -109,12 +109,12 @@ impl Core {
     /// Shows readers what was inserted: all up to the record of `mark`, which took `log_bytes` of
     /// the log. Has the checkpointer look.
     pub fn publish(&self, mut writer: MutexGuard<'_, Writer>, mark: Mark, log_bytes: u64) {
+        let first = !writer.is_behind();
+        self.view.write().fence = mark.fence;
         writer.mark = mark;
         writer.active_log_bytes += log_bytes;
         writer.last_commit = Instant::now();
-        self.view.write().fence = mark.fence;
         self.space.look(&*self.disk);
-        let first = mark.sequence == writer.checkpointed + 1;
         if !self.limits.background {
             if self.over_limit(&writer) {
                 drop(writer);
@@ -163,13 +163,36 @@ impl Core {
         writer: &mut MutexGuard<'_, Writer>,
         log_has_room: impl Fn(u64) -> bool,
     ) -> Result<(), CommitError> {
+        self.wait_until(writer, |writer| {
+            self.has_room(writer) && log_has_room(writer.checkpointed.sequence)
+        })
+    }
+
+    /// As `wait_for_room`, for records that bring no rows yet.
+    pub fn wait_for_log(
+        &self,
+        writer: &mut MutexGuard<'_, Writer>,
+        log_has_room: impl Fn(u64) -> bool,
+    ) -> Result<(), CommitError> {
+        self.wait_until(writer, |writer| log_has_room(writer.checkpointed.sequence))
+    }
+
+    fn wait_until(
+        &self,
+        writer: &mut MutexGuard<'_, Writer>,
+        has_room: impl Fn(&Writer) -> bool,
+    ) -> Result<(), CommitError> {
         loop {
             if let Some(reason) = &writer.poisoned {
                 let text = format!("{reason}; restart to recover");
                 return Err(CommitError::Poisoned(Error::Unavailable(text)));
             }
-            if self.has_room(writer) && log_has_room(writer.checkpointed) {
+            if has_room(writer) {
                 return Ok(());
+            }
+            if !writer.is_behind() {
+                let text = "the log is full of entries that are not committed yet";
+                return Err(CommitError::Failed(Error::Unavailable(text.into())));
             }
             writer.wanted = true;
             if self.limits.background {
@@ -217,14 +240,14 @@ impl Core {
             return Err(Error::Unavailable(reason.clone()));
         }
         let mut view = self.view.write();
-        if let (Some(mark), Some(frozen)) = (writer.frozen, &view.tables.frozen) {
-            return Ok(Some((Arc::clone(frozen), mark)));
+        if let (Some(mark), Some(frozen)) = (&writer.frozen, &view.tables.frozen) {
+            return Ok(Some((Arc::clone(frozen), mark.clone())));
         }
-        if writer.mark.sequence == writer.checkpointed {
+        if !writer.is_behind() {
             return Ok(None);
         }
-        let mark = writer.mark;
-        writer.frozen = Some(mark);
+        let mark = writer.mark.clone();
+        writer.frozen = Some(mark.clone());
         writer.frozen_load = std::mem::take(&mut writer.active);
         writer.frozen_log_bytes = std::mem::take(&mut writer.active_log_bytes);
         let frozen = Arc::clone(&view.tables.active);
@@ -281,10 +304,10 @@ impl Core {
     }
 
     fn finish(&self, cold: Cold, took: Duration) {
-        let sequence = cold.mark.sequence;
+        let mark = cold.mark.clone();
         self.show(cold, true);
         let mut writer = self.writer.lock();
-        writer.checkpointed = sequence;
+        writer.checkpointed = mark;
         writer.frozen = None;
         writer.frozen_load = Load::default();
         writer.stalled = None;
@@ -325,6 +348,51 @@ impl Core {
         self.space.look(&*self.disk);
     }
 
+    /// Puts another table in the place of all rows. `swap` is told the mark, gives the table its
+    /// name and returns it, or `None` to leave all as it is. Where it fails, the engine is
+    /// poisoned. No checkpoint runs and no batch is added meanwhile.
+    pub fn replace(
+        &self,
+        swap: impl FnOnce(&Mark) -> Result<Option<(Arc<dyn DiskFile>, Table)>>,
+    ) -> Result<()> {
+        let mut slot = self.slot.lock();
+        let mut writer = self.writer.lock();
+        if let Some(reason) = &writer.poisoned {
+            return Err(Error::Unavailable(format!("{reason}; restart to recover")));
+        }
+        let swapped = swap(&writer.mark).and_then(|swapped| match swapped {
+            None => Ok(None),
+            Some((file, table)) => {
+                let cold = table.cold()?;
+                Ok(Some((file, table, cold)))
+            }
+        });
+        let (file, table, cold) = match swapped {
+            Ok(Some(swapped)) => swapped,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                writer.poison(format!("putting a snapshot in the place of the rows: {error}"));
+                return Err(error);
+            }
+        };
+        self.space.set_table_bytes(file.len().unwrap_or(u64::MAX));
+        writer.mark = cold.mark.clone();
+        writer.checkpointed = cold.mark.clone();
+        (writer.active, writer.active_log_bytes) = (Load::default(), 0);
+        (writer.frozen_load, writer.frozen_log_bytes) = (Load::default(), 0);
+        (writer.frozen, writer.stalled) = (None, None);
+        let mut view = self.view.write();
+        view.fence = cold.mark.fence;
+        let tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
+        let old = std::mem::replace(&mut view.tables, Arc::new(tables));
+        drop(view);
+        *slot = TableSlot { file, table: Some(table) };
+        self.room.notify_all();
+        drop((writer, slot));
+        drop(old);
+        Ok(())
+    }
+
     /// The rows at rest as of `mark` after a failure that opening the table again cures.
     pub fn revive(&self, mark: &Mark) -> Option<Arc<Cold>> {
         let mut slot = self.slot.lock();
@@ -357,8 +425,7 @@ impl Core {
             self.work.wait_for(&mut writer, RETRY);
         }
         while !writer.stop {
-            let pending = writer.mark.sequence != writer.checkpointed;
-            if writer.poisoned.is_some() || !pending {
+            if writer.poisoned.is_some() || !writer.is_behind() {
                 if self.space.is_low() {
                     self.work.wait_for(&mut writer, RETRY);
                     MutexGuard::unlocked(&mut writer, || {
@@ -381,6 +448,11 @@ impl Core {
 }
 
 impl Writer {
+    /// Whether a checkpoint would change anything.
+    pub fn is_behind(&self) -> bool {
+        self.mark != self.checkpointed
+    }
+
     /// Refuses all later commits.
     pub fn poison(&mut self, reason: String) {
         tracing::error!("the metadata engine stops: {reason}");

@@ -1,16 +1,23 @@
 //! How far the table of rows has come, and where the log is.
 #![deny(clippy::indexing_slicing)]
 
+use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::{Error, Result};
 
 use super::super::Fence;
+use crate::rest::Rest;
 
+/// Of a mark with nothing but what the embedded engine needs.
 const VERSION: u32 = 1;
+/// Of a mark with `pending` and `more`.
+const REPLICATED: u32 = 2;
 const BYTES: usize = 60;
+/// Version, numbers and checksum of the record before: what both versions begin with.
+const COMMON_BYTES: usize = 52;
 
 /// Kept in the table, changed in the transaction that writes the rows it speaks of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mark {
     pub log_id: u64,
     /// The last log record that is in the table; 0 before the first.
@@ -20,6 +27,11 @@ pub struct Mark {
     pub fence: Fence,
     pub segments: u32,
     pub segment_bytes: u64,
+    /// The index after the last entry beside the rows that counts; 0: none does, and they are
+    /// removed.
+    pub pending: u64,
+    /// What a replicated log keeps here; empty in the embedded engine, and only there.
+    pub more: Bytes,
 }
 
 impl Mark {
@@ -28,11 +40,15 @@ impl Mark {
         self.segment_bytes * u64::from(self.segments)
     }
 
-    /// `version u32, log id, sequence, epoch, batch, segment bytes u64, segments, previous,
-    /// crc32c u32`, little endian.
+    pub fn is_replicated(&self) -> bool {
+        !self.more.is_empty()
+    }
+
+    /// The bytes that docs/format-engine.md describes.
     pub fn encode(&self) -> Vec<u8> {
+        let version = if self.is_replicated() { REPLICATED } else { VERSION };
         let mut out = Vec::with_capacity(BYTES);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&version.to_le_bytes());
         let numbers =
             [self.log_id, self.sequence, self.fence.epoch, self.fence.batch, self.segment_bytes];
         for number in numbers {
@@ -40,9 +56,14 @@ impl Mark {
         }
         out.extend_from_slice(&self.segments.to_le_bytes());
         out.extend_from_slice(&self.previous.to_le_bytes());
+        if self.is_replicated() {
+            out.extend_from_slice(&self.pending.to_le_bytes());
+            out.extend_from_slice(&(self.more.len() as u32).to_le_bytes());
+            out.extend_from_slice(&self.more);
+        }
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
         // Room for what a later version may add.
-        out.resize(BYTES, 0);
+        out.resize(out.len().max(BYTES), 0);
         out
     }
 
@@ -50,30 +71,41 @@ impl Mark {
     /// `Corrupt` for bytes that do not check out, `Invalid` for a newer version.
     pub fn parse(bytes: &[u8]) -> Result<Mark> {
         let bad = || Error::corrupt("mark of the table of rows", "bytes that do not check", "it");
-        let (covered, rest) = bytes.split_at_checked(52).ok_or_else(bad)?;
-        let crc = rest.first_chunk::<4>().ok_or_else(bad)?;
-        if crc32c(covered) != u32::from_le_bytes(*crc) {
+        let more_bytes = |bytes: &[u8]| {
+            let (_, rest) = bytes.split_at_checked(COMMON_BYTES + 8)?;
+            usize::try_from(Rest(rest).u32()?).ok()
+        };
+        let version = Rest(bytes).u32().ok_or_else(bad)?;
+        let covered_bytes = match version {
+            VERSION => COMMON_BYTES,
+            REPLICATED => (COMMON_BYTES + 12)
+                .checked_add(more_bytes(bytes).ok_or_else(bad)?)
+                .ok_or_else(bad)?,
+            _ => {
+                let text = format!("the table of rows has version {version}: run the newer Cairn");
+                return Err(Error::Invalid(text));
+            }
+        };
+        let (covered, rest) = bytes.split_at_checked(covered_bytes).ok_or_else(bad)?;
+        if Rest(rest).u32() != Some(crc32c(covered)) {
             return Err(bad());
         }
-        let (version, numbers) = covered.split_first_chunk::<4>().ok_or_else(bad)?;
-        let version = u32::from_le_bytes(*version);
-        if version != VERSION {
-            let text = format!("the table of rows has version {version}: run the newer Cairn");
-            return Err(Error::Invalid(text));
-        }
-        let (wide, narrow) = numbers.split_at_checked(40).ok_or_else(bad)?;
-        let (wide, _) = wide.as_chunks::<8>();
-        let (narrow, _) = narrow.as_chunks::<4>();
-        match (wide, narrow) {
-            (&[log_id, sequence, epoch, batch, segment_bytes], &[segments, previous]) => Ok(Mark {
-                log_id: u64::from_le_bytes(log_id),
-                sequence: u64::from_le_bytes(sequence),
-                previous: u32::from_le_bytes(previous),
-                fence: Fence { epoch: u64::from_le_bytes(epoch), batch: u64::from_le_bytes(batch) },
-                segments: u32::from_le_bytes(segments),
-                segment_bytes: u64::from_le_bytes(segment_bytes),
-            }),
-            _ => Err(bad()),
-        }
+        parse_fields(covered, version).ok_or_else(bad)
     }
+}
+
+fn parse_fields(covered: &[u8], version: u32) -> Option<Mark> {
+    let mut rest = Rest(covered);
+    let _version = rest.u32()?;
+    let (log_id, sequence) = (rest.u64()?, rest.u64()?);
+    let fence = Fence { epoch: rest.u64()?, batch: rest.u64()? };
+    let segment_bytes = rest.u64()?;
+    let (segments, previous) = (rest.u32()?, rest.u32()?);
+    let (mut pending, mut more) = (0, Bytes::new());
+    if version == REPLICATED {
+        pending = rest.u64()?;
+        let _length = rest.u32()?;
+        more = Bytes::copy_from_slice(rest.0);
+    }
+    Some(Mark { log_id, sequence, previous, fence, segments, segment_bytes, pending, more })
 }

@@ -85,21 +85,22 @@ impl RowStore {
         limits: Limits,
     ) -> Result<RowStore> {
         let cold = table.cold()?;
-        let (checkpointed, mark) = (cold.mark.sequence, behind.mark);
+        let (checkpointed, mark) = (cold.mark.clone(), behind.mark);
+        let fence = mark.fence;
+        let is_behind = mark != checkpointed;
         let mut tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
         let space = DiskSpace::new(&*disk, limits.reserve_bytes);
         space.set_table_bytes(file.len()?);
-        let is_behind = mark.sequence != checkpointed;
         if is_behind {
             tables.frozen = Some(Arc::new(behind.rows));
         }
         let writer = Writer {
+            frozen: is_behind.then(|| mark.clone()),
             mark,
             checkpointed,
             active: Load::default(),
             active_log_bytes: 0,
             frozen_load: behind.load,
-            frozen: is_behind.then_some(mark),
             frozen_log_bytes: 0,
             drained_per_second: 50e6,
             poisoned: None,
@@ -118,7 +119,7 @@ impl RowStore {
             writer: Mutex::new(writer),
             room: Condvar::new(),
             work: Condvar::new(),
-            view: RwLock::new(View { fence: mark.fence, tables: Arc::new(tables) }),
+            view: RwLock::new(View { fence, tables: Arc::new(tables) }),
             slot: Mutex::new(TableSlot { file, table: Some(table) }),
         });
         RowStore::start(core, is_behind)
@@ -164,6 +165,18 @@ impl RowStore {
         self.core.wait_for_room(writer, log_has_room)
     }
 
+    /// See [`Core::wait_for_log`].
+    ///
+    /// # Errors
+    /// As for `wait_for_room`.
+    pub fn wait_for_log(
+        &self,
+        writer: &mut MutexGuard<'_, Writer>,
+        log_has_room: impl Fn(u64) -> bool,
+    ) -> Result<(), CommitError> {
+        self.core.wait_for_log(writer, log_has_room)
+    }
+
     /// See [`Core::insert`].
     ///
     /// # Errors
@@ -198,6 +211,17 @@ impl RowStore {
 
     pub fn is_low_on_space(&self) -> bool {
         self.core.space.is_low()
+    }
+
+    /// See [`Core::replace`].
+    ///
+    /// # Errors
+    /// That of `swap`; the row store is poisoned then.
+    pub fn replace(
+        &self,
+        swap: impl FnOnce(&Mark) -> Result<Option<(Arc<dyn DiskFile>, Table)>>,
+    ) -> Result<()> {
+        self.core.replace(swap)
     }
 
     /// Moves all that was added into the table.

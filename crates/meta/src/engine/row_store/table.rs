@@ -17,6 +17,9 @@ use super::memtable::Memtable;
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
+/// Entries of a replicated log that no record need hold any more, by their index. Each value ends
+/// in the crc32c of the bytes before.
+const PENDING: TableDefinition<u64, &[u8]> = TableDefinition::new("pending");
 /// The row of `state` that holds the [`Mark`].
 const MARK: &str = "mark";
 
@@ -69,6 +72,39 @@ impl Table {
             let written = self.database()?.begin_write().map_err(redb::Error::from);
             let written = written.and_then(|transaction| write(transaction, memtable, mark));
             written.map_err(|error| failed(&self.health, error))
+        })
+    }
+
+    /// Puts `entries` in the place of all pending ones, and the mark, in one transaction. Durable
+    /// on return.
+    ///
+    /// # Errors
+    /// As for [`Table::write`].
+    pub fn write_pending(&self, entries: &[(u64, Vec<u8>)], mark: &Mark) -> Result<()> {
+        guard(&self.health, || {
+            let written = self.database()?.begin_write().map_err(redb::Error::from);
+            let written = written.and_then(|transaction| write_pending(transaction, entries, mark));
+            written.map_err(|error| failed(&self.health, error))
+        })
+    }
+
+    /// The pending entries before the index `end`, by index.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Io`.
+    pub fn pending(&self, end: u64) -> Result<Vec<(u64, Bytes)>> {
+        guard(&self.health, || {
+            let opened = self.database()?.begin_read().map_err(redb::Error::from);
+            let rows = opened.and_then(|transaction| read_pending(transaction, end));
+            let rows = rows.map_err(|error| failed(&self.health, error))?;
+            let unsealed = rows.into_iter().map(|(index, value)| {
+                let (body, crc) = value.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
+                match crc32c(body) == u32::from_le_bytes(*crc) {
+                    true => Ok((index, Bytes::copy_from_slice(body))),
+                    false => Err(corrupt(format!("a pending entry {index} that does not check"))),
+                }
+            });
+            unsealed.collect()
         })
     }
 
@@ -129,8 +165,46 @@ fn write(
             None => rows.remove(key).map(drop),
         })?;
         transaction.open_table(STATE)?.insert(MARK, &mark.encode()[..])?;
+        if mark.is_replicated() && mark.pending == 0 {
+            transaction.delete_table(PENDING)?;
+        }
     }
     Ok(transaction.commit()?)
+}
+
+fn write_pending(
+    mut transaction: WriteTransaction,
+    entries: &[(u64, Vec<u8>)],
+    mark: &Mark,
+) -> Result<(), redb::Error> {
+    transaction.set_quick_repair(true);
+    transaction.delete_table(PENDING)?;
+    {
+        let mut pending = transaction.open_table(PENDING)?;
+        for (index, entry) in entries {
+            let mut sealed = entry.clone();
+            sealed.extend_from_slice(&crc32c(entry).to_le_bytes());
+            pending.insert(index, &sealed[..])?;
+        }
+        transaction.open_table(STATE)?.insert(MARK, &mark.encode()[..])?;
+    }
+    Ok(transaction.commit()?)
+}
+
+fn read_pending(
+    transaction: ReadTransaction,
+    end: u64,
+) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+    let pending = match transaction.open_table(PENDING) {
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut out = Vec::new();
+    for row in pending.range(..end)? {
+        let (index, value) = row?;
+        out.push((index.value(), value.value().to_vec()));
+    }
+    Ok(out)
 }
 
 fn read(transaction: ReadTransaction) -> Result<(Rows, Option<Vec<u8>>), redb::Error> {

@@ -1,4 +1,4 @@
-//! How an embedded engine uses memory and disk.
+//! How an engine with a log of its own uses memory and disk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use cairn_base::Rng;
 use cairn_base::rng::RealRng;
 
-use super::super::row_store::Limits;
+use super::row_store::Limits;
 
-/// How an embedded engine uses memory and disk.
+/// How an engine with a log of its own uses memory and disk.
 #[derive(Clone)]
 pub struct Config {
     /// Memory of committed rows before they are moved into the table; commits wait at four times

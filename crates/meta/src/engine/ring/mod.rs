@@ -1,5 +1,8 @@
-//! The log: a ring of preallocated, already written files, so that a commit's sync is a pure
-//! flush of data. Records lie anywhere in them; their sequence numbers order them.
+//! The files of a log: a ring of preallocated, already written files, so that a commit's sync is a
+//! pure flush of data. Records lie anywhere in them; their sequence numbers order them. The engine
+//! above says what a record holds.
+
+pub mod header;
 
 use std::io;
 use std::sync::Arc;
@@ -8,9 +11,8 @@ use bytes::Bytes;
 use cairn_base::disk::read_exact_at;
 use cairn_base::{Disk, DiskFile, Error, Result};
 
-use super::super::row_store::Mark;
-use super::super::{Change, Fence};
-use super::record::{self, ALIGN, Draft, HEADER_BYTES, Header, Kind};
+use self::header::{ALIGN, HEADER_BYTES, RawHeader};
+use super::row_store::Mark;
 
 /// Bytes read or zeroed at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -22,7 +24,7 @@ struct LogFile {
 }
 
 /// The log as its one writer sees it.
-pub struct Log {
+pub struct Ring {
     pub id: u64,
     segments: Vec<LogFile>,
     segment_bytes: u64,
@@ -32,7 +34,8 @@ pub struct Log {
     pub sequence: u64,
     /// The crc of the last record's header.
     pub previous: u32,
-    buffer: Vec<u8>,
+    /// The next record, whole, for [`Ring::write`].
+    pub buffer: Vec<u8>,
 }
 
 /// Where a record lies.
@@ -40,7 +43,7 @@ pub struct Log {
 pub struct LogPosition {
     pub segment: usize,
     pub offset: u64,
-    pub header: Header,
+    pub header: RawHeader,
 }
 
 pub fn file_name(segment: u32) -> String {
@@ -61,12 +64,12 @@ pub fn create_file(disk: &dyn Disk, segment: u32, segment_bytes: u64) -> Result<
     Ok(file.sync_data()?)
 }
 
-impl Log {
+impl Ring {
     /// Opens the files that `mark` speaks of. Their contents are for `recover` to find out.
     ///
     /// # Errors
     /// `Corrupt` where one is missing or has another length.
-    pub fn open(disk: &dyn Disk, mark: &Mark) -> Result<Log> {
+    pub fn open(disk: &dyn Disk, mark: &Mark) -> Result<Ring> {
         let mut segments = Vec::new();
         for segment in 0..mark.segments {
             let name = file_name(segment);
@@ -83,7 +86,7 @@ impl Log {
             }
             segments.push(LogFile { file, last: 0 });
         }
-        Ok(Log {
+        Ok(Ring {
             id: mark.log_id,
             segments,
             segment_bytes: mark.segment_bytes,
@@ -95,24 +98,12 @@ impl Log {
         })
     }
 
-    /// What the table says once all up to now is in it, with `fence`.
-    pub fn mark(&self, fence: Fence) -> Mark {
-        Mark {
-            log_id: self.id,
-            sequence: self.sequence,
-            previous: self.previous,
-            fence,
-            segments: self.segments.len() as u32,
-            segment_bytes: self.segment_bytes,
-        }
-    }
-
-    /// Bytes that a record of `changes` takes.
+    /// Bytes in the log of a record that takes `bytes` without its padding.
     ///
     /// # Errors
     /// `TooLarge` where it does not fit into one file.
-    pub fn record_bytes(&self, changes: &[Change]) -> Result<u64> {
-        let bytes = record::aligned(HEADER_BYTES + record::body_bytes(changes)) as u64;
+    pub fn record_bytes(&self, bytes: usize) -> Result<u64> {
+        let bytes = header::aligned(bytes) as u64;
         if bytes > self.segment_bytes {
             let limit = self.segment_bytes;
             return Err(Error::TooLarge(format!(
@@ -122,13 +113,12 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Whether a record of `bytes` can be written when all up to `checkpointed` is in the table.
-    pub fn has_room(&self, bytes: u64, checkpointed: u64) -> bool {
-        self.offset + bytes <= self.segment_bytes || self.next_is_free(checkpointed)
-    }
-
-    fn next_is_free(&self, checkpointed: u64) -> bool {
-        self.segments[(self.current + 1) % self.segments.len()].last <= checkpointed
+    /// The record that the log need not keep any more before a record of `bytes` can be written.
+    pub fn needs(&self, bytes: u64) -> u64 {
+        match self.offset + bytes <= self.segment_bytes {
+            true => 0,
+            false => self.segments[(self.current + 1) % self.segments.len()].last,
+        }
     }
 
     /// Goes on after `last`. `is_behind`: some records up to it are not in the table. No record is
@@ -142,36 +132,40 @@ impl Log {
         }
     }
 
-    /// Encodes the next record. [`Log::write`] writes it.
-    ///
-    /// # Errors
-    /// `TooLarge`; nothing has changed then.
-    pub fn encode(&mut self, kind: Kind, fence: Fence, changes: &[Change]) -> Result<Encoded> {
-        let (log_id, previous) = (self.id, self.previous);
-        let sequence = self.sequence + 1;
-        let draft = Draft { kind, log_id, sequence, fence, previous };
-        let crc = record::encode(&draft, changes, &mut self.buffer)?;
-        Ok(Encoded { crc })
+    /// Goes on in the file after `segment`, so that the records in all others stay for longest.
+    pub fn go_on_after(&mut self, segment: usize) {
+        (self.current, self.offset) = (segment, self.segment_bytes);
     }
 
-    /// Writes the encoded record into the page cache. Room was checked before.
-    /// [`Log::sync`] must follow.
-    pub fn write(&mut self, encoded: Encoded) -> io::Result<u64> {
+    /// The file at whose start a record of `bytes` goes, over all that is there; `None`: it goes
+    /// behind the one before.
+    pub fn overwrites(&self, bytes: u64) -> Option<usize> {
+        match (self.offset, self.offset + bytes > self.segment_bytes) {
+            (0, false) => Some(self.current),
+            (_, true) => Some((self.current + 1) % self.segments.len()),
+            (_, false) => None,
+        }
+    }
+
+    /// Writes the record in `buffer`, which has this header, into the page cache. Room was checked
+    /// before. [`Ring::sync`] must follow.
+    pub fn write(&mut self, header: RawHeader) -> io::Result<LogPosition> {
         let bytes = self.buffer.len() as u64;
         if self.offset + bytes > self.segment_bytes {
             self.current = (self.current + 1) % self.segments.len();
             self.offset = 0;
         }
+        let offset = self.offset;
         let segment = &mut self.segments[self.current];
-        segment.file.write_at(&[&self.buffer], self.offset)?;
+        segment.file.write_at(&[&self.buffer], offset)?;
         self.sequence += 1;
-        self.previous = encoded.crc;
+        self.previous = header.crc;
         segment.last = self.sequence;
         self.offset += bytes;
         if self.buffer.capacity() > CHUNK_BYTES {
             self.buffer = Vec::new();
         }
-        Ok(bytes)
+        Ok(LogPosition { segment: self.current, offset, header })
     }
 
     /// Makes the record written last durable.
@@ -179,43 +173,53 @@ impl Log {
         self.segments[self.current].file.sync_data()
     }
 
-    /// All sound headers of records after `after`, in no order.
-    pub fn headers(&self, after: u64) -> Result<Vec<LogPosition>> {
+    /// All headers of this log that are whole, of whatever version, in no order.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn headers(&self) -> Result<Vec<LogPosition>> {
         let mut places = Vec::new();
         for (index, segment) in self.segments.iter().enumerate() {
             for_each_header(&*segment.file, self.segment_bytes, |offset, bytes| {
-                let Some(header) = Header::parse(bytes, self.id)? else { return Ok(()) };
-                let fits = offset + header.record_bytes() <= self.segment_bytes;
-                if fits && header.sequence > after {
+                if let Some(header) = RawHeader::parse(bytes, self.id)
+                    && offset + header.record_bytes() <= self.segment_bytes
+                {
                     places.push(LogPosition { segment: index, offset, header });
                 }
-                Ok(())
             })?;
         }
         Ok(places)
     }
 
-    /// The body of a record, or `None` where it is not the one its header was written with.
+    /// See [`read_body`].
+    ///
+    /// # Errors
+    /// `Io`.
     pub fn body(&self, place: &LogPosition) -> Result<Option<Bytes>> {
-        let mut body = vec![0; place.header.body_bytes as usize];
-        let offset = place.offset + HEADER_BYTES as u64;
-        read_exact_at(&*self.segments[place.segment].file, &mut body, offset)?;
-        let sound = record::body_matches(&place.header, &body);
-        Ok(sound.then(|| Bytes::from(body)))
+        read_body(&*self.segments[place.segment].file, place)
+    }
+
+    /// The files, in order, to read bodies while records are written.
+    pub fn files(&self) -> Vec<Arc<dyn DiskFile>> {
+        self.segments.iter().map(|segment| Arc::clone(&segment.file)).collect()
     }
 }
 
-/// Of a record that waits in the buffer to be written.
-#[derive(Debug)]
-pub struct Encoded {
-    crc: u32,
+/// The body of a record, or `None` where it is not the one its header was written with.
+///
+/// # Errors
+/// `Io`.
+pub fn read_body(file: &dyn DiskFile, place: &LogPosition) -> Result<Option<Bytes>> {
+    let mut body = vec![0; place.header.body_bytes as usize];
+    read_exact_at(file, &mut body, place.offset + HEADER_BYTES as u64)?;
+    Ok(place.header.matches(&body).then(|| Bytes::from(body)))
 }
 
 /// Calls `each` with every place where a record may start, and the bytes from there on.
 pub fn for_each_header(
     file: &dyn DiskFile,
     len: u64,
-    mut each: impl FnMut(u64, &[u8]) -> Result<()>,
+    mut each: impl FnMut(u64, &[u8]),
 ) -> Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES.min(len as usize)];
     let mut offset = 0;
@@ -223,7 +227,7 @@ pub fn for_each_header(
         let bytes = (len - offset).min(chunk.len() as u64) as usize;
         read_exact_at(file, &mut chunk[..bytes], offset)?;
         for (index, start) in chunk[..bytes].chunks(ALIGN).enumerate() {
-            each(offset + (index * ALIGN) as u64, start)?;
+            each(offset + (index * ALIGN) as u64, start);
         }
         offset += bytes as u64;
     }

@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::disk::read_exact_at;
 use cairn_base::{Disk, DiskFile, Error, Result};
 
-use super::super::Fence;
-use super::super::row_store::{Mark, Memtable, RESERVE, SUSPECT, Table};
+use super::Fence;
 use super::config::Config;
-use super::log::{create_file, for_each_header};
-use super::record::Header;
+use super::ring::header::RawHeader;
+use super::ring::{create_file, for_each_header};
+use super::row_store::{Mark, Memtable, RESERVE, SUSPECT, Table};
 
 pub const ROWS: &str = "rows.redb";
 /// The table while it is being made or copied.
-const ROWS_NEW: &str = "rows.new";
+pub const ROWS_NEW: &str = "rows.new";
 
-/// Opens the file of the table; makes all files first where there are none.
-pub fn open_rows(disk: &dyn Disk, config: &Config) -> Result<Arc<dyn DiskFile>> {
+/// Opens the file of the table; makes all files first where there are none, with `more` in the
+/// first mark.
+pub fn open_rows(disk: &dyn Disk, config: &Config, more: Bytes) -> Result<Arc<dyn DiskFile>> {
     let names = disk.list()?;
     let has = |name: &str| names.iter().any(|other| other == name);
     if !has(ROWS) {
-        create(disk, config, &names)?;
+        create(disk, config, more, &names)?;
     } else {
         // An earlier process may have ended between giving the name and making it durable.
         disk.sync()?;
@@ -32,7 +34,7 @@ pub fn open_rows(disk: &dyn Disk, config: &Config) -> Result<Arc<dyn DiskFile>> 
 }
 
 /// The table's name appears last: without it, whatever is there is an unfinished start.
-fn create(disk: &dyn Disk, config: &Config, names: &[String]) -> Result<()> {
+fn create(disk: &dyn Disk, config: &Config, more: Bytes, names: &[String]) -> Result<()> {
     for name in names.iter().filter(|name| name.starts_with("log-")) {
         if holds_records(disk, name)? {
             let got = format!("no {ROWS}, yet records in {name}");
@@ -49,6 +51,8 @@ fn create(disk: &dyn Disk, config: &Config, names: &[String]) -> Result<()> {
         fence: Fence::default(),
         segments: config.log_segments.max(2),
         segment_bytes: config.log_segment_bytes.next_multiple_of(4096),
+        pending: 0,
+        more,
     };
     let rows = disk.create(ROWS_NEW)?;
     Table::open(&rows, config.cache_bytes)?.write(&Memtable::default(), &mark)?;
@@ -75,10 +79,8 @@ fn holds_records(disk: &dyn Disk, name: &str) -> Result<bool> {
     let mut found = false;
     for_each_header(&*file, file.len()?, |_, bytes| {
         if let Some(id) = bytes.get(8..).and_then(|rest| rest.first_chunk()) {
-            let parsed = Header::parse(bytes, u64::from_le_bytes(*id));
-            found = found || !matches!(parsed, Ok(None));
+            found = found || RawHeader::parse(bytes, u64::from_le_bytes(*id)).is_some();
         }
-        Ok(())
     })?;
     Ok(found)
 }

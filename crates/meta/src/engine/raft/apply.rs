@@ -1,0 +1,59 @@
+//! What each entry does when it is applied: the state machine. The order of the log decides who is
+//! fenced, so a proposal of a former master is void wherever it is.
+
+use super::super::{Change, Fence};
+use super::entry::{Entry, Proposal};
+use super::held::{Held, Membership};
+
+/// What came of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It takes effect.
+    Done,
+    /// A batch of a master that expected another fence: it is void.
+    Fenced { found: Fence },
+    /// A master begins, with this fence. `alone`: the one before has given its last answer.
+    TookOver { fence: Fence, alone: bool },
+}
+
+/// One entry on its way into the rows.
+pub struct Step {
+    /// The fence afterwards.
+    pub fence: Fence,
+    pub changes: Vec<Change>,
+    pub outcome: Outcome,
+}
+
+impl Step {
+    /// The effect of `entry` on rows whose fence is `fence`; `held` is changed here.
+    pub fn of(entry: Entry, held: &mut Held, fence: Fence) -> Step {
+        let Entry { id, proposal } = entry;
+        held.applied = Some(id);
+        let unchanged = |outcome| Step { fence, changes: Vec::new(), outcome };
+        match proposal {
+            Proposal::Empty => unchanged(Outcome::Done),
+            Proposal::Members(members) => {
+                held.membership = Membership { entry: Some(id), members };
+                unchanged(Outcome::Done)
+            }
+            Proposal::GivenUp { epoch } => {
+                // A late one must not speak for the master that has taken over since.
+                held.given_up |= epoch == fence.epoch;
+                unchanged(Outcome::Done)
+            }
+            Proposal::Batch { expected, .. } if expected != fence => {
+                unchanged(Outcome::Fenced { found: fence })
+            }
+            Proposal::Batch { changes, .. } => {
+                held.given_up = false;
+                let fence = Fence { batch: fence.batch + 1, ..fence };
+                Step { fence, changes, outcome: Outcome::Done }
+            }
+            Proposal::TakeOver { batch } => {
+                let alone = std::mem::take(&mut held.given_up);
+                let fence = Fence { epoch: fence.epoch + 1, batch: fence.batch.max(batch) };
+                Step { fence, changes: Vec::new(), outcome: Outcome::TookOver { fence, alone } }
+            }
+        }
+    }
+}

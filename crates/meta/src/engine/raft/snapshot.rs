@@ -1,0 +1,175 @@
+//! Snapshots for a member that is so far behind that no log helps it: all rows as of one entry, in
+//! pages, and their way into the place of that member's rows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{DiskFile, Error, Result};
+
+use super::super::row_store::{Mark, Memtable, Table};
+use super::super::{Change, Fence, Snapshot, files};
+use super::entry::{EntryId, encode_pending};
+use super::held::{Held, Membership};
+use super::index::Index;
+use super::store::{MemberState, MemberStore};
+
+/// Rows read at once.
+const PAGE: usize = 500;
+/// A page takes no further row that would make it longer.
+const PAGE_BYTES: usize = 1 << 20;
+/// All keys are between these.
+const FIRST: &[u8] = b"";
+const END: &[u8] = b"\xff";
+
+/// The state in which rows were taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The last entry in them.
+    pub applied: EntryId,
+    pub fence: Fence,
+    pub given_up: bool,
+    pub membership: Membership,
+}
+
+/// A snapshot of this member's rows for another.
+pub struct Outgoing {
+    pub taken: Taken,
+    rows: Box<dyn Snapshot>,
+    /// Where the next page begins; `None`: there is no further one.
+    next: Option<Vec<u8>>,
+}
+
+/// A snapshot of another member's rows while it is received.
+pub struct Incoming {
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    table: Table,
+    /// Of rows that are not complete: it never counts.
+    mark: Mark,
+}
+
+impl Outgoing {
+    /// The next rows, in key order; `None` after the last.
+    ///
+    /// # Errors
+    /// Of the rows.
+    pub fn page(&mut self) -> Result<Option<Vec<(Bytes, Bytes)>>> {
+        let Some(next) = self.next.take() else { return Ok(None) };
+        let mut page = self.rows.scan(&next, END, PAGE)?;
+        let (found, mut bytes) = (page.len(), 0);
+        let fits = |(key, row): &&(Bytes, Bytes)| {
+            bytes += key.len() + row.len();
+            bytes <= PAGE_BYTES
+        };
+        let fitting = page.iter().take_while(fits).count().max(1);
+        page.truncate(fitting);
+        if let Some((key, _)) = page.last().filter(|_| found == PAGE || fitting < found) {
+            self.next = Some([key, &b"\0"[..]].concat());
+        }
+        Ok((!page.is_empty()).then_some(page))
+    }
+}
+
+impl Incoming {
+    /// Takes the next page.
+    ///
+    /// # Errors
+    /// `Full` and others of the disk.
+    pub fn add(&mut self, page: Vec<(Bytes, Bytes)>) -> Result<()> {
+        let rows = Memtable::default();
+        let changes: Vec<Change> = page.into_iter().map(|(key, row)| (key, Some(row))).collect();
+        rows.insert(0, changes);
+        self.table.write(&rows, &self.mark)
+    }
+}
+
+impl MemberStore {
+    /// A snapshot of what is applied; `None` if nothing is.
+    pub fn take_snapshot(&self) -> Option<Outgoing> {
+        let writer = self.rows.writer();
+        let held = self.state.lock().held.clone();
+        let rows = self.rows.snapshot();
+        let Held { given_up, membership, .. } = held;
+        let taken =
+            Taken { applied: held.applied?, fence: writer.mark.fence, given_up, membership };
+        Some(Outgoing { taken, rows, next: Some(FIRST.to_vec()) })
+    }
+
+    /// Begins to receive a snapshot, in a file beside the rows. One that was begun before can no
+    /// longer be installed.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn receive_snapshot(&self) -> Result<Incoming> {
+        let mut number = self.receiving.lock();
+        if self.disk.list()?.iter().any(|name| name == files::ROWS_NEW) {
+            self.disk.remove(files::ROWS_NEW)?;
+        }
+        *number += 1;
+        let file = self.disk.create(files::ROWS_NEW)?;
+        let table = Table::open(&file, self.config.cache_bytes)?;
+        let mark = self.rows.writer().mark.clone();
+        Ok(Incoming { number: *number, file, table, mark })
+    }
+
+    /// Puts the rows of `incoming` in the place of all rows. Entries after them that are in the
+    /// log stay if the log has the last entry of the snapshot. `false`: this member has applied as
+    /// much already, and nothing has changed.
+    ///
+    /// # Errors
+    /// `Unavailable` if another snapshot was begun meanwhile; those of the disk, after which the
+    /// store takes no more.
+    pub fn install_snapshot(&self, taken: &Taken, incoming: Incoming) -> Result<bool> {
+        // Nothing is appended meanwhile.
+        let ring = self.ring.lock();
+        let receiving = self.receiving.lock();
+        if *receiving != incoming.number {
+            return Err(Error::Unavailable("a newer snapshot is being received".into()));
+        }
+        let mut installed = false;
+        self.rows.replace(|base| {
+            let (next, held, known) = {
+                let state = self.state.lock();
+                let known = state.index.id(taken.applied.index);
+                (state.index.next(), state.held.clone(), known)
+            };
+            if held.next() > taken.applied.index {
+                return Ok(None);
+            }
+            let kept = match known == Some(taken.applied) {
+                true => self.entries(taken.applied.index + 1, next, usize::MAX)?,
+                false => Vec::new(),
+            };
+            let held = Held {
+                applied: Some(taken.applied),
+                membership: taken.membership.clone(),
+                given_up: taken.given_up,
+                first_record: ring.sequence + 1,
+                ..held
+            };
+            let mut index = Index::after(held.applied);
+            index.append(None, kept.clone())?;
+            let mark = Mark {
+                sequence: ring.sequence,
+                previous: ring.previous,
+                fence: taken.fence,
+                pending: index.pinned_end(),
+                more: held.encode()?,
+                ..base.clone()
+            };
+            let Incoming { file, table, .. } = incoming;
+            table.write_pending(&encode_pending(&kept)?, &mark)?;
+            file.sync_data()?;
+            self.disk.rename(files::ROWS_NEW, files::ROWS)?;
+            self.disk.sync()?;
+            let (sequence, settled) = (ring.sequence, ring.sequence);
+            let checksums = vec![(ring.sequence, ring.previous)];
+            let mut state = self.state.lock();
+            let index = index.replacing(&state.index);
+            *state = MemberState { held, index, sequence, settled, checksums };
+            installed = true;
+            Ok(Some((file, table)))
+        })?;
+        Ok(installed)
+    }
+}

@@ -1,0 +1,468 @@
+//! What one member has on its disk: its vote, its log, and the rows of all entries that are
+//! applied. One record and one sync make entries durable.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use cairn_base::{Disk, DiskFile, Error, Result};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::super::config::Config;
+use super::super::ring::header::RawHeader;
+use super::super::ring::{LogPosition, Ring, read_body};
+use super::super::row_store::{Behind, Load, Mark, Memtable, RESERVE, RowStore, Table, Writer};
+use super::super::{CommitError, Fence, Snapshot, files};
+use super::apply::{Outcome, Step};
+use super::entry::{Entry, EntryId, encode_pending};
+use super::held::{Held, Membership};
+use super::index::{Found, Index};
+use super::record::{self, Record, Vote};
+use super::recover::{Recovered, recover};
+
+/// A member's disk. Only one may be open on a directory at a time; the caller sees to that.
+pub struct MemberStore {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) config: Config,
+    /// The files of the ring.
+    log_files: Vec<Arc<dyn DiskFile>>,
+    /// Locks are taken in this order: `ring`, the writer of `rows`, `state`.
+    pub(super) ring: Mutex<Ring>,
+    pub(super) rows: RowStore,
+    pub(super) state: Mutex<MemberState>,
+    /// The number of the snapshot that is being received.
+    pub(super) receiving: Mutex<u64>,
+}
+
+/// The member as of now.
+pub(super) struct MemberState {
+    pub held: Held,
+    pub index: Index,
+    /// The last record.
+    pub sequence: u64,
+    /// Records up to this one are in the table, or their entries are pinned.
+    pub settled: u64,
+    /// Records after the mark, and their checksums.
+    pub checksums: Vec<(u64, u32)>,
+}
+
+impl fmt::Debug for MemberStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemberStore").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl MemberState {
+    /// The mark that a checkpoint would leave now: `base`, but for what has changed since.
+    pub fn mark(&mut self, base: &Mark) -> Result<Mark> {
+        let needed = self.index.first_needed(self.held.next(), self.settled);
+        let sequence = needed.map_or(self.sequence, |needed| needed - 1).max(base.sequence);
+        self.checksums.retain(|(number, _)| *number >= sequence);
+        let checksum = self.checksums.first().filter(|(number, _)| *number == sequence);
+        let previous = checksum.map_or(base.previous, |(_, crc)| *crc);
+        let (pending, more) = (self.index.pinned_end(), self.held.encode()?);
+        Ok(Mark { sequence, previous, pending, more, ..base.clone() })
+    }
+}
+
+impl MemberStore {
+    /// Opens the disk of `member`; makes its files where there are none. All that was made durable
+    /// by an earlier process is there again; what was under way may be.
+    ///
+    /// # Errors
+    /// `Corrupt` where something durable cannot be read, `Invalid` for the disk of another member
+    /// or engine and for files of a newer version, `Full` and `Io`.
+    pub fn open(disk: Arc<dyn Disk>, config: Config, member: u64) -> Result<MemberStore> {
+        let file = files::open_rows(&*disk, &config, Held::new(member).encode()?)?;
+        if disk.list()?.iter().any(|name| name == files::ROWS_NEW) {
+            // A snapshot that was being received.
+            disk.remove(files::ROWS_NEW)?;
+        }
+        let mut table = Table::open(&file, config.cache_bytes)?;
+        let old = table.cold()?.mark.clone();
+        let held = require_member(&old, member)?;
+        let mut ring = Ring::open(&*disk, &old)?;
+        let recovered = recover(&ring, &old, &held, table.pending(old.pending)?)?;
+        let mark = settle(&old, &held, &recovered)?;
+        if mark != old {
+            table = move_pending(&*disk, &file, table, &config, &recovered, &mark)?;
+        }
+        ring.resume(&mark, true);
+        ring.go_on_after(recovered.segment);
+        let mut index = recovered.index;
+        recovered.unapplied.into_values().for_each(|entry| index.pin(entry));
+        let state = MemberState {
+            held: Held { vote: recovered.vote, ..held },
+            index,
+            sequence: mark.sequence,
+            settled: mark.sequence,
+            checksums: Vec::new(),
+        };
+        let behind = Behind { rows: Memtable::default(), load: Load::default(), mark };
+        let rows = RowStore::open(Arc::clone(&disk), file, table, behind, config.limits())?;
+        Ok(MemberStore {
+            disk,
+            config,
+            log_files: ring.files(),
+            ring: Mutex::new(ring),
+            rows,
+            state: Mutex::new(state),
+            receiving: Mutex::new(0),
+        })
+    }
+
+    /// The id under which this member votes.
+    pub fn member(&self) -> u64 {
+        self.state.lock().held.member
+    }
+
+    pub fn vote(&self) -> Vote {
+        self.state.lock().held.vote
+    }
+
+    /// The last entry, applied or not.
+    pub fn last(&self) -> Option<EntryId> {
+        self.state.lock().index.last()
+    }
+
+    /// The entry before the first that [`MemberStore::entries`] can return; `None` if that is the first
+    /// of all.
+    pub fn before(&self) -> Option<EntryId> {
+        self.state.lock().index.before()
+    }
+
+    /// The last applied entry, and the members as of it.
+    pub fn applied(&self) -> (Option<EntryId>, Membership) {
+        let state = self.state.lock();
+        (state.held.applied, state.held.membership.clone())
+    }
+
+    /// The fence as of the last applied entry.
+    pub fn fence(&self) -> Fence {
+        self.rows.fence()
+    }
+
+    /// All rows as of the last applied entry.
+    pub fn snapshot(&self) -> Box<dyn Snapshot> {
+        self.rows.snapshot()
+    }
+
+    pub fn is_low_on_space(&self) -> bool {
+        self.rows.is_low_on_space()
+    }
+
+    /// Makes a vote durable.
+    ///
+    /// # Errors
+    /// Of the disk. After a failed write the store takes no more.
+    pub fn save_vote(&self, vote: Vote) -> Result<()> {
+        let mut ring = self.ring.lock();
+        let header = record::encode_vote(&mut ring, &vote)?;
+        self.put(&mut ring, header, Record::Vote(vote))
+    }
+
+    /// Makes entries durable. They follow each other, and replace all entries from the first one's
+    /// index on. They become one record, unless a file of the log is too short for that.
+    ///
+    /// # Errors
+    /// `Invalid` for entries that do not follow those before, `TooLarge` for one that fits into no
+    /// file of the log, and those of the disk. After a failed write the store takes no more.
+    pub fn append(&self, mut entries: Vec<Entry>) -> Result<()> {
+        let mut ring = self.ring.lock();
+        while !entries.is_empty() {
+            let mut fitting = entries.len();
+            while fitting > 1
+                && ring.record_bytes(record::record_bytes(&entries[..fitting])).is_err()
+            {
+                fitting = fitting.div_ceil(2);
+            }
+            let rest = entries.split_off(fitting);
+            ring.record_bytes(record::record_bytes(&entries))?;
+            self.require_following(&entries)?;
+            let header = record::encode_entries(&mut ring, &entries)?;
+            self.put(&mut ring, header, Record::Entries(entries))?;
+            entries = rest;
+        }
+        Ok(())
+    }
+
+    fn require_following(&self, entries: &[Entry]) -> Result<()> {
+        let state = self.state.lock();
+        let ids = || entries.iter().map(|entry| entry.id);
+        let first = ids().next().map_or(0, |id| id.index);
+        let follow = ids().zip(first..).all(|(id, index)| id.index == index)
+            && ids().zip(ids().skip(1)).all(|(one, other)| one.term <= other.term);
+        let before = first.checked_sub(1).and_then(|index| state.index.id(index));
+        let terms = before.zip(ids().next()).is_none_or(|(before, id)| before.term <= id.term);
+        if follow && terms && first <= state.index.next() && first >= state.held.next() {
+            return Ok(());
+        }
+        let (last, applied) = (state.index.last(), state.held.applied);
+        Err(Error::Invalid(format!(
+            "log: entries from {:?} on do not follow {last:?}, or are applied ({applied:?})",
+            ids().next()
+        )))
+    }
+
+    /// Writes the record in the ring's buffer and makes it durable.
+    fn put(&self, ring: &mut Ring, header: RawHeader, record: Record) -> Result<()> {
+        let bytes = header.record_bytes();
+        let mut writer = self.rows.writer();
+        let needs = ring.needs(bytes);
+        self.rows.wait_for_log(&mut writer, |done| needs <= done).map_err(into_error)?;
+        drop(writer);
+        if let Some(segment) = ring.overwrites(bytes) {
+            self.state.lock().index.forget_segment(segment);
+        }
+        let place = match ring.write(header).and_then(|place| ring.sync().map(|()| place)) {
+            Ok(place) => place,
+            Err(error) => {
+                self.rows.writer().poison(format!("writing the log: {error}"));
+                return Err(Error::Io(error));
+            }
+        };
+        let writer = self.rows.writer();
+        let mut state = self.state.lock();
+        state.sequence = header.sequence;
+        state.checksums.push((header.sequence, header.crc));
+        match record {
+            Record::Vote(vote) => state.held.vote = vote,
+            Record::Entries(entries) => state.index.append(Some(place), entries)?,
+        }
+        self.publish(writer, state, bytes)
+    }
+
+    /// Has the row store know how far the log is.
+    pub(super) fn publish(
+        &self,
+        writer: MutexGuard<'_, Writer>,
+        mut state: MutexGuard<'_, MemberState>,
+        log_bytes: u64,
+    ) -> Result<()> {
+        let mark = state.mark(&writer.mark)?;
+        drop(state);
+        self.rows.publish(writer, mark, log_bytes);
+        Ok(())
+    }
+
+    /// Forgets the entries from `from` on. Nothing is written: if the power fails before entries
+    /// are appended in their place, they are back, as if they had never been told to go.
+    ///
+    /// # Errors
+    /// `Invalid` for entries that are applied.
+    pub fn truncate(&self, from: u64) -> Result<()> {
+        let _ring = self.ring.lock();
+        let mut state = self.state.lock();
+        if from < state.held.next() {
+            let text = format!("log: entry {from} is applied and cannot be removed");
+            return Err(Error::Invalid(text));
+        }
+        state.index.truncate(from)
+    }
+
+    /// A number that changes whenever entries are removed or replaced. The log of a leader only
+    /// grows, so whoever sends a leader's entries reads them by the number as of its election.
+    pub fn removals(&self) -> u64 {
+        self.state.lock().index.removals()
+    }
+
+    /// The entries `from <= index < end` that are there, up to `max_bytes` of them, but at least
+    /// one. None if the first of them is not there any more. All are of the same log.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Io`.
+    pub fn entries(&self, from: u64, end: u64, max_bytes: usize) -> Result<Vec<Entry>> {
+        loop {
+            let removals = self.removals();
+            let entries = self.find(from, end, max_bytes)?;
+            if self.removals() == removals {
+                return Ok(entries);
+            }
+        }
+    }
+
+    /// As `entries`, but none if entries were removed since `removals` was the number.
+    ///
+    /// # Errors
+    /// As for `entries`.
+    pub fn entries_of(
+        &self,
+        removals: u64,
+        from: u64,
+        end: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        let entries = self.find(from, end, max_bytes)?;
+        Ok(if self.removals() == removals { entries } else { Vec::new() })
+    }
+
+    /// May mix entries from before and after a removal.
+    fn find(&self, from: u64, end: u64, max_bytes: usize) -> Result<Vec<Entry>> {
+        let (mut out, mut bytes) = (Vec::new(), 0);
+        let mut next = from;
+        while next < end && (bytes < max_bytes || out.is_empty()) {
+            let found = self.state.lock().index.find(next);
+            let entries = match found {
+                None => break,
+                Some(Found::Memory(entry)) => vec![entry],
+                Some(Found::Record(place)) => self.read(next, &place)?,
+            };
+            if entries.is_empty() {
+                break;
+            }
+            for entry in entries.into_iter().take_while(|entry| entry.id.index < end) {
+                bytes += entry.encoded_bytes();
+                if bytes > max_bytes && !out.is_empty() {
+                    break;
+                }
+                next = entry.id.index + 1;
+                out.push(entry);
+            }
+        }
+        Ok(out)
+    }
+
+    /// The entries from `from` on in the record at `place` that are in effect; none if that record
+    /// was overwritten.
+    fn read(&self, from: u64, place: &LogPosition) -> Result<Vec<Entry>> {
+        let number = place.header.sequence;
+        let file =
+            self.log_files.get(place.segment).ok_or_else(|| Error::NotFound("log".into()))?;
+        let body = read_body(&**file, place)?;
+        let state = self.state.lock();
+        let is_there = |index| match state.index.find(index) {
+            Some(Found::Record(place)) => place.header.sequence == number,
+            _ => false,
+        };
+        match body {
+            _ if !is_there(from) => Ok(Vec::new()),
+            None => {
+                let what = format!("body of record {number} of the log");
+                Err(Error::corrupt(what, "bytes that do not check out", "it"))
+            }
+            Some(body) => match record::parse(&place.header, &body)? {
+                Record::Vote(_) => Ok(Vec::new()),
+                Record::Entries(mut entries) => {
+                    entries.retain(|entry| entry.id.index >= from && is_there(entry.id.index));
+                    Ok(entries)
+                }
+            },
+        }
+    }
+
+    /// Waits until there is room for a batch whose record takes `bytes`, as the master that is
+    /// about to propose it: then no member need wait when it is appended, unless it is slower.
+    ///
+    /// # Errors
+    /// `Failed` where there will be no room by itself, `Poisoned`.
+    pub fn wait_for_room(&self, bytes: usize) -> Result<(), CommitError> {
+        let ring = self.ring.lock();
+        let bytes = ring.record_bytes(bytes).map_err(CommitError::Failed)?;
+        let needs = ring.needs(bytes);
+        drop(ring);
+        let mut writer = self.rows.writer();
+        self.rows.pace(&mut writer, bytes);
+        self.rows.wait_for_room(&mut writer, |done| needs <= done)
+    }
+
+    /// Applies entries that are committed, in their order. Readers see them all at once.
+    ///
+    /// # Errors
+    /// `Invalid` for entries that do not follow those applied; `Full` and others where memory has
+    /// no room because the table cannot grow. Nothing is applied then.
+    pub fn apply(&self, entries: Vec<Entry>) -> Result<Vec<Outcome>> {
+        let mut writer = self.rows.writer();
+        self.rows.wait_for_room(&mut writer, |_| true).map_err(into_error)?;
+        let mut state = self.state.lock();
+        let next = state.held.next();
+        if !entries.iter().map(|entry| entry.id.index).zip(next..).all(|(id, next)| id == next) {
+            let first = entries.first().map(|entry| entry.id);
+            return Err(Error::Invalid(format!("entry {first:?} was to be applied after {next}")));
+        }
+        let mut outcomes = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let step = Step::of(entry, &mut state.held, writer.mark.fence);
+            if !step.changes.is_empty() {
+                let done = || io::Result::Ok(());
+                self.rows.insert(&mut writer, step.fence.batch, step.changes, done)?;
+            }
+            writer.mark.fence = step.fence;
+            outcomes.push(step.outcome);
+        }
+        let next = state.held.next();
+        state.index.unpin(next);
+        self.publish(writer, state, 0)?;
+        Ok(outcomes)
+    }
+
+    /// Moves the rows of all applied entries into the table.
+    ///
+    /// # Errors
+    /// `Full` and `Io`; nothing is lost.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.rows.checkpoint()
+    }
+
+    /// Ends without a last checkpoint: the next start finds what is in the log.
+    pub fn abandon(self) {
+        self.rows.abandon();
+    }
+}
+
+fn require_member(mark: &Mark, member: u64) -> Result<Held> {
+    if !mark.is_replicated() {
+        let text = "these metadata are not replicated: they belong to the embedded engine. Dump \
+                    them and load the dump";
+        return Err(Error::Invalid(text.into()));
+    }
+    let held = Held::parse(&mark.more)?;
+    if held.member != member {
+        let found = held.member;
+        let text = format!("these metadata belong to member {found}, not to member {member}");
+        return Err(Error::Invalid(text));
+    }
+    Ok(held)
+}
+
+/// The mark after recovery: all records are at or before it, the entries that are not applied are
+/// beside the rows.
+fn settle(old: &Mark, held: &Held, recovered: &Recovered) -> Result<Mark> {
+    let held = Held { vote: recovered.vote, ..held.clone() };
+    let pending = recovered.unapplied.last_key_value().map_or(0, |(index, _)| index + 1);
+    let Recovered { sequence, previous, .. } = *recovered;
+    Ok(Mark { sequence, previous, pending, more: held.encode()?, ..old.clone() })
+}
+
+/// Makes what recovery found durable before anything is appended: an earlier process may have left
+/// it in the page cache only.
+fn move_pending(
+    disk: &dyn Disk,
+    file: &Arc<dyn DiskFile>,
+    table: Table,
+    config: &Config,
+    recovered: &Recovered,
+    mark: &Mark,
+) -> Result<Table> {
+    let entries = encode_pending(recovered.unapplied.values())?;
+    match table.write_pending(&entries, mark) {
+        Ok(()) => Ok(table),
+        Err(Error::Full(_)) if disk.open(RESERVE).is_ok() => {
+            drop(table);
+            disk.remove(RESERVE)?;
+            disk.sync()?;
+            let table = Table::open(file, config.cache_bytes)?;
+            table.write_pending(&entries, mark)?;
+            Ok(table)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn into_error(error: CommitError) -> Error {
+    match error {
+        CommitError::Failed(error) | CommitError::Unknown(error) | CommitError::Poisoned(error) => {
+            error
+        }
+        CommitError::Fenced { found } => Error::Conflict(format!("the fence is at {found:?}")),
+    }
+}
