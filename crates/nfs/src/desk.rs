@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
+use cairn_base::shares::Take;
 use cairn_base::{BucketId, Error, Ino, Party, Result, Rng, Shares, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use crate::attributes::write_after;
 use crate::groups::{Groups, ID, NotNow};
 use crate::handle::{BYTES, Handle};
-use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES};
+use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES, READING_BYTES};
 use crate::load::Load;
 use crate::openings::Openings;
 use crate::parties::Taken;
@@ -44,6 +45,8 @@ pub struct Desk {
     pub bytes: Arc<Taken>,
     /// Of long calls that come or are at work.
     pub long: Arc<Shares>,
+    /// Of calls that read.
+    reading: Arc<Shares>,
     pub load: Arc<Load>,
     /// Where the door is, as the portmapper says.
     pub port: u16,
@@ -168,8 +171,20 @@ impl Desk {
         let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
         let groups = looks_up_groups.then(|| Groups::new(ID));
         let (replies, bytes, load) = (Replies::default(), Arc::default(), Arc::default());
-        let long = Shares::new(LONG_BYTES);
-        Arc::new(Desk { posix, openings, replies, bytes, long, load, port, watch, key, groups })
+        let (long, reading) = (Shares::new(LONG_BYTES), Shares::new(READING_BYTES));
+        Arc::new(Desk {
+            posix,
+            openings,
+            replies,
+            bytes,
+            long,
+            reading,
+            load,
+            port,
+            watch,
+            key,
+            groups,
+        })
     }
 
     /// Looks after what was written, until the desk is gone.
@@ -180,6 +195,11 @@ impl Desk {
             desk.posix.sweep();
             desk.openings.sweep();
         }
+    }
+
+    /// Room for a call that reads so many bytes: so one client does not keep all threads busy.
+    pub fn reads(&self, from: IpAddr, bytes: u64) -> Take {
+        self.reading.take(Party::at(from), bytes)
     }
 
     /// Has all that was written become durable.

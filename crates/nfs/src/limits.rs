@@ -27,6 +27,10 @@ pub const PARTY_BYTES: usize = 64 << 20;
 /// Bytes of all calls longer than [`COPIED_BYTES`] that come or are at work, of all clients. One
 /// address, or /64 of IPv6, has three quarters of it at most, and others take turns with it.
 pub const LONG_BYTES: u64 = 128 << 20;
+/// Bytes that are read for clients at the same time, of which one address has three quarters.
+pub const READING_BYTES: u64 = 16 << 20;
+/// An entry of a listing costs so much more than as many bytes of a file.
+pub const LISTING_COST: u64 = 4;
 /// A call has to come to its end within.
 pub const COMES: Duration = Duration::from_secs(300);
 /// The time for which one connection answers calls before others have their turn.

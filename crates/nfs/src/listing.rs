@@ -7,7 +7,7 @@ use cairn_posix::{Part, Resumable};
 use crate::attributes::{write, write_after};
 use crate::desk::{Client, Desk, Place};
 use crate::handle;
-use crate::limits::{HANDLE_BYTES, IO_BYTES};
+use crate::limits::{HANDLE_BYTES, IO_BYTES, LISTING_COST};
 use crate::status::{Done, Status};
 use crate::xdr::{Garbage, Reader, Writer, padding};
 
@@ -67,6 +67,7 @@ async fn list(
     mut result: Writer,
 ) -> Done {
     let place = desk.place(client, handle).await?;
+    let _room = desk.reads(client.address, LISTING_COST * wanted.all as u64).await;
     let part = ask(desk, &place, &wanted).await;
     let shown = desk.shown(&place).await;
     let written = part.and_then(|part| entries(desk, &place, &wanted, &part));
