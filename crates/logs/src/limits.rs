@@ -14,7 +14,7 @@ pub const RECORD_BYTES: usize = 1 << 20;
 pub const ZSTD_WINDOW_BYTES: u64 = 8 << 20;
 /// The name of a source, encoded, bytes: names of directories have 255 at most.
 pub const SOURCE_BYTES: usize = 200;
-/// Sources of one user.
+/// Sources of one bucket.
 pub const SOURCES: usize = 1000;
 /// Sources whose records are counted by level; the others are counted together.
 pub const LEVEL_SOURCES: usize = 1000;

@@ -1,9 +1,12 @@
 //! Retention: what is too old or too much is deleted, if the intake made it, and if the clock can
 //! be believed.
 
-use cairn_logs::retention::{Retained, RetentionLook, retain};
+use std::time::{Duration, Instant};
 
-use crate::http_harness::{Client, Server};
+use cairn_logs::retention::{Retained, RetentionLook, retain};
+use cairn_roles::{Pace, duties};
+
+use crate::http_harness::{Client, PATIENCE, Server};
 
 const DAY: u64 = 24 * 3600;
 const SETTINGS: &str = "/storage/logs-alice/.retention.json";
@@ -145,4 +148,25 @@ fn many_files_are_looked_at_in_small_steps() {
     assert_eq!(retained, Retained { deleted: 120 + 124, held: 0 });
     assert!(steps > 8, "{steps}");
     assert_eq!((keys(&alice, "app/").len(), keys(&alice, "other/").len()), (10, 6));
+}
+
+#[test]
+fn a_process_looks_again_and_again() {
+    let (server, alice) = store(4);
+    let pace =
+        Pace { logs: Duration::from_millis(20), logs_rest: Duration::ZERO, ..Pace::default() };
+    let fs = server.fs().clone();
+    let duty = server.runtime.spawn(duties::delete_old_logs(fs, pace));
+    let wait_for = |left: usize| {
+        let begun = Instant::now();
+        while keys(&alice, "app/").len() != left {
+            assert!(begun.elapsed() < PATIENCE, "{left} are left");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    set(&alice, r#"{"all":{"days":2}}"#);
+    wait_for(3);
+    set(&alice, r#"{"all":{"days":1}}"#);
+    wait_for(2);
+    duty.abort();
 }
