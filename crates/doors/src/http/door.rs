@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
-use cairn_base::{Scope, Shares, Stage, Stages, stage};
+use cairn_base::{Result, Scope, Shares, Stage, Stages, stage};
 use cairn_logs::follow::Tails;
 use cairn_logs::{Intake, LogPaths};
 use http::header::{CONNECTION, EXPECT, ORIGIN};
@@ -24,6 +24,7 @@ use super::redirect::Redirects;
 use super::reply::Reply;
 use super::route;
 use super::seen::Seen;
+use super::shared;
 use super::target::Target;
 use super::tus;
 use crate::admit::{Admit, anonymous};
@@ -214,9 +215,7 @@ impl Inner {
             let reply = cors::preflight(self, &parts, target).await;
             return seen(peer, &parts, is_anonymous).finish(reply, stats);
         }
-        let is_tus = matches!(target, Ok(Target::Tus { .. }));
-        // Nobody is asked for credentials of users there.
-        let is_shared = matches!(target, Ok(Target::Shared { .. }));
+        let (is_tus, is_shared) = special(&target);
         let bucket = target.as_ref().ok().and_then(Target::bucket);
         let page = Cors::of_page(self.fs(), &parts.headers, bucket, cors::POLICY).await;
         let admitted = match &target {
@@ -259,13 +258,25 @@ impl Inner {
             reply
         });
         if is_tus {
-            reply.headers_mut().insert(tus::TUS_RESUMABLE, tus::VERSION);
-            reply.headers_mut().insert(tus::TUS_VERSION, tus::VERSION);
+            tus::say_version(reply.headers_mut());
+        }
+        if is_shared {
+            shared::show_error(&parts.headers, &mut reply);
         }
         if let Some(page) = page {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }
         seen(peer, &parts, is_anonymous).finish(reply, stats)
+    }
+}
+
+/// Whether a target is of resumable uploads, and of share links, where nobody is asked for
+/// credentials of users.
+fn special(target: &Result<Target<'_>>) -> (bool, bool) {
+    match target {
+        Ok(Target::Tus { .. }) => (true, false),
+        Ok(Target::Shared { .. }) => (false, true),
+        _ => (false, false),
     }
 }
 

@@ -7,9 +7,11 @@ use cairn_fs::ops::list_objects::Page;
 use cairn_fs::ops::share_links::{FindShareLink, UseShareLink};
 use cairn_fs::rows::{ShareLink, UploadLimits};
 use http::header::{
-    CACHE_CONTROL, IF_RANGE, LOCATION, RANGE, REFERRER_POLICY, VARY, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, IF_RANGE, LOCATION, RANGE, REFERRER_POLICY, RETRY_AFTER,
+    VARY, WWW_AUTHENTICATE,
 };
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use maud::html;
 
 use super::content_type::last_component;
 use super::error::{self, Failure};
@@ -17,11 +19,12 @@ use super::get::{self, Read};
 use super::inner::Inner;
 use super::listing_page::ListingPage;
 use super::target::Query;
-use super::{Body, archive, list};
+use super::{Body, archive, list, page};
 use crate::admit::{basic_password, verified};
 use crate::serve::Remote;
 use crate::witness::Witness;
 
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// A request with a share link.
@@ -43,7 +46,11 @@ pub struct Opened {
 }
 
 /// The reply to a GET or HEAD of a link that shows something.
-pub async fn read(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
+pub async fn read(
+    door: &Inner,
+    asked: &Asked<'_>,
+    opened: &Opened,
+) -> Result<Response<Body>, Failure> {
     let key = |path: &str| format!("{}{path}", opened.link.key);
     let replied = match (opened.link.is_of_prefix(), asked.path) {
         (false, None) if asked.query.get("zip").is_none() => {
@@ -55,11 +62,11 @@ pub async fn read(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Re
             object(door, asked, opened, &key(path)).await
         }
         (true, Some(path)) if asked.query.is_set("zip") => {
-            zip(door, asked, opened, &key(path)).await
+            return zip(door, asked, opened, &key(path)).await;
         }
         (true, Some(path)) => listing(door, asked, opened, &key(path)).await,
     };
-    replied.map_err(hide)
+    Ok(replied.map_err(hide)?)
 }
 
 /// The address is a secret: it goes to no other site, into no index and no shared cache.
@@ -71,6 +78,33 @@ pub fn keep_secret(opened: &Opened, reply: &mut Response<Body>) {
         let value = if opened.link.downloads > 0 { "no-store" } else { "private, no-cache" };
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(value));
     }
+}
+
+/// Makes the error that a reply has one for people, if a person asks.
+pub fn show_error(asked: &HeaderMap, reply: &mut Response<Body>) {
+    let title = match reply.status() {
+        StatusCode::UNAUTHORIZED => "This link has a password",
+        StatusCode::NOT_FOUND => "This link leads to nothing",
+        StatusCode::PAYLOAD_TOO_LARGE => "This is more than the link takes",
+        StatusCode::SERVICE_UNAVAILABLE => "Please try again in a moment",
+        status if status.is_client_error() || status.is_server_error() => "This did not work",
+        _ => return,
+    };
+    if !page::is_wanted(asked) {
+        return;
+    }
+    let text = match reply.status() {
+        StatusCode::NOT_FOUND => "It may have expired or been ended, or its address is incomplete.",
+        _ => "",
+    };
+    let contents = html! { h1 { (title) } p class="faint" { (text) } };
+    let mut shown = page::reply(reply.status(), title, &contents);
+    for name in [WWW_AUTHENTICATE, RETRY_AFTER, ALLOW, CONNECTION, X_REQUEST_ID] {
+        if let Some(value) = reply.headers().get(&name) {
+            shown.headers_mut().insert(name, value.clone());
+        }
+    }
+    *reply = shown;
 }
 
 /// The same for an address that never was one, and for one that is no longer.
@@ -203,11 +237,15 @@ async fn zip(
     asked: &Asked<'_>,
     opened: &Opened,
     prefix: &str,
-) -> Result<Response<Body>> {
+) -> Result<Response<Body>, Failure> {
     let party = Party::at(asked.peer.address.ip());
     let place = (&*opened.bucket, prefix);
-    let reply = archive::reply(door, &opened.caller, party, place).await?;
-    count(door, asked, opened).await?;
+    let replied = archive::reply(door, &opened.caller, party, place).await;
+    let reply = replied.map_err(|failure| match failure {
+        Failure::Store(error) => Failure::Store(hide(error)),
+        other => other,
+    })?;
+    count(door, asked, opened).await.map_err(hide)?;
     Ok(reply)
 }
 

@@ -30,9 +30,9 @@ use crate::metrics::VerbStats;
 use crate::upload::{Upload, UploadError};
 use crate::witness::Witness;
 
-pub const VERSION: HeaderValue = HeaderValue::from_static("1.0.0");
-pub const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
-pub const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
+const VERSION: HeaderValue = HeaderValue::from_static("1.0.0");
+const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
+const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
 const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
 const TUS_MAX_SIZE: HeaderName = HeaderName::from_static("tus-max-size");
 const UPLOAD_EXPIRES: HeaderName = HeaderName::from_static("upload-expires");
@@ -84,6 +84,12 @@ pub async fn reply(
         }
         _ => Err(Failure::Method { allow: METHODS }),
     }
+}
+
+/// As the protocol asks of every reply.
+pub fn say_version(headers: &mut HeaderMap) {
+    headers.insert(TUS_RESUMABLE, VERSION);
+    headers.insert(TUS_VERSION, VERSION);
 }
 
 /// What this part of the door can do.

@@ -71,7 +71,7 @@ impl Door for WebsiteDoor {
     type Reply = Reply;
 
     fn call(&self, peer: Remote, request: Request<Upload>) -> Reply {
-        let stages = self.inner.metrics.observer().begin(request.headers());
+        let stages = self.inner.metrics.observer().begin(request.headers(), peer.address.ip());
         let (inner, method) = (Arc::clone(&self.inner), request.method().clone());
         let uri = request.uri().clone();
         let about = move || About {

@@ -57,6 +57,8 @@ fn a_link_opens_one_object_or_a_prefix_and_nothing_else() {
     for path in ["/", "/x", "?zip", "/../z", "/c/2.txt"] {
         anyone.get(&format!("{object}{path}")).expect(404);
     }
+    let dead = anyone.get_with(&format!("{}A", object), &[HTML]).expect(404);
+    assert!(dead.text().contains("<h1>This link leads to nothing</h1>"), "{}", dead.text());
     let (_, prefix) = made(&maker, PREFIX);
     let without_slash = prefix.trim_end_matches('/');
     let moved = anyone.get(without_slash).expect(308);
