@@ -50,8 +50,8 @@ pub type Place = Arc<dyn Any + Send + Sync>;
 struct AtWork {
     sender: UnboundedSender<Answered>,
     bytes: usize,
-    /// Also while it is at work for a client that has left: who connects again and again has no
-    /// more calls at work than the connections that it may have.
+    /// Also while it is at work for a client that has left: connecting again and again leads to no
+    /// more calls at work than its connections may have.
     _counted: (Part, Place),
     /// Of the room of long calls, if it is one.
     _share: Option<Share>,

@@ -67,8 +67,13 @@ async fn list(
     mut result: Writer,
 ) -> Done {
     let place = desk.place(client, handle).await?;
+    // A call that waits for a search holds no room meanwhile.
+    let sought = desk.posix.seek_cookie(&place.who, place.ino, wanted.cookie).await;
     let _room = desk.reads(client.address, LISTING_COST * wanted.all as u64).await;
-    let part = ask(desk, &place, &wanted).await;
+    let part = match sought {
+        Ok(()) => ask(desk, &place, &wanted).await,
+        Err(error) => Err(of_listing(error)),
+    };
     let shown = desk.shown(&place).await;
     let written = part.and_then(|part| entries(desk, &place, &wanted, &part));
     result.number(written.as_ref().err().copied().unwrap_or(Status::OK).0);
@@ -88,10 +93,14 @@ async fn ask(desk: &Desk, place: &Place, wanted: &Wanted) -> Result<Part, Status
         Err(Error::Denied(_)) if wanted.plus => ask(false).await,
         listed => listed,
     };
-    listed.map_err(|error| match error {
+    listed.map_err(of_listing)
+}
+
+fn of_listing(error: Error) -> Status {
+    match error {
         Error::Conflict(_) => Status::BAD_COOKIE,
         error => Status::of_inode(&error),
-    })
+    }
 }
 
 /// As many entries as there is room for, and whether these were all.

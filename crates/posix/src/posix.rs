@@ -66,7 +66,7 @@ pub struct Posix {
     pub(crate) gone: Gone,
     pub(crate) watches: Watches,
     pub(crate) cookies: Cookies,
-    /// Whoever seeks a cookie that is not known looks at all of a directory: one after the other.
+    /// A search for a cookie that is not known looks at all of a directory: one after the other.
     pub(crate) seeks: Arc<Shares>,
     pub(crate) files: Files,
     pub(crate) dirt: Dirt,

@@ -91,6 +91,18 @@ impl Posix {
         })
     }
 
+    /// Finds out which entry a cookie is of, so that a listing need not search for it.
+    ///
+    /// # Errors
+    /// As [`Posix::list_after`].
+    pub async fn seek_cookie(&self, who: &Who, ino: Ino, cookie: u64) -> Result<()> {
+        if cookie >= FIRST && self.cookies.find(ino, cookie).is_none() {
+            let cursor = self.cursor(who, ino, cookie).await?;
+            self.cookies.give(ino, cursor);
+        }
+        Ok(())
+    }
+
     /// The place to go on after the entry with a cookie.
     async fn cursor(&self, who: &Who, ino: Ino, cookie: u64) -> Result<Bytes> {
         if let Some(cursor) = self.cookies.find(ino, cookie) {
