@@ -136,7 +136,8 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
 
 async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Option<Reply> {
     if (call.program, call.version) == (NFS, VERSION) && acts(call.procedure) {
-        return act(&desk, client, &call, &record).await;
+        // Calls that only look need not carry the room for it.
+        return Box::pin(act(&desk, client, &call, &record)).await;
     }
     Some(look(&desk, &client, &call).await)
 }
@@ -255,37 +256,36 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
         return rpc::no_procedure(call.xid);
     }
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
-    let work: Work<'_> = Box::pin(async {
-        match call.procedure {
-            0 => nothing(&arguments, result),
-            1 => inodes::getattr(desk, client, arguments, result).await,
-            2 => inodes::setattr(desk, client, arguments, result).await,
-            3 => names::lookup(desk, client, arguments, result).await,
-            4 => inodes::access(desk, client, arguments, result).await,
-            5 => inodes::readlink(desk, client, arguments, result).await,
-            READ => files::read(desk, client, arguments, result).await,
-            WRITE => files::write(desk, client, arguments, result).await,
-            8 => names::create(desk, client, arguments, result).await,
-            9 => names::mkdir(desk, client, arguments, result).await,
-            10 => names::symlink(desk, client, arguments, result).await,
-            11 => names::mknod(desk, client, arguments, result).await,
-            12 => removes::remove(desk, client, arguments, result).await,
-            13 => removes::rmdir(desk, client, arguments, result).await,
-            14 => removes::rename(desk, client, arguments, result).await,
-            15 => names::link(desk, client, arguments, result).await,
-            READDIR => listing::readdir(desk, client, arguments, result).await,
-            READDIRPLUS => listing::readdirplus(desk, client, arguments, result).await,
-            18 => space::fsstat(desk, client, arguments, result).await,
-            19 => space::fsinfo(desk, client, arguments, result).await,
-            20 => space::pathconf(desk, client, arguments, result).await,
-            COMMIT => files::commit(desk, client, arguments, result).await,
-            _ => Err(Refusal::Garbage),
-        }
-    });
+    // Each in a box of its own: one for all would be as large as the largest, and copied each time.
+    let work: Work<'_> = match call.procedure {
+        0 => Box::pin(async move { nothing(&arguments, result) }),
+        1 => Box::pin(inodes::getattr(desk, client, arguments, result)),
+        2 => Box::pin(inodes::setattr(desk, client, arguments, result)),
+        3 => Box::pin(names::lookup(desk, client, arguments, result)),
+        4 => Box::pin(inodes::access(desk, client, arguments, result)),
+        5 => Box::pin(inodes::readlink(desk, client, arguments, result)),
+        READ => Box::pin(files::read(desk, client, arguments, result)),
+        WRITE => Box::pin(files::write(desk, client, arguments, result)),
+        8 => Box::pin(names::create(desk, client, arguments, result)),
+        9 => Box::pin(names::mkdir(desk, client, arguments, result)),
+        10 => Box::pin(names::symlink(desk, client, arguments, result)),
+        11 => Box::pin(names::mknod(desk, client, arguments, result)),
+        12 => Box::pin(removes::remove(desk, client, arguments, result)),
+        13 => Box::pin(removes::rmdir(desk, client, arguments, result)),
+        14 => Box::pin(removes::rename(desk, client, arguments, result)),
+        15 => Box::pin(names::link(desk, client, arguments, result)),
+        READDIR => Box::pin(listing::readdir(desk, client, arguments, result)),
+        READDIRPLUS => Box::pin(listing::readdirplus(desk, client, arguments, result)),
+        18 => Box::pin(space::fsstat(desk, client, arguments, result)),
+        19 => Box::pin(space::fsinfo(desk, client, arguments, result)),
+        20 => Box::pin(space::pathconf(desk, client, arguments, result)),
+        COMMIT => Box::pin(files::commit(desk, client, arguments, result)),
+        _ => Box::pin(async { Err(Refusal::Garbage) }),
+    };
     caught(work).await.unwrap_or_else(|refusal| refusal.reply(call.xid, absent(call.procedure)))
 }
 
-/// A procedure at work: in a box, since it is large and would be moved about on the stack.
+/// A procedure at work.
 type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 
 /// How a procedure went, also if it panicked. The connection goes on: a client that lost it would
