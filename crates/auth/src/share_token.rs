@@ -1,4 +1,4 @@
-//! Tokens of share links: who has one may use the link.
+//! Tokens of share links: a request with a token may use its link.
 
 use cairn_base::{Rng, Secret, UserId};
 
@@ -8,7 +8,7 @@ const ID_CHARS: usize = 12;
 /// Of 5 random bits each.
 const SECRET_CHARS: usize = 32;
 
-/// Which share link: whose it is, and its number among those of that user.
+/// The name of a share link: its user, and its id among the links of that user.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ShareLinkId {
     pub user: UserId,
@@ -22,7 +22,7 @@ impl std::fmt::Display for ShareLinkId {
 }
 
 impl ShareLinkId {
-    /// `None` for what is none.
+    /// `None` for text that is none.
     pub fn parse(text: &str) -> Option<ShareLinkId> {
         let (user, id) = text.split_once('-')?;
         let is_plain = user.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

@@ -24,13 +24,13 @@ use crate::upload::Upload;
 
 #[derive(Serialize)]
 struct ShownRoom {
-    /// What may still be added.
+    /// Files and bytes that may still be added.
     files: u64,
     bytes: u64,
     expires: String,
 }
 
-/// What may still be added.
+/// Files and bytes that may still be added.
 fn left(opened: &Opened) -> UploadLimits {
     let (most, used) = (opened.link.uploads.unwrap_or_default(), opened.link.uploaded);
     UploadLimits {

@@ -87,7 +87,7 @@ impl Door for WebsiteDoor {
     }
 }
 
-/// What a request is for.
+/// A request for a page of a website.
 struct Asked<'a> {
     parts: &'a Parts,
     bucket: &'a str,

@@ -87,7 +87,7 @@ impl AddShareLink {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
-    /// What those who have the link do as its maker.
+    /// The actions that requests with the link need of its maker.
     fn actions(&self) -> &'static [Action] {
         match self.uploads {
             Some(_) => &[Action::PutObject],
@@ -151,7 +151,7 @@ fn make_room(view: &mut View<'_>, user: UserId, now: Timestamp) -> Result<(), St
     Ok(())
 }
 
-/// Ends a share link: one of the caller, or another one by who administers the store.
+/// Ends a share link of the caller. A caller that administers the store ends any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveShareLink {
     pub user: UserId,
@@ -194,7 +194,7 @@ pub struct ListedShareLink {
     pub is_live: bool,
 }
 
-/// Lists the share links of the caller; or all, for who administers the store.
+/// Lists the share links of the caller, or all to a caller that administers the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListShareLinks {
     pub all: bool,
