@@ -5,7 +5,7 @@
 //!   vote, append ──► record in the ring, one fdatasync        (entries may yet be replaced)
 //!   apply ─────────► row store ──► visible                    (committed entries only)
 //!                        │
-//!                        └──► checkpoint: rows, and a mark with the vote and the last entry in them
+//!                        └──► checkpoint: rows, and a mark: vote, last entry, members
 //! ```
 //!
 //! It is not an engine yet, and no command can choose it: docs/decisions/0033. Bytes:

@@ -125,8 +125,8 @@ impl MemberStore {
         self.state.lock().index.last()
     }
 
-    /// The entry before the first that [`MemberStore::entries`] can return; `None` if that is the first
-    /// of all.
+    /// The entry before the first that [`MemberStore::entries`] can return; `None` if that is the
+    /// first of all.
     pub fn before(&self) -> Option<EntryId> {
         self.state.lock().index.before()
     }

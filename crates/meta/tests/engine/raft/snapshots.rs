@@ -1,8 +1,8 @@
 //! A member that is far behind gets all rows at once.
 
 use cairn_base::rng::SeededRng;
-use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::Fence;
+use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::entry::{Entry, EntryId};
 use cairn_meta::engine::raft::{MemberStore, Taken, Vote};
 use cairn_sim::SimDisk;
