@@ -53,6 +53,7 @@ class Server:
         self.s3 = self.http = None  # "http://127.0.0.1:PORT" once started
         self.nfs = ""  # "127.0.0.1:PORT" with --nfs
         self.syslog = ""  # the same with --syslog
+        self.console = ""  # "http://127.0.0.1:PORT" with --console
         self.start_seconds = None
 
     def start(self):
@@ -60,6 +61,10 @@ class Server:
         http = self.http.split("//")[1] if self.http else "127.0.0.1:0"
         command = [*self.wrapper, self.program or binary(), "server", str(self.directory)]
         command += ["--s3", s3, "--http", http, *self.args]
+        if self.console:
+            command += ["--console", self.console.split("//")[1]]
+        elif "--console" not in self.args and not self.program:
+            command += ["--console", "off"]  # one address would be for all servers of all tests
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
@@ -73,11 +78,12 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http|nfs|syslog) (\S+)$", text, re.M))
-            if len(found) == 2 + ("--nfs" in self.args) + ("--syslog" in self.args):
+            found = dict(re.findall(rb"^(s3|http|nfs|syslog|console) (\S+)$", text, re.M))
+            if len(found) == 2 + sum(option in self.args for option in ("--nfs", "--syslog", "--console")):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
                 self.nfs = found.get(b"nfs", b"").decode()
                 self.syslog = found.get(b"syslog", b"").decode()
+                self.console = found.get(b"console", b"").decode()
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")

@@ -268,6 +268,10 @@ verbs! {
     576 => for_call::FindCall, store(Operate);
     577 => for_call::ForgetCalls, store(CollectGarbage);
     578 => for_call::SettleCall, store(Operate);
+    640 => logins::AddLogin, store(Operate);
+    641 => logins::FindLogin, store(Operate);
+    642 => logins::TouchLogin, store(Operate);
+    643 => logins::EndLogins, store(Operate);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

@@ -9,7 +9,7 @@ use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
-    AccessKey, Calls, Export, Reserved, Row, Session, SessionState, Slot, Token, User,
+    AccessKey, Calls, Export, Login, Reserved, Row, Session, SessionState, Slot, Token, User,
     decode_number,
 };
 
@@ -65,7 +65,7 @@ fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
 enum Line {
     User(UserId, String),
     Name(String, UserId),
-    /// An access key or a token, and whose it is.
+    /// An access key, token or login, and whose it is.
     Credential(UserId),
     Export(BucketId, Export),
 }
@@ -114,7 +114,7 @@ fn check_users(checker: &mut Checker<'_>) -> Result<Highest> {
         checker.report.add(About::Store, what);
     }
     for user in holders.iter().filter(|user| !users.contains_key(user)) {
-        let what = format!("a credential or export is of user {user}, who does not exist");
+        let what = format!("a credential, login or export is of user {user}, who does not exist");
         checker.report.add(About::Store, what);
     }
     highest.user = users.keys().map(|user| user.0).max().unwrap_or(0);
@@ -126,6 +126,10 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
     Ok(match head {
         b"ka" => Some(Line::Credential(AccessKey::decode(row)?.user)),
         b"kt" => Some(Line::Credential(Token::decode(row)?.user)),
+        b"kc" => {
+            Login::decode(row)?;
+            keys::user_of_login(key).map(Line::Credential)
+        }
         b"ke" => {
             let bucket = rest.try_into().ok().map(u64::from_be_bytes);
             let export = Export::decode(row)?;

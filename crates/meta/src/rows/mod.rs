@@ -15,6 +15,7 @@ mod extents;
 mod freed;
 mod inode;
 mod locks;
+mod login;
 mod sent;
 mod session;
 mod upload;
@@ -35,6 +36,7 @@ pub use extents::{Extent, Extents, Place};
 pub use freed::{Drain, Draining, Freed};
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
+pub use login::Login;
 pub use session::{Reserved, Session, SessionState, Slot};
 pub use upload::{Part, Upload};
 
@@ -118,6 +120,7 @@ mod tests {
             of("extents", &Extents::default()),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
+            of("login", &Login { credential: "x".into(), ..Login::default() }),
             of("upload", &Upload::default()),
             of("upload", &Part { etag: "x".into(), ..Part::default() }),
         ]

@@ -8,10 +8,11 @@ use tokio::net::TcpListener;
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::Result;
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "http", bind };
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     let serve = |listener, behind: &mut Behind<'_>| Ok(serve(listener, behind));
     args.bind_http("HTTP", args.http, Box::new(serve)).map(Some)
 }

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use super::nfs_args::NfsArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "nfs", bind };
 
@@ -29,7 +30,7 @@ struct Offered {
     clients: Arc<[Network]>,
 }
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     args.nfs.bind()
 }
 
@@ -57,7 +58,8 @@ impl NfsArgs {
         }
         let offered = Offered { datagrams, portmap, port: address.port(), clients };
         let serve = |listener, behind: &mut Behind<'_>| serve(listener, behind, offered);
-        Ok(Some(Bound { socket, shown: address.to_string(), serve: Box::new(serve) }))
+        let (shown, pages) = (address.to_string(), Vec::new());
+        Ok(Some(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) }))
     }
 
     /// # Errors
