@@ -1,7 +1,7 @@
 """The console in Debian's Chromium: log in, files, a long listing, and uploads that are cut.
 
-`CAIRN_TEST_PICTURES=DIR` keeps pictures of the screens. `CAIRN_TEST_BROWSER_FILES`, `_MIB` and `_ROWS`
-say how many files are uploaded at once, how large the large one is, and how long the listing is.
+`CAIRN_TEST_PICTURES=DIR` keeps pictures of the screens. `CAIRN_TEST_BROWSER_FILES`, `_MIB`, `_ROWS` and
+`_TALL` say how many files are uploaded at once, how large the large one is, and how long two listings are.
 """
 
 import concurrent.futures
@@ -10,13 +10,14 @@ import os
 import re
 import shutil
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import pytest
 from playwright import sync_api as playwright
 
 from harness.server import KEY, REGION, SECRET, Server
-from harness.wait import PATIENCE_SECONDS
+from harness.wait import PATIENCE_SECONDS, eventually
 
 expect = playwright.expect
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)
@@ -24,6 +25,7 @@ expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 FILES = int(os.environ.get("CAIRN_TEST_BROWSER_FILES", "40"))
 MIB = int(os.environ.get("CAIRN_TEST_BROWSER_MIB", "40"))
 ROWS = int(os.environ.get("CAIRN_TEST_BROWSER_ROWS", "3000"))
+TALL = int(os.environ.get("CAIRN_TEST_BROWSER_TALL", "350000"))
 PICTURES = os.environ.get("CAIRN_TEST_PICTURES")
 CHROMIUM = shutil.which("chromium")
 MEBIBYTE = 1 << 20
@@ -47,6 +49,14 @@ def chromium():
 def client_of(store):
     keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
     return boto3.client("s3", endpoint_url=store.s3, **keys)
+
+
+def heap_of(profile):
+    """Bytes that scripts of a page use."""
+    measure = profile.context.new_cdp_session(profile.page)
+    measure.send("Performance.enable")
+    metrics = {one["name"]: one["value"] for one in measure.send("Performance.getMetrics")["metrics"]}
+    return metrics["JSHeapUsedSize"]
 
 
 class Profile:
@@ -170,6 +180,21 @@ def test_a_file_that_exists_is_asked_about(in_store, tmp_path):
     expect(page.frame_locator("iframe").get_by_text("third")).to_be_visible()
 
 
+def test_what_a_browser_adds_to_a_request_is_no_metadata(in_store, tmp_path, store):
+    profile, page = in_store, in_store.page
+    profile.make_bucket("metadata")
+    file = tmp_path / "a.html"
+    file.write_text("<script>document.title = 'owned'</script>")
+    page.locator("cairn-drop input:not([webkitdirectory])").set_input_files(file)
+    expect(page.get_by_text("1 file uploaded")).to_be_visible()
+    kept = client_of(store).head_object(Bucket="metadata", Key="a.html")
+    assert kept["ContentType"] == "text/html" and not kept.get("CacheControl"), kept
+    # HTML is shown as text.
+    page.get_by_role("link", name="a.html").click()
+    expect(page.frame_locator("iframe").get_by_text("<script>")).to_be_visible()
+    expect(page).to_have_title("a.html · Cairn")
+
+
 def test_a_large_file_survives_the_death_of_the_server(in_store, tmp_path, store):
     profile, page = in_store, in_store.page
     profile.make_bucket("large")
@@ -219,10 +244,7 @@ def test_a_long_folder_scrolls_with_few_rows(in_store, store):
     grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
     expect(grid.get_by_role("link", name=f"row {ROWS - 1:07}")).to_be_visible()
     assert page.locator(".grid-row").count() < 100
-    measure = profile.context.new_cdp_session(page)
-    measure.send("Performance.enable")
-    metrics = {one["name"]: one["value"] for one in measure.send("Performance.getMetrics")["metrics"]}
-    assert metrics["JSHeapUsedSize"] < 200 * MEBIBYTE, metrics
+    assert heap_of(profile) < 200 * MEBIBYTE
     # By the arrows, from the first row that is seen.
     grid.evaluate("grid => { grid.scrollTop = 0; grid.focus(); }")
     page.keyboard.press("ArrowDown")
@@ -231,6 +253,60 @@ def test_a_long_folder_scrolls_with_few_rows(in_store, store):
     grid.get_by_label("Select row 0000001").check()
     page.get_by_role("button", name="Delete 1 selected…").click()
     expect(page.get_by_text("row 0000001")).to_be_visible()
+
+
+def test_a_list_that_is_taller_than_a_browser_allows_scrolls_exactly(in_store):
+    """The rows are made up here, so that there can be many."""
+    profile, page = in_store, in_store.page
+    asked = []
+
+    def rows(route):
+        query = parse_qs(urlsplit(route.request.url).query)
+        first = int(query.get("after", ["row -1"])[0].split()[1]) + 1
+        last = min(TALL, first + int(query["rows"][0]))
+        asked.append(first)
+        found = [{"key": f"row {n:07}", "size": n, "changed": "2026-01-01T00:00:00Z"} for n in range(first, last)]
+        after = f"row {last - 1:07}" if last < TALL else None
+        route.fulfill(json={"rows": found, "next": after})
+
+    page.route("**/b/long/rows?*", rows)
+    page.goto("/b/long")
+    grid = page.locator(".grid-scroll")
+    whole = page.get_by_text(f"{TALL:,} entries", exact=True)
+    while not whole.is_visible():
+        grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+        page.wait_for_timeout(10)
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+    expect(grid.get_by_role("link", name=f"row {TALL - 1:07}")).to_be_visible()
+    assert page.locator(".grid-row").count() < 100
+    assert heap_of(profile) < 200 * MEBIBYTE
+
+    def first_seen():
+        seen = """grid => {
+            const top = grid.getBoundingClientRect().top;
+            const rows = [...grid.querySelectorAll(".grid-row:not([hidden])")];
+            const seen = rows.filter((row) => row.getBoundingClientRect().top >= top - 1);
+            return Math.min(...seen.map((row) => row.ariaRowIndex ?? row.getAttribute("aria-rowindex")));
+        }"""
+        return grid.evaluate(seen) - 1
+
+    # In the middle, where rows were let go and are asked for again.
+    count = len(asked)
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight / 2; }")
+    eventually(lambda: abs(first_seen() - TALL // 2) < 50, "the scroll is drawn")
+    before = first_seen()
+    expect(grid.get_by_role("link", name=f"row {before:07}")).to_be_visible()
+    assert len(asked) > count
+    grid.hover()
+    page.mouse.wheel(0, 400)
+    eventually(lambda: abs(first_seen() - before - 10) <= 1, "a turn of the wheel moves by ten rows")
+    grid.focus()
+    top = first_seen()
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    focused = page.evaluate("document.activeElement.textContent")
+    assert 29 <= int(focused.split()[1]) - top <= 31, (focused, top)
+    profile.picture("tall")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

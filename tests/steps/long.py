@@ -112,6 +112,7 @@ def browser(_):
         "CAIRN_TEST_BROWSER_FILES": "500",
         "CAIRN_TEST_BROWSER_MIB": "2048",
         "CAIRN_TEST_BROWSER_ROWS": "1000000",
+        "CAIRN_TEST_BROWSER_TALL": "2000000",
     }
     yield python("console/test_browser.py", env=env, timeout=HOUR)
 

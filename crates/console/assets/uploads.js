@@ -147,6 +147,7 @@ class Job {
 
   async run() {
     this.runs = true;
+    this.queue.running += 1;
     this.state = "going";
     this.said = "";
     try {
@@ -163,7 +164,8 @@ class Job {
     }
     this.stops.clear();
     this.runs = false;
-    this.queue.ended(this);
+    this.queue.running -= 1;
+    this.queue.ended();
   }
 
   async whole() {
@@ -171,7 +173,9 @@ class Job {
       const [url] = await this.urls({
         do: "put", length: this.file.size, content_type: this.type, replace: this.replace,
       });
-      const headers = { "content-type": this.type, ...(this.replace ? {} : { "if-none-match": "*" }) };
+      // Without this a browser adds a Cache-Control to a request with a condition, and the store would keep it.
+      const onlyNew = { "if-none-match": "*", "cache-control": "" };
+      const headers = { "content-type": this.type, ...(this.replace ? {} : onlyNew) };
       const moved = (bytes) => this.moved(1, bytes);
       await this.queue.inTurn(() => send(this, "PUT", url, { body: this.file, headers, moved }));
     });
@@ -329,15 +333,21 @@ function timeOf(seconds) {
 
 class Queue extends HTMLElement {
   jobs = [];
+  names = new Map(); // jobs by bucket and key
   speed = new Speed();
+  running = 0; // jobs
+  first = 0; // all jobs before this one are over
   sends = 0;
   turns = [];
 
   add(files, bucket, prefix) {
     for (const { file, path } of files) {
       const key = prefix + path;
-      const same = this.jobs.find((job) => job.bucket === bucket && job.key === key && this.isOpen(job));
-      if (!same) this.jobs.push(new Job(this, file, bucket, key));
+      const same = this.names.get(`${bucket}/${key}`);
+      if (same && this.isOpen(same)) continue;
+      const job = new Job(this, file, bucket, key);
+      this.names.set(`${bucket}/${key}`, job);
+      this.jobs.push(job);
     }
     this.next();
   }
@@ -347,13 +357,10 @@ class Queue extends HTMLElement {
   }
 
   next() {
-    let going = this.jobs.filter((job) => job.state === "going").length;
-    for (const job of this.jobs) {
-      if (going >= JOBS) break;
-      if (job.state === "waiting" && !job.runs) {
-        going += 1;
-        job.run();
-      }
+    while (this.first < this.jobs.length && !this.isOpen(this.jobs[this.first])) this.first += 1;
+    for (let at = this.first; at < this.jobs.length && this.running < JOBS; at++) {
+      const job = this.jobs[at];
+      if (job.state === "waiting" && !job.runs) job.run();
     }
     this.changed();
   }
@@ -373,15 +380,14 @@ class Queue extends HTMLElement {
 
   ended() {
     this.next();
-    const rest = this.jobs.filter((job) => ["waiting", "going"].includes(job.state));
-    if (!rest.length) refresh();
+    if (!this.running) refresh();
   }
 
   changed() {
     this.frame ??= setTimeout(() => {
       this.frame = undefined;
       this.draw();
-    }, 100);
+    }, 100 + this.jobs.length / 100);
   }
 
   draw() {
@@ -415,22 +421,28 @@ class Queue extends HTMLElement {
     this.asks.textContent = asks === 1 ? "1 file exists already." : `${asks} files exist already.`;
     const first = ["exists", "failed", "login", "going", "paused", "waiting", "done", "skipped"];
     const order = [...this.jobs].sort((one, other) => first.indexOf(one.state) - first.indexOf(other.state));
-    this.list.replaceChildren(...order.slice(0, SHOWN).map((job) => this.item(job)));
+    const items = order.slice(0, SHOWN).map((job) => this.item(job));
     if (order.length > SHOWN) {
-      const more = (order.length - SHOWN).toLocaleString("en");
-      this.list.append(made("li", { className: "job" }, made("span", { className: "job-state", textContent: `and ${more} more` })));
+      this.more.textContent = `and ${(order.length - SHOWN).toLocaleString("en")} more`;
+      items.push(this.more);
     }
+    // What stays where it is keeps the focus, and a press that has begun.
+    const shown = this.list.children;
+    if (shown.length !== items.length || items.some((item, at) => item !== shown[at])) this.list.replaceChildren(...items);
   }
 
   build() {
     const button = (textContent, onclick, className = "quiet") => made("button", { type: "button", className, textContent, onclick });
     this.heading = made("h2");
+    this.heading.setAttribute("aria-live", "polite");
     this.bar = made("progress");
     this.bar.setAttribute("aria-label", "All uploads");
-    this.sum = made("span", { role: "status" });
+    this.sum = made("span");
     this.pauses = button("Pause all", () => this.pauseAll());
     this.closes = button("Close", () => {
       this.jobs = [];
+      this.names.clear();
+      this.first = 0;
       this.draw();
     });
     this.asks = made("span");
@@ -438,6 +450,7 @@ class Queue extends HTMLElement {
     this.asked = made("div", { className: "line" }, this.asks,
       button("Replace", all((job) => this.replaceIt(job))), button("Keep", all((job) => job.cancel())));
     this.list = made("ul", { className: "panel-list" });
+    this.more = made("li", { className: "job job-state" });
     this.panel = made("section", { className: "panel" },
       made("div", { className: "panel-head" }, this.heading, this.pauses, this.closes),
       made("div", { className: "panel-sum" }, this.bar, this.sum, this.asked), this.list);
@@ -466,22 +479,11 @@ class Queue extends HTMLElement {
     this.next();
   }
 
+  /** The item of a job: what of it has not changed is left alone. */
   item(job) {
-    const tool = (textContent, onclick) => {
-      const button = made("button", { type: "button", className: "quiet", textContent, onclick });
-      button.setAttribute("aria-label", `${textContent} ${job.key}`);
-      return button;
-    };
-    const tools = {
-      going: [tool("Pause", () => job.stop("paused")), tool("Cancel", () => job.cancel())],
-      waiting: [tool("Cancel", () => job.cancel())],
-      paused: [tool("Resume", () => this.again(job)), tool("Cancel", () => job.cancel())],
-      login: [tool("Resume", () => this.again(job)), tool("Cancel", () => job.cancel())],
-      failed: [tool("Retry", () => this.again(job)), tool("Cancel", () => job.cancel())],
-      exists: [tool("Replace", () => this.replaceIt(job)), tool("Keep", () => job.cancel())],
-    }[job.state] ?? [];
+    const item = (job.item ??= this.newItem(job));
     const percent = job.file.size ? Math.floor((job.sent / job.file.size) * 100) : 0;
-    const state = {
+    const text = {
       waiting: "Waiting",
       going: job.said || `${percent} % of ${size(job.file.size)}`,
       paused: `Paused at ${percent} %`,
@@ -490,12 +492,38 @@ class Queue extends HTMLElement {
       failed: `Failed: ${job.said}`,
       done: `Uploaded, ${size(job.file.size)}`,
       skipped: "Not uploaded",
-    }[job.state];
+    }[job.state] ?? "";
+    const [, state, tools] = item.children;
+    if (state.textContent !== text) state.textContent = text;
+    if (item.dataset.state === job.state) return item;
+    item.dataset.state = job.state;
     const mood = { failed: "bad", login: "bad", exists: "bad", done: "good" }[job.state] ?? "";
+    state.className = `job-state ${mood}`;
+    tools.replaceChildren(...this.toolsOf(job));
+    return item;
+  }
+
+  newItem(job) {
     const name = made("span", { className: "job-name", textContent: job.key, title: `${job.bucket}/${job.key}` });
-    return made("li", { className: "job" }, name,
-      made("span", { className: `job-state ${mood}`, textContent: state }),
-      made("span", { className: "job-tools" }, ...tools));
+    return made("li", { className: "job" }, name, made("span"), made("span", { className: "job-tools" }));
+  }
+
+  toolsOf(job) {
+    const tool = (textContent, onclick) => {
+      const button = made("button", { type: "button", className: "quiet", textContent, onclick });
+      button.setAttribute("aria-label", `${textContent} ${job.key}`);
+      return button;
+    };
+    const cancel = () => tool("Cancel", () => job.cancel());
+    const again = (word) => tool(word, () => this.again(job));
+    switch (job.state) {
+      case "going": return [tool("Pause", () => job.stop("paused")), cancel()];
+      case "waiting": return [cancel()];
+      case "paused": case "login": return [again("Resume"), cancel()];
+      case "failed": return [again("Retry"), cancel()];
+      case "exists": return [tool("Replace", () => this.replaceIt(job)), tool("Keep", () => job.cancel())];
+      default: return [];
+    }
   }
 }
 

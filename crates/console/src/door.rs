@@ -17,10 +17,10 @@ use http_body_util::{BodyExt, Full};
 use crate::attempts::Attempts;
 use crate::failure::Failure;
 use crate::inner::{Asked, Inner};
+use crate::limits;
 use crate::reply::{self, Body, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
-use crate::{assets, limits};
 
 /// The console; cheap to clone.
 #[derive(Clone)]
@@ -159,10 +159,4 @@ async fn finish(asked: &HeaderMap, method: &Method, reply: Reply) -> Reply {
         *reply.body_mut() = Full::default();
     }
     reply
-}
-
-/// The file of a path, for everybody.
-pub fn asset(path: &str) -> Result<Reply, Failure> {
-    let file = path.strip_prefix("/assets/").and_then(assets::find).ok_or(Failure::NoPage)?;
-    Ok(reply::asset(file))
 }

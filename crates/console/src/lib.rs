@@ -13,17 +13,19 @@
 pub mod limits;
 
 mod assets;
-mod reply;
 mod site;
 mod words;
 
 mod attempts;
 mod forms;
+mod reply;
 
 mod inner;
+
 mod page;
 
 mod failure;
+
 mod logins;
 
 mod files;

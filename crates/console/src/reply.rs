@@ -119,3 +119,16 @@ pub fn compress(asked: &HeaderMap, reply: &mut Reply, whole: &Bytes) {
     reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     *reply.body_mut() = Full::new(made);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_are_for_browsers_alone() {
+        let mut reply = see_other("/");
+        set_cookie(&mut reply, ("__Host-cairn", true), "x", 5);
+        let cookie = "__Host-cairn=x; Path=/; HttpOnly; SameSite=Strict; Max-Age=5; Secure";
+        assert_eq!(reply.headers()[SET_COOKIE], cookie);
+    }
+}

@@ -2,11 +2,10 @@
 
 use http::Method;
 
-use crate::door::asset;
 use crate::failure::Failure;
 use crate::inner::{Asked, Inner, LoggedIn};
-use crate::reply::Reply;
-use crate::{files, logins};
+use crate::reply::{self, Reply};
+use crate::{assets, files, logins, words};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -102,6 +101,12 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
     }
 }
 
+/// The file of a path, for everybody.
+fn asset(path: &str) -> Result<Reply, Failure> {
+    let file = path.strip_prefix("/assets/").and_then(assets::find).ok_or(Failure::NoPage)?;
+    Ok(reply::asset(file))
+}
+
 fn query_to(asked: &Asked) -> String {
     let query = asked.parts.uri.query().unwrap_or_default();
     let form = crate::forms::Form::parse(query.as_bytes()).unwrap_or_default();
@@ -116,7 +121,7 @@ fn logged_out(asked: &Asked) -> Reply {
         return logins::again(asked.place());
     }
     let to = if is_read { asked.place() } else { "/" };
-    crate::reply::see_other(&format!("/login?to={}", crate::words::in_query(to)))
+    reply::see_other(&format!("/login?to={}", words::in_query(to)))
 }
 
 fn failed(asked: &Asked, kind: Kind, login: Option<&LoggedIn>, failure: &Failure) -> Reply {

@@ -205,6 +205,16 @@ mod tests {
     }
 
     #[test]
+    fn cookies_of_tls_are_of_this_host_alone() {
+        let made = |is_secure| {
+            let data = Data::At("https://s3.example.org".to_owned());
+            Site::new(&["https://c.example.org".to_owned()], data, is_secure, 9001).unwrap()
+        };
+        assert_eq!(made(true).cookie(), ("__Host-cairn".to_owned(), true));
+        assert_eq!(made(false).cookie(), ("cairn-9001".to_owned(), false));
+    }
+
+    #[test]
     fn bytes_are_at_another_origin() {
         let host = named("[::1]:9001").unwrap();
         assert_eq!(site().data(&host), "http://[::1]:9000");

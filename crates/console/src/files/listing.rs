@@ -28,22 +28,22 @@ struct Wanted {
     rows: usize,
 }
 
-enum Row {
+enum ListRow {
     Folder(String),
     File(Box<Listed>),
 }
 
-impl Row {
+impl ListRow {
     fn key(&self) -> &str {
         match self {
-            Row::Folder(prefix) => prefix,
-            Row::File(listed) => &listed.key,
+            ListRow::Folder(prefix) => prefix,
+            ListRow::File(listed) => &listed.key,
         }
     }
 }
 
 struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<ListRow>,
     next: Option<String>,
     hidden: u64,
 }
@@ -69,8 +69,9 @@ impl Wanted {
         let Found { objects, prefixes, next, hidden } = found;
         // The object that stands for this folder is no file in it.
         let files = objects.into_iter().filter(|listed| listed.key != self.prefix);
-        let files = files.map(|listed| Row::File(Box::new(listed)));
-        let mut rows: Vec<Row> = prefixes.into_iter().map(Row::Folder).chain(files).collect();
+        let files = files.map(|listed| ListRow::File(Box::new(listed)));
+        let mut rows: Vec<ListRow> =
+            prefixes.into_iter().map(ListRow::Folder).chain(files).collect();
         rows.sort_by(|one, other| order(one.key(), other.key()));
         Ok(Rows { rows, next, hidden })
     }
@@ -238,7 +239,7 @@ fn sheet(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
     }
 }
 
-fn shown(at: &At<'_>, wanted: &Wanted, row: &Row, may: &May) -> Markup {
+fn shown(at: &At<'_>, wanted: &Wanted, row: &ListRow, may: &May) -> Markup {
     let key = row.key();
     let name = key.strip_prefix(&wanted.prefix).unwrap_or(key);
     let pick = |label: &str| {
@@ -252,7 +253,7 @@ fn shown(at: &At<'_>, wanted: &Wanted, row: &Row, may: &May) -> Markup {
     };
     let label = format!("Select {name}");
     match row {
-        Row::Folder(prefix) => html! {
+        ListRow::Folder(prefix) => html! {
             tr {
                 (pick(&label))
                 td class="name" { a class="folder" href=(at.folder(prefix)) { (name) } }
@@ -260,7 +261,7 @@ fn shown(at: &At<'_>, wanted: &Wanted, row: &Row, may: &May) -> Markup {
                 td class="wide" {}
             }
         },
-        Row::File(listed) => html! {
+        ListRow::File(listed) => html! {
             tr {
                 (pick(&label))
                 td class="name" { a class="file" href=(at.of_object("object", key)) { (name) } }
@@ -296,11 +297,11 @@ struct ShownRow<'a> {
     changed: Option<String>,
 }
 
-impl<'a> From<&'a Row> for ShownRow<'a> {
-    fn from(row: &'a Row) -> ShownRow<'a> {
+impl<'a> From<&'a ListRow> for ShownRow<'a> {
+    fn from(row: &'a ListRow) -> ShownRow<'a> {
         let (key, inode) = match row {
-            Row::Folder(prefix) => (prefix, None),
-            Row::File(listed) => (&listed.key, Some(&listed.inode)),
+            ListRow::Folder(prefix) => (prefix, None),
+            ListRow::File(listed) => (&listed.key, Some(&listed.inode)),
         };
         let size = inode.map(|inode| inode.size);
         ShownRow { key, size, changed: inode.map(|inode| rfc3339(inode.mtime)) }

@@ -30,7 +30,7 @@ impl Pages {
         Pages((!origins.is_empty()).then(|| CorsRule {
             origins,
             methods: owned(&["GET", "HEAD", "PUT", "POST", "DELETE"]),
-            headers: owned(&["content-type", "if-none-match", "range"]),
+            headers: owned(&["cache-control", "content-type", "if-none-match", "range"]),
             exposed: owned(&["ETag", "x-amz-request-id"]),
             max_age_s: Some(600),
             ..CorsRule::default()
