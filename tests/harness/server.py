@@ -55,6 +55,7 @@ class Server:
         self.syslog = ""  # the same with --syslog
         self.cafile = None  # the certificate with --tls-cert
         self.website = ""  # "http://127.0.0.1:PORT" with --website
+        self.console = ""  # "http://127.0.0.1:PORT" with --console
         self.start_seconds = None
 
     def start(self):
@@ -62,6 +63,10 @@ class Server:
         http = self.http.split("//")[1] if self.http else "127.0.0.1:0"
         command = [*self.wrapper, self.program or binary(), "server", str(self.directory)]
         command += ["--s3", s3, "--http", http, *self.args]
+        if self.console:
+            command += ["--console", self.console.split("//")[1]]
+        elif "--console" not in self.args and not self.program:
+            command += ["--console", "off"]  # one address would be for all servers of all tests
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
@@ -75,13 +80,15 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website) (\S+)$", text, re.M))
-            wanted = [door for door in ("nfs", "syslog", "website") if "--" + door in self.args]
+            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website|console) (\S+)$", text, re.M))
+            optional = ("nfs", "syslog", "website", "console")
+            wanted = [door for door in optional if "--" + door in self.args]
             if len(found) == 2 + len(wanted):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
                 self.nfs = found.get(b"nfs", b"").decode()
                 self.syslog = found.get(b"syslog", b"").decode()
                 self.website = found.get(b"website", b"").decode()
+                self.console = found.get(b"console", b"").decode()
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")

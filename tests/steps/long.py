@@ -142,6 +142,16 @@ def sizes(_):
     yield python("kill/test_kill.py", "-k", "many_objects", env=env, timeout=HOUR)
 
 
+def browser(_):
+    env = {
+        "CAIRN_TEST_BROWSER_FILES": "500",
+        "CAIRN_TEST_BROWSER_MIB": "2048",
+        "CAIRN_TEST_BROWSER_ROWS": "1000000",
+        "CAIRN_TEST_BROWSER_TALL": "2000000",
+    }
+    yield python("console/test_browser.py", env=env, timeout=HOUR)
+
+
 def hostile(_):
     env = {"CAIRN_TEST_HOSTILE_SECONDS": "600"}
     yield python("hostile/test_hostile.py", "-k", "notice", env=env, timeout=HOUR)
@@ -191,6 +201,7 @@ PARTS = {
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "nfs": (nfs, "Linux' client of NFS in a guest: 200,000 operations, 50 kills, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
+    "browser": (browser, "500 files and one of 2 GiB by the console, and a folder of 1,000,000 objects"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),

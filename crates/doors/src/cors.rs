@@ -75,6 +75,11 @@ impl Cors {
         Ok(Cors { policy, rules: found.decode()? })
     }
 
+    /// A rule that is no bucket's.
+    pub fn by(rule: CorsRule, policy: Policy) -> Cors {
+        Cors { policy, rules: vec![rule] }
+    }
+
     /// As [`Cors::of`] where a page asks. Where the rules cannot be read, none is known: the
     /// request itself will say what is wrong.
     pub async fn of_page(

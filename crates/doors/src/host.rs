@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// # Errors
 /// `Invalid` if no host is named, or more than one.
-pub(crate) fn check<T>(request: &Request<T>) -> Result<()> {
+pub fn check<T>(request: &Request<T>) -> Result<()> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
     let refused = |what: &str| Err(Error::Invalid(what.into()));

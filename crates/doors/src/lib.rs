@@ -9,7 +9,7 @@
 //!                                         http/  s3/  ◄────┘   a verb a file ──► cairn_fs::Fs
 //! ```
 
-mod host;
+pub mod host;
 pub mod limits;
 mod pulse;
 mod timing;
@@ -33,3 +33,4 @@ pub mod s3;
 
 pub use records::{RecordedBody, Records};
 pub use upload::{Upload, UploadError};
+pub use witness::{Facts, Witness};

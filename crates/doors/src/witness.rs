@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// Facts that only the door of a request knows.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub struct Facts {
     pub operation: Option<&'static str>,
     pub actor: Option<Actor>,
     pub bucket: Option<String>,
@@ -47,7 +47,7 @@ impl Facts {
 /// Told by the door what it learns of a request; nothing where there are no records. Clones are of
 /// the same request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Witness(Option<Arc<Mutex<Facts>>>);
+pub struct Witness(Option<Arc<Mutex<Facts>>>);
 
 impl Witness {
     /// That of a request, which carries it.
@@ -56,7 +56,7 @@ impl Witness {
     }
 
     /// For a request of which there are records.
-    pub fn new() -> Witness {
+    pub(crate) fn new() -> Witness {
         Witness(Some(Arc::default()))
     }
 
@@ -70,7 +70,7 @@ impl Witness {
         self.note(|facts| facts.actor = Some(Actor::of(caller)));
     }
 
-    pub fn take(&self) -> Facts {
+    pub(crate) fn take(&self) -> Facts {
         self.0.as_ref().map_or_else(Facts::default, |facts| std::mem::take(&mut facts.lock()))
     }
 }

@@ -2,6 +2,7 @@
 //! are big-endian, so that the order of bytes is the order meant. `docs/format.md` has the table.
 
 use bytes::Bytes;
+use cairn_auth::TokenHash;
 use cairn_base::{BlockId, BodyId, BucketId, Ino, SessionId, TokenId, UploadId, UserId};
 
 fn key(parts: &[&[u8]]) -> Bytes {
@@ -403,8 +404,28 @@ pub fn resumable_parts(resumable_key: &[u8]) -> Option<(UserId, UploadId)> {
     Some((UserId(u64::from_be_bytes(*user)), UploadId(upload)))
 }
 
+/// `k c <user> <hash>`: a login of a user to the console.
+pub fn login(user: UserId, hash: &TokenHash) -> Bytes {
+    key(&[b"kc", &user.0.to_be_bytes(), hash])
+}
+
+/// All logins of a user.
+pub fn logins(user: UserId) -> (Bytes, Bytes) {
+    let start = key(&[b"kc", &user.0.to_be_bytes()]);
+    match user.0.checked_add(1) {
+        Some(next) => (start, key(&[b"kc", &next.to_be_bytes()])),
+        None => (start, key(&[b"kd"])),
+    }
+}
+
+/// The user of a `k c` key.
+pub fn user_of_login(login_key: &[u8]) -> Option<UserId> {
+    let (user, hash) = login_key.strip_prefix(b"kc")?.split_first_chunk()?;
+    (hash.len() == size_of::<TokenHash>()).then(|| UserId(u64::from_be_bytes(*user)))
+}
+
 /// All rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names, `e`
-/// exports, `l` share links, `r` resumable uploads.
+/// exports, `l` share links, `r` resumable uploads, `c` logins.
 pub fn credentials(sort: u8) -> (Bytes, Bytes) {
     (key(&[b"k", &[sort]]), key(&[b"k", &[sort + 1]]))
 }

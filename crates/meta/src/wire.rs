@@ -293,6 +293,10 @@ verbs! {
     611 => resumable::FinishResumable, all(&[PutObject]);
     612 => resumable::AbortResumable, all(&[AbortMultipartUpload]);
     613 => resumable::ExpireResumable, store(CollectGarbage);
+    640 => logins::AddLogin, store(Operate);
+    641 => logins::FindLogin, store(Operate);
+    642 => logins::TouchLogin, store(Operate);
+    643 => logins::EndLogins, store(Operate);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::files::rust_files;
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 19] = [
+const DIRECTIONS: [(&str, &[&str]); 20] = [
     ("base", &[]),
     ("tls", &[]),
     ("auth", &["base"]),
@@ -18,6 +18,7 @@ const DIRECTIONS: [(&str, &[&str]); 19] = [
     ("logs", &["base", "auth", "fs"]),
     ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster", "logs", "audit"]),
     ("doors", &["base", "auth", "fs", "logs", "audit"]),
+    ("console", &["base", "auth", "fs", "doors"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
     ("nfs", &["base", "auth", "fs", "posix"]),
@@ -27,7 +28,7 @@ const DIRECTIONS: [(&str, &[&str]); 19] = [
         "cairn",
         &[
             "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "roles", "doors",
-            "logs", "bench", "doctor", "tls", "audit",
+            "logs", "bench", "doctor", "tls", "audit", "console",
         ],
     ),
     ("sim", &["base"]),
@@ -35,7 +36,7 @@ const DIRECTIONS: [(&str, &[&str]); 19] = [
 ];
 
 /// The packages that a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 12] = [
+const ABSENCES: [(&str, &[&str], &str); 13] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
@@ -45,6 +46,7 @@ const ABSENCES: [(&str, &[&str], &str); 12] = [
     ("roles", &["rustix", "rustls", "hyper", "http", "fuser", "clap"], "roles know no machine"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
     ("logs", &["hyper", "http", "cairn-meta", "cairn-blocks"], "logs know no door"),
+    ("console", &["s3s", "cairn-meta", "cairn-blocks"], "the console is pages over fs"),
     ("posix", &["fuser", "rustix", "hyper", "http"], "posix knows no kernel and no protocol"),
     ("nfs", &["hyper", "http", "fuser", "cairn-meta", "cairn-blocks"], "nfs builds no keys"),
     ("fuse", &["hyper", "http", "cairn-meta", "cairn-blocks"], "a mount knows no network"),

@@ -48,7 +48,7 @@ pub fn run(args: &DoorsBenchArgs) -> Result<ExitCode> {
 async fn serve(args: &DoorsBenchArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
-    let sockets = args.doors.listen()?;
+    let sockets = args.doors.listen(crate::inflight::Role::Gateway)?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let engine = Arc::new(Memory::new());

@@ -85,7 +85,7 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
 async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let tls = args.doors.load_tls()?;
-    let sockets = args.doors.listen()?;
+    let sockets = args.doors.listen(inflight::Role::Gateway)?;
     let node = ThisNode::open(&args.dir, Role::Gateway)?;
     let lock = Lock::take(&args.dir)?;
     let _inflight = inflight::Serving::start(inflight::Role::Gateway, &args.dir);

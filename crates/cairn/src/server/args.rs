@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::{doors, log};
 use crate::metadata::MetaArgs;
 
-/// Serve a store: its S3, HTTP and NFS doors, on this machine's disk
+/// Serve a store on this machine's disk: its doors (S3, HTTP, NFS, syslog), and its console
 ///
 /// An empty or missing DIR becomes a new store, and its first credentials are printed, once. Stop
 /// it with SIGTERM or Ctrl-C: requests in progress have 30 seconds to end. Nothing acknowledged is

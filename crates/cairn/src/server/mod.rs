@@ -38,7 +38,7 @@ pub fn run(args: &ServerArgs) -> Result<ExitCode> {
 async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
-    let sockets = args.doors.listen()?;
+    let sockets = args.doors.listen(Role::Server)?;
     let parts = Parts::open(args).await?;
     let _inflight = Serving::start(Role::Server, &args.dir);
     let is_preset = preset.is_some();

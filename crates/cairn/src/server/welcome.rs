@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_auth::{NewCredential, SecretKey, check_access_key_id, check_secret_key};
 use cairn_base::Secret;
 
-use super::doors::{Sockets, http, s3};
+use super::doors::{Sockets, console, http, s3};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -45,6 +45,10 @@ pub fn show(credential: &NewCredential, sockets: &Sockets) -> Result<()> {
     let local =
         |url: &str| url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
     let (s3, http) = (local(sockets.shown(&s3::DOOR)), local(sockets.shown(&http::DOOR)));
+    let console = match local(sockets.shown(&console::DOOR)) {
+        url if url.is_empty() => String::new(),
+        url => format!("\n  {url}  the console, in a browser\n"),
+    };
     let text = Secret::new(format!(
         "
 A new store. Its first credentials, shown only this once:
@@ -53,7 +57,7 @@ A new store. Its first credentials, shown only this once:
   secret key  {secret}
 
 Try:
-
+{console}
   export CAIRN_SERVER={http} CAIRN_KEY={id} CAIRN_SECRET={secret}
   cairn bucket create photos
   cairn put cat.jpg photos/cat.jpg

@@ -169,7 +169,9 @@ impl Drop for Server {
 
 pub fn server_command(directory: &Path, args: &[&str]) -> Command {
     let mut command = cairn(&["server"]);
-    command.arg(directory).args(["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(args);
+    command.arg(directory).args(["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    // One address would be for all servers of all tests.
+    command.args(["--console", "off"]).args(args);
     command
 }
 

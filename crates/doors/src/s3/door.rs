@@ -26,6 +26,7 @@ use super::integrity::Integrity;
 use super::operation::{Input, Operation};
 use super::parts::Parts;
 use super::payload::{Mode, Payload, decoded_length};
+use super::preflight::Pages;
 use super::query::Query;
 use super::rights::authorize;
 use super::store::PublicAcl;
@@ -54,6 +55,8 @@ pub struct S3Config {
     pub classes: Classes,
     /// The treatment of the ACL `public-read` of a bucket.
     pub public_acl: PublicAcl,
+    /// Origins of pages of this server, whatever the rules of a bucket are: the console's.
+    pub pages: Vec<String>,
 }
 
 /// Requests of which it never became clear what they are.
@@ -72,6 +75,7 @@ struct Inner {
     store: Store,
     domains: Vec<String>,
     classes: Classes,
+    pages: Pages,
     verifier: Verifier,
     /// For bodies of XML.
     xml_memory: Arc<Shares>,
@@ -133,6 +137,7 @@ impl S3Door {
             store,
             domains,
             classes: config.classes,
+            pages: Pages::new(config.pages),
             verifier: Verifier::new(admit, clock, region),
             get: place_of("GetObject"),
             head: place_of("HeadObject"),
@@ -263,14 +268,14 @@ impl Inner {
         let (mut seen, announced) = (UNSEEN, upload.announced());
         let mut response = if cors::is_preflight(&parts.method, &parts.headers) {
             parts.witness.note(|facts| facts.is_preflight = true);
-            let outcome = preflight::answer(&self.store.fs, &parts).await;
+            let outcome = preflight::answer(&self.store.fs, &self.pages, &parts).await;
             let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
             leave(|| upload.linger(), parts.is_waiting(), &mut response);
             response
         } else {
             self.answer_admitted(&mut parts, upload, &mut seen).await
         };
-        preflight::say(&self.store.fs, &parts, &mut response).await;
+        preflight::say(&self.store.fs, &self.pages, &parts, &mut response).await;
         let response = self.finish(response, &parts.request_id);
         if let Some(stats) = self.stats.get(seen.verb)
             && response.status().is_success()

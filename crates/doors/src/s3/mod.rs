@@ -32,6 +32,7 @@ mod owner;
 mod parts;
 mod payload;
 mod preflight;
+mod presign;
 mod query;
 mod range;
 mod reply;
@@ -55,6 +56,7 @@ use cairn_fs::Fs;
 
 pub use door::{S3Config, S3Door};
 pub use honoured::Classes;
+pub use presign::Presigned;
 pub use store::PublicAcl;
 
 use crate::admit::Admit;

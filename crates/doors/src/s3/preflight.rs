@@ -1,7 +1,8 @@
 //! Preflights: a browser asks, unsigned, whether a page may send a request.
 
 use cairn_fs::Fs;
-use http::header::VARY;
+use cairn_fs::rows::CorsRule;
+use http::header::{ORIGIN, VARY};
 use http::{Response, StatusCode};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
@@ -18,8 +19,38 @@ const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This 
     because the evalution of Origin, request method / Access-Control-Request-Method or \
     Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.";
 
-pub(super) async fn answer(fs: &Fs, parts: &Parts) -> S3Result<Response<Body>> {
-    let cors = Cors::of(fs, parts.address.bucket(), POLICY).await;
+/// Pages of the server itself, which get by on presigned URLs: browsers add no credentials.
+pub(super) struct Pages(Option<CorsRule>);
+
+impl Pages {
+    const POLICY: Policy = Policy { credentials: false, exposed: "" };
+
+    pub(super) fn new(origins: Vec<String>) -> Pages {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Pages((!origins.is_empty()).then(|| CorsRule {
+            origins,
+            methods: owned(&["GET", "HEAD", "PUT", "POST", "DELETE"]),
+            headers: owned(&["cache-control", "content-type", "if-none-match", "range"]),
+            exposed: owned(&["ETag", "x-amz-request-id"]),
+            max_age_s: Some(600),
+            ..CorsRule::default()
+        }))
+    }
+
+    /// The rule for a page, if it is one of these.
+    fn cors(&self, parts: &Parts) -> Option<Cors> {
+        let rule = self.0.as_ref()?;
+        let origin = parts.headers.get(ORIGIN)?.to_str().ok()?;
+        let is_own = rule.origins.iter().any(|own| own == origin);
+        is_own.then(|| Cors::by(rule.clone(), Pages::POLICY))
+    }
+}
+
+pub(super) async fn answer(fs: &Fs, pages: &Pages, parts: &Parts) -> S3Result<Response<Body>> {
+    let cors = match pages.cors(parts) {
+        Some(cors) => Ok(cors),
+        None => Cors::of(fs, parts.address.bucket(), POLICY).await,
+    };
     let told = cors.map_err(Refusal::from).and_then(|cors| cors.preflight(&parts.headers));
     let mut response = reply::empty(StatusCode::OK);
     *response.headers_mut() = told.map_err(refused)?;
@@ -35,10 +66,12 @@ fn refused(refusal: Refusal) -> S3Error {
 }
 
 /// Says of the reply to a preflight, and of that to a request of a page, whom it is for.
-pub(super) async fn say(fs: &Fs, parts: &Parts, response: &mut Response<Body>) {
+pub(super) async fn say(fs: &Fs, pages: &Pages, parts: &Parts, response: &mut Response<Body>) {
     let headers = response.headers_mut();
     if cors::is_preflight(&parts.method, &parts.headers) {
         headers.insert(VARY, cors::VARY_PREFLIGHT);
+    } else if let Some(cors) = pages.cors(parts) {
+        cors.say(&parts.method, &parts.headers, headers);
     } else if let Some(cors) =
         Cors::of_page(fs, &parts.headers, parts.address.bucket(), POLICY).await
     {

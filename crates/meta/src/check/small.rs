@@ -9,8 +9,8 @@ use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
-    AccessKey, Calls, Export, Reserved, Resumable, Row, Session, SessionState, ShareLink, Slot,
-    Token, User, decode_number,
+    AccessKey, Calls, Export, Login, Reserved, Resumable, Row, Session, SessionState, ShareLink,
+    Slot, Token, User, decode_number,
 };
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
@@ -65,7 +65,7 @@ fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
 enum Line {
     User(UserId, String),
     Name(String, UserId),
-    /// An access key, a token or a share link, and whose it is.
+    /// An access key, token, login or share link, and whose it is.
     Credential(UserId),
     Export(BucketId, Export),
 }
@@ -115,7 +115,7 @@ fn check_users(checker: &mut Checker<'_>) -> Result<Highest> {
     }
     for user in holders.iter().filter(|user| !users.contains_key(user)) {
         let what = format!(
-            "a credential, export, share link or upload is of user {user}, who does not exist"
+            "a credential, login, export, share link or upload is of user {user}, who does not exist"
         );
         checker.report.add(About::Store, what);
     }
@@ -128,6 +128,10 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
     Ok(match head {
         b"ka" => Some(Line::Credential(AccessKey::decode(row)?.user)),
         b"kt" => Some(Line::Credential(Token::decode(row)?.user)),
+        b"kc" => {
+            Login::decode(row)?;
+            keys::user_of_login(key).map(Line::Credential)
+        }
         b"ke" => {
             let bucket = rest.try_into().ok().map(u64::from_be_bytes);
             let export = Export::decode(row)?;

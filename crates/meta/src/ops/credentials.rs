@@ -6,6 +6,7 @@ use bytes::Bytes;
 use cairn_base::{Error, Timestamp, UserId, limits};
 use serde::{Deserialize, Serialize};
 
+use super::logins::end_all;
 use super::namespace::{load, load_counter, load_known, store};
 use crate::rows::{AccessKey, Row, Token, User, decode_number, encode_number};
 use crate::{Context, Stop, Verb, View, keys};
@@ -147,7 +148,7 @@ pub fn is_disabled(view: &mut View<'_>, user: UserId) -> Result<bool, Stop> {
     Ok(load::<User>(view, &keys::user(user))?.is_some_and(|user| user.disabled))
 }
 
-/// Refuses the credentials of a user from now on, or takes them again. They stay.
+/// Refuses the credentials of a user from now on, or takes them again. They stay; logins end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DisableUser {
     pub name: String,
@@ -167,6 +168,9 @@ impl Verb for DisableUser {
         let key = keys::user(id);
         let user: User = load_known(view, &key, "user by name")?;
         store(view, key, &User { disabled: self.disabled, ..user });
+        if self.disabled {
+            end_all(view, id)?;
+        }
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ pub mod link;
 pub mod list_objects;
 pub mod list_uploads;
 pub mod lock;
+pub mod logins;
 pub mod lookup;
 pub mod mkdir;
 pub mod move_object;

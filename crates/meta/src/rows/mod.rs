@@ -15,6 +15,7 @@ mod extents;
 mod freed;
 mod inode;
 mod locks;
+mod login;
 mod resumable;
 mod sent;
 mod session;
@@ -38,6 +39,7 @@ pub use extents::{Extent, Extents, Place};
 pub use freed::{Drain, Draining, Freed};
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
+pub use login::Login;
 pub use resumable::Resumable;
 pub use session::{Reserved, Session, SessionState, Slot};
 pub use share_link::{ShareLink, UploadLimits};
@@ -124,6 +126,7 @@ mod tests {
             of("extents", &Extents::default()),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
+            of("login", &Login { credential: "x".into(), ..Login::default() }),
             of("resumable", &Resumable::default()),
             of("share_link", &ShareLink::default()),
             of("upload", &Upload::default()),

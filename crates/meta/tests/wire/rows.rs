@@ -84,6 +84,13 @@ samples! {
     ];
     Inode, |row| row.size += 1, [inode(), symlink(), Inode::default()];
     Locks, |row| row.held.truncate(1), [locks()];
+    Login, |row| row.seen = Timestamp(9), [Login {
+        credential: "CK7".into(),
+        created: Timestamp(1_700_000_000_000_000_000),
+        seen: Timestamp(1_700_000_100_000_000_000),
+        expires: Timestamp(1_700_040_000_000_000_000),
+        unknown: vec![],
+    }];
     ObjectAttributes, |row| row.tag_count += 1, [object(), ObjectAttributes::default()];
     Part, |row| row.size += 1, [part(), Part { etag: "e-1".into(), ..Part::default() }];
     Reserved, |row| row.ranges.truncate(1), [Reserved {

@@ -19,10 +19,12 @@ use cairn_logs::LogPaths;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
+use super::console_args::ConsoleArgs;
 use super::nfs_args::NfsArgs;
 use super::syslog_args::SyslogArgs;
 use super::website::WebsiteArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight::Role;
 use crate::server::records::RecordArgs;
 
 /// Where the doors are, and how they are protected.
@@ -34,7 +36,7 @@ pub struct DoorArgs {
     /// Address of the HTTP door, which also has health, metrics and administration
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(super) http: SocketAddr,
-    /// Certificate chain for the S3 and HTTP doors, and for --syslog-tls, PEM
+    /// Certificate chain for these doors, the console, and --syslog-tls, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Its private key, PEM
@@ -43,6 +45,8 @@ pub struct DoorArgs {
     /// Domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     pub(super) domain: Vec<String>,
+    #[command(flatten)]
+    pub console: ConsoleArgs,
     #[command(flatten)]
     pub(super) nfs: NfsArgs,
     #[command(flatten)]
@@ -103,7 +107,7 @@ pub struct Door {
     /// In metrics, traces and the log of slow requests, and before its address on stdout.
     pub name: &'static str,
     /// Takes its address, if there is to be such a door. Called within a runtime.
-    pub(super) bind: fn(&DoorArgs) -> Result<Option<Bound>>,
+    pub(super) bind: fn(&DoorArgs, Role) -> Result<Option<Bound>>,
 }
 
 /// A door with an address. Until it is served nobody is let wait: connections are refused.
@@ -111,7 +115,16 @@ pub(super) struct Bound {
     pub(super) socket: TcpSocket,
     /// The address, as clients are told it.
     pub(super) shown: String,
+    /// Origins of pages that are served here, which the S3 door lets read its replies.
+    pub(super) pages: Vec<String>,
+    /// The process goes on without it if its address is taken.
+    pub(super) is_optional: bool,
     pub(super) serve: Serve,
+}
+
+/// Says that there is no such door, because another process has its address.
+pub(super) fn say_taken(door: &str, address: &str) {
+    tracing::warn!("there is no {door}: {address} is taken; say with --{door} where it is to be");
 }
 
 /// Serves a door until it is told to stop, and then drains it: the future ends when all its
@@ -127,6 +140,10 @@ pub(super) struct Behind<'a> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) serving: Serving,
     pub(super) stopped: &'a watch::Receiver<bool>,
+    /// Of all doors.
+    pub(super) pages: Vec<String>,
+    /// The names of doors, and their addresses.
+    pub(super) shown: &'a [(&'static str, String)],
 }
 
 /// Functions that doors offer where they can.
@@ -142,6 +159,12 @@ pub struct Offers {
 }
 
 impl Behind<'_> {
+    /// The address of a door of this name, as clients are told it; empty if there is none.
+    pub(super) fn shown(&self, door: &str) -> &str {
+        let found = self.shown.iter().find(|(name, _)| *name == door);
+        found.map_or("", |(_, shown)| shown)
+    }
+
     /// How a door of this name is served.
     pub(super) fn serving(&self, door: &'static str) -> Serving {
         Serving { records: self.offers.records.of(door), ..self.serving.clone() }
@@ -156,7 +179,7 @@ impl DoorArgs {
         Ok(Arc::new(paths.map_err(|error| Failure::usage(format!("--log-path: {error}")))?))
     }
 
-    fn scheme(&self) -> &'static str {
+    pub(super) fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
@@ -177,6 +200,7 @@ impl DoorArgs {
                  can read all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
             );
         }
-        Ok(Bound { socket, shown: format!("{}://{bound}", self.scheme()), serve })
+        let shown = format!("{}://{bound}", self.scheme());
+        Ok(Bound { socket, shown, pages: Vec::new(), is_optional: false, serve })
     }
 }

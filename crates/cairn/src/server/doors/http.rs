@@ -9,10 +9,11 @@ use tokio::net::TcpListener;
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::Result;
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "http", bind };
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     let paths = args.log_paths()?;
     let serve = move |listener, behind: &mut Behind<'_>| Ok(serve(listener, behind, paths));
     args.bind_http("HTTP", args.http, Box::new(serve)).map(Some)

@@ -1,10 +1,12 @@
 //! The doors of a server or gateway: sockets, TLS, and what answers on them.
 
+mod console_args;
 mod nfs_args;
 mod syslog_args;
 
 mod door;
 
+pub mod console;
 pub mod http;
 pub mod nfs;
 pub mod s3;
@@ -14,8 +16,9 @@ pub mod website;
 pub use door::{Door, DoorArgs, Offers};
 
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::rng::RealRng;
@@ -31,18 +34,22 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
+use crate::inflight::Role;
 use crate::output;
 use crate::server::{otlp, process};
-use door::{Behind, Bound};
+use door::{Behind, Bound, say_taken};
 
 /// All doors, in the order in which they are bound, opened and announced. A further door is an
 /// entry here, and a file beside this one; its options are in [`DoorArgs`].
-pub const DOORS: [Door; 5] = [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR, website::DOOR];
+pub const DOORS: [Door; 6] =
+    [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR, website::DOOR, console::DOOR];
 
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
     /// The names of doors, and their addresses.
     shown: Vec<(&'static str, String)>,
+    /// A door that did not open, as another process was faster to listen at its address.
+    lost: OnceLock<&'static str>,
     observer: Mutex<Option<Observer>>,
     /// Taken when the doors open.
     bound: Mutex<Option<Vec<Bound>>>,
@@ -85,30 +92,35 @@ impl DoorArgs {
         }
     }
 
-    /// Binds all addresses. Must be called within a runtime.
-    pub fn listen(&self) -> Result<Sockets> {
+    /// Binds all addresses, for a process of this role. Must be called within a runtime.
+    pub fn listen(&self, role: Role) -> Result<Sockets> {
         let (mut shown, mut all) = (Vec::new(), Vec::new());
         for door in DOORS {
-            if let Some(bound) = (door.bind)(self)? {
+            if let Some(bound) = (door.bind)(self, role)? {
                 shown.push((door.name, bound.shown.clone()));
                 all.push(bound);
             }
         }
         let observer = Mutex::new(Some(self.observer()?));
-        Ok(Sockets { shown, observer, bound: Mutex::new(Some(all)) })
+        let lost = OnceLock::new();
+        Ok(Sockets { shown, lost, observer, bound: Mutex::new(Some(all)) })
     }
 }
 
 impl Sockets {
     /// The address of a door, as clients are told it; empty if there is no such door.
     pub fn shown(&self, door: &Door) -> &str {
-        let found = self.shown.iter().find(|(name, _)| *name == door.name);
+        let found = self.open().find(|(name, _)| *name == door.name);
         found.map_or("", |(_, shown)| shown)
     }
 
     /// Says on stdout where the doors are: from here on they answer.
     pub fn announce(&self) -> Result<()> {
-        self.shown.iter().try_for_each(|(name, shown)| output::line(format!("{name} {shown}")))
+        self.open().try_for_each(|(name, shown)| output::line(format!("{name} {shown}")))
+    }
+
+    fn open(&self) -> impl Iterator<Item = &(&'static str, String)> {
+        self.shown.iter().filter(|(name, _)| self.lost.get() != Some(name))
     }
 }
 
@@ -129,10 +141,20 @@ pub fn start(
     let limits = Limits { connections: most, ..Limits::default() };
     metrics.count_lines(&offers.lines);
     let serving = Serving { tls: tls.clone(), limits, connections, ..Serving::default() };
-    let mut behind = Behind { fs, admit, offers, metrics, serving, stopped };
+    let pages = bound.iter().flat_map(|bound| bound.pages.clone()).collect();
+    let shown = &sockets.shown;
+    let mut behind = Behind { fs, admit, offers, metrics, serving, stopped, pages, shown };
     let mut open = JoinSet::new();
-    for Bound { socket, serve, .. } in bound {
-        open.spawn(serve(serve::begin(socket)?, &mut behind)?);
+    for (bound, (name, _)) in bound.into_iter().zip(&sockets.shown) {
+        let Bound { socket, serve, is_optional, shown, .. } = bound;
+        match serve::begin(socket) {
+            Ok(listener) => drop(open.spawn(serve(listener, &mut behind)?)),
+            Err(error) if is_optional && error.kind() == io::ErrorKind::AddrInUse => {
+                say_taken(name, &shown);
+                let _ = sockets.lost.set(name);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     if let Some(tls) = tls {
         // Never ends on its own.
@@ -156,15 +178,17 @@ mod tests {
     #[tokio::test]
     async fn doors_that_are_asked_for_are_bound_in_their_order() {
         let s3_and_http = ["cairn", "--s3=127.0.0.1:0", "--http=127.0.0.1:0"];
-        for (more, names) in
-            [(&[][..], &["s3", "http"][..]), (&["--nfs=127.0.0.1:0"], &["s3", "http", "nfs"])]
-        {
+        for (more, names) in [
+            (&[][..], &["s3", "http"][..]),
+            (&["--nfs=127.0.0.1:0"], &["s3", "http", "nfs"]),
+            (&["--console=127.0.0.1:0"], &["s3", "http", "console"]),
+        ] {
             let args = Command::parse_from([&s3_and_http[..], more].concat()).doors;
-            let sockets = args.listen().unwrap();
+            let sockets = args.listen(Role::Gateway).unwrap();
             let shown: Vec<&str> = sockets.shown.iter().map(|(name, _)| *name).collect();
             assert_eq!(shown, names);
             assert!(sockets.shown(&s3::DOOR).starts_with("http://127.0.0.1:"));
-            assert_eq!(sockets.shown(&nfs::DOOR).is_empty(), more.is_empty());
+            assert_eq!(sockets.shown(&nfs::DOOR).is_empty(), !names.contains(&"nfs"));
         }
     }
 }

@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use super::nfs_args::NfsArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "nfs", bind };
 
@@ -45,7 +46,7 @@ struct Offered {
     looks_up_groups: bool,
 }
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     args.nfs.bind()
 }
 
@@ -71,7 +72,8 @@ impl NfsArgs {
         let looks_up_groups = self.nfs_groups;
         let offered = Offered { datagrams, portmap, address, clients, looks_up_groups };
         let serve = |listener, behind: &mut Behind<'_>| serve(listener, behind, offered);
-        Ok(Some(Bound { socket, shown: address.to_string(), serve: Box::new(serve) }))
+        let (shown, pages) = (address.to_string(), Vec::new());
+        Ok(Some(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) }))
     }
 
     fn bind_portmap(&self, rpcbind: &Path) -> Result<Portmap> {

@@ -8,10 +8,11 @@ use tokio::net::TcpListener;
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::Result;
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "s3", bind };
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     let config = S3Config {
         domains: args.domain.clone(),
         classes: args.s3_storage_classes,
@@ -23,6 +24,7 @@ fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
 }
 
 fn serve(listener: TcpListener, behind: &Behind<'_>, config: S3Config) -> Served {
+    let config = S3Config { pages: behind.pages.clone(), ..config };
     let (fs, admit) = (behind.fs.clone(), Arc::clone(behind.admit));
     let door = s3::service(fs, admit, &behind.metrics.door(DOOR.name), config);
     Box::pin(serve::serve(listener, door, behind.serving(DOOR.name), behind.stopped.clone()))

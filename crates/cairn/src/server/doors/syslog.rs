@@ -13,13 +13,14 @@ use tokio::net::TcpListener;
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use super::syslog_args::SyslogArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "syslog", bind };
 
 /// Connections at the same time, at most. A sender has one.
 const CONNECTIONS: usize = 1024;
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     args.syslog.bind(args.log_paths()?)
 }
 
@@ -43,7 +44,8 @@ impl SyslogArgs {
         let serve = move |listener, behind: &mut Behind<'_>| {
             serve(listener, behind, (user, clients, is_tls), paths)
         };
-        Ok(Some(Bound { socket, shown: bound.to_string(), serve: Box::new(serve) }))
+        let (shown, pages) = (bound.to_string(), Vec::new());
+        Ok(Some(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) }))
     }
 
     /// # Errors

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::Result;
+use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "website", bind };
 
@@ -24,7 +25,7 @@ pub struct WebsiteArgs {
     website_domain: Vec<String>,
 }
 
-fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     let Some(address) = args.website.website else { return Ok(None) };
     let domains = args.website.website_domain.clone();
     let serve = |listener, behind: &mut Behind<'_>| Ok(serve(listener, behind, domains));

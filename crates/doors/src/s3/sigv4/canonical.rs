@@ -2,6 +2,7 @@
 
 use http::header::HeaderMap;
 
+use super::UNSIGNED;
 use super::request::Request;
 
 /// Percent-encodes as SigV4 wants it; `/` only where `slash` says so.
@@ -29,6 +30,11 @@ pub(super) enum PathForm {
     Encoded,
     /// As it stands in the request line: some clients leave characters unencoded.
     AsSent,
+}
+
+/// The canonical request of a URL that is yet to be sent, whose payload is not signed.
+pub(crate) fn canonical(request: &Request<'_>, signed: &str) -> Vec<u8> {
+    canonical_request(request, PathForm::Encoded, signed, UNSIGNED)
 }
 
 /// The canonical request. `signed` are the lower-case names in the order they were signed.

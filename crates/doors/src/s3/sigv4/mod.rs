@@ -16,7 +16,7 @@ mod parse;
 mod presigned;
 mod request;
 
-pub(crate) use canonical::encode_into;
+pub(crate) use canonical::{canonical, encode_into};
 pub(crate) use claim::{Claim, content_sha256};
 pub(crate) use date::SignedAt;
 pub(crate) use key::{KeyCache, SigningKey, hex, hex_sha256, same};
@@ -25,6 +25,8 @@ pub(crate) use request::Request;
 
 /// The one algorithm.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// In place of the hash of a payload that is not signed.
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 /// How far a client's clock may be off, seconds.
 pub(crate) const SKEW_SECS: i64 = 15 * 60;
 /// The longest life of a presigned URL, seconds: 7 days.

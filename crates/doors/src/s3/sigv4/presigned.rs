@@ -5,7 +5,7 @@ use s3s::{S3ErrorCode, S3Result};
 
 use super::claim::{Claim, Scope, check_signature, content_sha256};
 use super::request::Request;
-use super::{ALGORITHM, PRESIGNED_SECS_MAX, SKEW_SECS, SignedAt};
+use super::{ALGORITHM, PRESIGNED_SECS_MAX, SKEW_SECS, SignedAt, UNSIGNED};
 use crate::s3::error::refuse;
 use crate::s3::query::Query;
 
@@ -20,7 +20,6 @@ const PARAMETERS: [&str; 7] = [
 ];
 /// Also part of a presigned URL, but not a credential on its own.
 const CONTENT_SHA256: &str = "X-Amz-Content-Sha256";
-const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 /// Whether a query parameter is part of a presigned URL's credentials, however it is written.
 pub(crate) fn is_parameter(name: &str) -> bool {

@@ -1,0 +1,193 @@
+//! The console of a server or gateway.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cairn_console::{ConsoleDoor, Data, Site, literal, loopback};
+use cairn_doors::serve;
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::console_args::ConsolePlace;
+use super::door::{Behind, Bound, Door, DoorArgs, Served, say_taken};
+use super::s3;
+use crate::failure::{Failure, Result};
+use crate::inflight::Role;
+
+pub const DOOR: Door = Door { name: "console", bind };
+
+/// Of a server to which nobody said where the console is.
+const DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9001);
+/// Connections at the same time, at most. A browser has some of them.
+const CONNECTIONS: usize = 1024;
+
+fn bind(args: &DoorArgs, role: Role) -> Result<Option<Bound>> {
+    let wanted = &args.console;
+    let (address, is_asked_for) = match wanted.console {
+        Some(ConsolePlace::Off) => return Ok(None),
+        Some(ConsolePlace::At(address)) => (address, true),
+        None if role == Role::Server => (DEFAULT, false),
+        None => return Ok(None),
+    };
+    check(args, address)?;
+    let bound = socket_at(address, is_asked_for)?.map(|socket| bound(args, socket)).transpose()?;
+    Ok(bound.map(|bound| Bound { is_optional: !is_asked_for, ..bound }))
+}
+
+/// None if an address is taken for which nobody asked.
+fn socket_at(address: SocketAddr, is_asked_for: bool) -> Result<Option<TcpSocket>> {
+    match serve::bind(address) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if !is_asked_for && error.kind() == io::ErrorKind::AddrInUse => {
+            say_taken(DOOR.name, &address.to_string());
+            Ok(None)
+        }
+        Err(error) => Err(Failure::new(format!("console on {address}: {error}"))),
+    }
+}
+
+/// # Errors
+/// Where secrets would be sent without TLS, or it is not known which hosts are its own.
+fn check(args: &DoorArgs, address: SocketAddr) -> Result<()> {
+    let has_tls = args.tls_cert.is_some();
+    if !address.ip().is_loopback() && !has_tls {
+        return Err(Failure::usage(format!(
+            "--console {address} is for other machines, and browsers send it secret keys: say \
+             --tls-cert and --tls-key, or put a proxy with TLS before a console on 127.0.0.1"
+        )));
+    }
+    if address.ip().is_unspecified() && args.console.console_url.is_empty() {
+        return Err(Failure::usage(format!(
+            "--console {address} is any address: say with --console-url by which origin browsers \
+             reach it"
+        )));
+    }
+    Ok(())
+}
+
+fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
+    let address = socket.local_addr()?;
+    let scheme = args.scheme();
+    let port = address.port();
+    let mut origins: Vec<String> =
+        args.console.console_url.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+    let is_https = |origin: &String| origin.starts_with("https://");
+    let is_secure = args.tls_cert.is_some() || !origins.is_empty() && origins.iter().all(is_https);
+    if address.ip().is_loopback() && !is_secure {
+        origins.extend(loopback(port));
+    } else if !address.ip().is_unspecified() {
+        origins.push(format!("{scheme}://{}:{port}", literal(address.ip())));
+    }
+    let data = match &args.console.console_s3_url {
+        Some(url) => Data::At(url.trim_end_matches('/').to_owned()),
+        None => Data::Beside { scheme, port: args.s3.port() },
+    };
+    let usage = |error: cairn_base::Error| Failure::usage(error.to_string());
+    // The port of the S3 door may be any: it is known once that is bound.
+    let site = move |s3: &str| {
+        let data = match data {
+            Data::Beside { scheme, .. } => beside(scheme, s3),
+            given @ Data::At(_) => given,
+        };
+        Site::new(&origins, data, is_secure, port)
+    };
+    let checked = site.clone()("http://127.0.0.1:1").map_err(usage)?;
+    let serve = move |listener, behind: &mut Behind<'_>| serve(listener, behind, site);
+    let shown = format!("{scheme}://{address}");
+    let pages = checked.origins().to_vec();
+    Ok(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) })
+}
+
+/// The S3 door, whose address is shown so: at the host of the console where it is at any address,
+/// otherwise at its own.
+fn beside(scheme: &'static str, shown: &str) -> Data {
+    let authority = shown.split_once("://").map_or(shown, |(_, authority)| authority);
+    match authority.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() || address.ip().is_loopback() => {
+            Data::Beside { scheme, port: address.port() }
+        }
+        _ => Data::At(shown.to_owned()),
+    }
+}
+
+fn serve(
+    listener: TcpListener,
+    behind: &mut Behind<'_>,
+    site: impl FnOnce(&str) -> cairn_base::Result<Site>,
+) -> Result<Served> {
+    let site = site(behind.shown(s3::DOOR.name))?;
+    let door = ConsoleDoor::new(Arc::clone(behind.admit), &behind.metrics.door(DOOR.name), site);
+    let mut serving = behind.serving(DOOR.name);
+    serving.limits.connections = serving.limits.connections.min(CONNECTIONS);
+    Ok(Box::pin(serve::serve(listener, door, serving, behind.stopped.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        doors: DoorArgs,
+    }
+
+    fn bind_with(more: &[&str], role: Role) -> Result<Option<Bound>> {
+        bind(&Command::parse_from([&["cairn"], more].concat()).doors, role)
+    }
+
+    #[tokio::test]
+    async fn beyond_this_machine_it_needs_tls_and_a_name() {
+        for (more, is_fine) in [
+            (&["--console=127.0.0.1:0"][..], true),
+            (&["--console=[::1]:0"], true),
+            (&["--console=0.0.0.0:0"], false),
+            (&["--console=0.0.0.0:0", "--console-url=https://c.example"], false),
+            (&["--console=10.1.2.3:0"], false),
+            (&["--console=0.0.0.0:0", "--tls-cert=c", "--tls-key=k"], false),
+            (
+                &["--console=0.0.0.0:0", "--tls-cert=c", "--tls-key=k", "--console-url=https://c"],
+                true,
+            ),
+            (&["--console=127.0.0.1:0", "--console-url=nonsense"], false),
+            (&["--console=127.0.0.1:0", "--console-s3-url=ftp://x"], false),
+        ] {
+            assert_eq!(bind_with(more, Role::Gateway).is_ok(), is_fine, "{more:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_where_it_was_asked_for_or_not_at_all() {
+        assert!(bind_with(&[], Role::Gateway).unwrap().is_none());
+        assert!(bind_with(&["--console=off"], Role::Server).unwrap().is_none());
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = format!("--console={}", taken.local_addr().unwrap());
+        assert!(bind_with(&[&at], Role::Server).is_err());
+        assert!(socket_at(taken.local_addr().unwrap(), false).unwrap().is_none());
+        let bound = bind_with(&["--console=127.0.0.1:0"], Role::Gateway).unwrap().unwrap();
+        assert!(bound.shown.starts_with("http://127.0.0.1:") && bound.pages.len() == 3);
+    }
+
+    #[tokio::test]
+    async fn a_proxy_with_tls_makes_it_secure() {
+        let more = ["--console=127.0.0.1:0", "--console-url=https://c.example/"];
+        let bound = bind_with(&more, Role::Server).unwrap().unwrap();
+        assert!(bound.pages.contains(&"https://c.example".to_owned()));
+    }
+
+    #[test]
+    fn the_s3_door_is_where_browsers_reach_it() {
+        for (shown, is_beside) in [
+            ("http://127.0.0.1:9000", true),
+            ("https://0.0.0.0:9000", true),
+            ("https://[::]:9000", true),
+            ("https://10.1.2.3:9000", false),
+        ] {
+            let is = matches!(beside("http", shown), Data::Beside { port: 9000, .. });
+            assert_eq!(is, is_beside, "{shown}");
+        }
+    }
+}

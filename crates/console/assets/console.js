@@ -1,0 +1,122 @@
+// Pages are fetched and swapped in place, so that uploads go on while one looks around. Without this script every link
+// and form does the same by itself.
+
+const policy = globalThis.trustedTypes?.createPolicy("console", { createHTML: (text) => text });
+
+function parse(text) {
+  return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
+}
+
+const styles = (page) => page.querySelector("link[rel=stylesheet]")?.getAttribute("href");
+let turn = 0;
+
+/** Shows the page at `url`. */
+export async function visit(url, { method = "GET", body, push = true, stay = false } = {}) {
+  const mine = ++turn;
+  document.body.classList.add("busy");
+  try {
+    const reply = await fetch(url, { method, body, headers: { accept: "text/html" } });
+    const page = parse(await reply.text());
+    if (mine !== turn) return;
+    const main = page.querySelector("main");
+    // The page to log in, or a page of another version of the server.
+    if (!main || !page.querySelector(".top") || styles(page) !== styles(document)) {
+      location.assign(method === "GET" || reply.redirected ? reply.url : location.href);
+      return;
+    }
+    swap(page, main, stay);
+    if (push && (method === "GET" || reply.redirected) && reply.url !== location.href) {
+      history.pushState({}, "", reply.url);
+    }
+  } catch {
+    if (mine === turn) tell("The server cannot be reached. Try again in a moment.");
+  } finally {
+    if (mine === turn) document.body.classList.remove("busy");
+  }
+}
+
+function swap(page, main, stay) {
+  const top = scrollY;
+  document.title = page.title;
+  const adopted = document.adoptNode(main);
+  document.querySelector("main").replaceWith(adopted);
+  document.querySelector(".top").replaceWith(document.adoptNode(page.querySelector(".top")));
+  if (stay) {
+    scrollTo(0, top);
+  } else {
+    scrollTo(0, 0);
+    adopted.focus({ preventScroll: true });
+  }
+  selected();
+}
+
+/** Says what went wrong, above the page. */
+export function tell(text) {
+  document.querySelector("main > .error")?.remove();
+  const said = document.createElement("p");
+  said.className = "error";
+  said.setAttribute("role", "alert");
+  said.textContent = text;
+  document.querySelector("main").prepend(said);
+}
+
+/** Others may have changed what is shown. */
+export function refresh() {
+  const main = document.querySelector("main");
+  const isUsed = main.querySelector("input:focus, details[open], input:checked, cairn-listing .grid-scroll");
+  if (!isUsed) visit(location.href, { push: false, stay: true });
+}
+
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const link = event.target.closest("a[href]");
+  if (!link || link.target || link.origin !== location.origin || "plain" in link.dataset) return;
+  if (link.hash && link.pathname === location.pathname && link.search === location.search) return;
+  event.preventDefault();
+  visit(link.href);
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || "plain" in form.dataset) return;
+  event.preventDefault();
+  const fields = new URLSearchParams(new FormData(form, event.submitter));
+  if (form.method === "get") {
+    visit(`${form.getAttribute("action")}?${fields}`);
+  } else {
+    visit(form.action, { method: "POST", body: fields });
+  }
+});
+
+addEventListener("popstate", () => visit(location.href, { push: false }));
+
+// Menus close when something else is wanted.
+document.addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const menu = event.target.closest?.("details.menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+document.addEventListener("toggle", (event) => {
+  if (event.target.open) event.target.querySelector?.("input:not([type=hidden])")?.focus();
+}, true);
+
+/** The buttons that do something with what is selected say how much that is. */
+export function selected() {
+  for (const button of document.querySelectorAll("button[data-needs-selection]")) {
+    const form = button.form;
+    const listing = form.querySelector("cairn-listing");
+    const count = form.querySelectorAll("input[name=key]:checked").length + (listing?.selected?.size ?? 0);
+    button.disabled = count === 0;
+    button.textContent = count ? `Delete ${count.toLocaleString("en")} selected…` : "Delete selected…";
+  }
+}
+document.addEventListener("change", selected);
+selected();

@@ -1,0 +1,162 @@
+//! From a request to a reply.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::inflight::{About, Request as InFlight};
+use cairn_base::{Error, Party, Scope, Share, Shares, stage};
+use cairn_doors::admit::Admit;
+use cairn_doors::metrics::{DoorMetrics, VerbStats};
+use cairn_doors::observe::Observer;
+use cairn_doors::serve::{Door, Remote};
+use cairn_doors::{Upload, Witness};
+use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
+use http_body_util::{BodyExt, Full};
+
+use crate::attempts::Attempts;
+use crate::failure::Failure;
+use crate::inner::{Asked, Inner};
+use crate::limits;
+use crate::reply::{self, Body, Reply};
+use crate::route::{self, Kind};
+use crate::site::Site;
+
+/// The console; cheap to clone.
+#[derive(Clone)]
+pub struct ConsoleDoor {
+    inner: Arc<Inner>,
+    observer: Arc<Observer>,
+    stats: Arc<[Arc<VerbStats>]>,
+}
+
+impl ConsoleDoor {
+    pub fn new(admit: Arc<Admit>, metrics: &DoorMetrics, site: Site) -> ConsoleDoor {
+        let observer = Arc::clone(metrics.all().observer());
+        let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
+        let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
+        let forms = Shares::new(limits::FORMS_BYTES);
+        let inner = Arc::new(Inner { admit, site, attempts, forms });
+        ConsoleDoor { inner, observer, stats }
+    }
+}
+
+impl Door for ConsoleDoor {
+    type Body = Body;
+    type Reply = Scope<dyn Future<Output = Reply> + Send>;
+
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply {
+        let stages = self.observer.begin(request.headers());
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let about = move || About {
+            door: "console",
+            operation: method.to_string().into(),
+            object: path.clone(),
+            client: peer.address.to_string(),
+            ..About::default()
+        };
+        let in_flight = InFlight::new(Some(stages.trace), about);
+        let (inner, stats) = (Arc::clone(&self.inner), Arc::clone(&self.stats));
+        let answer = Box::pin(async move {
+            let kind = Kind::of(request.method(), request.uri().path());
+            let reply = inner.answer(peer, request, kind).await;
+            let stages = stage::snapshot().expect("the reply is a scope");
+            let length = http_body::Body::size_hint(reply.body()).lower();
+            if let Some(stats) = stats.get(kind as usize) {
+                stats.record(reply.status().as_u16(), &stages, length);
+            }
+            reply
+        });
+        Scope::of(stages, in_flight, answer)
+    }
+}
+
+impl Inner {
+    async fn answer(&self, peer: Remote, request: Request<Upload>, kind: Kind) -> Reply {
+        let host = self.site.host(&request);
+        let (parts, mut upload) = request.into_parts();
+        let witness = Witness::of(&parts.extensions);
+        witness.note(|facts| facts.operation = Some(kind.name()));
+        let (asked_headers, method) = (parts.headers.clone(), parts.method.clone());
+        let version = parts.version;
+        let mut data = String::new();
+        let mut reply = match host {
+            Err(error) => {
+                witness.note(|facts| facts.is_refused = true);
+                let mut reply = Failure::from(error).page(None);
+                *reply.status_mut() = StatusCode::MISDIRECTED_REQUEST;
+                reply
+            }
+            Ok(host) => {
+                data = self.site.data(&host);
+                let checked = match method {
+                    Method::GET | Method::HEAD => Ok(()),
+                    _ => Site::check_page(&host, &parts.headers),
+                };
+                let body = match checked {
+                    Ok(()) => self.body(peer, &mut upload).await,
+                    Err(error) => Err(error.into()),
+                };
+                match body {
+                    Ok((body, _share)) => {
+                        let witness = witness.clone();
+                        let asked = Asked { parts, peer, host, body, witness };
+                        route::route(self, &asked, kind).await
+                    }
+                    Err(failure) => {
+                        witness.note(|facts| facts.reason = Some(failure.reason()));
+                        failure.page(None)
+                    }
+                }
+            }
+        };
+        if !upload.linger() && version < Version::HTTP_2 {
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        reply::protect(reply.headers_mut(), &data);
+        finish(&asked_headers, &method, reply).await
+    }
+
+    /// All of a body, and the room that it takes.
+    async fn body(
+        &self,
+        peer: Remote,
+        upload: &mut Upload,
+    ) -> Result<(Vec<u8>, Option<Share>), Failure> {
+        let most = limits::FORM_BYTES;
+        let too_large = || Error::TooLarge(format!("a form of more than {most} bytes"));
+        match upload.announced() {
+            Some(0) => return Ok((Vec::new(), None)),
+            Some(length) if length > most as u64 => return Err(too_large().into()),
+            _ => {}
+        }
+        let party = Party::at(peer.address.ip());
+        upload.shares(&self.forms, party);
+        let room = upload.announced().unwrap_or(most as u64);
+        let share = self.forms.take(party, room).await;
+        let mut body = Vec::new();
+        while let Some(frame) = upload.frame().await {
+            let Ok(bytes) = frame?.into_data() else { continue };
+            if body.len() + bytes.len() > most {
+                return Err(too_large().into());
+            }
+            body.extend_from_slice(&bytes);
+        }
+        Ok((body, Some(share)))
+    }
+}
+
+/// Compresses the body, and takes it off a reply to HEAD.
+async fn finish(asked: &HeaderMap, method: &Method, reply: Reply) -> Reply {
+    let (head, body) = reply.into_parts();
+    // It is in memory: that neither waits nor fails.
+    let whole: Bytes = body.collect().await.map(|whole| whole.to_bytes()).unwrap_or_default();
+    let mut reply = Reply::from_parts(head, Full::new(whole.clone()));
+    reply::compress(asked, &mut reply, &whole);
+    if *method == Method::HEAD {
+        let length = http_body::Body::size_hint(reply.body()).lower();
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        *reply.body_mut() = Full::default();
+    }
+    reply
+}

@@ -1,0 +1,80 @@
+//! A request about a bucket.
+
+use cairn_base::Result;
+
+use crate::forms::Form;
+use crate::inner::{Asked, Inner, LoggedIn};
+use crate::words::in_query;
+
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    pub inner: &'a Inner,
+    pub asked: &'a Asked,
+    pub login: &'a LoggedIn,
+    pub bucket: &'a str,
+}
+
+impl At<'_> {
+    pub fn query(&self) -> Result<Form> {
+        Form::parse(self.asked.parts.uri.query().unwrap_or_default().as_bytes())
+    }
+
+    pub fn form(&self) -> Result<Form> {
+        Form::parse(&self.asked.body)
+    }
+
+    /// The place of the page of a folder: its prefix ends in a slash, or is empty.
+    pub fn folder(&self, prefix: &str) -> String {
+        match prefix {
+            "" => format!("/b/{}", self.bucket),
+            prefix => format!("/b/{}?in={}", self.bucket, in_query(prefix)),
+        }
+    }
+
+    /// The place of something about an object.
+    pub fn of_object(&self, what: &str, key: &str) -> String {
+        format!("/b/{}/{what}?key={}", self.bucket, in_query(key))
+    }
+
+    /// The names and places on the way to a prefix: without its last name, unless all of it is
+    /// wanted.
+    pub fn crumbs(&self, prefix: &str, is_whole: bool) -> Vec<(String, String)> {
+        let mut crumbs = vec![("Buckets".to_owned(), "/".to_owned())];
+        crumbs.push((self.bucket.to_owned(), self.folder("")));
+        let mut end = 0;
+        for part in prefix.split_inclusive('/') {
+            end += part.len();
+            let place = self.folder(prefix.get(..end).unwrap_or(prefix));
+            crumbs.push((part.trim_end_matches('/').to_owned(), place));
+        }
+        if !is_whole {
+            crumbs.pop();
+        }
+        crumbs
+    }
+}
+
+/// What comes before the last name of a key, and that name with its slash if it is a folder's.
+pub fn split(key: &str) -> (&str, &str) {
+    let trimmed = key.strip_suffix('/').unwrap_or(key);
+    key.split_at(trimmed.rfind('/').map_or(0, |at| at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn keys_are_split_before_their_last_name() {
+        for (key, parts) in [
+            ("a", ("", "a")),
+            ("a/b", ("a/", "b")),
+            ("a/b/", ("a/", "b/")),
+            ("a/", ("", "a/")),
+            ("/", ("", "/")),
+            ("a//", ("a/", "/")),
+        ] {
+            assert_eq!(split(key), parts, "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The list of buckets; making and deleting one.
+
+use cairn_auth::Visibility;
+use cairn_fs::ops::buckets::{CreateBucket, ListBuckets};
+use cairn_fs::ops::list_objects::ListObjects;
+use cairn_fs::ops::namespace::Opened;
+use cairn_fs::rows::{BucketKind, Usage};
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::At;
+use crate::failure::Failure;
+use crate::forms::Form;
+use crate::inner::{Asked, Inner, LoggedIn};
+use crate::page::{self, Page};
+use crate::reply::{self, Reply};
+use crate::{limits, words};
+
+pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
+    let query = Form::parse(asked.parts.uri.query().unwrap_or_default().as_bytes())?;
+    let (prefix, after) = (query.get("filter").to_owned(), query.get("after").to_owned());
+    let verb = ListBuckets { prefix: prefix.clone(), after: after.clone(), limit: limits::ROWS };
+    let (found, next) = inner.fs().read(&login.caller, verb).await?;
+    let is_first = prefix.is_empty() && after.is_empty();
+    let body = html! {
+        div class="title" { h1 { "Buckets" } }
+        @if !(is_first && found.is_empty()) { (filter(&prefix)) }
+        @if found.is_empty() { (none(is_first)) } @else { (table(&found)) }
+        @if let Some(next) = next {
+            nav class="pager" aria-label="Pages" {
+                a class="button" rel="next" href=(format!("/?filter={}&after={}",
+                    words::in_query(&prefix), words::in_query(&next))) { "Next page" }
+            }
+        }
+        (make_form())
+    };
+    let page = Page { title: "Buckets", login: Some(login), ..Page::default() };
+    Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
+}
+
+fn filter(prefix: &str) -> Markup {
+    html! {
+        form class="filter" role="search" action="/" {
+            label for="filter" class="hidden" { "Names that begin with" }
+            input id="filter" type="search" name="filter" value=(prefix) autocomplete="off"
+                spellcheck="false" placeholder="Names that begin with…";
+            button type="submit" { "Filter" }
+        }
+    }
+}
+
+fn none(is_first: bool) -> Markup {
+    html! {
+        div class="empty" {
+            @if is_first {
+                h2 { "There are no buckets yet" }
+                p { "A bucket holds files and folders. Make the first one below." }
+            } @else {
+                h2 { "No bucket has such a name" }
+                p { a href="/" { "Show all buckets" } }
+            }
+        }
+    }
+}
+
+fn table(found: &[(Opened, Usage)]) -> Markup {
+    html! {
+        div class="sheet" {
+            table class="rows" {
+                thead {
+                    tr {
+                        th scope="col" { "Name" }
+                        th scope="col" class="number" { "Objects" }
+                        th scope="col" class="number" { "Size" }
+                        th scope="col" class="wide" { "Access" }
+                        th scope="col" class="wide" { "Made (UTC)" }
+                    }
+                }
+                tbody {
+                    @for (opened, usage) in found {
+                        tr {
+                            td class="name" {
+                                a class="bucket" href=(format!("/b/{}", opened.bucket.name)) {
+                                    (opened.bucket.name)
+                                }
+                            }
+                            td class="number" { (words::count(usage.objects)) }
+                            td class="number" { (size_of(usage)) }
+                            td class="wide" { (access(opened.bucket.visibility)) }
+                            td class="wide" { (words::time(opened.bucket.created)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn size_of(usage: &Usage) -> Markup {
+    html! {
+        (words::size(usage.bytes))
+        @if usage.quota_bytes > 0 {
+            span class="of" { " of " (words::size(usage.quota_bytes)) }
+        }
+    }
+}
+
+fn access(visibility: Visibility) -> Markup {
+    match visibility {
+        Visibility::Public => html! { span class="tag warn" { "public" } },
+        Visibility::Private => html! { span class="tag" { "private" } },
+    }
+}
+
+fn make_form() -> Markup {
+    html! {
+        section class="make" aria-labelledby="make" {
+            h2 id="make" { "Make a bucket" }
+            form method="post" action="/buckets" class="line" {
+                label for="name" class="hidden" { "Name" }
+                input id="name" name="name" required minlength="3" maxlength="63"
+                    pattern="[a-z0-9][a-z0-9.\\-]*[a-z0-9]" autocomplete="off" autocapitalize="none"
+                    spellcheck="false" placeholder="Name" aria-describedby="rule";
+                button type="submit" class="primary" { "Make bucket" }
+            }
+            p class="hint" id="rule" {
+                "3 to 63 letters a-z, digits, dots and hyphens; a letter or digit first and last."
+            }
+        }
+    }
+}
+
+pub async fn make(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
+    let form = Form::parse(&asked.body)?;
+    let name = form.get("name").trim().to_owned();
+    asked.witness.note(|facts| facts.bucket = Some(name.clone()));
+    let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
+    inner.fs().run(&login.caller, CreateBucket { name: name.clone(), kind, visibility }).await?;
+    // A name with which this went well is a part of a path as it stands.
+    Ok(reply::see_other(&format!("/b/{name}")))
+}
+
+/// Deletes an empty bucket, once that was confirmed.
+pub async fn remove(at: &At<'_>) -> Result<Reply, Failure> {
+    let (fs, login) = (at.inner.fs(), at.login);
+    if at.form()?.get("confirm") == "yes" {
+        fs.delete_bucket(&login.caller, at.bucket).await?;
+        return Ok(reply::see_other("/"));
+    }
+    let verb = ListObjects { bucket: at.bucket.to_owned(), max_keys: 1, ..ListObjects::default() };
+    let found = fs.read(&login.caller, verb).await?;
+    let is_empty = found.objects.is_empty() && found.prefixes.is_empty() && found.next.is_none();
+    let body = html! {
+        h1 { "Delete the bucket " (at.bucket) "?" }
+        @if !is_empty {
+            p { "It is not empty. Delete its files and folders first." }
+            p { a class="button" href=(at.folder("")) { "Back to the bucket" } }
+        } @else {
+            p { "It is empty. Its settings are deleted with it." }
+            form method="post" action=(format!("/b/{}/remove", at.bucket)) class="line" {
+                input type="hidden" name="confirm" value="yes";
+                button type="submit" class="primary danger" { "Delete bucket" }
+                a class="button" href=(at.folder("")) { "Cancel" }
+            }
+        }
+    };
+    let crumbs = at.crumbs("", true);
+    let page = Page { title: "Delete bucket", login: Some(login), crumbs: &crumbs };
+    Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
+}

@@ -1,0 +1,316 @@
+//! The files and folders of a folder: as a page, and as rows for a script.
+
+use std::cmp::Ordering;
+
+use cairn_auth::{Action, Resource, is_allowed};
+use cairn_base::{Result, rfc3339};
+use cairn_fs::ops::buckets::GetBucket;
+use cairn_fs::ops::list_objects::{ListObjects, Listed, Page as Found};
+use cairn_fs::rows::{Bucket, Usage};
+use http::StatusCode;
+use maud::{Markup, html};
+use serde::Serialize;
+
+use super::At;
+use super::at::split;
+use crate::failure::Failure;
+use crate::page::{self, Page};
+use crate::reply::{self, Reply};
+use crate::{limits, words};
+
+/// The part of a folder that is asked for.
+struct Wanted {
+    /// The folder: empty, or it ends in a slash.
+    prefix: String,
+    /// The beginning of names.
+    filter: String,
+    after: String,
+    rows: usize,
+}
+
+enum ListRow {
+    Folder(String),
+    File(Box<Listed>),
+}
+
+impl ListRow {
+    fn key(&self) -> &str {
+        match self {
+            ListRow::Folder(prefix) => prefix,
+            ListRow::File(listed) => &listed.key,
+        }
+    }
+}
+
+struct Rows {
+    rows: Vec<ListRow>,
+    next: Option<String>,
+    hidden: u64,
+}
+
+impl Wanted {
+    fn of(at: &At<'_>) -> Result<Wanted> {
+        let query = at.query()?;
+        let text = |name| query.get(name).to_owned();
+        let rows = query.get("rows").parse().unwrap_or(limits::ROWS);
+        let rows = rows.clamp(1, cairn_base::limits::LIST_KEYS);
+        Ok(Wanted { prefix: text("in"), filter: text("filter"), after: text("after"), rows })
+    }
+
+    async fn find(&self, at: &At<'_>) -> Result<Rows> {
+        let verb = ListObjects {
+            bucket: at.bucket.to_owned(),
+            prefix: format!("{}{}", self.prefix, self.filter),
+            delimiter: "/".to_owned(),
+            after: self.after.clone(),
+            max_keys: self.rows,
+        };
+        let found: Found = at.inner.fs().read(&at.login.caller, verb).await?;
+        let Found { objects, prefixes, next, hidden } = found;
+        // The object that stands for this folder is no file in it.
+        let files = objects.into_iter().filter(|listed| listed.key != self.prefix);
+        let files = files.map(|listed| ListRow::File(Box::new(listed)));
+        let mut rows: Vec<ListRow> =
+            prefixes.into_iter().map(ListRow::Folder).chain(files).collect();
+        rows.sort_by(|one, other| order(one.key(), other.key()));
+        Ok(Rows { rows, next, hidden })
+    }
+
+    fn place(&self, at: &At<'_>, after: &str) -> String {
+        let [prefix, filter, after] = [&self.prefix, &self.filter, after].map(words::in_query);
+        format!("/b/{}?in={prefix}&filter={filter}&after={after}", at.bucket)
+    }
+}
+
+/// The order of the store, in which pages follow each other.
+fn order(one: &str, other: &str) -> Ordering {
+    one.as_bytes().cmp(other.as_bytes())
+}
+
+/// The actions that a page offers to its user.
+struct May {
+    write: bool,
+    remove: bool,
+}
+
+impl May {
+    fn of(at: &At<'_>, bucket: &Bucket) -> May {
+        let context = at.login.caller.context(at.inner.fs().clock().now());
+        let may = |action| {
+            is_allowed(&at.login.caller, action, Resource::Bucket(bucket.access()), &context)
+        };
+        May { write: may(Action::PutObject), remove: may(Action::DeleteBucket) }
+    }
+}
+
+pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
+    let wanted = Wanted::of(at)?;
+    at.asked.witness.note(|facts| facts.key = Some(wanted.prefix.clone()));
+    let found = wanted.find(at).await?;
+    let verb = GetBucket { name: at.bucket.to_owned() };
+    let (opened, usage) = at.inner.fs().read(&at.login.caller, verb).await?;
+    let may = May::of(at, &opened.bucket);
+    let (_, name) = split(&wanted.prefix);
+    let title = if name.is_empty() { at.bucket } else { name.trim_end_matches('/') };
+    let is_plain = wanted.filter.is_empty() && wanted.after.is_empty();
+    let body = html! {
+        div class="title" {
+            h1 { (title) }
+            @if wanted.prefix.is_empty() { (counters(&usage)) }
+        }
+        div class="bar" {
+            (filter(at, &wanted))
+            @if may.write { (tools(at, &wanted)) }
+        }
+        @if found.rows.is_empty() {
+            (none(at, &wanted, &may, is_plain))
+        } @else {
+            (sheet(at, &wanted, &found, &may))
+        }
+        @if found.hidden > 0 {
+            p class="hint" {
+                (words::count(found.hidden)) " names here are not UTF-8 or longer than 1,024 bytes, "
+                "so that only a mount shows them."
+            }
+        }
+        @if may.remove && wanted.prefix.is_empty() && is_plain { (remove_form(at)) }
+    };
+    let crumbs = at.crumbs(&wanted.prefix, false);
+    let page = Page { title, login: Some(at.login), crumbs: &crumbs };
+    Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
+}
+
+fn counters(usage: &Usage) -> Markup {
+    html! {
+        p class="counters" {
+            span { (words::counted(usage.objects, "object")) }
+            span {
+                (words::size(usage.bytes))
+                @if usage.quota_bytes > 0 { " of " (words::size(usage.quota_bytes)) }
+            }
+            @if usage.uploads > 0 {
+                span { (words::counted(u64::from(usage.uploads), "unfinished upload")) }
+            }
+        }
+    }
+}
+
+fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
+    html! {
+        form class="filter" role="search" action=(format!("/b/{}", at.bucket)) {
+            input type="hidden" name="in" value=(wanted.prefix);
+            label for="filter" class="hidden" { "Names that begin with" }
+            input id="filter" type="search" name="filter" value=(wanted.filter) autocomplete="off"
+                autocapitalize="none" spellcheck="false" placeholder="Names that begin with…";
+            button type="submit" { "Filter" }
+        }
+    }
+}
+
+fn tools(at: &At<'_>, wanted: &Wanted) -> Markup {
+    html! {
+        div class="tools" {
+            cairn-drop data-bucket=(at.bucket) data-prefix=(wanted.prefix) {}
+            details class="menu" {
+                summary { "New folder" }
+                form method="post" action=(format!("/b/{}/folders", at.bucket)) class="card" {
+                    input type="hidden" name="in" value=(wanted.prefix);
+                    label for="folder" { "Name of the folder" }
+                    input id="folder" name="name" required maxlength="255" autocomplete="off";
+                    button type="submit" class="primary" { "Make folder" }
+                }
+            }
+        }
+    }
+}
+
+fn none(at: &At<'_>, wanted: &Wanted, may: &May, is_plain: bool) -> Markup {
+    html! {
+        div class="empty" {
+            @if !is_plain {
+                h2 { "No name here begins so" }
+                p { a href=(at.folder(&wanted.prefix)) { "Show all of the folder" } }
+            } @else if may.write {
+                h2 { "Nothing is here yet" }
+                p { "Drop files or folders here, or choose them with the button above." }
+            } @else {
+                h2 { "Nothing is here yet" }
+                p { "You may look into this bucket, and not change it." }
+            }
+        }
+    }
+}
+
+fn sheet(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
+    let rows_at = format!("/b/{}/rows", at.bucket);
+    html! {
+        form method="post" action=(format!("/b/{}/delete", at.bucket)) class="files" {
+            input type="hidden" name="in" value=(wanted.prefix);
+            cairn-listing data-rows=(rows_at) data-bucket=(at.bucket) data-prefix=(wanted.prefix)
+                data-filter=(wanted.filter) data-next=[found.next.as_deref()]
+                data-after=(wanted.after) data-selects[may.write] {
+                div class="sheet" {
+                    table class="rows" {
+                        thead {
+                            tr {
+                                @if may.write { th scope="col" class="pick" {
+                                    span class="hidden" { "Selected" }
+                                } }
+                                th scope="col" { "Name" }
+                                th scope="col" class="number" { "Size" }
+                                th scope="col" class="wide" { "Changed (UTC)" }
+                            }
+                        }
+                        tbody { @for row in &found.rows { (shown(at, wanted, row, may)) } }
+                    }
+                }
+            }
+            div class="pager" {
+                @if may.write {
+                    button type="submit" class="danger" data-needs-selection {
+                        "Delete selected…"
+                    }
+                }
+                @if let Some(next) = &found.next {
+                    a class="button" rel="next" href=(wanted.place(at, next)) { "Next page" }
+                }
+            }
+        }
+    }
+}
+
+fn shown(at: &At<'_>, wanted: &Wanted, row: &ListRow, may: &May) -> Markup {
+    let key = row.key();
+    let name = key.strip_prefix(&wanted.prefix).unwrap_or(key);
+    let pick = |label: &str| {
+        html! {
+            @if may.write {
+                td class="pick" {
+                    input type="checkbox" name="key" value=(key) aria-label=(label);
+                }
+            }
+        }
+    };
+    let label = format!("Select {name}");
+    match row {
+        ListRow::Folder(prefix) => html! {
+            tr {
+                (pick(&label))
+                td class="name" { a class="folder" href=(at.folder(prefix)) { (name) } }
+                td class="number" {}
+                td class="wide" {}
+            }
+        },
+        ListRow::File(listed) => html! {
+            tr {
+                (pick(&label))
+                td class="name" { a class="file" href=(at.of_object("object", key)) { (name) } }
+                td class="number" { (words::size(listed.inode.size)) }
+                td class="wide" { (words::time(listed.inode.mtime)) }
+            }
+        },
+    }
+}
+
+fn remove_form(at: &At<'_>) -> Markup {
+    html! {
+        form method="post" action=(format!("/b/{}/remove", at.bucket)) class="apart" {
+            button type="submit" { "Delete this bucket…" }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ShownRows<'a> {
+    rows: Vec<ShownRow<'a>>,
+    /// Where the next page begins: send it as `after`. Null at the end.
+    next: Option<&'a str>,
+}
+
+/// A folder has neither size nor time.
+#[derive(Serialize)]
+struct ShownRow<'a> {
+    key: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<String>,
+}
+
+impl<'a> From<&'a ListRow> for ShownRow<'a> {
+    fn from(row: &'a ListRow) -> ShownRow<'a> {
+        let (key, inode) = match row {
+            ListRow::Folder(prefix) => (prefix, None),
+            ListRow::File(listed) => (&listed.key, Some(&listed.inode)),
+        };
+        let size = inode.map(|inode| inode.size);
+        ShownRow { key, size, changed: inode.map(|inode| rfc3339(inode.mtime)) }
+    }
+}
+
+/// The same rows for a script.
+pub async fn rows(at: &At<'_>) -> Result<Reply, Failure> {
+    let found = Wanted::of(at)?.find(at).await?;
+    let rows = found.rows.iter().map(ShownRow::from).collect();
+    Ok(reply::json(StatusCode::OK, &ShownRows { rows, next: found.next.as_deref() }))
+}

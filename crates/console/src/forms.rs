@@ -1,0 +1,32 @@
+//! Forms and queries.
+
+use std::borrow::Cow;
+
+use cairn_base::{Error, Result};
+
+/// Names and values, in order. A name may come several times.
+#[derive(Debug, Default)]
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    pub fn parse(bytes: &[u8]) -> Result<Form> {
+        let pairs = form_urlencoded::parse(bytes);
+        let owned =
+            |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.into_owned(), value.into_owned());
+        let pairs: Vec<_> = pairs.map(owned).collect();
+        match pairs.iter().any(|(_, value)| value.contains('\0')) {
+            true => Err(Error::Invalid("a NUL byte in a form".into())),
+            false => Ok(Form(pairs)),
+        }
+    }
+
+    /// The first value of a name; empty if there is none.
+    pub fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}

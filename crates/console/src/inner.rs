@@ -1,0 +1,60 @@
+//! All that requests have behind them.
+
+use std::sync::Arc;
+
+use cairn_auth::Caller;
+use cairn_base::{Secret, Shares, UserId};
+use cairn_doors::Witness;
+use cairn_doors::admit::Admit;
+use cairn_doors::serve::Remote;
+use cairn_fs::Fs;
+use http::request::Parts;
+
+use crate::attempts::Attempts;
+use crate::site::{Host, Site};
+
+pub struct Inner {
+    pub admit: Arc<Admit>,
+    pub site: Site,
+    pub attempts: Attempts,
+    pub forms: Arc<Shares>,
+}
+
+impl Inner {
+    pub fn fs(&self) -> &Fs {
+        self.admit.fs()
+    }
+}
+
+/// A request to a host of the console.
+pub struct Asked {
+    pub parts: Parts,
+    pub peer: Remote,
+    pub host: Host,
+    /// The body, if it has one; all of it.
+    pub body: Vec<u8>,
+    pub witness: Witness,
+}
+
+impl Asked {
+    pub fn path(&self) -> &str {
+        self.parts.uri.path()
+    }
+
+    /// The path with its query, to come back to.
+    pub fn place(&self) -> &str {
+        self.parts.uri.path_and_query().map_or("/", |place| place.as_str())
+    }
+}
+
+/// A browser in which somebody has logged in.
+pub struct LoggedIn {
+    pub user: UserId,
+    /// Of the user.
+    pub name: String,
+    /// The id of the access key that was shown.
+    pub credential: String,
+    /// The part of the cookie of which the store has a hash.
+    pub secret: Secret<String>,
+    pub caller: Caller,
+}

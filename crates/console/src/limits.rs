@@ -1,0 +1,37 @@
+//! Every limit of the console.
+
+use std::time::Duration;
+
+/// A form or JSON, bytes.
+pub const FORM_BYTES: usize = 1 << 20;
+/// Memory for all forms that are read, bytes. No network takes the last quarter.
+pub const FORMS_BYTES: u64 = 32 << 20;
+
+/// A login that is not used for so long is over; so is one that is as old as this, however much it
+/// is used.
+pub const IDLE: Duration = Duration::from_secs(3600);
+pub const LIFETIME: Duration = Duration::from_secs(12 * 3600);
+/// How often the use of a login is noted.
+pub const TOUCH: Duration = Duration::from_secs(60);
+
+/// Wrong secrets of one network, or for one access key, after which replies to further wrong ones
+/// are held back: for a second at first, and then twice as long each time.
+pub const FREE_FAILURES: u32 = 5;
+pub const HELD_MAX: Duration = Duration::from_secs(8);
+/// For how long failures are remembered after the last one.
+pub const FAILURES_WINDOW: Duration = Duration::from_secs(600);
+/// How many networks and access keys are remembered.
+pub const FAILURE_SOURCES: usize = 8192;
+/// Attempts to log in at the same time. No network takes the last quarter.
+pub const ATTEMPTS: u64 = 128;
+
+/// Rows of a page.
+pub const ROWS: usize = 200;
+/// Objects of a folder that one request deletes at most.
+pub const DELETES: usize = 10_000;
+
+/// How long a link to the bytes of an object can be followed, seconds; and one to upload a part.
+pub const DOWNLOAD_SECS: u32 = 300;
+pub const UPLOAD_SECS: u32 = 15 * 60;
+/// Presigned URLs that are made by one request.
+pub const URLS: usize = 16;

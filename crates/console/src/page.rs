@@ -1,0 +1,82 @@
+//! The frame of all pages.
+
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets;
+use crate::inner::LoggedIn;
+
+/// A page's own parts of the frame.
+#[derive(Default)]
+pub struct Page<'a> {
+    pub title: &'a str,
+    pub login: Option<&'a LoggedIn>,
+    /// The way to the page: names and places, but for its own.
+    pub crumbs: &'a [(String, String)],
+}
+
+pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (of.title) " · Cairn" }
+                link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
+                link rel="stylesheet" href=(assets::path("console.css"));
+                @if of.login.is_some() {
+                    script type="module" src=(assets::path("console.js")) {}
+                    script type="module" src=(assets::path("listing.js")) {}
+                    script type="module" src=(assets::path("uploads.js")) {}
+                }
+            }
+            body {
+                @if let Some(login) = of.login {
+                    a class="skip" href="#main" { "Skip to the content" }
+                    (header(login))
+                }
+                main id="main" tabindex="-1" {
+                    @if !of.crumbs.is_empty() { (crumbs(of)) }
+                    (body)
+                }
+                @if of.login.is_some() { cairn-uploads {} }
+            }
+        }
+    }
+}
+
+fn header(login: &LoggedIn) -> Markup {
+    html! {
+        header class="top" {
+            a class="brand" href="/" {
+                img src=(assets::path("icon.svg")) alt="" width="24" height="24";
+                span { "Cairn" }
+            }
+            nav aria-label="Main" { a href="/" { "Buckets" } }
+            details class="menu" {
+                summary { span class="who" { (login.name) } }
+                div class="card" {
+                    p class="hint" { "Access key " code { (login.credential) } }
+                    form method="post" action="/logout" data-plain {
+                        button type="submit" { "Log out" }
+                    }
+                    form method="post" action="/logout-everywhere" data-plain {
+                        button type="submit" { "Log out everywhere" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn crumbs(of: &Page<'_>) -> Markup {
+    html! {
+        nav class="crumbs" aria-label="Where this is" {
+            ol {
+                @for (name, place) in of.crumbs { li { a href=(place) { (name) } } }
+                li aria-current="page" { (of.title) }
+            }
+        }
+    }
+}

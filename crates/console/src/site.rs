@@ -1,0 +1,225 @@
+//! Where browsers reach the console and the S3 door, and which requests are from a page of the
+//! console.
+
+use std::net::IpAddr;
+
+use cairn_base::{Error, Result};
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, Request};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Where bytes of objects are, as browsers reach it.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// An origin.
+    At(String),
+    /// At the host by which the console is reached.
+    Beside { scheme: &'static str, port: u16 },
+}
+
+/// The places of the console.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// `https://console.example.org`, in lower case.
+    origins: Vec<String>,
+    /// The hosts in these, without ports.
+    hosts: Vec<String>,
+    data: Data,
+    is_secure: bool,
+    /// Of the listener: consoles of one host do not share a cookie.
+    port: u16,
+}
+
+/// The host that a request names: with its port, and without.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    pub authority: String,
+    pub name: String,
+}
+
+impl Site {
+    /// # Errors
+    /// `Invalid` if an origin is none.
+    pub fn new(origins: &[String], data: Data, is_secure: bool, port: u16) -> Result<Site> {
+        let origins: Vec<String> = origins.iter().map(|text| text.to_ascii_lowercase()).collect();
+        let hosts: Result<Vec<String>> = origins.iter().map(|origin| host_of(origin)).collect();
+        if let Data::At(origin) = &data {
+            host_of(origin)?;
+        }
+        Ok(Site { hosts: hosts?, origins, data, is_secure, port })
+    }
+
+    pub fn origins(&self) -> &[String] {
+        &self.origins
+    }
+
+    /// The name of the cookie, and whether it is sent by TLS only.
+    pub fn cookie(&self) -> (String, bool) {
+        match self.is_secure {
+            true => ("__Host-cairn".to_owned(), true),
+            false => (format!("cairn-{}", self.port), false),
+        }
+    }
+
+    /// The host that a request names, if that is one of the console: a page of a site whose name
+    /// leads here names that site.
+    ///
+    /// # Errors
+    /// `Invalid` for another one.
+    pub fn host<T>(&self, request: &Request<T>) -> Result<Host> {
+        cairn_doors::host::check(request)?;
+        let named = match request.uri().authority() {
+            Some(authority) => Some(authority.clone()),
+            None => {
+                let host = request.headers().get(HOST);
+                host.and_then(|host| Authority::try_from(host.as_bytes()).ok())
+            }
+        };
+        let foreign = || Error::Invalid("the console has another name: see --console-url".into());
+        let authority = named.ok_or_else(foreign)?.as_str().to_ascii_lowercase();
+        let name = without_port(&authority).to_owned();
+        match self.hosts.contains(&name) && !authority.contains('@') {
+            true => Ok(Host { authority, name }),
+            false => Err(foreign()),
+        }
+    }
+
+    /// Whether a request that changes something is from a page of the console. Browsers say so.
+    ///
+    /// # Errors
+    /// `Denied` if not.
+    pub fn check_page(host: &Host, headers: &HeaderMap) -> Result<()> {
+        let foreign = || Err(Error::Denied("the request is from a page of another site".into()));
+        let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+        if let Some(site) = sites.next() {
+            return match site.as_bytes() == b"same-origin" && sites.next().is_none() {
+                true => Ok(()),
+                false => foreign(),
+            };
+        }
+        // Browsers leave that header out of requests without TLS, unless to this machine.
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let (first, second) = (origins.next(), origins.next());
+        let origin = first.filter(|_| second.is_none()).and_then(|origin| origin.to_str().ok());
+        let authority = origin.and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+        match authority.is_some_and(|authority| authority.eq_ignore_ascii_case(&host.authority)) {
+            true => Ok(()),
+            false => foreign(),
+        }
+    }
+
+    /// The origin of the S3 door, for a browser that reached the console by this host.
+    pub fn data(&self, host: &Host) -> String {
+        match &self.data {
+            Data::At(origin) => origin.clone(),
+            Data::Beside { scheme, port } => format!("{scheme}://{}:{port}", host.name),
+        }
+    }
+}
+
+/// The host of an origin, without its port.
+fn host_of(origin: &str) -> Result<String> {
+    let bad = || Error::Invalid(format!("{origin:?}: use an origin such as https://c.example.org"));
+    let (scheme, authority) = origin.split_once("://").ok_or_else(bad)?;
+    let parsed = Authority::try_from(authority).map_err(|_| bad())?;
+    let is_plain = matches!(scheme, "http" | "https") && !authority.contains('@');
+    let is_text =
+        authority.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"';,".contains(&byte));
+    match is_plain && is_text && !parsed.host().is_empty() {
+        true => Ok(without_port(authority).to_ascii_lowercase()),
+        false => Err(bad()),
+    }
+}
+
+fn without_port(authority: &str) -> &str {
+    if let Some(end) = authority.find(']') {
+        return authority.get(..=end).unwrap_or(authority);
+    }
+    authority.split(':').next().unwrap_or(authority)
+}
+
+/// The origins of a console that browsers on this machine reach at a port.
+pub fn loopback(port: u16) -> Vec<String> {
+    ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}")).to_vec()
+}
+
+/// The host of an address, as it is written in a URL.
+pub fn literal(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        let origins = [loopback(9001), vec!["https://Console.example.org".to_owned()]].concat();
+        Site::new(&origins, Data::Beside { scheme: "http", port: 9000 }, false, 9001).unwrap()
+    }
+
+    fn named(host: &str) -> Result<Host> {
+        site().host(&Request::builder().uri("/").header(HOST, host).body(()).unwrap())
+    }
+
+    #[test]
+    fn only_its_own_names_are_answered() {
+        for host in ["127.0.0.1:9001", "LOCALHOST", "[::1]:9001", "console.example.org:8443"] {
+            named(host).unwrap();
+        }
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example:9001",
+            "console.example.org.evil",
+            "localhost@evil.example",
+            "evil@localhost",
+            "10.0.0.1:9001",
+            "[::2]:9001",
+            "",
+        ] {
+            named(host).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn changes_come_from_its_own_pages() {
+        let host = named("127.0.0.1:9001").unwrap();
+        let from = |headers: &[(HeaderName, &str)]| {
+            let headers =
+                headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
+            Site::check_page(&host, &headers.collect()).is_ok()
+        };
+        assert!(from(&[(SEC_FETCH_SITE, "same-origin")]));
+        assert!(from(&[(ORIGIN, "http://127.0.0.1:9001")]));
+        assert!(!from(&[]));
+        for site in ["same-site", "cross-site", "none", ""] {
+            assert!(!from(&[(SEC_FETCH_SITE, site), (ORIGIN, "http://127.0.0.1:9001")]), "{site}");
+        }
+        for origin in ["null", "http://127.0.0.1:9000", "http://evil", "127.0.0.1:9001", ""] {
+            assert!(!from(&[(ORIGIN, origin)]), "{origin}");
+        }
+    }
+
+    #[test]
+    fn cookies_of_tls_are_of_this_host_alone() {
+        let made = |is_secure| {
+            let data = Data::At("https://s3.example.org".to_owned());
+            Site::new(&["https://c.example.org".to_owned()], data, is_secure, 9001).unwrap()
+        };
+        assert_eq!(made(true).cookie(), ("__Host-cairn".to_owned(), true));
+        assert_eq!(made(false).cookie(), ("cairn-9001".to_owned(), false));
+    }
+
+    #[test]
+    fn bytes_are_at_another_origin() {
+        let host = named("[::1]:9001").unwrap();
+        assert_eq!(site().data(&host), "http://[::1]:9000");
+        for bad in ["console", "https://", "ftp://a", "https://a b", "https://a;script-src *"] {
+            assert!(Site::new(&[bad.to_owned()], Data::At("http://a".into()), true, 1).is_err());
+        }
+    }
+}

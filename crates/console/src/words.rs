@@ -1,0 +1,94 @@
+//! Numbers, sizes and times as people read them.
+
+use cairn_base::{Timestamp, rfc3339};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// `1.5 MiB`. Below 1024 it is exact.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(value < 99.95);
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// `1 object`, `2 objects`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", count(number))
+}
+
+/// `2026-11-26 17:05`, UTC.
+pub fn time(time: Timestamp) -> String {
+    let whole = rfc3339(time);
+    let shown = whole.get(..16).unwrap_or(&whole);
+    shown.replace('T', " ")
+}
+
+/// What stays as it is in a query.
+const QUERY: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+pub fn in_query(text: &str) -> String {
+    utf8_percent_encode(text, &QUERY).to_string()
+}
+
+/// Text as `ext-value` of RFC 8187, in a header.
+pub fn in_header(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits_or_two() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (102_400, "100 KiB"),
+            (1 << 20, "1.0 MiB"),
+            ((1 << 20) - 1, "1.0 MiB"),
+            (5 << 40, "5.0 TiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(size(bytes), shown);
+        }
+    }
+
+    #[test]
+    fn counts_and_times() {
+        for (number, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(number), shown);
+        }
+        assert_eq!([counted(1, "object"), counted(0, "object")], ["1 object", "0 objects"]);
+        assert_eq!(time(Timestamp::from_secs(1_767_225_600)), "2026-01-01 00:00");
+    }
+
+    #[test]
+    fn keys_are_written_into_queries() {
+        assert_eq!(in_query("a b/ü?&#=+.txt"), "a%20b/%C3%BC%3F%26%23%3D%2B.txt");
+    }
+}

@@ -1,0 +1,10 @@
+//! The console, by HTTP.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+mod harness;
+
+mod files_are_managed;
+mod logins_end;
+mod pages_are_protected;
+mod uploads_are_signed;

@@ -1,0 +1,345 @@
+"""The console in Debian's Chromium: log in, files, a long listing, and uploads that are cut.
+
+`CAIRN_TEST_PICTURES=DIR` keeps pictures of the screens. `CAIRN_TEST_BROWSER_FILES`, `_MIB`, `_ROWS` and
+`_TALL` say how many files are uploaded at once, how large the large one is, and how long two listings are.
+"""
+
+import concurrent.futures
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import boto3
+import pytest
+from playwright import sync_api as playwright
+
+from harness.server import KEY, REGION, SECRET, Server
+from harness.wait import PATIENCE_SECONDS, eventually
+
+expect = playwright.expect
+expect.set_options(timeout=PATIENCE_SECONDS * 1000)
+
+FILES = int(os.environ.get("CAIRN_TEST_BROWSER_FILES", "40"))
+MIB = int(os.environ.get("CAIRN_TEST_BROWSER_MIB", "40"))
+ROWS = int(os.environ.get("CAIRN_TEST_BROWSER_ROWS", "3000"))
+TALL = int(os.environ.get("CAIRN_TEST_BROWSER_TALL", "350000"))
+PICTURES = os.environ.get("CAIRN_TEST_PICTURES")
+CHROMIUM = shutil.which("chromium")
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def store():
+    with Server(args=["--console", "127.0.0.1:0"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    assert CHROMIUM, "chromium is not installed: run tests/install"
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def client_of(store):
+    keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
+    return boto3.client("s3", endpoint_url=store.s3, **keys)
+
+
+def heap_of(profile):
+    """Bytes that scripts of a page use."""
+    measure = profile.context.new_cdp_session(profile.page)
+    measure.send("Performance.enable")
+    metrics = {one["name"]: one["value"] for one in measure.send("Performance.getMetrics")["metrics"]}
+    return metrics["JSHeapUsedSize"]
+
+
+class Profile:
+    """A browser with cookies of its own, and what its pages complained about."""
+
+    def __init__(self, chromium, store, **options):
+        self.context = chromium.new_context(base_url=store.console, **options)
+        self.context.set_default_timeout(PATIENCE_SECONDS * 1000)
+        self.store = store
+        self.complaints = []
+        self.page = self.context.new_page()
+        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def log_in(self, secret=SECRET):
+        self.page.goto("/")
+        self.page.get_by_label("Access key").fill(KEY)
+        self.page.get_by_label("Secret key").fill(secret)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def make_bucket(self, name):
+        self.page.goto("/")
+        self.page.get_by_placeholder("Name", exact=True).fill(name)
+        self.page.get_by_role("button", name="Make bucket").click()
+        expect(self.page.get_by_role("heading", name=name)).to_be_visible()
+
+    def picture(self, name):
+        if PICTURES:
+            Path(PICTURES).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=f"{PICTURES}/{name}.png")
+
+    def close(self):
+        self.context.close()
+        # What a page may not do is said as an error; so is a script that fails.
+        mine = [text for text in self.complaints if not re.search("Failed to load resource|net::ERR", text)]
+        assert not mine, mine
+
+
+@pytest.fixture
+def profile(chromium, store):
+    profile = Profile(chromium, store)
+    yield profile
+    profile.close()
+
+
+@pytest.fixture
+def in_store(profile):
+    """A profile that has logged in."""
+    profile.log_in()
+    expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    return profile
+
+
+def test_one_logs_in_by_keyboard_and_out_everywhere(profile, chromium, store):
+    page = profile.page
+    profile.log_in("a wrong secret key")
+    expect(page.get_by_role("alert")).to_contain_text("do not belong together")
+    profile.picture("login-refused")
+    # The focus is where the secret is typed again.
+    page.keyboard.type(SECRET)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    other = Profile(chromium, store)
+    other.log_in()
+    expect(other.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    page.locator(".top .menu summary").click()
+    page.get_by_role("button", name="Log out everywhere").click()
+    expect(page.get_by_role("heading", name="Log in to Cairn")).to_be_visible()
+    other.page.goto("/")
+    expect(other.page.get_by_role("heading", name="Log in to Cairn")).to_be_visible()
+    other.close()
+
+
+def test_a_folder_of_files_is_uploaded_shown_and_deleted(in_store, tmp_path, store):
+    profile, page = in_store, in_store.page
+    profile.make_bucket("folders")
+    folder = tmp_path / "trip"
+    for number in range(FILES):
+        path = folder / f"day {number % 3}" / f"note {number:04}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{number}\n")
+    page.locator("cairn-drop input[webkitdirectory]").set_input_files(folder)
+    # The queue goes on while one looks around.
+    page.get_by_role("link", name="Cairn").click()
+    expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    expect(page.get_by_text(f"{FILES} files uploaded")).to_be_visible()
+    page.get_by_role("link", name="folders", exact=True).click()
+    page.get_by_role("link", name="trip/").click()
+    expect(page.get_by_role("link", name="day 0/")).to_be_visible()
+    profile.picture("folder")
+    assert client_of(store).list_objects_v2(Bucket="folders")["KeyCount"] == FILES
+    page.get_by_role("link", name="day 0/").click()
+    page.get_by_role("link", name="note 0000.txt").click()
+    expect(page.get_by_role("heading", name="note 0000.txt")).to_be_visible()
+    expect(page.frame_locator("iframe").get_by_text("0")).to_be_visible()
+    profile.picture("object")
+    page.go_back()
+    page.get_by_label("Select note 0000.txt").check()
+    page.get_by_role("button", name="Delete 1 selected…").click()
+    expect(page.get_by_text("This cannot be undone.")).to_be_visible()
+    profile.picture("delete")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("link", name="note 0003.txt")).to_be_visible()
+    expect(page.get_by_role("link", name="note 0000.txt")).to_have_count(0)
+
+
+def test_a_file_that_exists_is_asked_about(in_store, tmp_path):
+    profile, page = in_store, in_store.page
+    profile.make_bucket("asked")
+    file = tmp_path / "a.txt"
+    for text, answer in [("first", None), ("second", "Keep"), ("third", "Replace")]:
+        file.write_text(text)
+        page.locator("cairn-drop input:not([webkitdirectory])").set_input_files(file)
+        if answer:
+            expect(page.get_by_text("1 file exists already.")).to_be_visible()
+            profile.picture("exists")
+            page.locator(".job-tools").first.get_by_role("button", name=answer).click()
+        expect(page.locator("cairn-uploads h2")).to_contain_text("uploaded")
+        page.get_by_role("button", name="Close").click()
+    page.get_by_role("link", name="a.txt").click()
+    expect(page.frame_locator("iframe").get_by_text("third")).to_be_visible()
+
+
+def test_what_a_browser_adds_to_a_request_is_no_metadata(in_store, tmp_path, store):
+    profile, page = in_store, in_store.page
+    profile.make_bucket("metadata")
+    file = tmp_path / "a.html"
+    file.write_text("<script>document.title = 'owned'</script>")
+    page.locator("cairn-drop input:not([webkitdirectory])").set_input_files(file)
+    expect(page.get_by_text("1 file uploaded")).to_be_visible()
+    kept = client_of(store).head_object(Bucket="metadata", Key="a.html")
+    assert kept["ContentType"] == "text/html" and not kept.get("CacheControl"), kept
+    # HTML is shown as text.
+    page.get_by_role("link", name="a.html").click()
+    expect(page.frame_locator("iframe").get_by_text("<script>")).to_be_visible()
+    expect(page).to_have_title("a.html · Cairn")
+
+
+def test_a_large_file_survives_the_death_of_the_server(in_store, tmp_path, store):
+    profile, page = in_store, in_store.page
+    profile.make_bucket("large")
+    file, digest = tmp_path / "film.bin", hashlib.md5()
+    with open(file, "wb") as out:
+        for _ in range(MIB):
+            piece = os.urandom(MEBIBYTE)
+            digest.update(piece)
+            out.write(piece)
+    slow = profile.context.new_cdp_session(page)
+    slow.send("Network.enable")
+    rates = {"offline": False, "latency": 0, "downloadThroughput": -1}
+    slow.send("Network.emulateNetworkConditions", rates | {"uploadThroughput": MIB * MEBIBYTE / 7})
+    page.locator("cairn-drop input:not([webkitdirectory])").set_input_files(file)
+    state = page.locator(".job-state").first
+    expect(state).to_have_text(re.compile(r"^[1-9]\d % of "))
+    profile.picture("upload")
+    page.get_by_role("button", name="Pause all").click()
+    expect(state).to_have_text(re.compile("^Paused at"))
+    page.get_by_role("button", name="Resume all").click()
+    store.kill()
+    expect(state).to_have_text(re.compile("Trying again"))
+    profile.picture("upload-cut")
+    store.start()
+    slow.send("Network.emulateNetworkConditions", rates | {"uploadThroughput": -1})
+    expect(page.get_by_text("1 file uploaded")).to_be_visible()
+    stored = hashlib.md5()
+    for piece in client_of(store).get_object(Bucket="large", Key="film.bin")["Body"].iter_chunks(MEBIBYTE):
+        stored.update(piece)
+    assert stored.digest() == digest.digest()
+
+
+def test_a_long_folder_scrolls_with_few_rows(in_store, store):
+    profile, page = in_store, in_store.page
+    profile.make_bucket("long")
+    client = client_of(store)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: client.put_object(Bucket="long", Key=f"row {n:07}", Body=b""), range(ROWS)))
+    page.goto("/b/long")
+    grid = page.locator(".grid-scroll")
+    expect(grid.get_by_role("link", name="row 0000000")).to_be_visible()
+    profile.picture("long")
+    whole = page.get_by_text(f"{ROWS:,} entries", exact=True)
+    while not whole.is_visible():
+        grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+        page.wait_for_timeout(20)
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+    expect(grid.get_by_role("link", name=f"row {ROWS - 1:07}")).to_be_visible()
+    assert page.locator(".grid-row").count() < 100
+    assert heap_of(profile) < 200 * MEBIBYTE
+    # By the arrows, from the first row that is seen.
+    grid.evaluate("grid => { grid.scrollTop = 0; grid.focus(); }")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(grid.get_by_role("link", name="row 0000001")).to_be_focused()
+    grid.get_by_label("Select row 0000001").check()
+    page.get_by_role("button", name="Delete 1 selected…").click()
+    expect(page.get_by_text("row 0000001")).to_be_visible()
+
+
+def test_a_list_that_is_taller_than_a_browser_allows_scrolls_exactly(in_store):
+    """The rows are made up here, so that there can be many."""
+    profile, page = in_store, in_store.page
+    asked = []
+
+    def rows(route):
+        query = parse_qs(urlsplit(route.request.url).query)
+        first = int(query.get("after", ["row -1"])[0].split()[1]) + 1
+        last = min(TALL, first + int(query["rows"][0]))
+        asked.append(first)
+        found = [{"key": f"row {n:07}", "size": n, "changed": "2026-01-01T00:00:00Z"} for n in range(first, last)]
+        after = f"row {last - 1:07}" if last < TALL else None
+        route.fulfill(json={"rows": found, "next": after})
+
+    page.route("**/b/long/rows?*", rows)
+    page.goto("/b/long")
+    grid = page.locator(".grid-scroll")
+    whole = page.get_by_text(f"{TALL:,} entries", exact=True)
+    while not whole.is_visible():
+        grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+        page.wait_for_timeout(10)
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+    expect(grid.get_by_role("link", name=f"row {TALL - 1:07}")).to_be_visible()
+    assert page.locator(".grid-row").count() < 100
+    assert heap_of(profile) < 200 * MEBIBYTE
+
+    def first_seen():
+        seen = """grid => {
+            const top = grid.getBoundingClientRect().top;
+            const rows = [...grid.querySelectorAll(".grid-row:not([hidden])")];
+            const seen = rows.filter((row) => row.getBoundingClientRect().top >= top - 1);
+            return Math.min(...seen.map((row) => row.ariaRowIndex ?? row.getAttribute("aria-rowindex")));
+        }"""
+        return grid.evaluate(seen) - 1
+
+    # In the middle, where rows were let go and are asked for again.
+    count = len(asked)
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight / 2; }")
+    eventually(lambda: abs(first_seen() - TALL // 2) < 50, "the scroll is drawn")
+    before = first_seen()
+    expect(grid.get_by_role("link", name=f"row {before:07}")).to_be_visible()
+    assert len(asked) > count
+    grid.hover()
+    page.mouse.wheel(0, 400)
+    eventually(lambda: abs(first_seen() - before - 10) <= 1, "a turn of the wheel moves by ten rows")
+    grid.focus()
+    top = first_seen()
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    focused = page.evaluate("document.activeElement.textContent")
+    assert 29 <= int(focused.split()[1]) - top <= 31, (focused, top)
+    profile.picture("tall")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name, width, height", [("wide", 1280, 800), ("phone", 390, 780)])
+def test_pages_fit_their_screen(chromium, store, scheme, name, width, height):
+    profile = Profile(chromium, store, color_scheme=scheme, viewport={"width": width, "height": height})
+    page = profile.page
+    page.goto("/login")
+    profile.picture(f"{name}-{scheme}-login")
+    profile.log_in()
+    expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    screens = {"buckets": "/", "nothing": "/b/none", "folder": "/b/folders?in=trip%2F"}
+    screens["object"] = "/b/folders/object?key=trip%2Fday%201%2Fnote%200001.txt"
+    for screen, place in screens.items():
+        page.goto(place)
+        profile.picture(f"{name}-{scheme}-{screen}")
+        over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert over <= 0, (screen, over)
+    profile.close()
+
+
+def test_pages_work_without_scripts(chromium, store):
+    profile = Profile(chromium, store, java_script_enabled=False)
+    profile.log_in()
+    profile.make_bucket("plain")
+    page = profile.page
+    page.get_by_text("New folder").click()
+    page.get_by_label("Name of the folder").fill("one")
+    page.get_by_role("button", name="Make folder").click()
+    expect(page.get_by_role("heading", name="one")).to_be_visible()
+    page.get_by_role("link", name="plain").click()
+    page.get_by_label("Select one/").check()
+    page.get_by_role("button", name="Delete selected…").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text("Nothing is here yet")).to_be_visible()
+    profile.close()
