@@ -1,6 +1,6 @@
 //! A client for the log service: posts again and again, or follows a file that grows.
 //!
-//!   rustc -O bench/logs.rs
+//!   rustc --edition 2024 -O bench/logs.rs
 //!   logs post ADDRESS PATH CONNECTIONS SECONDS FILE [HEADER]...
 //!   logs follow ADDRESS PATH FOLLOWERS RATE BATCH SECONDS [HEADER]...
 //!

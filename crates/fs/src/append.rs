@@ -24,6 +24,21 @@ use crate::write::PutRequest;
 /// Rounds of losing against other appenders before the caller is told to try again.
 const TRIES: u32 = 16;
 
+/// From so many inline bytes of a chunk on, appenders wait until they are moved into blocks.
+const WAIT_BYTES: u64 = COALESCE_BYTES as u64 / 2 * 3;
+
+/// A file whose inline extents are being moved into blocks.
+struct Coalescing {
+    fs: Fs,
+    ino: Ino,
+}
+
+impl Drop for Coalescing {
+    fn drop(&mut self) {
+        self.fs.inner.coalescing.lock().remove(&self.ino);
+    }
+}
+
 impl Fs {
     /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if there
     /// is none; durable when it returns. Says where the record begins, and the object's new state.
@@ -80,7 +95,7 @@ impl Fs {
         }
         self.inner.meta.check_space()?;
         let mut use_spare = false;
-        for _ in 0..TRIES {
+        for round in 1..=TRIES {
             // To find its end. The caller is shown nothing of it, and the operation that appends
             // decides whether the caller may write.
             let object = match self.open(&Caller::system(), bucket, key).await {
@@ -96,12 +111,16 @@ impl Fs {
                 // The end moved on, or the body became shared, or the object was replaced.
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(Error::NotFound(_)) => {}
+                // More inline bytes than there may be: others appended faster than these were moved.
+                Err(Error::TooLarge(_))
+                    if record.len() <= limits::INLINE_BYTES && round < TRIES =>
+                {
+                    self.coalesce(&Caller::system(), ino, object.size()).await;
+                }
                 Err(error) => return Err(error),
                 Ok(outcome) => {
-                    if let AppendedOnce::Done(appended) = &outcome
-                        && appended.inline_bytes >= COALESCE_BYTES as u64
-                    {
-                        self.coalesce(&Caller::system(), ino, appended.offset).await;
+                    if let AppendedOnce::Done(appended) = &outcome {
+                        self.coalesce_soon(ino, appended).await;
                     }
                     return Ok((ino, outcome));
                 }
@@ -227,6 +246,26 @@ impl Fs {
         if let Place::Block { group, block, .. } = place {
             self.inner.abandoned.lock().push(Abandoned::Block(*group, *block));
         }
+    }
+
+    /// Has inline extents moved into blocks once there are many. The appender does not wait for
+    /// that, unless there are very many.
+    async fn coalesce_soon(&self, ino: Ino, appended: &Appended) {
+        let (bytes, offset) = (appended.inline_bytes, appended.offset);
+        if bytes < COALESCE_BYTES as u64 {
+            return;
+        }
+        if bytes >= WAIT_BYTES {
+            return self.coalesce(&Caller::system(), ino, offset).await;
+        }
+        if !self.inner.coalescing.lock().insert(ino) {
+            return;
+        }
+        let coalescing = Coalescing { fs: self.clone(), ino };
+        tokio::spawn(async move {
+            let Coalescing { fs, ino } = &coalescing;
+            fs.coalesce(&Caller::system(), *ino, offset).await;
+        });
     }
 
     /// Moves the inline extents of the chunk at `offset`, all but the last, into blocks. What goes

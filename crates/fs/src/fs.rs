@@ -1,6 +1,6 @@
 //! The store as doors see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) upload_memory: Arc<Shares>,
     /// Bodies that this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
+    /// Files whose inline extents are being moved into blocks.
+    pub(crate) coalescing: Mutex<HashSet<Ino>>,
     /// Sessions that have ended and were looked through at least once.
     pub(crate) ended: Mutex<BTreeMap<SessionId, Looks>>,
     /// No reader of another process reads a state older than this batch.
@@ -112,6 +114,7 @@ impl Fs {
             opened: opened::new(),
             readers: Readers::default(),
             abandoned: Mutex::new(Vec::new()),
+            coalescing: Mutex::default(),
             ended: Mutex::new(BTreeMap::new()),
             counter: AtomicU64::new(1),
             reads_spans: blocks.counted().kept.is_none(),

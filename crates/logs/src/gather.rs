@@ -1,8 +1,8 @@
-//! Appends of many requests to one file become one append while another is under way.
+//! Appends of many requests to one file become few appends while others are under way.
 //!
 //! ```text
 //!   append ──► queue of the file ──► a task for each file that is appended to: all that waits,
-//!              ▲                     up to a block, in one append; then the next
+//!              ▲                     up to a block, in few appends; then the next
 //!   append ────┘
 //! ```
 //!
@@ -18,8 +18,12 @@ use cairn_auth::{Caller, Origin, Principal};
 use cairn_base::{Error, Result, limits};
 use cairn_fs::Fs;
 use cairn_fs::rows::ObjectAttributes;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+/// So many bytes are appended inline.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// A file that a user appends to. Rights may depend on where a request came from, so one append is
 /// of requests from one place.
@@ -102,6 +106,40 @@ impl Gather {
         answer.await.map_err(lost)?
     }
 
+    /// Appends lines as one record, and tells those that wait for it.
+    async fn append_part(
+        &self,
+        caller: &Caller,
+        file: &File,
+        part: Vec<Waiting>,
+        made: ObjectAttributes,
+    ) {
+        let lines = match &part[..] {
+            [one] => one.lines.clone(),
+            part => {
+                let bytes = part.iter().map(|waiting| waiting.lines.len()).sum();
+                let mut all = BytesMut::with_capacity(bytes);
+                part.iter().for_each(|waiting| all.extend_from_slice(&waiting.lines));
+                all.freeze()
+            }
+        };
+        let place = (file.bucket.as_str(), file.key.as_str());
+        let appended = self.fs.append_as(caller, place, lines, made).await;
+        let mut appended = appended.map(|(offset, ..)| offset);
+        for Waiting { lines, reply, .. } in part {
+            let outcome = match &mut appended {
+                Ok(offset) => {
+                    let at = *offset;
+                    *offset += lines.len() as u64;
+                    Ok(at)
+                }
+                Err(error) => Err(error.copy()),
+            };
+            // Who has gone does not hear it.
+            let _ = reply.send(outcome);
+        }
+    }
+
     /// What is to be appended next: the eldest, as many as make a block. Nothing: the task ends.
     fn next(&self, file: &File) -> Vec<Waiting> {
         let mut files = self.files.lock();
@@ -130,29 +168,64 @@ async fn work(mut working: Working) {
             working.has_ended = true;
             return;
         };
-        let lines = match waiting.len() {
-            1 => first.lines.clone(),
-            _ => {
-                let bytes = waiting.iter().map(|waiting| waiting.lines.len()).sum();
-                let mut all = BytesMut::with_capacity(bytes);
-                waiting.iter().for_each(|waiting| all.extend_from_slice(&waiting.lines));
-                all.freeze()
+        let (caller, made) = (first.caller.clone(), first.made.clone());
+        let appends = parts(waiting).into_iter().map(|part| {
+            let (caller, made) = (&caller, made.clone());
+            async move { gather.append_part(caller, file, part, made).await }
+        });
+        join_all(appends).await;
+    }
+}
+
+/// Divides what waits into appends that are made at the same time. Bytes that are stored inline are
+/// durable by one sync, a block by two: so what is little goes inline, in several appends that
+/// become durable together.
+fn parts(waiting: Vec<Waiting>) -> Vec<Vec<Waiting>> {
+    let bytes: usize = waiting.iter().map(|waiting| waiting.lines.len()).sum();
+    let most = if bytes <= SMALL_BYTES { limits::INLINE_BYTES } else { limits::BLOCK_BYTES };
+    let mut parts: Vec<Vec<Waiting>> = Vec::new();
+    let mut room = 0;
+    for waiting in waiting {
+        let bytes = waiting.lines.len();
+        match parts.last_mut().filter(|_| bytes <= room) {
+            Some(part) => part.push(waiting),
+            None => {
+                parts.push(vec![waiting]);
+                room = most;
             }
-        };
-        let (place, made) = ((file.bucket.as_str(), file.key.as_str()), first.made.clone());
-        let appended = gather.fs.append_as(&first.caller, place, lines, made).await;
-        let mut appended = appended.map(|(offset, ..)| offset);
-        for Waiting { lines, reply, .. } in waiting {
-            let outcome = match &mut appended {
-                Ok(offset) => {
-                    let at = *offset;
-                    *offset += lines.len() as u64;
-                    Ok(at)
-                }
-                Err(error) => Err(error.copy()),
-            };
-            // Who has gone does not hear it.
-            let _ = reply.send(outcome);
         }
+        room = room.saturating_sub(bytes);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(bytes: usize) -> Waiting {
+        let (caller, lines) = (Caller::system(), Bytes::from(vec![b'x'; bytes]));
+        let (made, (reply, _)) = (ObjectAttributes::default(), oneshot::channel());
+        Waiting { caller, lines, made, _held: Arc::new(()), reply }
+    }
+
+    fn divided(lengths: &[usize]) -> Vec<Vec<usize>> {
+        let parts = parts(lengths.iter().map(|bytes| waiting(*bytes)).collect());
+        let bytes = |part: &Vec<Waiting>| part.iter().map(|one| one.lines.len()).collect();
+        parts.iter().map(bytes).collect()
+    }
+
+    #[test]
+    fn what_is_little_goes_inline_in_several_appends_and_what_is_much_in_one() {
+        let inline = limits::INLINE_BYTES;
+        assert_eq!(divided(&[5]), [[5]]);
+        assert_eq!(divided(&[inline - 1, 1, 1]), [vec![inline - 1, 1], vec![1]]);
+        assert_eq!(
+            divided(&[1, inline, inline + 1, 2]),
+            [vec![1], vec![inline], vec![inline + 1], vec![2]]
+        );
+        assert_eq!(divided(&[SMALL_BYTES, 1]), [[SMALL_BYTES, 1]]);
+        assert_eq!(divided(&[1000; 100]), [[1000; 100]]);
+        assert_eq!(divided(&[430; 64]).len(), 2);
     }
 }
