@@ -20,6 +20,7 @@ use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
 use super::status::{NodeStatus, SessionStatus, Status};
+use super::working::WorkingTime;
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
 
@@ -52,10 +53,10 @@ pub struct Controller {
     pub desk: Arc<Desk>,
     /// This node.
     pub node: NodeId,
-    clock: Arc<dyn Clock>,
+    /// Counts how long nodes are silent.
+    time: WorkingTime,
     secrets: Secrets,
     settings: Settings,
-    started: Duration,
     seen: Mutex<BTreeMap<NodeId, Seen>>,
 }
 
@@ -76,9 +77,9 @@ impl Controller {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Controller {
-        let started = clock.monotonic();
+        let time = WorkingTime::new(clock, settings.silence / 2);
         let seen = Mutex::default();
-        Controller { master, sessions, keeper, desk, node, clock, secrets, settings, started, seen }
+        Controller { master, sessions, keeper, desk, node, time, secrets, settings, seen }
     }
 
     /// Answers what a node asks for.
@@ -113,7 +114,7 @@ impl Controller {
 
     async fn beat(&self, peer: &PeerInfo, beat: Beat) -> Result<Beaten> {
         let (node, connection) = (peer.authenticated.node, peer.connection);
-        let (at, epoch) = (self.clock.monotonic(), beat.epoch);
+        let (at, epoch) = (self.time.now(), beat.epoch);
         let map = self.keeper.current();
         if map.nodes.get(&node).is_some_and(|known| !says_the_same(known, &beat)) {
             self.keeper.edit(|map| introduce(map, node, &beat)).await?;
@@ -207,7 +208,7 @@ impl Controller {
     }
 
     pub fn status(&self) -> Status {
-        let now = self.clock.monotonic();
+        let now = self.time.now();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let map = ClusterMap::clone(&self.keeper.current());
         let seen = self.seen.lock();
@@ -241,8 +242,7 @@ impl Controller {
     /// beats again at once; of one that died this is the first sign.
     pub fn lost(&self, peer: &PeerInfo) {
         let Settings { silence, .. } = self.settings;
-        let latest =
-            self.clock.monotonic().saturating_sub(silence.saturating_sub(waits::BEAT_AGAIN));
+        let latest = self.time.now().saturating_sub(silence.saturating_sub(waits::BEAT_AGAIN));
         let mut seen = self.seen.lock();
         let of_node = seen.get_mut(&peer.authenticated.node);
         if let Some(seen) = of_node.filter(|seen| seen.connection == peer.connection) {
@@ -254,7 +254,7 @@ impl Controller {
     /// twice a second.
     pub async fn look_around(&self) -> Result<()> {
         let map = self.keeper.load().await?;
-        let now = self.clock.monotonic();
+        let now = self.time.now();
         let Settings { silence, patience, .. } = self.settings;
         let mut silent: BTreeMap<NodeId, Duration> = BTreeMap::new();
         let (mut is_heard, mut full) = (BTreeSet::from([self.node]), BTreeSet::new());
@@ -264,7 +264,7 @@ impl Controller {
                 let said = seen.get(&node);
                 // Of those who were not heard since this master serves, it is not known how long
                 // they are away.
-                let heard = said.map_or(self.started, |seen| seen.at);
+                let heard = said.map_or(Duration::ZERO, |seen| seen.at);
                 silent.insert(node, now.saturating_sub(heard));
                 is_heard.extend(said.map(|_| node));
                 full.extend(said.filter(|seen| seen.beat.store.is_full).map(|_| node));

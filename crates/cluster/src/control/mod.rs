@@ -21,6 +21,7 @@ pub mod plan;
 mod recalls;
 mod service;
 mod status;
+mod working;
 
 pub(crate) use agent::SessionLink;
 pub use agent::{Agent, Epochs, NodeView, Recalls};
