@@ -144,7 +144,7 @@ mod tests {
         };
         refused(|website| website.index.clear());
         refused(|website| website.index = "a/b".into());
-        refused(|website| website.error = "x".repeat(2000));
+        refused(|website| website.error = "a\0b".into());
         refused(|website| website.rules[0].status = 200);
         refused(|website| website.rules[0].to.status = 200);
         refused(|website| website.rules[0].to.protocol = "javascript".into());
