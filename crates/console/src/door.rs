@@ -46,7 +46,7 @@ impl Door for ConsoleDoor {
     type Reply = Scope<dyn Future<Output = Reply> + Send>;
 
     fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply {
-        let stages = self.observer.begin(request.headers());
+        let stages = self.observer.begin(request.headers(), peer.address.ip());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let about = move || About {
             door: "console",
