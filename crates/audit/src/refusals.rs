@@ -1,4 +1,4 @@
-//! Requests of nobody that were not done: a few of each network are recorded, the others counted.
+//! Requests without a user that were not done: a few of each network are recorded, the others counted.
 //! Without this, anybody could have the records of others rotated away.
 
 use std::collections::HashMap;
