@@ -1,5 +1,5 @@
-//! Requests without a user that were not done: a few of each network are recorded, the others counted.
-//! Without this, anybody could have the records of others rotated away.
+//! Requests without a user that were not done: a few of each network are recorded, the others
+//! counted. Without this, anybody could have the records of others rotated away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
