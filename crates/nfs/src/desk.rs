@@ -226,8 +226,8 @@ impl Desk {
         Ok(Place::new(bucket, (export, top), ino, (identity, client)))
     }
 
-    /// The identity that a client states, with all groups where they are looked up. A user whom this
-    /// machine does not know has only the first one.
+    /// The identity that a client states, with all groups where they are looked up. A user whom
+    /// this machine does not know has only the first one.
     async fn identity(&self, client: &Client) -> Result<Option<Identity>, Status> {
         let Some(groups) = &self.groups else { return Ok(client.identity.clone()) };
         let Some(Identity { uid, gid, .. }) = client.identity else { return Ok(None) };
