@@ -1,4 +1,4 @@
-"""The measurement of the log service in docs/performance.md; started by bench/logs.
+"""The measurement of the log service; started by bench/logs.
 
 Every round runs all rows one after the other, each on a store of its own; the table shows medians
 over the rounds, with the worst and the best. Client and server share the machine.

@@ -1,5 +1,5 @@
-//! Requests of nobody that were not done: a few of each network are recorded, the others counted.
-//! Without this, anybody could have the records of others rotated away.
+//! Requests without a user that were not done: a few of each network are recorded, the others
+//! counted. Without this, anybody could have the records of others rotated away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const RECORDS_OF_ALL: u32 = 600;
 /// Networks that are told apart. The others are counted as one.
 const NETWORKS: usize = 256;
 
-/// What there was within one window.
+/// Requests within one window.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<Window>);
 
@@ -27,7 +27,7 @@ struct Window {
     began: Option<Duration>,
     recorded: u32,
     networks: HashMap<Party, OfNetwork>,
-    /// Those of networks that are not told apart.
+    /// Requests of networks that are not told apart.
     of_others: u64,
 }
 

@@ -74,7 +74,7 @@ mod tests {
         assert!(bytes < 100 << 10, "{bytes}");
     }
 
-    /// What the policy of pages forbids, so that it is not found out in a browser.
+    /// Assets have nothing that the policy of pages forbids. Otherwise only a browser would tell.
     #[test]
     fn scripts_do_nothing_that_the_policy_forbids() {
         for asset in &ASSETS.all {

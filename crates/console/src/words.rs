@@ -44,7 +44,7 @@ pub fn time(time: Timestamp) -> String {
     shown.replace('T', " ")
 }
 
-/// What stays as it is in a query.
+/// Characters that stay as they are in a query.
 const QUERY: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 

@@ -41,7 +41,7 @@ pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
 /// its key, and 256.
 pub const ZIPS_BYTES: u64 = 64 << 20;
 pub const ZIP_BYTES: usize = 16 << 20;
-/// Who follow at the same time: no user and no network are more than three quarters of them, and all
+/// Followers at the same time: no user and no network has more than three quarters of them, and all
 /// together they hold at most one in so many connections of the door.
 pub const FOLLOWERS: u64 = 4096;
 pub const FOLLOWERS_PART: u64 = 2;
@@ -102,7 +102,7 @@ pub const PASSWORD_BYTES: usize = 256;
 
 /// The name of a file that comes by a share link, bytes.
 pub const SHARED_NAME_BYTES: usize = 200;
-/// What a share link takes if nothing is said: files, and their bytes.
+/// Files, and their bytes, that a share link takes by default.
 pub const SHARED_FILES: u64 = 100;
 pub const SHARED_BYTES: u64 = 10 << 30;
 /// How long a resumable upload waits for its next bytes.

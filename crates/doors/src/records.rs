@@ -19,7 +19,7 @@ use crate::witness::{Facts, Witness};
 /// Parameters of a query with one of these in their name are secrets, or might be.
 const SECRETS: [&str; 5] = ["sig", "token", "secret", "password", "authorization"];
 
-/// What share links are below, at the HTTP door.
+/// The path below which share links are, at the HTTP door.
 pub(crate) const SHARED: &str = "/s/";
 /// Characters of a name there that are shown if it cannot be the token of a link.
 const SHOWN_CHARS: usize = 8;

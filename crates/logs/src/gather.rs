@@ -135,7 +135,7 @@ impl Gather {
                 }
                 Err(error) => Err(error.copy()),
             };
-            // Who has gone does not hear it.
+            // A sender that has gone does not hear it.
             let _ = reply.send(outcome);
         }
     }

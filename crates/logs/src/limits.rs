@@ -29,8 +29,8 @@ pub const JSON_DEPTH: u32 = 128;
 pub const FILES_AT_ONCE: usize = 16;
 /// Users whose names are remembered, and buckets whose sources are.
 pub const REMEMBERED: usize = 4096;
-/// What is read of a connection of syslog at once, bytes. All connections share the memory for what
-/// waits of them: no network takes the last quarter of it.
+/// Bytes that are read of a connection of syslog at once. All connections share the memory for
+/// bytes that wait: no network takes the last quarter of it.
 pub const SYSLOG_READ_BYTES: usize = 64 << 10;
 pub const SYSLOG_BYTES: u64 = 128 << 20;
 /// How long a message of syslog may take to come, once it has begun, and a handshake.

@@ -146,7 +146,7 @@ struct Connection {
     sender: IpAddr,
     /// As whom it stores, and when that was looked up.
     caller: Option<(Caller, Duration)>,
-    /// What messages take while they come; see [`Connection::room`].
+    /// Memory that messages take while they come; see [`Connection::room`].
     memory: Arc<Shares>,
     /// Bytes that wait, in which no message ends.
     searched: usize,

@@ -1,5 +1,5 @@
-//! Inodes right before and right after an operation, of which the master that runs it tells whoever
-//! is in the same process.
+//! Inodes right before and right after an operation: the master that runs the operation shows them
+//! to callers in the same process.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Wanted {
 }
 
 /// Does `work`, and tells what these inodes were before and after the operations that it has run
-/// in this task, where the master is in this process. Whoever is told must be allowed to know.
+/// in this task, where the master is in this process. The caller must have the right to see them.
 pub async fn seeing<T>(inodes: &[Ino], work: impl Future<Output = T>) -> (T, Vec<Option<Sight>>) {
     let wanted = Arc::new(Wanted { inodes: inodes.to_vec(), seen: Mutex::default() });
     let done = WANTED.scope(Arc::clone(&wanted), work).await;
@@ -35,7 +35,7 @@ pub async fn seeing<T>(inodes: &[Ino], work: impl Future<Output = T>) -> (T, Vec
     (done, seen)
 }
 
-/// What is wanted of the operations of this task.
+/// The inodes that are to be looked at around the operations of this task.
 pub fn wanted() -> Option<Arc<Wanted>> {
     WANTED.try_with(Arc::clone).ok()
 }

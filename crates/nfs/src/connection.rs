@@ -240,7 +240,7 @@ impl Connection {
 
     /// A long record is read once there is room for it.
     fn look_at_record(&mut self) {
-        // One that waits for calls before it has come, perhaps.
+        // The record waits for calls before it has come, perhaps.
         match self.records.is_partial() && self.has_room() {
             true => drop(self.begun.get_or_insert_with(Instant::now)),
             false => self.begun = None,

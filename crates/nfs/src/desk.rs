@@ -50,7 +50,7 @@ pub struct Desk {
     pub load: Arc<Load>,
     /// Where the door is, as the portmapper says.
     pub port: u16,
-    /// Who is told of calls.
+    /// The receiver of records of calls.
     pub watch: Watch,
     key: HandleKey,
     /// Of users, where those that clients name do not count.
@@ -62,7 +62,7 @@ pub struct Desk {
 pub struct Behaviour {
     /// Where it is, as the portmapper says.
     pub port: u16,
-    /// Who is told of calls.
+    /// The receiver of records of calls.
     pub watch: Watch,
     /// Groups of users are those that this machine knows, and not those that clients name.
     pub looks_up_groups: bool,
@@ -226,8 +226,8 @@ impl Desk {
         Ok(Place::new(bucket, (export, top), ino, (identity, client)))
     }
 
-    /// Who a client says it is, with all groups where they are looked up. A user whom this machine
-    /// does not know has none but the first one.
+    /// The identity that a client states, with all groups where they are looked up. A user whom
+    /// this machine does not know has only the first one.
     async fn identity(&self, client: &Client) -> Result<Option<Identity>, Status> {
         let Some(groups) = &self.groups else { return Ok(client.identity.clone()) };
         let Some(Identity { uid, gid, .. }) = client.identity else { return Ok(None) };

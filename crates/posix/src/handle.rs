@@ -26,7 +26,7 @@ pub struct Handle {
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
-    /// What bytes are written over by it: the number of the last change of those of the file.
+    /// The state of the file that it writes over: the number of the last change of its bytes.
     pub base: Option<u64>,
     /// Written bytes are durable before the program hears that they are written.
     pub syncs: bool,

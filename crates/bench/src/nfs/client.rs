@@ -41,7 +41,7 @@ pub const FILE_SYNC: u32 = 2;
 
 pub type Handle = Vec<u8>;
 
-/// What is exported, and where: `nfs://HOST/PATH?nfsport=N&mountport=N`, as libnfs has it.
+/// An export and its address: `nfs://HOST/PATH?nfsport=N&mountport=N`, as libnfs has it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Export {
     host: String,
@@ -116,7 +116,7 @@ pub fn mode(call: &mut Vec<u8>, mode: u32) {
     [1, mode, 0, 0, 0, 0, 0].iter().for_each(|part| number(call, *part));
 }
 
-/// What comes behind the head of a reply.
+/// The part of a reply after its head.
 pub struct Reply<'a>(&'a [u8]);
 
 impl<'a> Reply<'a> {
@@ -161,7 +161,7 @@ impl<'a> Reply<'a> {
 }
 
 fn nonsense() -> Error {
-    Error::failed("the server sent a reply that is none")
+    Error::failed("the server sent a reply that cannot be read")
 }
 
 /// A connection to one program of a server.
@@ -172,7 +172,7 @@ pub struct Connection {
     credentials: Vec<u8>,
     /// Calls that are not sent yet.
     going: Vec<u8>,
-    /// What has come, from `read` to the end.
+    /// The bytes that have come, from `read` to the end.
     came: Vec<u8>,
     read: usize,
     end: usize,

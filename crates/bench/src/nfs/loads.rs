@@ -24,7 +24,7 @@ const BLOCK: u32 = 1 << 20;
 const STREAM: &str = "stream";
 const REMOVED_AT_ONCE: usize = 32;
 
-/// What is measured.
+/// A kind of calls that is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Load {
     Getattr,

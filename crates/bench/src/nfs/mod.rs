@@ -80,7 +80,7 @@ enum Kind {
 
 /// The most that one READ is asked for.
 const READ_BYTES: u64 = 1 << 20;
-/// What a server may refuse to have under way on a connection.
+/// A server may refuse more calls under way on a connection.
 const IN_FLIGHT: usize = 1024;
 
 impl NfsArgs {

@@ -38,7 +38,7 @@ pub(crate) fn compress(data: &[u8]) -> Option<Vec<u8>> {
             return None;
         }
         if unpack(frames.get(start..)?, piece.len()).as_deref() != Some(piece) {
-            tracing::error!("a block is stored plain: its compressed form is not what it was");
+            tracing::error!("a block is stored plain: it did not unpack to the same bytes");
             return None;
         }
         table.extend_from_slice(&(end as u32).to_le_bytes());

@@ -44,7 +44,7 @@ enum Command {
         /// Validity of the link: a number with s, m, h or d
         #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_seconds)]
         expires: u32,
-        /// Ask for the password in the first line of this file; - for standard input
+        /// Require the password in the first line of this file; - for standard input
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
         /// Allow this many downloads; without this any number
@@ -53,10 +53,10 @@ enum Command {
         /// Let others add files below the prefix, and show them nothing
         #[arg(long, conflicts_with = "downloads")]
         upload: bool,
-        /// Most files that are added by the link
+        /// Largest number of files that others may add
         #[arg(long, value_name = "N", requires = "upload")]
         max_files: Option<u64>,
-        /// Most bytes that are added by the link, such as 5g
+        /// Largest number of bytes that others may add, such as 5g
         #[arg(long, value_name = "SIZE", requires = "upload", value_parser = size)]
         max_bytes: Option<u64>,
         /// Print one line of JSON
@@ -66,7 +66,7 @@ enum Command {
     /// List your share links, without their addresses
     #[command(after_help = "Example:\n  cairn share ls --json | jq -r .id")]
     Ls {
-        /// List those of all users; only root may
+        /// List the links of all users; only root may
         #[arg(long)]
         all: bool,
         /// Print one line of JSON for each

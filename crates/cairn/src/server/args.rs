@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::{doors, log};
 use crate::metadata::MetaArgs;
 
-/// Serve a store on this machine's disk: its doors (S3, HTTP, NFS, syslog), and its console
+/// Serve a store on this machine's disk: S3, HTTP, websites, NFS, syslog, and the console
 ///
 /// An empty or missing DIR becomes a new store, and its first credentials are printed, once. Stop
 /// it with SIGTERM or Ctrl-C: requests in progress have 30 seconds to end. Nothing acknowledged is

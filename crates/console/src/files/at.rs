@@ -54,7 +54,7 @@ impl At<'_> {
     }
 }
 
-/// What comes before the last name of a key, and that name with its slash if it is a folder's.
+/// The part before the last name of a key, and that name with its slash if it is a folder's.
 pub fn split(key: &str) -> (&str, &str) {
     let trimmed = key.strip_suffix('/').unwrap_or(key);
     key.split_at(trimmed.rfind('/').map_or(0, |at| at + 1))

@@ -56,7 +56,7 @@ fn none(is_first: bool) -> Markup {
                 h2 { "There are no buckets yet" }
                 p { "A bucket holds files and folders. Make the first one below." }
             } @else {
-                h2 { "No bucket has such a name" }
+                h2 { "No bucket's name begins with this text" }
                 p { a href="/" { "Show all buckets" } }
             }
         }

@@ -188,14 +188,14 @@ fn none(at: &At<'_>, wanted: &Wanted, may: &May, is_plain: bool) -> Markup {
     html! {
         div class="empty" {
             @if !is_plain {
-                h2 { "No name here begins so" }
+                h2 { "No name here begins with this text" }
                 p { a href=(at.folder(&wanted.prefix)) { "Show all of the folder" } }
             } @else if may.write {
                 h2 { "Nothing is here yet" }
                 p { "Drop files or folders here, or choose them with the button above." }
             } @else {
                 h2 { "Nothing is here yet" }
-                p { "You may look into this bucket, and not change it." }
+                p { "You may look into this bucket, but not change it." }
             }
         }
     }

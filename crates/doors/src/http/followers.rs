@@ -33,7 +33,7 @@ impl Followers {
         let network = Party::at(peer.address.ip());
         let user = if caller.is_anonymous() { network } else { Party::User(caller.user()) };
         let shares = self.users.take_now(user, 1).zip(self.networks.take_now(network, 1));
-        shares.ok_or(Failure::Busy("too many follow at once, from here or in all"))
+        shares.ok_or(Failure::Busy("too many followers, of this user or network, or in all"))
     }
 }
 

@@ -75,7 +75,7 @@ pub fn is_for_people(headers: &HeaderMap, query: &Query) -> bool {
     page::is_wanted(headers) && query.names().all(|name| matches!(name, "after" | "limit"))
 }
 
-/// What is below a prefix, as pages show it: up to the next slash.
+/// The level below a prefix, as pages show it: up to the next slash.
 pub fn level(bucket: &str, prefix: &str, query: &Query) -> Result<ListObjects> {
     Ok(ListObjects {
         bucket: bucket.to_owned(),

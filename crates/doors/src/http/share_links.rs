@@ -74,7 +74,7 @@ struct ShownShareLink {
     /// 0 for any number.
     downloads: u64,
     downloaded: u64,
-    /// What may be added in all, and what was.
+    /// Files and bytes that may be added in all, and those that were.
     #[serde(skip_serializing_if = "Option::is_none")]
     uploads: Option<ShownUploads>,
     #[serde(skip_serializing_if = "Option::is_none")]

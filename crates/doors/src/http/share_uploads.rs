@@ -192,7 +192,7 @@ impl NewFile {
             key: self.key,
             object: ObjectAttributes { content_type, ..ObjectAttributes::default() },
             tags: Vec::new(),
-            // What is there is never replaced.
+            // An object that is there is never replaced.
             conditions: Conditions { if_none_match: Some(EtagMatch::Any), ..Conditions::default() },
         };
         match door.fs().put_object(&opened.caller, request, written).await {

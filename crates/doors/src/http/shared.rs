@@ -32,7 +32,7 @@ pub struct Asked<'a> {
     pub peer: Remote,
     pub parts: &'a http::request::Parts,
     pub token: &'a str,
-    /// What follows the token and a slash.
+    /// The part of the path after the token and a slash.
     pub path: Option<&'a str>,
     pub query: &'a Query,
 }
@@ -113,7 +113,7 @@ pub fn gone() -> Error {
     Error::NotFound(text.into())
 }
 
-/// What a request with a share link is not told: what its maker may not do.
+/// A request with a share link is not told which right its maker lacks.
 pub fn hide(error: Error) -> Error {
     match error {
         Error::Denied(_) => gone(),

@@ -92,7 +92,7 @@ pub fn say_version(headers: &mut HeaderMap) {
     headers.insert(TUS_VERSION, VERSION);
 }
 
-/// What this part of the door can do.
+/// The abilities of this part of the door.
 fn options() -> Response<Body> {
     let mut reply = no_content();
     let headers = reply.headers_mut();
@@ -183,7 +183,7 @@ async fn begin(
 ) -> Result<Response<Body>, Failure> {
     let (fs, caller, headers) = (door.fs(), asked.caller, &asked.parts.headers);
     if asked.query.get(UPLOAD).is_some() {
-        return Err(Error::Invalid("a POST begins an upload: it names none".into()).into());
+        return Err(Error::Invalid("POST begins an upload: it takes no id".into()).into());
     }
     for name in ["upload-defer-length", "upload-concat", "upload-checksum"] {
         if headers.contains_key(name) {
@@ -276,7 +276,7 @@ async fn append(
         return Err(Error::Conflict(text).into());
     }
     if upload.announced().is_some_and(|length| length > row.length - row.offset) {
-        let text = format!("the upload has {} bytes, and this is more", row.length);
+        let text = format!("the upload has {} bytes: this request sends more", row.length);
         return Err(Error::TooLarge(text).into());
     }
     let row = receive(fs, caller, &name, row, upload).await?;

@@ -52,7 +52,7 @@ pub struct DoorArgs {
     #[command(flatten)]
     pub(super) syslog: SyslogArgs,
     /// Where records of logs go: logs-NAME/SOURCE/{day}.jsonl, with {user} in the first part,
-    /// {source} and {protocol} in the second. With USER= before it, of one user; may be given
+    /// {source} and {protocol} in the second. With USER= before it, those of one user; may be given
     /// several times
     #[arg(long, value_name = "[USER=]TEMPLATE", value_parser = log_path)]
     pub(super) log_path: Vec<String>,

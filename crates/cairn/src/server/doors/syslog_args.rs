@@ -18,8 +18,8 @@ pub struct SyslogArgs {
     /// Take messages over TLS only, with the certificate of --tls-cert
     #[arg(long, requires_all = ["syslog", "tls_cert"])]
     pub(super) syslog_tls: bool,
-    /// Authorities (PEM) that sign certificates of senders of syslog: without such a certificate
-    /// nobody sends
+    /// Authorities (PEM) that sign certificates of senders of syslog: senders must show such a
+    /// certificate
     #[arg(long, value_name = "FILE", requires = "syslog_tls")]
     pub(super) syslog_client_ca: Option<PathBuf>,
     /// Network of senders of syslog, such as 10.0.0.0/8; may be given several times. Required if

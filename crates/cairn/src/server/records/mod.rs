@@ -28,7 +28,7 @@ use webhook::WebhookSink;
 /// For how long lines are gathered for a file, and for what costs more.
 const FILE_PACE: Duration = Duration::from_millis(50);
 const SLOW_PACE: Duration = Duration::from_secs(1);
-/// How often there is a look whether counts of requests of nobody are to be told.
+/// How often it is checked whether counts of requests without a user are to be written.
 const REFUSALS_LOOK: Duration = Duration::from_secs(10);
 /// How long sinks may take for what waits when the process stops.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -124,7 +124,7 @@ impl Sinks {
     }
 }
 
-/// Tells, as long as the process lives, how many requests of nobody were only counted.
+/// Writes, as long as the process lives, how many requests without a user were only counted.
 async fn tell_refusals(audit: LineLog) {
     loop {
         sleep(REFUSALS_LOOK).await;

@@ -1,11 +1,11 @@
-//! What each entry does when it is applied: the state machine. The order of the log decides who is
-//! fenced, so a proposal of a former master is void wherever it is.
+//! The effect of each entry when it is applied: the state machine. The order of the log decides
+//! which master is fenced, so a proposal of a former master is void wherever it is.
 
 use super::super::{Change, Fence};
 use super::entry::{Entry, Proposal};
 use super::held::{Held, Membership};
 
-/// What came of an entry.
+/// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It takes effect.

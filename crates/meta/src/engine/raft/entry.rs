@@ -29,7 +29,7 @@ pub struct Entry {
     pub proposal: Proposal,
 }
 
-/// What a leader proposed.
+/// A leader's proposal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Proposal {
     /// Nothing: a leader begins its term with it.

@@ -1,4 +1,4 @@
-//! What a member keeps in its mark beside what every mark has. See docs/format-engine.md.
+//! The fields that only a member's mark has. See docs/format-engine.md.
 #![deny(clippy::indexing_slicing)]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What a member of several masters that keep metadata together has on its disk: a log of entries
+//! The disk of a member of several masters that keep metadata together: a log of entries
 //! and votes, and the rows of those that are applied. The consensus library decides on both.
 //!
 //! ```text

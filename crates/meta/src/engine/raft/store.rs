@@ -1,4 +1,4 @@
-//! What one member has on its disk: its vote, its log, and the rows of all entries that are
+//! The state on one member's disk: its vote, its log, and the rows of all entries that are
 //! applied. One record and one sync make entries durable.
 
 use std::fmt;

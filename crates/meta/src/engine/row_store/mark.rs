@@ -30,7 +30,7 @@ pub struct Mark {
     /// The index after the last entry beside the rows that counts; 0: none does, and they are
     /// removed.
     pub pending: u64,
-    /// What a replicated log keeps here; empty in the embedded engine, and only there.
+    /// Fields of a replicated log; empty in the embedded engine, and only there.
     pub more: Bytes,
 }
 
