@@ -138,7 +138,10 @@ fn whatever_is_written_meanwhile_wins() {
                     let end = (at as usize + 20_000).min(model.len());
                     let bytes = record.slice(..record.len().min(end - at as usize));
                     let piece = Piece::Block(writer.upload(&root(), &[(at, bytes)]).await.unwrap());
-                    writer.publish(&root(), world.fs.session(), vec![piece], &mut None).await.unwrap();
+                    writer
+                        .publish(&root(), world.fs.session(), vec![piece], &mut None)
+                        .await
+                        .unwrap();
                 };
                 let rewrite = async {
                     // What changes in between may be gone when it is read.
