@@ -58,6 +58,11 @@ impl Kind {
         }
     }
 
+    /// Whether it is answered with a link that anybody may use who has it.
+    fn leads_to_bytes(self) -> bool {
+        matches!(self, Kind::Download | Kind::Preview)
+    }
+
     /// Whether it is a script that asks.
     fn is_of_script(self) -> bool {
         matches!(self, Kind::ListRows | Kind::PresignUpload)
@@ -87,6 +92,10 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
     if let Some(login) = &login {
         asked.witness.by(&login.caller);
     }
+    if login.is_some() && kind.leads_to_bytes() && is_from_elsewhere(asked) {
+        // A page at the origin of the S3 door could read in a frame of its own what is shown there.
+        return logins::again(asked.place());
+    }
     let answered = match (kind, &login) {
         (Kind::Asset, _) => asset(asked.path()),
         (Kind::LogInPage, _) => Ok(logins::page(&query_to(asked))),
@@ -113,11 +122,16 @@ fn query_to(asked: &Asked) -> String {
     form.get("to").to_owned()
 }
 
+/// Whether a page of another origin leads here.
+fn is_from_elsewhere(asked: &Asked) -> bool {
+    let site = asked.parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    matches!(site, Some(b"cross-site" | b"same-site"))
+}
+
 /// Asks a person to log in, and then to go on.
 fn logged_out(asked: &Asked) -> Reply {
-    let site = asked.parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     let is_read = matches!(asked.parts.method, Method::GET | Method::HEAD);
-    if is_read && matches!(site, Some(b"cross-site" | b"same-site")) {
+    if is_read && is_from_elsewhere(asked) {
         return logins::again(asked.place());
     }
     let to = if is_read { asked.place() } else { "/" };

@@ -116,6 +116,25 @@ fn whoever_comes_from_another_site_comes_again_from_here() {
 }
 
 #[test]
+fn pages_of_other_origins_are_not_led_to_bytes() {
+    let rig = Rig::start();
+    let mut browser = rig.root();
+    for target in ["/b/photos/preview?key=a", "/b/photos/download?key=a"] {
+        for site in ["same-site", "cross-site"] {
+            let reply = browser.send("GET", target, &[("sec-fetch-site", site)], "");
+            assert_eq!(reply.status, 200, "{target} {site}");
+            assert!(reply.body.contains(&format!("0;url={target}")), "{}", reply.body);
+            assert_eq!(reply.header("location"), "");
+            assert_eq!(reply.header("x-frame-options"), "DENY");
+        }
+        for site in ["same-origin", "none"] {
+            let reply = browser.send("GET", target, &[("sec-fetch-site", site)], "");
+            assert_eq!(reply.status, 404, "{target} {site}: there is no such bucket");
+        }
+    }
+}
+
+#[test]
 fn bodies_and_methods_are_bounded() {
     let rig = Rig::start();
     let mut browser = rig.root();
