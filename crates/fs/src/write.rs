@@ -60,7 +60,7 @@ struct Draft {
     size: u64,
     /// Of blocks that are durable.
     chunks: BTreeMap<u32, Extents>,
-    /// Where blocks begin that are on their way.
+    /// Where blocks begin that are on their way, or were lost.
     pending: BTreeSet<u64>,
     /// Where blocks should go: to where the one before went.
     wish: Wish,
@@ -265,6 +265,9 @@ impl BodyWriter {
     }
 
     /// Waits until all blocks are durable.
+    ///
+    /// # Errors
+    /// Also where a block failed before, of which [`BodyWriter::push`] has told.
     pub async fn finish(mut self) -> Result<Written> {
         let mut inline = Bytes::new();
         if self.draft.body.is_none() && self.buffer.len() <= limits::INLINE_BYTES {
@@ -277,6 +280,9 @@ impl BodyWriter {
         }
         while !self.puts.is_empty() {
             self.join().await?;
+        }
+        if !self.draft.pending.is_empty() {
+            return Err(Error::Unavailable("a block of it was not written".into()));
         }
         let draft = std::mem::replace(&mut self.draft, Draft::empty(&self.fs));
         Ok(Written { draft, inline })

@@ -8,6 +8,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, Timestamp, UploadId, limits as store_limits};
 use cairn_fs::ops::conditions::Conditions;
@@ -332,7 +333,11 @@ struct Stretch {
     /// Bytes of the upload from there on.
     left: u64,
     writer: Option<BodyWriter>,
+    /// Of the first `digested` bytes.
     digester: Digester,
+    digested: u64,
+    /// Bytes that go to the writer: it may have taken only some of them when nobody waits any more.
+    going: Bytes,
 }
 
 impl Stretch {
@@ -351,6 +356,8 @@ impl Stretch {
             left: 0,
             writer: Some(writer),
             digester: Digester::new(true, &[]),
+            digested: 0,
+            going: Bytes::new(),
         }
     }
 
@@ -383,12 +390,26 @@ impl Stretch {
                 let text = "the body goes on after the end of the upload";
                 return Err(Error::TooLarge(text.into()).into());
             }
-            self.digester.update(&bytes);
-            if let Some(writer) = &mut self.writer {
-                writer.push(bytes).await?;
+            let Some(writer) = &mut self.writer else { continue };
+            self.going = bytes.clone();
+            let pushed = writer.push(bytes).await;
+            if let Err(error) = pushed {
+                // Of what it took, some is lost.
+                self.writer = None;
+                return Err(error.into());
             }
+            let size = writer.size();
+            self.digest(size);
         }
         Ok(None)
+    }
+
+    /// Digests what the writer took of the bytes that went to it last; it has `size` bytes.
+    fn digest(&mut self, size: u64) {
+        let going = std::mem::take(&mut self.going);
+        let taken = going.len().min(size.saturating_sub(self.digested) as usize);
+        self.digester.update(going.get(..taken).unwrap_or_default());
+        self.digested = size;
     }
 
     /// Makes it durable. It goes on if nobody waits for it.
@@ -401,6 +422,7 @@ impl Stretch {
     }
 
     fn keep(&mut self, writer: BodyWriter) -> impl Future<Output = Result<Resumable>> + use<> {
+        self.digest(writer.size());
         let (fs, caller, name) = (self.fs.clone(), self.caller.clone(), self.name.clone());
         let digester = std::mem::replace(&mut self.digester, Digester::new(false, &[]));
         let (offset, expires) = (self.offset, expires(&self.fs));

@@ -72,3 +72,17 @@ fn all_of_them_get_on_and_none_in_pieces_that_are_too_small() {
         assert!(most <= ROOM as u64, "{most} bytes were on their way at once");
     });
 }
+
+#[test]
+fn an_upload_that_lost_a_block_is_never_whole() {
+    run(async {
+        let config = Config { parallel_blocks: 1, ..Config::default() };
+        let (world, blocks) = World::watched(5, config).await;
+        blocks.failures.store(1, Ordering::SeqCst);
+        let mut writer = world.fs.begin(&root(), BUCKET).await.unwrap();
+        let block = data(1, limits::BLOCK_BYTES);
+        writer.push(block.clone()).await.unwrap();
+        assert!(writer.push(block).await.is_err(), "the first block was lost");
+        assert!(writer.finish().await.is_err());
+    });
+}

@@ -16,6 +16,8 @@ pub struct Watched {
     pub wishes: Mutex<Vec<u8>>,
     /// So many reads are refused, as by a server that forgot that it told a mount of a block.
     pub refusals: AtomicU32,
+    /// So many writes fail.
+    pub failures: AtomicU32,
     /// Bytes that are being written, and how many that were at most.
     writing: AtomicU64,
     pub writing_most: AtomicU64,
@@ -27,6 +29,7 @@ impl Watched {
             store,
             wishes: Mutex::default(),
             refusals: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
             writing: AtomicU64::new(0),
             writing_most: AtomicU64::new(0),
         })
@@ -43,6 +46,10 @@ impl Blocks for Watched {
         data: Bytes,
     ) -> Result<GroupId> {
         self.wishes.lock().push(wish.redundancy.map_or(0, Redundancy::number));
+        let failures = |left: u32| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, failures).is_ok() {
+            return Err(Error::Unavailable("a write that fails".into()));
+        }
         let len = data.len() as u64;
         let writing = self.writing.fetch_add(len, Ordering::SeqCst) + len;
         self.writing_most.fetch_max(writing, Ordering::SeqCst);
