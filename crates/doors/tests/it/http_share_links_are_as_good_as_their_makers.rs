@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 
 use cairn_auth::Caller;
 use cairn_base::{Timestamp, UserId};
-use cairn_fs::ops::credentials::RemoveCredential;
+use cairn_fs::ops::credentials::{AddAccessKey, RemoveCredential};
 
 use crate::http_harness::{Client, Reply, Server};
 
@@ -98,6 +98,12 @@ fn pages_of_a_link_follow_each_other() {
     );
 }
 
+/// Another secret of the access key of the reader.
+fn another_secret() -> AddAccessKey {
+    let (id, user) = ("KEY-reader".to_owned(), "reader".to_owned());
+    AddAccessKey { id, sealed: vec![1; 40], user, replace: true }
+}
+
 #[test]
 fn a_link_ends_with_everything_that_it_hangs_on() {
     let (server, owner) = store();
@@ -147,6 +153,9 @@ fn a_link_ends_with_everything_that_it_hangs_on() {
     anyone.get(&short).expect(404);
     run(RemoveCredential { id: token["id"].as_str().unwrap().to_owned() });
     anyone.get(&other).expect(404);
+    server.clock.advance(1);
+    server.runtime.block_on(server.fs().run(&Caller::system(), another_secret())).unwrap();
+    anyone.get(&link).expect(404);
     run(RemoveCredential { id: "KEY-reader".into() });
     anyone.get(&link).expect(404);
     // Time, and its maker's will.

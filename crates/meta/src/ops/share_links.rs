@@ -52,7 +52,7 @@ impl Verb for AddShareLink {
         }
         let credential = context.caller.origin().credential;
         let credential = credential.map_or_else(String::new, |id| id.as_str().to_owned());
-        let Some(end) = end_of_credential(view, user, &credential)? else {
+        let Some(end) = end_of_credential(view, user, &credential, context.now)? else {
             let text = "a share link is made with an access key or a token";
             return Err(Error::Denied(text.into()).into());
         };
@@ -116,20 +116,24 @@ impl AddShareLink {
     }
 }
 
-/// When a credential of a user expires; 0 for never, and none if the user does not have it.
+/// When a credential of a user expires; 0 for never. None if the user does not have it, or it is
+/// younger than `since`: a new secret for an old id.
 fn end_of_credential(
     view: &mut View<'_>,
     user: UserId,
     id: &str,
+    since: Timestamp,
 ) -> Result<Option<Timestamp>, Stop> {
     if id.is_empty() {
         return Ok(None);
     }
     if let Some(token) = load::<Token>(view, &keys::token(id))? {
-        return Ok((token.user == user).then_some(token.expires));
+        let is_same = token.user == user && token.created <= since;
+        return Ok(is_same.then_some(token.expires));
     }
     let key = load::<AccessKey>(view, &keys::access_key(id))?;
-    Ok(key.filter(|key| key.user == user).map(|_| Timestamp(0)))
+    let same = key.filter(|key| key.user == user && key.created <= since);
+    Ok(same.map(|_| Timestamp(0)))
 }
 
 /// Removes links of a user that have expired. `TooLarge` if there are too many others.
@@ -249,7 +253,7 @@ fn show(
     let is_live = bucket.is_some()
         && !owner.disabled
         && link.is_in_time(context.now)
-        && end_of_credential(view, user, &link.credential)?.is_some();
+        && end_of_credential(view, user, &link.credential, link.created)?.is_some();
     let has_password = !link.password.is_empty();
     let link = ShareLink { hash: [0; 32], password: Vec::new(), ..link };
     let bucket = bucket.map(|bucket| bucket.name).unwrap_or_default();
@@ -264,7 +268,8 @@ pub struct FindShareLink {
 }
 
 impl Verb for FindShareLink {
-    /// None where its user is disabled, or its bucket or the credential that made it is gone.
+    /// None where its user is disabled, or its bucket or the credential that made it is gone or
+    /// has another secret.
     type Reply = Option<(ShareLink, String)>;
     const NAME: &'static str = "find_share_link";
 
@@ -273,7 +278,7 @@ impl Verb for FindShareLink {
             return Ok(None);
         };
         let is_ended = is_disabled(view, self.user)?
-            || end_of_credential(view, self.user, &link.credential)?.is_none();
+            || end_of_credential(view, self.user, &link.credential, link.created)?.is_none();
         let bucket = load::<Bucket>(view, &keys::bucket(link.bucket))?;
         Ok(bucket.filter(|_| !is_ended).map(|bucket| (link, bucket.name)))
     }
