@@ -46,6 +46,23 @@ pub fn stored(headers: &HeaderMap) -> Result<ObjectAttributes> {
     Ok(object)
 }
 
+/// Refuses conditions and digests, where they are not honoured. `what` is asked for with them.
+pub fn refuse_conditions_and_digests(headers: &HeaderMap, what: &str) -> Result<()> {
+    let names = [
+        "if-match",
+        "if-none-match",
+        "if-unmodified-since",
+        "content-md5",
+        "content-digest",
+        "repr-digest",
+        "digest",
+    ];
+    match names.iter().find(|name| headers.contains_key(**name)) {
+        Some(name) => Err(Error::NotImplemented(format!("header {name} on {what}"))),
+        None => Ok(()),
+    }
+}
+
 /// All values of a header as one text; empty if there is none. No control characters get in.
 fn text(headers: &HeaderMap, name: &HeaderName) -> Result<String> {
     let mut joined = String::new();

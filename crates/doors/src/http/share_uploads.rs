@@ -7,7 +7,7 @@ use cairn_fs::ops::conditions::{Conditions, EtagMatch};
 use cairn_fs::ops::share_links::UseShareLink;
 use cairn_fs::rows::{ObjectAttributes, UploadLimits};
 use cairn_fs::{BodyWriter, PutRequest};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, IF_NONE_MATCH};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use maud::html;
@@ -18,7 +18,7 @@ use super::inner::Inner;
 use super::multipart::{Form, Source};
 use super::page::{self, human_bytes};
 use super::shared::{Asked, Opened, gone, hide};
-use super::{Body, content_type, json_of};
+use super::{Body, content_type, headers, json_of};
 use crate::limits;
 use crate::upload::Upload;
 
@@ -73,6 +73,12 @@ pub async fn put(
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     let name = asked.path.filter(|name| !name.is_empty()).ok_or_else(gone)?;
+    let mut asks = asked.parts.headers.clone();
+    if asks.get_all(IF_NONE_MATCH).iter().all(|value| value == "*") {
+        // Nothing is ever replaced.
+        asks.remove(IF_NONE_MATCH);
+    }
+    headers::refuse_conditions_and_digests(&asks, "an upload by a share link")?;
     let room = left(opened);
     if upload.announced().is_some_and(|length| length > room.bytes) {
         return Err(full().into());

@@ -186,6 +186,7 @@ async fn begin(
     if asked.query.get(UPLOAD).is_some() {
         return Err(Error::Invalid("POST begins an upload: it takes no id".into()).into());
     }
+    headers::refuse_conditions_and_digests(headers, "a resumable upload")?;
     for name in ["upload-defer-length", "upload-concat", "upload-checksum"] {
         if headers.contains_key(name) {
             return Err(Error::NotImplemented(format!("header {name} of tus")).into());
@@ -267,6 +268,7 @@ async fn append(
         *reply.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Ok(reply);
     }
+    headers::refuse_conditions_and_digests(headers, "a resumable upload")?;
     if headers.contains_key("upload-checksum") {
         return Err(Error::NotImplemented("header upload-checksum of tus".into()).into());
     }

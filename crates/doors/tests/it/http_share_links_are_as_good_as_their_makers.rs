@@ -323,6 +323,9 @@ fn files_are_added_and_nothing_is_shown() {
         (new.text().as_str(), new.header("content-type").unwrap().as_str()),
         ("new", "text/x-new")
     );
+    let digest = [("Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg==")];
+    anyone.call("PUT", &to("refused"), &digest, b"x").expect(501);
+    anyone.call("PUT", &to("refused"), &[("If-None-Match", "\"a\"")], b"x").expect(501);
     // What is there stays, and the sender is not told of it.
     let again = anyone.put(&to("old.txt"), b"other").expect(201);
     assert!(again.body.is_empty() && again.header("location").is_none());

@@ -179,6 +179,12 @@ fn the_protocol_is_as_it_says() {
     client.call("POST", "/tus/inbox/x", &[TUS, ("Upload-Length", "x")], b"").expect(400);
     client.call("POST", "/tus/inbox/x", &[TUS, ("Upload-Defer-Length", "1")], b"").expect(501);
     client.call("POST", "/tus/inbox/x", &[TUS, ("Upload-Length", "1")], b"x").expect(400);
+    for header in [("If-None-Match", "*"), ("Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg==")] {
+        let headers = [TUS, ("Upload-Length", "1"), header];
+        client.call("POST", "/tus/inbox/x", &headers, b"").expect(501);
+        let headers = [TUS, STREAM, ("Upload-Offset", "0"), header];
+        client.call("PATCH", &upload, &headers, b"x").expect(501);
+    }
     client.call("HEAD", "/tus/inbox/x?upload=zz", &[TUS], b"").expect(400);
     client.call("GET", &upload, &[TUS], b"").expect(400);
     patch(&client, &upload, 0, b"x").expect(204);
