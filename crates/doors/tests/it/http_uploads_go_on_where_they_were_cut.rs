@@ -4,6 +4,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use cairn_auth::Caller;
+use cairn_base::UploadId;
+use cairn_fs::ops::multipart::{AbortUpload, UploadName};
+
 use crate::http_harness::{Client, PATIENCE, Reply, Server};
 use crate::http_objects_are_what_was_put::pattern;
 
@@ -189,4 +193,18 @@ fn the_protocol_is_as_it_says() {
     client.call("GET", &upload, &[TUS], b"").expect(400);
     patch(&client, &upload, 0, b"x").expect(204);
     assert_eq!(client.get("/storage/inbox/x").expect(200).body, b"x");
+}
+
+#[test]
+fn an_upload_that_s3_ended_is_gone() {
+    let (server, client) = store();
+    let upload = begun(&client, "/tus/inbox/ended", 2 * STEP);
+    patch(&client, &upload, 0, &pattern(STEP)).expect(204);
+    let id = upload.rsplit('=').next().unwrap();
+    let id = UploadId(u64::from_str_radix(id, 16).unwrap());
+    let name = UploadName { bucket: "inbox".into(), key: "ended".into(), upload: id };
+    let abort = server.fs().run(&Caller::system(), AbortUpload { name });
+    server.runtime.block_on(abort).unwrap();
+    client.call("HEAD", &upload, &[TUS], b"").expect(404);
+    patch(&client, &upload, STEP, &pattern(STEP)).expect(404);
 }

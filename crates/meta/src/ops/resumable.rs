@@ -129,8 +129,16 @@ impl Verb for FindResumable {
     type Reply = Resumable;
     const NAME: &'static str = "find_resumable";
 
+    /// `NotFound` also if S3 ended it: the bytes before its offset are gone.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Resumable, Stop> {
-        Ok(open(view, context, &self.name, Action::PutObject)?.1)
+        let (_, row) = open(view, context, &self.name, Action::PutObject)?;
+        if row.offset < row.length {
+            let key = keys::upload(row.bucket, row.key.as_bytes(), self.name.upload);
+            if view.get(&key)?.is_none() {
+                return Err(no_upload(self.name.upload));
+            }
+        }
+        Ok(row)
     }
 }
 
