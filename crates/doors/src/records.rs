@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
+use cairn_auth::share_link_of;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
@@ -24,8 +25,22 @@ pub(crate) const SHARED: &str = "/s/";
 /// Characters of a name there that are shown if it cannot be the token of a link.
 const SHOWN_CHARS: usize = 8;
 
-/// A path without the secret of a share link in it.
+/// A path without the secrets of share links in it.
 pub(crate) fn without_token(path: &str) -> Cow<'_, str> {
+    let path = without_token_below_shared(path);
+    let link_of = |name: &str| share_link_of(&percent_decode_str(name).decode_utf8_lossy());
+    if !path.split('/').any(|name| link_of(name).is_some()) {
+        return path;
+    }
+    let shown = path.split('/').map(|name| match link_of(name) {
+        Some(id) => format!("{id}-..."),
+        None => name.to_owned(),
+    });
+    Cow::Owned(shown.collect::<Vec<_>>().join("/"))
+}
+
+/// The same for a path to a share link, of whose token it takes whatever could be one.
+fn without_token_below_shared(path: &str) -> Cow<'_, str> {
     let Some(rest) = path.strip_prefix(SHARED) else { return Cow::Borrowed(path) };
     let (token, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if token.chars().count() <= SHOWN_CHARS {
@@ -299,6 +314,17 @@ mod tests {
             ("/storage/s/a-b-c", "/storage/s/a-b-c"),
         ] {
             assert_eq!(without_token(path), shown);
+        }
+    }
+
+    #[test]
+    fn paths_lose_whole_tokens_wherever_they_are() {
+        let token = format!("12c-AAAABBBBCCCC-{}", "SECRET22".repeat(4));
+        for (before, after) in [("//s/", "/a"), ("/s//", ""), ("/storage/", "/"), ("", "//b")] {
+            let shown = format!("{before}12c-AAAABBBBCCCC-...{after}");
+            assert_eq!(without_token(&format!("{before}{token}{after}")), shown);
+            let escaped = token.replace('-', "%2D");
+            assert_eq!(without_token(&format!("{before}{escaped}{after}")), shown);
         }
     }
 
