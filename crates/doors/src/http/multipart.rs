@@ -163,13 +163,39 @@ fn boundary(kind: &str) -> Option<&str> {
     Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
 }
 
+/// A parameter of the value of a header, in quotes or not.
+fn parameter(value: &str, wanted: &str) -> Option<String> {
+    let (_, mut rest) = value.split_once(';')?;
+    loop {
+        let (names, after) = rest.split_once('=')?;
+        let name = names.rsplit(';').next().unwrap_or_default().trim();
+        let after = after.trim_start();
+        let (text, next) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_at(end_of_quoted(quoted)),
+            None => {
+                let (token, next) = after.split_at(after.find(';').unwrap_or(after.len()));
+                (token.trim_end(), next)
+            }
+        };
+        if name.eq_ignore_ascii_case(wanted) {
+            return Some(text.replace("\\\"", "\""));
+        }
+        rest = next;
+    }
+}
+
+/// Where the quote is that ends a text. Some clients put a backslash before others.
+fn end_of_quoted(text: &str) -> usize {
+    let is_end = |at: &usize| !text.get(..*at).unwrap_or_default().ends_with('\\');
+    text.match_indices('"').map(|(at, _)| at).find(is_end).unwrap_or(text.len())
+}
+
 fn parse(headers: &str) -> Part {
     let mut part = Part::default();
     for line in headers.split("\r\n") {
         let Some((name, value)) = line.split_once(':') else { continue };
         if name.eq_ignore_ascii_case("content-disposition") {
-            let named = value.split("filename=\"").nth(1).and_then(|rest| rest.split('"').next());
-            part.file_name = named.map(|name| {
+            part.file_name = parameter(value, "filename").map(|name| {
                 // Browsers escape these alone.
                 let name = name.replace("%22", "\"").replace("%0D", "").replace("%0A", "");
                 name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned()
@@ -246,6 +272,18 @@ mod tests {
         ] {
             let found = read(KIND, cut(&form(&[(name, b"1")]), 1000)).unwrap();
             assert_eq!(found[0].0.file_name.as_deref(), Some(expected));
+        }
+        for (parameters, expected) in [
+            ("name=f; filename=a.txt", Some("a.txt")),
+            ("name=f;FileName = a.txt ; x=y", Some("a.txt")),
+            ("FILENAME=\"a; b.txt\"", Some("a; b.txt")),
+            ("name=\"x; filename=no\"; filename=\"a\\\"b\"", Some("a\"b")),
+            ("name=\"filename=no\"", None),
+            ("name=f; filename=\"\"", Some("")),
+            ("filename", None),
+        ] {
+            let part = parse(&format!("Content-Disposition: form-data; {parameters}\r\n\r\n"));
+            assert_eq!(part.file_name.as_deref(), expected, "{parameters}");
         }
         let field =
             b"--xyz\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--xyz--".as_slice();

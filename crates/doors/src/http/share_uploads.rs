@@ -123,6 +123,9 @@ pub async fn form(
         (room.files, room.bytes) = (room.files.saturating_sub(1), room.bytes.saturating_sub(size));
         count += 1;
     }
+    if count == 0 {
+        return Err(Error::Invalid("the form has no file".into()).into());
+    }
     Ok(done(&asked.parts.headers, count))
 }
 

@@ -372,6 +372,7 @@ fn a_form_adds_files_with_the_right_of_the_maker() {
     for (name, bytes) in [("1.txt", "one"), ("2.txt", "two")] {
         assert_eq!(owner.get(&format!("/storage/private/in/{name}")).expect(200).text(), bytes);
     }
+    anyone.call("POST", &link, &[kind], b"--xyz--\r\n").expect(400);
     // A form of another site, and one that ends in the middle.
     let foreign = [kind, ("Origin", "http://evil.example")];
     anyone.call("POST", &link, &foreign, form.as_bytes()).expect(403);
