@@ -63,6 +63,14 @@ fn check(args: &DoorArgs, address: SocketAddr) -> Result<()> {
              reach it"
         )));
     }
+    let console = &args.console;
+    let secure = console.console_url.iter().find(|url| url.starts_with("https://"));
+    if let (Some(url), false, None) = (secure, has_tls, &console.console_s3_url) {
+        return Err(Failure::usage(format!(
+            "browsers that reach the console by {url} load nothing from an S3 door without TLS: \
+             say with --console-s3-url by which origin they reach that"
+        )));
+    }
     Ok(())
 }
 
@@ -173,7 +181,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_with_tls_makes_it_secure() {
-        let more = ["--console=127.0.0.1:0", "--console-url=https://c.example/"];
+        let mut more = vec!["--console=127.0.0.1:0", "--console-url=https://c.example/"];
+        assert!(bind_with(&more, Role::Server).is_err(), "browsers do not reach the S3 door");
+        more.push("--console-s3-url=https://s3.example");
         let bound = bind_with(&more, Role::Server).unwrap().unwrap();
         assert!(bound.pages.contains(&"https://c.example".to_owned()));
     }

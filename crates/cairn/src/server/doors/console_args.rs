@@ -14,7 +14,7 @@ pub struct ConsoleArgs {
     #[arg(long, value_name = "URL")]
     pub(super) console_url: Vec<String>,
     /// Origin by which browsers reach the S3 door, if that is not the host of the console with the
-    /// port of --s3
+    /// port of --s3. Required if --console-url is https:// and --tls-cert is not given
     #[arg(long, value_name = "URL")]
     pub(super) console_s3_url: Option<String>,
 }
