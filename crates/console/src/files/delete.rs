@@ -63,6 +63,7 @@ async fn delete_all(
         delete_some(at, files, done).await?;
     }
     for folder in folders {
+        let mut after = String::new();
         loop {
             if done.keys.len() >= limits::DELETES {
                 done.is_partial = true;
@@ -71,6 +72,7 @@ async fn delete_all(
             let verb = ListObjects {
                 bucket: at.bucket.to_owned(),
                 prefix: folder.clone(),
+                after: after.clone(),
                 max_keys: cairn_base::limits::DELETE_KEYS,
                 ..ListObjects::default()
             };
@@ -79,7 +81,10 @@ async fn delete_all(
             // The last first: a folder's own object goes after what is in it.
             let keys: Vec<String> = page.objects.into_iter().rev().map(|found| found.key).collect();
             if keys.is_empty() {
-                break;
+                // A page may have passed over nothing but names that S3 cannot show.
+                let Some(next) = page.next else { break };
+                after = next;
+                continue;
             }
             delete_some(at, keys, done).await?;
             if done.keys.len() == before {
