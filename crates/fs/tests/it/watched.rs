@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +16,8 @@ pub struct Watched {
     pub wishes: Mutex<Vec<u8>>,
     /// So many reads are refused, as by a server that forgot that it told a mount of a block.
     pub refusals: AtomicU32,
+    /// No block can be written.
+    pub takes_none: AtomicBool,
     /// Bytes that are being written, and how many that were at most.
     writing: AtomicU64,
     pub writing_most: AtomicU64,
@@ -27,6 +29,7 @@ impl Watched {
             store,
             wishes: Mutex::default(),
             refusals: AtomicU32::new(0),
+            takes_none: AtomicBool::new(false),
             writing: AtomicU64::new(0),
             writing_most: AtomicU64::new(0),
         })
@@ -43,6 +46,9 @@ impl Blocks for Watched {
         data: Bytes,
     ) -> Result<GroupId> {
         self.wishes.lock().push(wish.redundancy.map_or(0, Redundancy::number));
+        if self.takes_none.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("no group takes blocks".into()));
+        }
         let len = data.len() as u64;
         let writing = self.writing.fetch_add(len, Ordering::SeqCst) + len;
         self.writing_most.fetch_max(writing, Ordering::SeqCst);
