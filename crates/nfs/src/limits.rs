@@ -33,6 +33,8 @@ pub const READING_BYTES: u64 = 16 << 20;
 pub const LISTING_COST: u64 = 4;
 /// A call has to come to its end within.
 pub const COMES: Duration = Duration::from_secs(300);
+/// The same of a call longer than [`COPIED_BYTES`], while others wait for the room that it holds.
+pub const COMES_WANTED: Duration = Duration::from_secs(30);
 /// The time for which one connection answers calls before others have their turn.
 pub const TURN: Duration = Duration::from_millis(1);
 /// A longer call keeps the memory that it was read into.
