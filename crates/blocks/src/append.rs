@@ -143,16 +143,22 @@ impl StoreShared {
             }
         };
         let length = data.len() as u32;
+        let append = |data: &[u8]| {
+            let draft = Draft { kind: Kind::Block, key, owner, data, length, sequence: None };
+            let answer = answer.clone();
+            self.append(&draft, |_, offset, sequence| {
+                let entry = HintEntry::Block(draft.entry(offset, sequence));
+                (Outcome::Put(entry), Box::new(answer))
+            })
+        };
         let compressed = if how.compress { frames::compress(data) } else { None };
-        let data = compressed.as_deref().unwrap_or(data);
-        let draft = Draft { kind: Kind::Block, key, owner, data, length, sequence: None };
-        let refused = answer.clone();
-        let begun = self.append(&draft, |_, offset, sequence| {
-            let entry = HintEntry::Block(draft.entry(offset, sequence));
-            (Outcome::Put(entry), Box::new(answer))
-        });
+        let begun = match compressed.as_deref().map(append) {
+            // There may be room where records must not be compressed.
+            None | Some(Err(Error::Full(_))) => append(&data[..]),
+            Some(begun) => begun,
+        };
         if let Err(error) = begun {
-            refused(Err(error));
+            answer(Err(error));
         }
     }
 
@@ -232,18 +238,14 @@ impl StoreShared {
         footprint: u64,
         make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
     ) -> Result<(LogRoom, u64)> {
-        let class = draft.class();
+        let class = (draft.class(), draft.is_compressed());
         let mut writer = self.writer.lock();
-        writer.codecs |= draft.is_compressed();
         loop {
             if writer.closed {
                 return Err(Error::Unavailable("the block store is closed".to_owned()));
             }
-            if let Some(log) = writer
-                .active
-                .as_ref()
-                .filter(|log| fits(log, footprint, (class, draft.is_compressed())))
-                .cloned()
+            if let Some(log) =
+                writer.active.as_ref().filter(|log| fits(log, footprint, class)).cloned()
             {
                 let sequence = draft.sequence.unwrap_or(writer.next_sequence);
                 let make = |offset| make(log.number, offset, sequence);
@@ -275,8 +277,8 @@ impl StoreShared {
     }
 
     /// Makes a segment that has room for `footprint` bytes.
-    fn roll(&self, footprint: u64, class: Class) -> Result<Arc<Log>> {
-        let full = match self.roll_for_blocks(footprint) {
+    fn roll(&self, footprint: u64, (class, compressed): (Class, bool)) -> Result<Arc<Log>> {
+        let full = match self.roll_for_blocks(footprint, compressed) {
             Err(Error::Full(text)) if class != Class::Put => Error::Full(text),
             other => return other,
         };
@@ -290,7 +292,7 @@ impl StoreShared {
             bytes
         };
         self.disk.remove(RESERVE)?;
-        self.create_log(bytes, true)
+        self.create_log(bytes, (true, compressed))
     }
 
     /// Whether compaction may begin to move so much: to move half of it would win nothing.
@@ -325,7 +327,7 @@ impl StoreShared {
     }
 
     /// Makes a segment of what is left of the disk, at most a whole one. A little stays for hints.
-    fn roll_for_blocks(&self, footprint: u64) -> Result<Arc<Log>> {
+    fn roll_for_blocks(&self, footprint: u64, compressed: bool) -> Result<Arc<Log>> {
         self.ensure_reserve()?;
         let left = self.left_bytes()?;
         let needed = RECORDS_OFFSET + footprint;
@@ -335,7 +337,7 @@ impl StoreShared {
                 "{left} bytes are left on the disk for blocks, too few for another segment"
             )));
         }
-        self.create_log(bytes, false)
+        self.create_log(bytes, (false, compressed))
     }
 
     fn has_reserve(&self) -> bool {
@@ -358,7 +360,7 @@ impl StoreShared {
         Ok(())
     }
 
-    fn create_log(&self, bytes: u64, reserved: bool) -> Result<Arc<Log>> {
+    fn create_log(&self, bytes: u64, (reserved, compressed): (bool, bool)) -> Result<Arc<Log>> {
         let (number, codecs) = {
             let mut writer = self.writer.lock();
             let number = writer.next_segment;
@@ -369,7 +371,7 @@ impl StoreShared {
                         .to_owned(),
                 )
             })?;
-            (number, writer.codecs)
+            (number, writer.codecs || compressed)
         };
         let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes, codecs)?;
         let name = files::segment_name(number);
@@ -387,6 +389,7 @@ impl StoreShared {
             damaged: false,
         };
         self.state.write().segments.insert(number, segment);
+        self.writer.lock().codecs |= codecs;
         Ok(log)
     }
 

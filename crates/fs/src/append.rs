@@ -12,7 +12,7 @@ use crate::Fs;
 use crate::garbage::Abandoned;
 use crate::ops::append::{Append, Appended};
 use crate::ops::append_once::{AppendOnce, AppendedOnce};
-use crate::ops::body::Data;
+use crate::ops::body::{Data, FILE_BYTES};
 use crate::ops::coalesce::{Coalesce, ReadChunk};
 use crate::ops::conditions::{Conditions, EtagMatch};
 use crate::ops::edit::COALESCE_BYTES;
@@ -23,6 +23,9 @@ use crate::write::PutRequest;
 
 /// Rounds of losing against other appenders before the caller is told to try again.
 const TRIES: u32 = 16;
+
+/// Rounds that move no inline bytes into blocks before the caller is told to try again.
+const FUTILE: u32 = 2;
 
 /// From so many inline bytes of a chunk on, appenders wait until they are moved into blocks.
 const WAIT_BYTES: u64 = COALESCE_BYTES as u64 / 2 * 3;
@@ -94,7 +97,7 @@ impl Fs {
             return Err(Error::TooLarge(what));
         }
         self.inner.meta.check_space()?;
-        let mut use_spare = false;
+        let (mut use_spare, mut futile) = (false, 0);
         for round in 1..=TRIES {
             // To find its end. The caller is shown nothing of it, and the operation that appends
             // decides whether the caller may write.
@@ -112,10 +115,8 @@ impl Fs {
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(Error::NotFound(_)) => {}
                 // More inline bytes than there may be: others appended faster than these were moved.
-                Err(Error::TooLarge(_))
-                    if record.len() <= limits::INLINE_BYTES && round < TRIES =>
-                {
-                    self.coalesce(&Caller::system(), ino, object.size()).await;
+                Err(why @ Error::TooLarge(_)) if round < TRIES => {
+                    self.make_room((ino, object.size()), &record, why, &mut futile).await?;
                 }
                 Err(error) => return Err(error),
                 Ok(outcome) => {
@@ -256,7 +257,8 @@ impl Fs {
             return;
         }
         if bytes >= WAIT_BYTES {
-            return self.coalesce(&Caller::system(), ino, offset).await;
+            self.coalesce(&Caller::system(), ino, offset).await;
+            return;
         }
         if !self.inner.coalescing.lock().insert(ino) {
             return;
@@ -268,18 +270,51 @@ impl Fs {
         });
     }
 
+    /// After an append was refused as `TooLarge`: moves inline bytes of the chunk at the end, as it
+    /// was seen, into blocks.
+    ///
+    /// # Errors
+    /// As it was refused, if that was not for inline bytes. `Unavailable` once that was `futile` too
+    /// often.
+    pub(crate) async fn make_room(
+        &self,
+        (ino, size): (Ino, u64),
+        record: &Bytes,
+        refused: Error,
+        futile: &mut u32,
+    ) -> Result<()> {
+        let end = size.saturating_add(record.len() as u64);
+        if record.len() > limits::INLINE_BYTES || end > FILE_BYTES {
+            return Err(refused);
+        }
+        if !self.coalesce(&Caller::system(), ino, size).await {
+            *futile += 1;
+        }
+        if *futile >= FUTILE {
+            let what = "inline bytes cannot be moved into blocks now";
+            return Err(Error::Unavailable(what.into()));
+        }
+        Ok(())
+    }
+
     /// Moves the inline extents of the chunk at `offset`, all but the last, into blocks. What goes
-    /// wrong is tried again by the next append.
-    pub(crate) async fn coalesce(&self, caller: &Caller, ino: Ino, offset: u64) {
+    /// wrong is tried again by the next append. False: all of it went wrong.
+    pub(crate) async fn coalesce(&self, caller: &Caller, ino: Ino, offset: u64) -> bool {
         let chunk = (offset / limits::CHUNK_BYTES) as u32;
-        let read = self.read(caller, ReadChunk { ino, chunk }).await;
-        let Ok(Some((body, extents))) = read else { return };
+        let Ok(read) = self.read(caller, ReadChunk { ino, chunk }).await else { return false };
+        let Some((body, extents)) = read else { return true };
         let settled = &extents[..extents.len().saturating_sub(1)];
+        let (mut done, mut failed) = (0, 0);
         for run in inline_runs(settled) {
-            if let Err(error) = self.coalesce_run(caller, ino, body, chunk, run).await {
-                tracing::debug!(%ino, %error, "inline extents stay");
+            match self.coalesce_run(caller, ino, body, chunk, run).await {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    tracing::debug!(%ino, %error, "inline extents stay");
+                    failed += 1;
+                }
             }
         }
+        done > 0 || failed == 0
     }
 
     async fn coalesce_run(

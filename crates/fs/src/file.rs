@@ -128,13 +128,16 @@ impl Fs {
 
     /// Appends at the end that the file has when it is its turn.
     pub async fn append_inode(&self, caller: &Caller, ino: Ino, record: Bytes) -> Result<Appended> {
-        let mut use_spare = false;
-        for _ in 0..TRIES {
+        let (mut use_spare, mut futile) = (false, 0);
+        for round in 1..=TRIES {
             let access = Access { ino, wanted: 0 };
             let (inode, shared) = self.read(caller, access).await?;
             let spare = use_spare || shared;
             match self.append_to(caller, ino, (&inode, true), &record, spare).await {
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
+                Err(why @ Error::TooLarge(_)) if round < TRIES => {
+                    self.make_room((ino, inode.size), &record, why, &mut futile).await?;
+                }
                 Err(error) => return Err(error),
                 Ok(appended) => {
                     if appended.inline_bytes >= COALESCE_BYTES as u64 {

@@ -2,8 +2,9 @@
 //! server or a master looks at them now and then, and deletes what is too old or too much.
 //!
 //! Nothing is deleted but files that the intake made, of days before today. Times are those of the
-//! wall clock, which may be wrong: each look leaves its time on the settings, and where a day or
-//! more lies between that and now, nothing is deleted until somebody writes the settings anew.
+//! wall clock, which may be wrong: each look leaves the time at which it began on the settings, and
+//! where a day or more lies between that and now, nothing is deleted until somebody writes the
+//! settings anew.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -202,7 +203,9 @@ impl BucketLook {
             self.after = page.next;
             return Ok(false);
         }
-        let verb = Setattr { ino: self.ino, mtime: Some(SetTime::Now), ..Setattr::default() };
+        // Not the time now: if the clock jumped meanwhile, the next look is to notice.
+        let verb =
+            Setattr { ino: self.ino, mtime: Some(SetTime::At(self.now)), ..Setattr::default() };
         match fs.run(&Caller::system(), verb).await {
             // The settings were written anew meanwhile: with a time of their own.
             Ok(_) | Err(Error::NotFound(_)) => Ok(true),

@@ -26,7 +26,9 @@ use tokio::time::{Instant, interval};
 
 use crate::desk::{Client, Desk};
 use crate::dispatch::{answer, reply_bytes};
-use crate::limits::{CALLS, COMES, CONNECTION_BYTES, DRAIN, IDLE, PARTY_BYTES, STALLED, TURN};
+use crate::limits::{
+    CALLS, COMES, COMES_WANTED, CONNECTION_BYTES, DRAIN, IDLE, PARTY_BYTES, STALLED, TURN,
+};
 use crate::load::Full;
 use crate::parties::Part;
 use crate::record::Records;
@@ -139,7 +141,7 @@ pub async fn converse(
                 takes = came? > 0;
                 connection.moved = Instant::now();
             }
-            room = wait(waits) => (connection.share, connection.waits) = (Some(room), None),
+            room = wait(waits) => connection.granted(room),
             () = yield_now(), if has_more => {}
         }
     }
@@ -259,6 +261,12 @@ impl Connection {
         }
     }
 
+    /// The time for which the record waited for room is not the client's.
+    fn granted(&mut self, room: Share) {
+        (self.share, self.waits) = (Some(room), None);
+        self.begun = Some(Instant::now());
+    }
+
     /// # Errors
     /// It has ended, and has no reply.
     fn begin(&mut self, mut work: Work, bytes: usize, share: Option<Share>) -> io::Result<()> {
@@ -322,8 +330,11 @@ impl Connection {
     /// # Errors
     /// `TimedOut` where nothing has happened for too long.
     fn check(&self, is_stopped: bool) -> io::Result<()> {
-        if self.begun.is_some_and(|begun| begun.elapsed() > COMES) && self.waits.is_none() {
-            return Err(timed_out("a call does not come to its end"));
+        if let Some(begun) = self.begun.filter(|_| self.waits.is_none()) {
+            let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
+            if begun.elapsed() > if is_wanted { COMES_WANTED } else { COMES } {
+                return Err(timed_out("a call does not come to its end"));
+            }
         }
         let (since, patience, what) = match (self.replies.is_empty(), self.calls) {
             _ if is_stopped => (self.moved, DRAIN, "calls are at work, and the server stops"),

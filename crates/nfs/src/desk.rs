@@ -1,11 +1,11 @@
 //! What all calls need: the file system, and from a handle whom a client acts as, and where.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
-use cairn_base::shares::Take;
 use cairn_base::{BucketId, Error, Ino, Party, Result, Rng, Shares, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
@@ -14,12 +14,12 @@ use cairn_posix::{
     Attempt, Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Step, Who,
 };
 use tokio::runtime::Handle as Runtime;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::attributes::write_after;
 use crate::groups::{Groups, ID, NotNow};
 use crate::handle::{BYTES, Handle};
-use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES, READING_BYTES};
+use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES, READING_BYTES, ROOM_HELD};
 use crate::load::Load;
 use crate::openings::Openings;
 use crate::parties::Taken;
@@ -197,9 +197,16 @@ impl Desk {
         }
     }
 
-    /// Room for a call that reads so many bytes: so one client does not keep all threads busy.
-    pub fn reads(&self, from: IpAddr, bytes: u64) -> Take {
-        self.reading.take(Party::at(from), bytes)
+    /// Reads so many bytes for a client once there is room for that: so one client does not keep all
+    /// threads busy.
+    pub async fn reads<T>(&self, from: IpAddr, bytes: u64, work: impl Future<Output = T>) -> T {
+        let room = self.reading.take(Party::at(from), bytes).await;
+        let mut work = pin!(work);
+        if let Ok(done) = timeout(ROOM_HELD, work.as_mut()).await {
+            return done;
+        }
+        drop(room);
+        work.await
     }
 
     /// Has all that was written become durable.

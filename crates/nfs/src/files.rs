@@ -26,9 +26,8 @@ pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     let (offset, count) = (arguments.long()?, arguments.number()?.min(IO_BYTES));
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
-    let room = desk.reads(client.address, count.into()).await;
-    let read = read_from(desk, &place, offset, count).await;
-    drop(room);
+    let work = read_from(desk, &place, offset, count);
+    let read = desk.reads(client.address, count.into(), work).await;
     let shown = desk.shown(&place).await;
     let status = read.as_ref().err().map_or(Status::OK, Status::of_inode);
     result.number(status.0);

@@ -9,9 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::{Allowance, Party};
+use cairn_base::shares::Take;
+use cairn_base::{Allowance, Party, Shares};
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 /// The program that knows them.
@@ -19,12 +20,17 @@ pub const ID: &str = "id";
 
 /// How long groups are kept.
 const KEPT: Duration = Duration::from_secs(300);
+/// The same where the machine knows no such user: somebody may just have made it.
+const UNKNOWN_KEPT: Duration = Duration::from_secs(30);
+/// The code with which the program ends then. Any other one says that it failed.
+const UNKNOWN: i32 = 1;
 /// Users of whom they are kept.
 const USERS: usize = 4096;
 /// Groups of a user, at most.
 const GROUPS: usize = 1024;
-/// Users who are asked for at the same time, a second, and for how long.
-const AT_ONCE: usize = 4;
+/// Users who are asked for at the same time (three quarters of them for one address, or /64 of
+/// IPv6), a second, and for how long with the wait for that.
+const AT_ONCE: u64 = 4;
 const A_SECOND: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of an answer.
@@ -35,7 +41,7 @@ type Known = Arc<OnceCell<Option<Arc<[u32]>>>>;
 pub struct Groups {
     program: &'static str,
     users: Mutex<HashMap<u32, (Instant, Known)>>,
-    places: Arc<Semaphore>,
+    places: Arc<Shares>,
     asked: Allowance,
     began: Instant,
 }
@@ -45,7 +51,7 @@ impl Groups {
         Groups {
             program,
             users: Mutex::default(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Shares::new(AT_ONCE),
             asked: Allowance::new(Duration::from_secs(1), A_SECOND),
             began: Instant::now(),
         }
@@ -57,17 +63,30 @@ impl Groups {
     /// Where that cannot be found out now.
     pub async fn of(&self, uid: u32, from: Party) -> Result<Option<Arc<[u32]>>, NotNow> {
         let known = self.find(uid, from)?;
-        let asked = known.get_or_try_init(|| async {
-            let asked = timeout(PATIENCE, ask(self.program, uid, Arc::clone(&self.places)));
-            asked.await.unwrap_or(Err(NotNow))
-        });
-        asked.await.cloned()
+        let asked = known.get_or_try_init(|| ask(self.program, uid, self.places.take(from, 1)));
+        let found = match timeout(PATIENCE, asked).await {
+            Ok(Ok(found)) => Ok(found.clone()),
+            Ok(Err(NotNow)) | Err(_) => Err(NotNow),
+        };
+        if found.is_err() {
+            self.forget(uid, &known);
+        }
+        found
+    }
+
+    /// Forgets a user of whom nothing was found out: it counts when it is asked for again.
+    fn forget(&self, uid: u32, failed: &Known) {
+        let mut users = self.users.lock();
+        let is_failed = |known: &Known| Arc::ptr_eq(known, failed) && !known.initialized();
+        if users.get(&uid).is_some_and(|(_, known)| is_failed(known)) {
+            users.remove(&uid);
+        }
     }
 
     fn find(&self, uid: u32, from: Party) -> Result<Known, NotNow> {
         let mut users = self.users.lock();
         if let Some((since, known)) = users.get(&uid)
-            && since.elapsed() < KEPT
+            && since.elapsed() < kept(known)
         {
             return Ok(Arc::clone(known));
         }
@@ -86,17 +105,17 @@ impl Groups {
     }
 }
 
+fn kept(known: &Known) -> Duration {
+    if matches!(known.get(), Some(None)) { UNKNOWN_KEPT } else { KEPT }
+}
+
 /// It may be found out later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotNow;
 
 #[expect(clippy::disallowed_methods, reason = "no simulation asks a machine who its users are")]
-async fn ask(
-    program: &'static str,
-    uid: u32,
-    places: Arc<Semaphore>,
-) -> Result<Option<Arc<[u32]>>, NotNow> {
-    let place = places.acquire_owned().await.map_err(|_| NotNow)?;
+async fn ask(program: &'static str, uid: u32, place: Take) -> Result<Option<Arc<[u32]>>, NotNow> {
+    let place = place.await;
     let work = move || {
         // As long as the program runs, and not only as long as somebody waits for it.
         let _place = place;
@@ -109,9 +128,13 @@ async fn ask(
         tracing::warn!(uid, %error, "the groups of a user are not known");
         NotNow
     })?;
-    if !answered.status.success() {
-        // There is no such user.
-        return Ok(None);
+    match answered.status.code() {
+        Some(0) => {}
+        Some(UNKNOWN) => return Ok(None),
+        code => {
+            tracing::warn!(uid, ?code, "the groups of a user are not known");
+            return Err(NotNow);
+        }
     }
     let text = answered.stdout.get(..ANSWER_BYTES).unwrap_or(&answered.stdout);
     let numbers = text.split(u8::is_ascii_whitespace).filter_map(|word| {
@@ -141,6 +164,7 @@ mod tests {
         assert_eq!(groups.of(4_294_900_001, from(1)).await, Ok(None));
         let broken = Groups::new("there-is-no-such-program");
         assert_eq!(broken.of(0, from(1)).await, Err(NotNow));
+        assert!(broken.users.lock().is_empty(), "it is asked for anew");
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,10 +29,15 @@ pub const PARTY_BYTES: usize = 64 << 20;
 pub const LONG_BYTES: u64 = 128 << 20;
 /// Bytes that are read for clients at the same time, of which one address has three quarters.
 pub const READING_BYTES: u64 = 16 << 20;
+/// A call that reads has that room for so long at most: a longer one waits for a part of the store
+/// that does not answer, and the reads of others do not wait for that.
+pub const ROOM_HELD: Duration = Duration::from_millis(250);
 /// An entry of a listing costs so much more than as many bytes of a file.
 pub const LISTING_COST: u64 = 4;
 /// A call has to come to its end within.
 pub const COMES: Duration = Duration::from_secs(300);
+/// The same of a call longer than [`COPIED_BYTES`], while others wait for the room that it holds.
+pub const COMES_WANTED: Duration = Duration::from_secs(30);
 /// The time for which one connection answers calls before others have their turn.
 pub const TURN: Duration = Duration::from_millis(1);
 /// A longer call keeps the memory that it was read into.

@@ -69,13 +69,16 @@ async fn list(
     let place = desk.place(client, handle).await?;
     // A call that waits for a search holds no room meanwhile.
     let sought = desk.posix.seek_cookie(&place.who, place.ino, wanted.cookie).await;
-    let _room = desk.reads(client.address, LISTING_COST * wanted.all as u64).await;
-    let part = match sought {
-        Ok(()) => ask(desk, &place, &wanted).await,
-        Err(error) => Err(of_listing(error)),
+    let work = async {
+        let part = match sought {
+            Ok(()) => ask(desk, &place, &wanted).await,
+            Err(error) => Err(of_listing(error)),
+        };
+        let shown = desk.shown(&place).await;
+        (part.and_then(|part| entries(desk, &place, &wanted, &part)), shown)
     };
-    let shown = desk.shown(&place).await;
-    let written = part.and_then(|part| entries(desk, &place, &wanted, &part));
+    let bytes = LISTING_COST * wanted.all as u64;
+    let (written, shown) = desk.reads(client.address, bytes, work).await;
     result.number(written.as_ref().err().copied().unwrap_or(Status::OK).0);
     write_after(&mut result, place.bucket, shown.as_ref());
     if let Ok((entries, is_end)) = written {

@@ -72,7 +72,13 @@ impl Posix {
                 let local = self.local(ino);
                 let found = self.attributes_of(who, ino).await.0;
                 around.is_gone = matches!(found, Err(Error::NotFound(_)));
-                around.after = found.ok().map(|inode| with(local, ino, inode));
+                if let Ok(inode) = found {
+                    around.after = with(local, ino, inode);
+                    if around.after.is_none() {
+                        let shown = self.attributes(who.clone(), ino, false).await;
+                        around.after = shown.ok().map(|(shown, _)| shown);
+                    }
+                }
                 // The master was in this process, and nothing is here beside what it has seen.
                 if around.after.is_some()
                     && let Some((before, after)) = sight
@@ -106,7 +112,7 @@ impl Posix {
         }
         let local = self.local(ino);
         let (inode, _) = self.fs.read_now(&who.caller(&self.user), &Getattr { ino })?.ok()?;
-        Some(with(local, ino, inode))
+        with(local, ino, inode)
     }
 
     /// To be asked for before the store is: what is written back in the meantime is in one of the
@@ -116,6 +122,11 @@ impl Posix {
     }
 }
 
-fn with(local: Option<Local>, ino: Ino, inode: Inode) -> Attributes {
-    Attributes::of(ino, &local.map_or(inode.clone(), |local| local.over(inode)))
+/// `None`: what is here is being written back, or others wrote to the file.
+fn with(local: Option<Local>, ino: Ino, inode: Inode) -> Option<Attributes> {
+    match local {
+        Some(local) if local.is_over_others(&inode) => None,
+        Some(local) => Some(Attributes::of(ino, &local.over(inode))),
+        None => Some(Attributes::of(ino, &inode)),
+    }
 }

@@ -114,6 +114,8 @@ impl Frames {
         }
         out.truncate(range.end as usize - first);
         out.drain(..range.start as usize - first);
+        // A small range does not keep the memory of whole frames.
+        out.shrink_to_fit();
         Some(out)
     }
 }

@@ -213,3 +213,19 @@ fn any_flipped_bit_is_noticed_and_the_block_replaced() {
     run(store.put_as(GROUP, id(TEXT), owner(TEXT), bytes(TEXT, LEN), how)).unwrap();
     assert!(is_there(&store, TEXT, LEN) && is_compressed(&store, TEXT));
 }
+
+#[test]
+fn it_is_written_plain_where_there_is_only_such_room() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    run(async {
+        put(&store, 1, 5000).await.unwrap();
+        // The segment that is there has room. No other one can be made.
+        disk.set_capacity(Some(0));
+        put(&store, TEXT | 1, 5000).await.unwrap();
+        assert!(is_there(&store, TEXT | 1, 5000) && !is_compressed(&store, TEXT | 1));
+        disk.set_capacity(None);
+        put(&store, TEXT | 2, 5000).await.unwrap();
+        assert!(is_there(&store, TEXT | 2, 5000) && is_compressed(&store, TEXT | 2));
+    });
+}

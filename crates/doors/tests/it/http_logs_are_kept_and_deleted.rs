@@ -116,6 +116,20 @@ fn a_clock_that_jumps_deletes_nothing_until_somebody_says_that_it_is_right() {
 }
 
 #[test]
+fn a_clock_that_jumps_during_a_look_is_noticed_by_the_next_one() {
+    let (server, alice) = store(3);
+    set(&alice, r#"{"all":{"days":20}}"#);
+    let (fs, mut begun) = (server.fs().clone(), RetentionLook::default());
+    let mut step = || server.runtime.block_on(begun.step(&fs)).unwrap();
+    // The buckets are listed, and the look at one begins.
+    assert!(!step() && !step());
+    server.clock.advance(30 * DAY);
+    while !step() {}
+    assert_eq!(begun.retained, Retained::default());
+    assert_eq!(look(&server), Retained { deleted: 0, held: 1 });
+}
+
+#[test]
 fn settings_that_cannot_be_read_delete_nothing() {
     let (server, alice) = store(3);
     for bad in ["{", "{\"all\":{\"day\":0}}", ""] {

@@ -1,4 +1,7 @@
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
+use cairn_base::Error;
 use cairn_base::rng::SeededRng;
 
 use crate::world::{BUCKET, World, data, root, run};
@@ -37,5 +40,25 @@ fn every_record_stands_once_where_it_was_said() {
         world.delete("log").await.unwrap();
         world.collect().await;
         assert_eq!(world.blocks().await, 0);
+    });
+}
+
+#[test]
+fn an_append_may_be_sent_again_while_no_block_can_be_written() {
+    run(async {
+        let (world, blocks) = World::watched(1, Default::default()).await;
+        let (caller, record) = (root(), data(1, 16 << 10));
+        let (_, ino, _) = world.fs.append(&caller, BUCKET, "log", record.clone()).await.unwrap();
+        blocks.takes_none.store(true, Ordering::SeqCst);
+        let refused = loop {
+            if let Err(error) = world.fs.append(&caller, BUCKET, "log", record.clone()).await {
+                break error;
+            }
+        };
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
+        let refused = world.fs.append_inode(&caller, ino, record.clone()).await;
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        blocks.takes_none.store(false, Ordering::SeqCst);
+        world.fs.append(&caller, BUCKET, "log", record).await.unwrap();
     });
 }

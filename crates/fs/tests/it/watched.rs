@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,6 +18,8 @@ pub struct Watched {
     pub refusals: AtomicU32,
     /// So many writes fail.
     pub failures: AtomicU32,
+    /// No block can be written.
+    pub takes_none: AtomicBool,
     /// Bytes that are being written, and how many that were at most.
     writing: AtomicU64,
     pub writing_most: AtomicU64,
@@ -30,6 +32,7 @@ impl Watched {
             wishes: Mutex::default(),
             refusals: AtomicU32::new(0),
             failures: AtomicU32::new(0),
+            takes_none: AtomicBool::new(false),
             writing: AtomicU64::new(0),
             writing_most: AtomicU64::new(0),
         })
@@ -49,6 +52,9 @@ impl Blocks for Watched {
         let failures = |left: u32| left.checked_sub(1);
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, failures).is_ok() {
             return Err(Error::Unavailable("a write that fails".into()));
+        }
+        if self.takes_none.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("no group takes blocks".into()));
         }
         let len = data.len() as u64;
         let writing = self.writing.fetch_add(len, Ordering::SeqCst) + len;

@@ -139,9 +139,7 @@ impl Master {
         verb: V,
         inodes: Vec<Ino>,
     ) -> Result<(V::Reply, Vec<Option<Sight>>)> {
-        if !V::RUNS_WHEN_FULL {
-            self.check_space()?;
-        }
+        self.check_runs(V::RUNS_WHEN_FULL, verb.takes_reserve_of())?;
         let seeing = Seeing { verb: Box::new(verb), inodes };
         let reply = self.run_any(caller, Box::new(seeing)).await?;
         match reply.downcast::<Seen>() {
