@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
-use cairn_base::{BucketId, Error, Ino, Party, Result, Rng, Shares, inflight};
+use cairn_base::{BucketId, Error, Ino, Party, Result, Rng, Share, Shares, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
@@ -200,13 +200,17 @@ impl Desk {
     /// Reads so many bytes for a client once there is room for that: so one client does not keep all
     /// threads busy.
     pub async fn reads<T>(&self, from: IpAddr, bytes: u64, work: impl Future<Output = T>) -> T {
-        let room = self.reading.take(Party::at(from), bytes).await;
+        let room = self.room_to_read(from, bytes).await;
         let mut work = pin!(work);
         if let Ok(done) = timeout(ROOM_HELD, work.as_mut()).await {
             return done;
         }
         drop(room);
         work.await
+    }
+
+    pub async fn room_to_read(&self, from: IpAddr, bytes: u64) -> Share {
+        self.reading.take(Party::at(from), bytes).await
     }
 
     /// Has all that was written become durable.

@@ -203,8 +203,8 @@ fn an_upload_that_s3_ended_is_gone() {
     let id = upload.rsplit('=').next().unwrap();
     let id = UploadId(u64::from_str_radix(id, 16).unwrap());
     let name = UploadName { bucket: "inbox".into(), key: "ended".into(), upload: id };
-    let abort = server.fs().run(&Caller::system(), AbortUpload { name });
-    server.runtime.block_on(abort).unwrap();
+    let caller = Caller::system();
+    server.runtime.block_on(server.fs().run(&caller, AbortUpload { name })).unwrap();
     client.call("HEAD", &upload, &[TUS], b"").expect(404);
     patch(&client, &upload, STEP, &pattern(STEP)).expect(404);
 }

@@ -62,7 +62,7 @@ fn a_client_that_reads_all_it_may_makes_no_other_client_wait() {
         client.write(&file, 0, b"bytes", 2).await.unwrap();
         let from = [127, 0, 0, 2];
         let mut greedy = Client::connect_from(from, world.door.address).await;
-        let room = world.door.desk.reads(from.into(), 12 << 20).await;
+        let room = world.door.desk.room_to_read(from.into(), 12 << 20).await;
         let read = Args::new().bytes(&file).long(0).number(100);
         greedy.send(&call(7, (NFS, 3, 6), (0, 0), &read)).await;
         let list = Args::new().bytes(&top).long(0).long(0).number(4096);
