@@ -24,7 +24,7 @@ class Node:
         self.arguments, self.within = list(arguments), list(within)
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET)
         self.id = None  # as `cairn cluster status` calls it
-        self.address = self.s3 = self.http = self.nfs = None
+        self.address = self.s3 = self.http = self.nfs = self.cafile = None
         self.program = None  # another one than that under test
         self.process = None
         self.ended = []  # how it ended by itself

@@ -29,7 +29,7 @@ pub struct PathTemplate {
 }
 
 /// The templates of all users.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogPaths {
     all: PathTemplate,
     /// By name.
@@ -106,12 +106,6 @@ impl Default for PathTemplate {
     fn default() -> PathTemplate {
         let (bucket, source) = (format!("{BUCKETS}{USER}"), SOURCE.to_owned());
         PathTemplate { bucket, source }
-    }
-}
-
-impl Default for LogPaths {
-    fn default() -> LogPaths {
-        LogPaths { all: PathTemplate::default(), users: HashMap::new() }
     }
 }
 

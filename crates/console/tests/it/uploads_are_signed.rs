@@ -47,7 +47,7 @@ fn a_url_uploads_one_key_of_one_length_for_a_while() {
     let done = put(&first, &both, "12345");
     assert_eq!(done.status, 200, "{}", done.body);
     assert!(done.header("access-control-expose-headers").contains("ETag"));
-    assert!(done.headers.get("access-control-allow-credentials").is_none());
+    assert!(!done.headers.contains_key("access-control-allow-credentials"));
     assert_eq!(put(&first, &both, "12345").status, 412, "it exists");
     let second = url(&presign(&mut root, "photos", &step(true)));
     assert_eq!(put(&second, plain, "54321").status, 200);
@@ -113,11 +113,11 @@ fn the_s3_door_answers_pages_of_the_console_and_no_others() {
     let own = format!("http://localhost:{}", rig.console.port());
     let told = ask(&own);
     assert_eq!((told.status, told.header("access-control-allow-origin")), (200, own.as_str()));
-    assert!(told.headers.get("access-control-allow-credentials").is_none());
+    assert!(!told.headers.contains_key("access-control-allow-credentials"));
     for origin in ["http://evil.example", "null", "http://localhost:1", "*"] {
         let told = ask(origin);
         assert!((400..404).contains(&told.status), "{origin} {}", told.status);
-        assert!(told.headers.get("access-control-allow-origin").is_none());
+        assert!(!told.headers.contains_key("access-control-allow-origin"));
     }
 }
 

@@ -143,7 +143,7 @@ async fn further(
         Target::Tus { bucket, key } => {
             let Request { parts, caller, stats, .. } = *request;
             let place = (&*bucket, &*key);
-            let asked = tus::Asked { caller, parts, stats, place, query: query };
+            let asked = tus::Asked { caller, parts, stats, place, query };
             tus::reply(door, &asked, upload).await
         }
         Target::Shared { token, path } => {

@@ -39,8 +39,11 @@ fn today(server: &Server) -> String {
     format!("/storage/logs-alice/app/{}.jsonl", cairn_base::day(server.fs().clock().now()))
 }
 
+/// Status, headers and body.
+type Shown = (u16, Vec<(String, String)>, Vec<u8>);
+
 /// What the door says of a file.
-fn shown(client: &Client, path: &str) -> Vec<(u16, Vec<(String, String)>, Vec<u8>)> {
+fn shown(client: &Client, path: &str) -> Vec<Shown> {
     let parts = |reply: Reply| {
         let of = |name: &str| Some((name.to_owned(), reply.header(name)?));
         let names = ["etag", "last-modified", "content-length", "content-range", "content-type"];
