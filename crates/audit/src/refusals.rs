@@ -19,10 +19,10 @@ const NETWORKS: usize = 256;
 
 /// Requests within one window.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Window>);
+pub(crate) struct Refusals(Mutex<Period>);
 
 #[derive(Debug, Default)]
-struct Window {
+struct Period {
     /// None: there was nothing since the one before ended.
     began: Option<Duration>,
     recorded: u32,
@@ -77,7 +77,7 @@ impl Refusals {
         if !has_ended && !is_end {
             return Vec::new();
         }
-        let Window { networks, of_others, .. } = std::mem::take(&mut *window);
+        let Period { networks, of_others, .. } = std::mem::take(&mut *window);
         drop(window);
         let counted = networks.into_iter().map(|(party, of)| (name(party), of.more));
         let all = counted.chain([("others".to_owned(), of_others)]);

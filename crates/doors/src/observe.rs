@@ -53,8 +53,8 @@ impl Observer {
         Observer::with(traces, slow, None)
     }
 
-    /// Also gives away those whose client says that they are sampled, if those are not too many, and
-    /// `ratio` of the others.
+    /// Also gives away those whose client says that they are sampled, if those are not too many,
+    /// and `ratio` of the others.
     pub fn exporting(rng: &dyn Rng, slow: Duration, ratio: f64, export: Export) -> Observer {
         let traces = Traces::new([rng.next_u64(), rng.next_u64()], ratio);
         Observer::with(traces, slow, Some(export))

@@ -114,7 +114,8 @@ impl Fs {
                 // The end moved on, or the body became shared, or the object was replaced.
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(Error::NotFound(_)) => {}
-                // More inline bytes than there may be: others appended faster than these were moved.
+                // More inline bytes than there may be: others appended faster than these were
+                // moved.
                 Err(why @ Error::TooLarge(_)) if round < TRIES => {
                     self.make_room((ino, object.size()), &record, why, &mut futile).await?;
                 }
@@ -274,8 +275,8 @@ impl Fs {
     /// was seen, into blocks.
     ///
     /// # Errors
-    /// As it was refused, if that was not for inline bytes. `Unavailable` once that was `futile` too
-    /// often.
+    /// As it was refused, if that was not for inline bytes. `Unavailable` once that was `futile`
+    /// too often.
     pub(crate) async fn make_room(
         &self,
         (ino, size): (Ino, u64),

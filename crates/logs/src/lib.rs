@@ -25,6 +25,7 @@ mod unpack;
 mod counts;
 mod gather;
 pub mod levels;
+
 mod paths;
 
 mod batch;

@@ -1,5 +1,6 @@
-//! Takes messages of syslog over TCP or TLS, for one user. Nothing is acknowledged by this protocol: a
-//! message that cannot be stored is tried again, and meanwhile no more of its connection is read.
+//! Takes messages of syslog over TCP or TLS, for one user. Nothing is acknowledged by this
+//! protocol: a message that cannot be stored is tried again, and meanwhile no more of its
+//! connection is read.
 
 use std::collections::HashSet;
 use std::io;

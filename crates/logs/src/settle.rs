@@ -36,7 +36,7 @@ struct Seen {
 
 /// The result of a look at all files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Settled {
+pub struct SettledLogs {
     pub files: u64,
     pub blocks: u64,
     /// Before they were compressed.
@@ -49,8 +49,8 @@ impl Settler {
     ///
     /// # Errors
     /// When files cannot be listed. What goes wrong with one of them is logged.
-    pub async fn settle(&mut self, fs: &Fs, mine: impl Fn(Ino) -> bool) -> Result<Settled> {
-        let (mut settled, mut after) = (Settled::default(), String::new());
+    pub async fn settle(&mut self, fs: &Fs, mine: impl Fn(Ino) -> bool) -> Result<SettledLogs> {
+        let (mut settled, mut after) = (SettledLogs::default(), String::new());
         loop {
             let (prefix, limit) = (BUCKETS.to_owned(), store_limits::LIST_KEYS);
             let verb = ListBuckets { prefix, after, limit };
@@ -70,7 +70,7 @@ impl Settler {
         fs: &Fs,
         bucket: &str,
         mine: &impl Fn(Ino) -> bool,
-        settled: &mut Settled,
+        settled: &mut SettledLogs,
     ) -> Result<()> {
         let mut after = String::new();
         loop {
@@ -101,7 +101,7 @@ impl Settler {
         fs: &Fs,
         (ino, inode): (Ino, &Inode),
         is_closed: bool,
-        settled: &mut Settled,
+        settled: &mut SettledLogs,
     ) -> Result<()> {
         let Some(start) = self.start(ino, inode, is_closed) else { return Ok(()) };
         let (mut from, mut reached) = (Some(start), start);

@@ -69,8 +69,8 @@ pub trait Verb: Declared + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The party whose part of the reserve it takes, if it is run when the disk is full and frees no
-    /// space.
+    /// The party whose part of the reserve it takes, if it is run when the disk is full and frees
+    /// no space.
     fn takes_reserve_of(&self) -> Option<Party> {
         None
     }

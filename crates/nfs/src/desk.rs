@@ -197,8 +197,8 @@ impl Desk {
         }
     }
 
-    /// Reads so many bytes for a client once there is room for that: so one client does not keep all
-    /// threads busy.
+    /// Reads so many bytes for a client once there is room for that: so one client does not keep
+    /// all threads busy.
     pub async fn reads<T>(&self, from: IpAddr, bytes: u64, work: impl Future<Output = T>) -> T {
         let room = self.room_to_read(from, bytes).await;
         let mut work = pin!(work);

@@ -81,7 +81,8 @@ impl Records {
         !self.came.is_empty() || !self.begun.is_empty()
     }
 
-    /// The length of a record that has begun, if that is a long one: at most, where it is not known.
+    /// The length of a record that has begun, if that is a long one: at most, where it is not
+    /// known.
     pub fn long(&self) -> Option<usize> {
         let len = match self.fragment() {
             Ok(Some((len, true))) => self.begun.len() + len,

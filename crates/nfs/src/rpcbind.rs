@@ -1,5 +1,5 @@
-//! The registration with the rpcbind of this machine (RFC 1833, version 4), which then tells clients
-//! where this door is. For machines on which rpcbind has the port of the portmapper.
+//! The registration with the rpcbind of this machine (RFC 1833, version 4), which then tells
+//! clients where this door is. For machines on which rpcbind has the port of the portmapper.
 //!
 //! A registration of somebody else is never changed: one is removed only if it names the address
 //! that this door has.

@@ -30,7 +30,8 @@ pub struct Resumable {
     pub ino: Ino,
     pub kind: Kind,
     pub cookie: u64,
-    /// If it was asked for. `.` and `..` have none, and neither have files that are written to here.
+    /// If it was asked for. `.` and `..` have none, and neither have files that are written to
+    /// here.
     pub entry: Option<Entry>,
 }
 

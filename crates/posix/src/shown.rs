@@ -23,9 +23,9 @@ pub struct Entry {
 }
 
 impl Posix {
-    /// Whether an inode is a file that is open here and was written to: its attributes are to be asked
-    /// for by themselves. Bytes that are written back between a look at the store and one at those
-    /// that are here would be in neither.
+    /// Whether an inode is a file that is open here and was written to: its attributes are to be
+    /// asked for by themselves. Bytes that are written back between a look at the store and one at
+    /// those that are here would be in neither.
     pub(crate) fn is_written_here(&self, ino: Ino) -> bool {
         self.files.node(ino).is_some_and(|node| node.was_written())
     }

@@ -2,10 +2,10 @@
 //! from before knows by them whether anybody else changed something in between.
 //!
 //! They are exact, or those from before are left out. Exact: a master in this process has seen the
-//! inode right before and right after. Or, at a gateway: the attributes from before were leased, and
-//! nobody was heard to change the inode until those from after were leased in turn. No other change
-//! of this process that is watched was under way. So whoever serves clients has all of their changes
-//! watched. Operations that do not lease what they change, as a rename, leave it out there.
+//! inode right before and right after. Or, at a gateway: the attributes from before were leased,
+//! and nobody was heard to change the inode until those from after were leased in turn. No other
+//! change of this process that is watched was under way. So whoever serves clients has all of their
+//! changes watched. Operations that do not lease what they change, as a rename, leave it out there.
 
 use std::iter::repeat;
 use std::sync::Arc;

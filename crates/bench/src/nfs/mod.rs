@@ -16,8 +16,8 @@ use loads::{Amounts, Load, Server};
 
 /// Calls of NFS version 3, by a client that remembers nothing
 ///
-/// A closed loop: each connection has as many calls under way as --in-flight says. Works as root, in
-/// a directory of its own, which it removes.
+/// A closed loop: each connection has as many calls under way as --in-flight says. Works as root,
+/// in a directory of its own, which it removes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench nfs 'nfs://127.0.0.1/photos?nfsport=2049'
@@ -60,7 +60,8 @@ pub struct NfsArgs {
     /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     rounds: usize,
-    /// Show the CPU use of this process, which is the server of that name; may be given several times
+    /// Show the CPU use of this process, which is the server of that name; may be given several
+    /// times
     #[arg(long, value_name = "NAME=PID")]
     pid: Vec<String>,
     #[command(flatten)]

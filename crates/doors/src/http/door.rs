@@ -249,13 +249,7 @@ impl Inner {
             witness.note(|facts| {
                 facts.reason.get_or_insert_with(|| failure.reason());
             });
-            let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
-            let asks = is_anonymous && !is_shared;
-            let mut reply = error::reply(failure, asks, &self.ids.next());
-            if !goes_on && parts.version < Version::HTTP_2 {
-                reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            reply
+            self.failed(failure, &parts, upload, is_anonymous && !is_shared)
         });
         if is_tus {
             tus::say_version(reply.headers_mut());
@@ -267,6 +261,22 @@ impl Inner {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }
         seen(peer, &parts, is_anonymous).finish(reply, stats)
+    }
+
+    /// The reply to a request that failed, which asks for credentials if that may help.
+    fn failed(
+        &self,
+        failure: Failure,
+        parts: &Parts,
+        upload: Upload,
+        asks: bool,
+    ) -> Response<Body> {
+        let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
+        let mut reply = error::reply(failure, asks, &self.ids.next());
+        if !goes_on && parts.version < Version::HTTP_2 {
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        reply
     }
 }
 

@@ -6,7 +6,6 @@ use http::Method;
 
 use super::log_path::LogPath;
 use super::target::{Query, Target};
-use super::tus::UPLOAD;
 
 /// The query parameter by which an object gets another key.
 pub const MOVE_TO: &str = "move-to";
@@ -16,6 +15,9 @@ pub const APPEND: &str = "append";
 pub const CORS: &str = "cors";
 /// The query parameter by which a bucket is its website.
 pub const WEBSITE: &str = "website";
+
+/// The query parameter that names a resumable upload.
+pub const UPLOAD: &str = "upload";
 
 /// The query parameter by which a reply goes on as bytes are added, and those that say where it
 /// begins.

@@ -24,6 +24,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::error::{self, Failure};
 use super::inner::Inner;
+use super::parameters::UPLOAD;
 use super::target::{Query, check_new};
 use super::{Body, content_type, headers, no_content};
 use crate::limits;
@@ -45,9 +46,6 @@ const METHODS: &str = "POST, HEAD, PATCH, DELETE, OPTIONS";
 /// All but what RFC 3986 calls unreserved, and the slash.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-
-/// The query parameter that names an upload.
-pub const UPLOAD: &str = "upload";
 
 /// A request to this part of the door.
 pub struct Asked<'a> {

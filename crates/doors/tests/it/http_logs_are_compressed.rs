@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_logs::settle::{Settled, Settler};
+use cairn_logs::settle::{SettledLogs, Settler};
 
 use crate::http_harness::{Client, Reply, Server};
 use crate::http_objects_are_followed::Stream;
@@ -25,7 +25,7 @@ fn push(client: &Client, first: u32, count: u32) {
     assert_eq!(reply.json()["errors"], false);
 }
 
-fn settle(server: &Server, settler: &mut Settler) -> Settled {
+fn settle(server: &Server, settler: &mut Settler) -> SettledLogs {
     let fs = server.fs().clone();
     server.runtime.block_on(async move { settler.settle(&fs, |_| true).await.unwrap() })
 }
@@ -74,8 +74,12 @@ fn a_closed_day_shows_what_it_showed() {
     let settled = settle(&server, &mut settler);
     assert_eq!(settled.files, 1);
     assert_eq!(shown(&alice, &path), before);
-    assert_eq!(settle(&server, &mut settler), Settled::default());
-    assert_eq!(settle(&server, &mut Settler::default()), Settled::default(), "after a start, too");
+    assert_eq!(settle(&server, &mut settler), SettledLogs::default());
+    assert_eq!(
+        settle(&server, &mut Settler::default()),
+        SettledLogs::default(),
+        "after a start, too"
+    );
     let fs = server.fs().clone();
     server.runtime.block_on(async move {
         for _ in 0..3 {
@@ -103,7 +107,7 @@ fn lines_are_appended_and_read_while_a_day_is_compressed() {
     let ended = Arc::new(AtomicBool::new(false));
     let (fs, until) = (server.fs().clone(), Arc::clone(&ended));
     let settling = server.runtime.spawn(async move {
-        let (mut all, mut settler) = (Settled::default(), Settler::default());
+        let (mut all, mut settler) = (SettledLogs::default(), Settler::default());
         loop {
             let is_last = until.load(Ordering::Relaxed);
             let settled = settler.settle(&fs, |_| true).await.unwrap();

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::console_args::ConsoleArgs;
 use super::nfs_args::NfsArgs;
 use super::syslog_args::SyslogArgs;
-use super::website::WebsiteArgs;
+use super::website_args::WebsiteArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
 use crate::server::records::RecordArgs;

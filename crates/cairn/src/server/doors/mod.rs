@@ -3,6 +3,7 @@
 mod console_args;
 mod nfs_args;
 mod syslog_args;
+mod website_args;
 
 mod door;
 

@@ -15,13 +15,13 @@ pub struct NfsArgs {
     /// if --nfs is reachable from other machines
     #[arg(long, value_name = "NETWORK", requires = "nfs", value_parser = network)]
     pub(super) nfs_client: Vec<Network>,
-    /// Address of a portmapper, such as 0.0.0.0:111, which tells clients the port of the NFS door. If
-    /// the rpcbind of this machine has that port, the door registers there. Without this, clients
-    /// must name the port
+    /// Address of a portmapper, such as 0.0.0.0:111, which tells clients the port of the NFS door.
+    /// If the rpcbind of this machine has that port, the door registers there. Without this,
+    /// clients must name the port
     #[arg(long, value_name = "ADDR", requires = "nfs")]
     pub(super) nfs_portmap: Option<SocketAddr>,
-    /// Look up the groups of uids on this machine, and ignore the groups that clients name, of which
-    /// there are 16 at most
+    /// Look up the groups of uids on this machine, and ignore the groups that clients name, of
+    /// which there are 16 at most
     #[arg(long, requires = "nfs")]
     pub(super) nfs_groups: bool,
     /// Allow a network of all addresses in --nfs-client

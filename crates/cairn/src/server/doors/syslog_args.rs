@@ -8,8 +8,8 @@ use cairn_auth::Network;
 /// Where the door is, whose records come, and from where.
 #[derive(clap::Args)]
 pub struct SyslogArgs {
-    /// Address of the syslog door, such as 127.0.0.1:6514, which takes messages over TCP, or over TLS
-    /// with --syslog-tls. Without this there is no syslog door
+    /// Address of the syslog door, such as 127.0.0.1:6514, which takes messages over TCP, or over
+    /// TLS with --syslog-tls. Without this there is no syslog door
     #[arg(long, value_name = "ADDR", requires = "syslog_user")]
     pub(super) syslog: Option<SocketAddr>,
     /// User as whom messages of syslog are stored, in the bucket logs-USER
