@@ -227,6 +227,18 @@ def test_a_large_file_survives_the_death_of_the_server(in_store, tmp_path, store
     assert stored.digest() == digest.digest()
 
 
+def scroll_to_the_end(page, grid, rows):
+    """Scrolls until all rows have come, of which the page keeps few."""
+    down = "grid => { grid.scrollTop = grid.scrollHeight; }"
+    whole = page.get_by_text(f"{rows:,} entries", exact=True)
+    while not whole.is_visible():
+        grid.evaluate(down)
+        page.wait_for_timeout(10)
+    grid.evaluate(down)
+    expect(grid.get_by_role("link", name=f"row {rows - 1:07}")).to_be_visible()
+    assert page.locator(".grid-row").count() < 100
+
+
 def test_a_long_folder_scrolls_with_few_rows(in_store, store):
     profile, page = in_store, in_store.page
     profile.make_bucket("long")
@@ -237,13 +249,7 @@ def test_a_long_folder_scrolls_with_few_rows(in_store, store):
     grid = page.locator(".grid-scroll")
     expect(grid.get_by_role("link", name="row 0000000")).to_be_visible()
     profile.picture("long")
-    whole = page.get_by_text(f"{ROWS:,} entries", exact=True)
-    while not whole.is_visible():
-        grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
-        page.wait_for_timeout(20)
-    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
-    expect(grid.get_by_role("link", name=f"row {ROWS - 1:07}")).to_be_visible()
-    assert page.locator(".grid-row").count() < 100
+    scroll_to_the_end(page, grid, ROWS)
     assert heap_of(profile) < 200 * MEBIBYTE
     # By the arrows, from the first row that is seen.
     grid.evaluate("grid => { grid.scrollTop = 0; grid.focus(); }")
@@ -272,13 +278,7 @@ def test_a_list_that_is_taller_than_a_browser_allows_scrolls_exactly(in_store):
     page.route("**/b/long/rows?*", rows)
     page.goto("/b/long")
     grid = page.locator(".grid-scroll")
-    whole = page.get_by_text(f"{TALL:,} entries", exact=True)
-    while not whole.is_visible():
-        grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
-        page.wait_for_timeout(10)
-    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
-    expect(grid.get_by_role("link", name=f"row {TALL - 1:07}")).to_be_visible()
-    assert page.locator(".grid-row").count() < 100
+    scroll_to_the_end(page, grid, TALL)
     assert heap_of(profile) < 200 * MEBIBYTE
 
     def first_seen():

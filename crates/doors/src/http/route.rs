@@ -1,5 +1,6 @@
 //! Which verb a request is.
 
+use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize, is_allowed};
 use cairn_base::{Error, Party};
 use http::header::ALLOW;
@@ -51,6 +52,17 @@ impl Inner {
     fn room(&self, request: &Request<'_>) -> Room {
         Room::of(&self.append_memory, party(request))
     }
+}
+
+/// The body of a request as JSON, with its room in memory.
+async fn json_of(
+    door: &Inner,
+    request: &Request<'_>,
+    upload: &mut Upload,
+) -> Result<(Bytes, Room), Failure> {
+    let mut room = door.room(request);
+    let json = append::collect(upload, limits::JSON_BYTES, &mut room).await?;
+    Ok((json, room))
 }
 
 fn party(request: &Request<'_>) -> Party {
@@ -288,8 +300,7 @@ async fn whole_bucket(
         "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
         "PUT" => buckets::create(fs, caller, bucket, query).await?,
         "PATCH" => {
-            let room = &mut door.room(request);
-            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            let (json, _room) = json_of(door, request, upload).await?;
             buckets::update(fs, caller, bucket, query, &json).await?
         }
         "DELETE" => buckets::delete(fs, caller, bucket).await?,
@@ -302,8 +313,7 @@ async fn rules(door: &Inner, request: &Request<'_>, bucket: &str, upload: &mut U
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
         "PUT" => {
-            let room = &mut door.room(request);
-            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            let (json, _room) = json_of(door, request, upload).await?;
             cors::put(fs, caller, bucket, &json).await?
         }
         "DELETE" => cors::delete(fs, caller, bucket).await?,
@@ -321,8 +331,7 @@ async fn website(
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
         "PUT" => {
-            let room = &mut door.room(request);
-            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            let (json, _room) = json_of(door, request, upload).await?;
             website_api::put(fs, caller, bucket, &json).await?
         }
         "DELETE" => website_api::delete(fs, caller, bucket).await?,
@@ -344,8 +353,7 @@ async fn administer(
     let Target::Admin(path) = target else {
         return Err(Error::NotFound("this path: administration is below /admin/".into()).into());
     };
-    let room = &mut door.room(request);
-    let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+    let (json, _room) = json_of(door, request, upload).await?;
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.resource = admin::subject(path, &json).or(facts.resource.take());
     });
@@ -369,8 +377,7 @@ async fn share_links(
     match (target, method) {
         (Target::ShareLinks, "GET" | "HEAD") => Ok(links::list(admit, caller, query).await?),
         (Target::ShareLinks, "POST") => {
-            let room = &mut door.room(request);
-            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            let (json, _room) = json_of(door, request, upload).await?;
             Witness::of(&request.parts.extensions).note(|facts| {
                 facts.resource = admin::subject("share link of", &json);
             });

@@ -48,6 +48,15 @@ impl Codes {
         Codes { not_found: S3ErrorCode::NoSuchBucket, ..Codes::object() }
     }
 
+    /// Of a request that sets something of a bucket by a document.
+    pub(super) fn bucket_document() -> Codes {
+        Codes {
+            invalid: S3ErrorCode::InvalidRequest,
+            too_large: S3ErrorCode::InvalidRequest,
+            ..Codes::bucket()
+        }
+    }
+
     pub(super) fn object() -> Codes {
         Codes {
             not_found: S3ErrorCode::NoSuchKey,

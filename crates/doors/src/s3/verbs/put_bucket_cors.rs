@@ -23,11 +23,6 @@ pub(super) async fn replace(
     status: StatusCode,
 ) -> S3Result<Response<Body>> {
     let verb = PutCors { bucket: call.bucket().to_owned(), rules };
-    let codes = Codes {
-        invalid: S3ErrorCode::InvalidRequest,
-        too_large: S3ErrorCode::InvalidRequest,
-        ..Codes::bucket()
-    };
-    call.run(codes, verb).await?;
+    call.run(Codes::bucket_document(), verb).await?;
     Ok(reply::empty(status))
 }

@@ -2,7 +2,7 @@ use cairn_fs::ops::website::PutWebsite;
 use cairn_fs::rows::Website;
 use http::{Response, StatusCode};
 use s3s::dto::WebsiteConfiguration;
-use s3s::{Body, S3ErrorCode, S3Result};
+use s3s::{Body, S3Result};
 
 use super::super::call::Call;
 use super::super::error::Codes;
@@ -20,11 +20,6 @@ pub(super) async fn replace(
     status: StatusCode,
 ) -> S3Result<Response<Body>> {
     let verb = PutWebsite { bucket: call.bucket().to_owned(), website };
-    let codes = Codes {
-        invalid: S3ErrorCode::InvalidRequest,
-        too_large: S3ErrorCode::InvalidRequest,
-        ..Codes::bucket()
-    };
-    call.run(codes, verb).await?;
+    call.run(Codes::bucket_document(), verb).await?;
     Ok(reply::empty(status))
 }
