@@ -42,7 +42,7 @@ pub fn see_other(location: &str) -> Reply {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = StatusCode::SEE_OTHER;
     reply.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    // Made of what was encoded before.
+    // The caller has encoded each part of it.
     let location = HeaderValue::from_str(location).unwrap_or(HeaderValue::from_static("/"));
     reply.headers_mut().insert(LOCATION, location);
     reply

@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is answered with a link that anybody may use who has it.
+    /// Whether the answer is a link, which works for anybody.
     fn leads_to_bytes(self) -> bool {
         matches!(self, Kind::Download | Kind::Preview)
     }
@@ -93,7 +93,7 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
         asked.witness.by(&login.caller);
     }
     if login.is_some() && kind.leads_to_bytes() && is_from_elsewhere(asked) {
-        // A page at the origin of the S3 door could read in a frame of its own what is shown there.
+        // A page at the origin of the S3 door could put the object into a frame, and read it there.
         return logins::again(asked.place());
     }
     let answered = match (kind, &login) {

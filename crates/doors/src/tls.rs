@@ -97,7 +97,7 @@ impl Tls {
         }
     }
 
-    /// Reads the files again, for new connections. On an error what was read before stays.
+    /// Reads the files again, for new connections. On an error the former contents stay in use.
     pub fn reload(&self) -> Result<()> {
         let (certificate, verifier) = (self.files.read()?, self.files.verifier()?);
         if let Some((private, verifier)) = self.private.as_ref().zip(verifier) {

@@ -122,7 +122,7 @@ impl Server {
         Ok(())
     }
 
-    /// Removes what was made.
+    /// Removes the files that the loads have created.
     pub fn remove(&self) -> Result<()> {
         let mut connection = self.export.connect()?;
         let created = 0..self.created.load(Ordering::Relaxed);

@@ -78,7 +78,7 @@ async fn delete_all(
             };
             let page = at.inner.fs().read(&at.login.caller, verb).await?;
             let before = done.keys.len();
-            // The last first: a folder's own object goes after what is in it.
+            // In reverse order: so the object of a folder goes after the objects in the folder.
             let keys: Vec<String> = page.objects.into_iter().rev().map(|found| found.key).collect();
             if keys.is_empty() {
                 // A page may have passed over nothing but names that S3 cannot show.

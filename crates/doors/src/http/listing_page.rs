@@ -14,8 +14,7 @@ use super::page::{self, human_bytes};
 /// All but what RFC 3986 calls unreserved.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A listing of what is below a prefix. Its page has the address of the prefix, so links in it are
-/// relative.
+/// A listing of a prefix. Its page has the address of the prefix, so the links in it are relative.
 pub struct ListingPage<'a> {
     /// The name of what `root` is.
     pub root_name: &'a str,

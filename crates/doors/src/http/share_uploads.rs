@@ -1,4 +1,4 @@
-//! Share links for uploads: anybody who has one adds files, and learns nothing of what is there.
+//! Share links for uploads: their holders add files, and learn nothing of the files that are there.
 
 use bytes::Bytes;
 use cairn_auth::Caller;

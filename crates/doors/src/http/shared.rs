@@ -278,7 +278,7 @@ async fn listing(
     Ok(reply)
 }
 
-/// Keys as those see them who have the link.
+/// Makes keys relative to the prefix of the link, as its holders see them.
 fn without_root(page: &mut Page, root: &str) {
     let cut = |key: &mut String| {
         if key.starts_with(root) {

@@ -31,7 +31,7 @@ pub enum Target<'a> {
     ShareLinks,
     /// `/shares/<id>`
     ShareLink(Cow<'a, str>),
-    /// `/s/<token>`, and what is below it.
+    /// `/s/<token>`, and paths below it.
     Shared {
         token: Cow<'a, str>,
         path: Option<Cow<'a, str>>,

@@ -219,7 +219,7 @@ impl Inner {
     }
 }
 
-/// The bucket of a host: what is before one of the domains, or the host itself.
+/// The bucket of a host: its name without one of the domains, or all of it.
 fn bucket_of(host: &str, domains: &[String]) -> String {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let below = |domain: &String| host.strip_suffix(domain.as_str())?.strip_suffix('.');

@@ -329,8 +329,8 @@ impl Metrics {
         stats
     }
 
-    /// Everything, as Prometheus wants it; what has names of users' own only `with_names`. Asks the
-    /// block store for its usage.
+    /// All metrics, as Prometheus wants them. Metrics with names that users gave come only
+    /// `with_names`. Asks the block store for its usage.
     pub async fn text(&self, with_names: bool) -> String {
         let mut registry = Registry::with_prefix("cairn");
         let verbs = self.verbs.lock().clone();
