@@ -19,11 +19,12 @@ from pathlib import Path
 
 from compare import BUCKET, ROOT, WORK, output, settle
 from harness.doors import Http
-from harness.server import Server
+from harness.server import Server, binary
 
 CLIENT = WORK / "logs"
 RECORDS, RECORD_BYTES = 1000, 200
 AT_ONCE = 64
+READERS = 16
 FOLLOWERS = 1000
 
 
@@ -79,34 +80,52 @@ def lines(count, length=RECORD_BYTES):
 
 
 class Row:
-    def __init__(self, what, unit, measure, target=None, is_time=False):
-        self.what, self.unit, self.measure = what, unit, measure
-        self.target, self.is_time, self.numbers = target, is_time, []
+    """What is measured in each round. `beside` names a row of the same rounds, to which this one is
+    compared round by round, and the least ratio if there is one to reach."""
+
+    def __init__(self, what, unit, measure, target=None, is_time=False, beside=None):
+        self.what, self.unit, self.measure, self.target = what, unit, measure, target
+        self.is_time, self.beside, self.numbers, self.cpu = is_time, beside, [], []
 
     def median(self):
         return statistics.median(self.numbers)
 
+    def verdict(self, rows):
+        if self.target is not None:
+            target, shown = self.target
+            is_met = self.median() <= target if self.is_time else self.median() >= target
+            return f"{shown}: {'met' if is_met else '**missed**'}"
+        if self.beside is None:
+            return ""
+        name, least = self.beside
+        ratios = [own / other for own, other in zip(self.numbers, rows[name].numbers, strict=True)]
+        ratio = statistics.median(ratios)
+        shown = f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) x {rows[name].what}"
+        if least is None:
+            return shown
+        return f"{shown}; {least}: {'met' if ratio >= least else '**missed**'}"
+
     def line(self, rows):
         worst, best = sorted([min(self.numbers), max(self.numbers)], reverse=self.is_time)
         figure = f"{self.median():,.0f} ({worst:,.0f} to {best:,.0f})"
-        verdict = ""
-        if self.target is not None:
-            target, shown = self.target(rows)
-            is_met = self.median() <= target if self.is_time else self.median() >= target
-            verdict = f"{shown}: {'met' if is_met else '**missed**'}"
-        return f"| {self.what} | {self.unit} | {figure} | {verdict} |"
+        cpu = ""
+        if self.cpu:
+            cpu = f"{statistics.median(self.cpu):,.0f} ({min(self.cpu):,.0f} to {max(self.cpu):,.0f})"
+        return f"| {self.what} | {self.unit} | {figure} | {cpu} | {self.verdict(rows)} |"
 
 
 class Bench:
     def __init__(self, seconds):
-        self.seconds, self.stores, self.reads = seconds, 0, []
+        self.seconds, self.stores, self.cpu = seconds, 0, None
 
-    def fresh(self):
+    def fresh(self, *args):
+        """A server; `WORK` in its arguments is a directory of its own."""
         self.stores += 1
         directory = WORK / f"log-store-{self.stores}"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
-        server = Server(directory / "data").start()
+        own = [arg.replace("WORK", str(directory)) for arg in args]
+        server = Server(directory / "data", args=own).start()
         Http(server.http).create_bucket(BUCKET)
         return server
 
@@ -127,20 +146,46 @@ class Bench:
             assert reply.status in (200, 204) and b'"errors":true' not in reply.body, reply
             (WORK / "body").write_bytes(body)
             address = server.http.removeprefix("http://")
-            text = output(CLIENT, "post", address, path, connections, self.seconds, WORK / "body",
-                          *self.headers(server, *headers))  # fmt: skip
+            rate = self.requests(server, CLIENT, "post", address, path, connections, self.seconds,
+                                 WORK / "body", *self.headers(server, *headers))  # fmt: skip
             self.end(server)
-            return float(text.split()[0]) * records
+            return rate * records
 
         return measure
 
-    def put(self):
-        server = self.fresh()
-        address = server.http.removeprefix("http://")
-        text = output(WORK / "load", "PUT", address, f"/storage/{BUCKET}/put", AT_ONCE, self.seconds,
-                      430, "-", *self.headers(server))  # fmt: skip
-        self.end(server)
-        return float(text.split()[0])
+    def put(self, *args):
+        def measure():
+            server = self.fresh(*args)
+            address = server.http.removeprefix("http://")
+            rate = self.requests(server, WORK / "load", "PUT", address, f"/storage/{BUCKET}/put",
+                                 AT_ONCE, self.seconds, 430, "-", *self.headers(server))  # fmt: skip
+            self.end(server)
+            return rate
+
+        return measure
+
+    def get(self, *args):
+        def measure():
+            server = self.fresh(*args)
+            reply = Http(server.http).object("PUT", BUCKET, "small", message(430).encode())
+            assert reply.status == 201, reply
+            address = server.http.removeprefix("http://")
+            rate = self.requests(server, CLIENT, "get", address, f"/storage/{BUCKET}/small", READERS,
+                                 self.seconds, *self.headers(server))  # fmt: skip
+            self.end(server)
+            return rate
+
+        return measure
+
+    def requests(self, server, *command):
+        """Runs a client; returns requests a second, and notes the server's CPU time for each."""
+        before = cpu_seconds(server.process.pid)
+        rate, _, _, count = map(float, output(*command).split())
+        self.cpu = (cpu_seconds(server.process.pid) - before) / count * 1e6
+        metrics = Http(server.http).request("GET", "/metrics").body.decode()
+        if lost := re.findall(r'^cairn_sink_lines_total\{.*outcome="lost".*\} ([1-9]\d*)', metrics, re.M):
+            print(f"    {sum(map(int, lost)):,} of {count:,.0f} lines were lost: a sink was too slow", flush=True)
+        return rate
 
     def follow(self, followers, rate, batch):
         def measure():
@@ -209,18 +254,31 @@ ruleset(name="all") {{
             process.wait()
 
 
+def cpu_seconds(pid):
+    """That a process took so far, for itself and in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def rows(bench):
     append = f"/storage/{BUCKET}/lines?append"
     as_json, protobuf = "Content-Type: application/json", "Content-Type: application/x-protobuf"
-    at_least = lambda number: lambda _: (number, f"{number:,}")  # noqa: E731
-    at_most = lambda number: lambda _: (number, f"{number} ms")  # noqa: E731
-    of_puts = lambda rows: (0.8 * rows["put"].median(), "0.8 x PUT")  # noqa: E731
+    at_least = lambda number: (number, f"{number:,}")  # noqa: E731
+    at_most = lambda number: (number, f"{number} ms")  # noqa: E731
+    audited, accessed = ("--audit-log", "WORK/audit.jsonl"), ("--access-log", "WORK/access.jsonl")
     found = {
-        "put": Row("PUT of 430 B, 64 clients", "requests/s", bench.put),
+        "put": Row("PUT of 430 B, 64 clients", "requests/s", bench.put()),
         "one": Row("`?append`, one record of 430 B, 64 clients", "requests/s",
-                   bench.post(append, lines(1, 430), 1), of_puts),
+                   bench.post(append, lines(1, 430), 1), beside=("put", 0.8)),
         "one-bulk": Row("`_bulk`, one record of 430 B, 64 clients", "requests/s",
-                        bench.post("/app/_bulk", bulk(1, 430), 1, as_json), of_puts),
+                        bench.post("/app/_bulk", bulk(1, 430), 1, as_json), beside=("put", 0.8)),
+        "audit-file": Row("the same PUT with `--audit-log`", "requests/s",
+                          bench.put(*audited), beside=("put", 0.9)),
+        "audit-bucket": Row("the same PUT with `--audit-bucket`", "requests/s",
+                            bench.put("--audit-bucket", "audit"), beside=("put", 0.9)),
+        "get": Row("GET of 430 B, 16 clients", "requests/s", bench.get()),
+        "access-log": Row("the same GET with `--access-log`", "requests/s",
+                          bench.get(*accessed), beside=("get", None)),
         "ndjson": Row("`?append`, 1,000 records of 200 B", "records/s",
                       bench.post(append, lines(RECORDS), RECORDS), at_least(500_000)),
         "loki": Row("Loki, protobuf, 1,000 records of 200 B", "records/s",
@@ -255,23 +313,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--only", help="rows whose names have this word")
+    parser.add_argument("--only", help="rows whose names have one of these words: audit|access")
     args = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     bench = Bench(args.seconds)
     all_rows = rows(bench)
-    wanted = {
-        name: row for name, row in all_rows.items()
-        if not args.only or args.only in name or name == "put" and "one" in args.only
-    }  # fmt: skip
+    words = args.only.split("|") if args.only else [""]
+    chosen = {name for name in all_rows if any(word in name for word in words)}
+    # And those that they are compared to.
+    chosen |= {all_rows[name].beside[0] for name in chosen if all_rows[name].beside}
+    wanted = {name: row for name, row in all_rows.items() if name in chosen}
+    if not wanted:
+        parser.error(f"--only {args.only}: rows are {', '.join(all_rows)}")
     for turn in range(args.rounds):
         names = list(wanted)
         turn %= len(names)
         for name in names[turn:] + names[:turn]:
+            bench.cpu = None
             wanted[name].numbers.append(wanted[name].measure())
+            wanted[name].cpu += [bench.cpu] if bench.cpu else []
             print(f"  {wanted[name].what}: {wanted[name].numbers[-1]:,.1f}", flush=True)
-    print(f"\n`bench/logs --rounds {args.rounds} --seconds {args.seconds}` on {machine()}\n")
-    print("| | | median (worst to best) | target |\n|---|---|---|---|")
+    program = f"the profile `{os.environ['PROFILE']}`" if "PROFILE" in os.environ else binary()
+    only = f" --only '{args.only}'" if args.only else ""
+    shown = f"bench/logs --rounds {args.rounds} --seconds {args.seconds}{only}"
+    print(f"\n`{shown}` with {program} on {machine()}\n")
+    print("| | | median (worst to best) | CPU of the server, us a request | target |\n|---|---|---|---|---|")
     for row in wanted.values():
         print(row.line(wanted))
 

@@ -2,10 +2,11 @@
 //!
 //!   rustc --edition 2024 -O bench/logs.rs
 //!   logs post ADDRESS PATH CONNECTIONS SECONDS FILE [HEADER]...
+//!   logs get ADDRESS PATH CONNECTIONS SECONDS [HEADER]...
 //!   logs follow ADDRESS PATH FOLLOWERS RATE BATCH SECONDS [HEADER]...
 //!
 //! `post` sends the bytes of FILE as the body of each request, in a closed loop, with a thread for
-//! each connection. It prints `requests/s p50_us p99_us requests`.
+//! each connection. It prints `requests/s p50_us p99_us requests`. `get` does the same without a body.
 //!
 //! `follow` appends RATE records of 200 bytes a second to the object PATH, BATCH of them in each
 //! request, while so many followers read it. For each record and follower it takes the time from the
@@ -26,8 +27,9 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args[0].as_str() {
         "post" => post(&args[1..]),
+        "get" => repeat("GET", &args[1..], &[], &args[5..]),
         "follow" => follow(&args[1..]),
-        other => panic!("{other}: post or follow"),
+        other => panic!("{other}: post, get or follow"),
     }
 }
 
@@ -59,10 +61,15 @@ fn at(sorted: &[u32], permille: usize) -> u32 {
 }
 
 fn post(args: &[String]) {
+    let body = std::fs::read(&args[4]).expect("a file");
+    repeat("POST", args, &body, &args[5..]);
+}
+
+fn repeat(method: &str, args: &[String], body: &[u8], headers: &[String]) {
     let (address, path, connections) = (args[0].clone(), args[1].clone(), number(&args[2]));
-    let (time, body) = (seconds(&args[3]), std::fs::read(&args[4]).expect("a file"));
-    let mut request = head("POST", &path, &address, &args[5..], body.len());
-    request.extend_from_slice(&body);
+    let time = seconds(&args[3]);
+    let mut request = head(method, &path, &address, headers, body.len());
+    request.extend_from_slice(body);
     let (request, barrier) = (Arc::new(request), Arc::new(Barrier::new(connections)));
     let threads: Vec<_> = (0..connections)
         .map(|_| {

@@ -32,6 +32,8 @@ SHORTER = {
     "cairn bench rate": "-d 50ms",
     "cairn bench s3": "-d 50ms --warm-up 0s -r 1 -c 2 --objects 4",
     "cairn bench fs": "-d 50ms -r 1 -j 1 --size 1m --files 4",
+    # Following goes on until it is stopped: it must have begun.
+    "curl -N": "-f -s --max-time 2 || [ $? = 28 ]",
 }
 STORE = ["cairn server ./data", "export CAIRN_KEY=CK... CAIRN_SECRET=..."]
 OBJECT = [*STORE, "cairn bucket create photos", "cairn put cat.jpg photos/cat.jpg"]
@@ -47,12 +49,14 @@ GIVEN = {
     "docs/mount.md": OBJECT,
     "docs/timing.md": MOUNT,
 }
+NGINX = (
+    """printf '%s\\n' '{"create":{}}' '{"message":"timed out"}' | curl -f -u $CAIRN_KEY:$CAIRN_SECRET """
+    """-H 'Content-Type: application/json' --data-binary @- http://127.0.0.1:8080/nginx/_bulk"""
+)
 BEFORE = {
     "cairn meta load": ["STOP", "rm -r ./data/meta"],
-    "cairn logs ls": [
-        """printf '%s\\n' '{"create":{}}' '{"message":"timed out"}' | curl -f -u $CAIRN_KEY:$CAIRN_SECRET """
-        """-H 'Content-Type: application/json' --data-binary @- http://127.0.0.1:8080/nginx/_bulk"""
-    ],
+    # Without the templates that were shown before.
+    "curl -N": ["cairn server ./data", NGINX],
     "cairn export add": [*STORE[1:], "cairn bucket create photos", "cairn key create alice"],
 }
 SERVERS = ("server", "master", "chunkserver", "gateway")
@@ -209,6 +213,15 @@ def test_commands_of_a_document(document):
     with Reader() as reader:
         for command in [*GIVEN.get(document, []), *run] if run else []:
             reader.run(command)
+
+
+def test_configurations_of_shippers_are_executed():
+    """Each has the heading by which `documented` finds it."""
+    section = (ROOT / "docs/logs.md").read_text().split("\n## Configurations\n")[1]
+    tests = "".join(file.read_text() for file in (ROOT / "tests/logs").glob("test_*.py"))
+    headings = re.findall(r"^### (.*)$", section, re.M)
+    assert headings and not [name for name in headings if f'"{name}"' not in tests]
+    assert section.count("```") == 2 * len(headings), "one configuration for each heading"
 
 
 def test_exceptions_are_of_commands():

@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.doors import Http
@@ -116,6 +117,32 @@ def test_what_is_not_utf_8_is_kept_or_refused_alone(server):
     # Bytes of an append are what they were.
     assert http.request("POST", f"/storage/{sink.BUCKET}/raw?append", b"caf\xe9").status == 200
     assert http.object("GET", sink.BUCKET, "raw").body == b"caf\xe9\n"
+
+
+def statuses(reply):
+    assert reply.status == 200, reply
+    return [item["create"]["status"] for item in reply.json()["items"]]
+
+
+def test_many_items_and_long_actions_take_no_more_memory_than_others(server):
+    bulk = lambda body, index="app": Http(server.http).request("POST", f"/{index}/_bulk", body, JSON)  # noqa: E731
+    tiny = b'{"create":{}}\n{}\n'
+    # A million items: refused as a whole. As many as may be: answered one by one.
+    refused(bulk(tiny * (16 * MIB // len(tiny))), 413)
+    with ThreadPoolExecutor(4) as pool:
+        bad = b'{"create":{}}\n[]\n' * 65_536
+        for reply in pool.map(bulk, [tiny * 65_536, bad, tiny * 65_536, bad]):
+            assert len(set(statuses(reply))) == 1
+    # The index of the path is in the answer to each item.
+    refused(bulk(tiny * 65_536, "x" * 50_000), 400)
+    # One action of 15 MiB, and many sources: items are refused, and the others kept.
+    long = json.dumps({"create": {"_index": "\x01" * (15 * MIB // 6)}}).encode()
+    assert statuses(bulk(long + b"\n{}\n" + tiny)) == [400, 201]
+    long = json.dumps({"create": {"_id": "x" * (15 * MIB)}}).encode()
+    assert statuses(bulk(long + b"\n{}\n" + tiny)) == [400, 201]
+    many = b"".join(b'{"create":{"_index":"s%d"}}\n[]\n' % number for number in range(60_000))
+    assert statuses(bulk(many + tiny)) == [400] * 60_000 + [201]
+    assert list(sink.lines(server)) == ["app"]
 
 
 def test_one_bad_record_leaves_the_others(server):

@@ -1,7 +1,8 @@
 """Records that were acknowledged once are there once, whole and in order, whatever is killed: the
 server, or a master and a gateway of a cluster. Followers see each of them once, too.
 
-The long form kills 50 times (`CAIRN_TEST_LOG_KILLS`).
+The long form kills a server 50 times (`CAIRN_TEST_LOG_KILLS`), and 25 masters and gateways
+(`CAIRN_TEST_LOG_FAILOVERS`).
 """
 
 import http.client
@@ -19,7 +20,9 @@ from harness.wait import eventually
 
 from logs import sink
 
-KILLS = int(os.environ.get("CAIRN_TEST_LOG_KILLS", "0"))
+KILLS = int(os.environ.get("CAIRN_TEST_LOG_KILLS", "4"))
+FAILOVERS = int(os.environ.get("CAIRN_TEST_LOG_FAILOVERS", "2"))
+DAY_SECONDS = 24 * 3600
 
 
 def appended(client, messages, key):
@@ -132,16 +135,54 @@ def start(producers, urls, day):
     return followers
 
 
-def today():
-    """The day by which files are named, if it lasts long enough for a test."""
-    return time.strftime("%Y-%m-%d", time.gmtime())
+def day(number):
+    """The day by which files are named, so many days from now."""
+    return time.strftime("%Y-%m-%d", time.gmtime(time.time() + number * DAY_SECONDS))
+
+
+class Night:
+    """A source that goes over to the file of the next day, as by gateways whose clocks are ahead."""
+
+    def __init__(self, number, urls):
+        self.source, self.days, self.chosen = f"night{number}", [day(0), day(1)], {}
+        self.producers = [producer(f"{self.source} {n}", self.append, urls, self.source) for n in range(2)]
+        self.follower = Follower(urls, self.source, self.days[0])
+        for thread in [*self.producers, self.follower]:
+            thread.start()
+
+    def append(self, client, messages, source):
+        # One that is sent again is the same request, although the day has ended.
+        chosen = self.chosen.setdefault(messages[0], self.days[0])
+        body = "".join(json.dumps({"message": text}) + "\n" for text in messages)
+        path = f"/storage/{sink.BUCKET}/{source}/{chosen}.jsonl?append"
+        return client.request("POST", path, body.encode(), {"Idempotency-Key": messages[0]})
+
+    def fall(self):
+        self.days.reverse()
+
+    def end(self):
+        for one in self.producers:
+            one.stop()
+        assert len(set(self.chosen.values())) == 2, "records of both days were sent"
+
+    def check(self, http, found):
+        sink.check(self.producers, [message(line) for line in found[self.source]], is_once=True)
+        seen = self.follower.messages
+        eventually(lambda: len(seen) >= len(found[self.source]), "all of it is followed")
+        self.follower.stop()
+        assert len(seen) == len(found[self.source]), f"{self.source}: a line twice"
+        for name in self.days:
+            body = http.object("GET", sink.BUCKET, f"{self.source}/{name}.jsonl").body
+            stored = [message(json.loads(line)) for line in body.splitlines()]
+            own = set(stored)
+            assert [text for text in seen if text in own] == stored, f"{self.source}: a gap on {name}"
 
 
 def test_a_server_that_is_killed_keeps_each_record_once():
     with Server() as server:
         producers = producers_of([server.http])
-        followers = start(producers, [server.http], today())
-        for _ in range(KILLS or 4):
+        followers = start(producers, [server.http], day(0))
+        for _ in range(KILLS):
             time.sleep(0.6)
             server.restart()
         time.sleep(0.6)
@@ -151,7 +192,7 @@ def test_a_server_that_is_killed_keeps_each_record_once():
         found = sink.lines(server)
         check(producers, found, followers)
         records = sum(len(one.acknowledged) for one in producers)
-        print(f"{KILLS or 4} kills, {records} records acknowledged, none lost, torn or twice")
+        print(f"{KILLS} kills, {records} records acknowledged, none lost, torn or twice")
         server.kill()
         code, output = server.fsck()
         assert code == 0, output
@@ -162,11 +203,14 @@ def test_masters_and_gateways_that_are_killed_keep_each_record_once():
         gateways = [cluster.nodes[name] for name in ("g1", "g2")]
         urls = [node.http for node in gateways]
         producers = producers_of(urls)
-        followers = start(producers, urls, today())
-        for number in range(max(2, KILLS // 2)):
+        followers = start(producers, urls, day(0))
+        nights = []
+        for number in range(FAILOVERS):
+            nights.append(Night(number, urls))
             time.sleep(1)
             node = cluster.serving() if number % 2 == 0 else gateways[number // 2 % 2]
             node.kill()
+            nights[-1].fall()
             before = [len(one.acknowledged) for one in producers]
             # Others take over before it is back.
             eventually(
@@ -176,9 +220,14 @@ def test_masters_and_gateways_that_are_killed_keep_each_record_once():
             node.start()
             if node in gateways:
                 node.wait_ready()
+            eventually(lambda: day(1) in nights[-1].follower.place, "the next day is followed")  # noqa: B023
+            nights[-1].end()
         time.sleep(1)
         for one in producers:
             one.stop()
-        check(producers, sink.lines(gateways[1]), followers)
-        records = sum(len(one.acknowledged) for one in producers)
-        print(f"{records} records acknowledged, none lost, torn or twice")
+        found = sink.lines(gateways[1])
+        check(producers, found, followers)
+        for night in nights:
+            night.check(Http(urls[1]), found)
+        records = sum(len(one.acknowledged) for one in [*producers, *(p for n in nights for p in n.producers)])
+        print(f"{FAILOVERS} fail-overs and nights, {records} records acknowledged, none lost, torn or twice")

@@ -1,7 +1,10 @@
 """Following with curl, at a server and from one gateway to another; and `cairn logs`."""
 
+import http.client
 import json
 import os
+import re
+import resource
 import subprocess
 import tarfile
 import threading
@@ -14,6 +17,9 @@ from harness.server import KEY, SECRET, Server, binary
 from harness.wait import PATIENCE_SECONDS, eventually
 
 from logs import sink
+
+# More in the long form.
+FOLLOWERS = int(os.environ.get("CAIRN_TEST_LOG_FOLLOWERS", "50"))
 
 
 @pytest.fixture
@@ -118,6 +124,33 @@ def test_one_gateway_hears_of_what_another_adds():
                 messages = lambda: [json.loads(line)["event"]["message"] for line in stream.lines]  # noqa: E731
                 eventually(lambda: len(stream.lines) == 20, "all come")
                 assert messages() == [str(number) for number in range(20)]
+
+
+def test_many_followers_of_a_file_cost_one_read(server):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    root, path = Http(server.http), "/storage/bucket/log"
+    for made in ("/storage/bucket", path):
+        assert root.request("PUT", made, b"", {}).status == 201
+    followers, host = [], server.http.removeprefix("http://")
+    try:
+        for _ in range(FOLLOWERS):
+            connection = http.client.HTTPConnection(host, timeout=PATIENCE_SECONDS)
+            connection.request("GET", f"{path}?follow&offset=0", headers=root.auth)
+            followers.append((connection, connection.getresponse()))
+            assert followers[-1][1].status == 200
+        expected = [b"record %d\n" % number for number in range(100)]
+        for line in expected:
+            assert root.request("POST", f"{path}?append", line, {}).status == 200
+        for _, reply in followers:
+            assert [reply.readline() for _ in expected] == expected
+    finally:
+        for connection, _ in followers:
+            connection.close()
+    metrics = root.request("GET", "/metrics", b"", {}).body.decode()
+    reads = int(re.search(r'^cairn_follow_reads_total\{for="all"\} (\d+)', metrics, re.M)[1])
+    print(f"{len(followers)} followers, {len(expected)} appends, {reads} reads")
+    assert reads <= 2 * len(expected)
 
 
 def test_commands_for_logs(server, tmp_path):

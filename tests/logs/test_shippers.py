@@ -80,7 +80,9 @@ def test_rsyslog_loses_nothing(server, work):
 def syslog_ng(work, config):
     """Starts the one that tests/install has unpacked."""
     (work / "syslog-ng.conf").write_text(config)
-    libraries = [SYSLOG_NG / "usr/lib/syslog-ng", *(SYSLOG_NG / "usr/lib").glob("*-linux-gnu")]
+    libraries = [SYSLOG_NG / "usr/lib/syslog-ng"]
+    for place in ("usr/lib", "lib"):
+        libraries += (SYSLOG_NG / place).glob("*-linux-gnu")
     env = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
     command = [SYSLOG_NG / "usr/sbin/syslog-ng", "-F", "-e", "--no-caps", "-f", work / "syslog-ng.conf"]
     command += ["--module-path", next((SYSLOG_NG / "usr/lib/syslog-ng").glob("3.*"))]

@@ -64,11 +64,6 @@ def kills(_):
         yield Job(f"kills of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
 
 
-def logs(_):
-    env = {"CAIRN_TEST_LOG_KILLS": "50"}
-    yield python("logs/test_failover.py", env=env, timeout=HOUR)
-
-
 def deaths(_):
     for number in range(1, 6):
         env = {"CAIRN_TEST_MOUNT_KILLS": "10"}
@@ -78,8 +73,18 @@ def deaths(_):
 
 
 def logs(_):
-    env = {"CAIRN_TEST_LOG_KILLS": "50"}
-    yield python("logs/test_clients.py", "-k", "nothing_acknowledged", env=env, timeout=HOUR)
+    units = [
+        ("logs/test_clients.py", "nothing_acknowledged", {"KILLS": 50}),
+        ("logs/test_failover.py", "a_server_that_is_killed", {"KILLS": 50}),
+        ("logs/test_failover.py", "masters_and_gateways", {"FAILOVERS": 25}),
+        ("logs/test_follow.py", "many_followers", {"FOLLOWERS": 1000}),
+    ]
+    for file, test, numbers in units:
+        env = {f"CAIRN_TEST_LOG_{name}": str(number) for name, number in numbers.items()}
+        # What is printed are figures.
+        job = python(file, "-s", "-k", test, env=env, timeout=HOUR)
+        job.name += f" {test}"
+        yield job
 
 
 def mounts(_):
@@ -195,9 +200,8 @@ PARTS = {
     "seeds": (seeds, "2,000 simulated clusters"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "kills": (kills, "100 kill -9 of a server under load"),
-    "logs": (logs, "records of logs: 50 kill -9 of a server, 25 of masters and gateways"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
-    "logs": (logs, "50 kill -9 of a server under each client of logs"),
+    "logs": (logs, "50 kill -9 of a server under each client of logs, 25 fail-overs and nights, 1,000 followers"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "nfs": (nfs, "Linux' client of NFS in a guest: 200,000 operations, 50 kills, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),

@@ -92,7 +92,7 @@ fn name(party: Party) -> String {
     match party {
         Party::Network(IpAddr::V6(network)) => format!("{network}/64"),
         Party::Network(address) => address.to_string(),
-        Party::User(_) | Party::Other => "others".to_owned(),
+        Party::User(_) | Party::ShareLink(_) | Party::Other => "others".to_owned(),
     }
 }
 

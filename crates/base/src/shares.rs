@@ -26,6 +26,8 @@ pub enum Party {
     User(UserId),
     /// The addresses that one network hands out; see [`Party::at`].
     Network(IpAddr),
+    /// All senders by one share link, by a number of it.
+    ShareLink(u64),
     /// The store itself, and requests without credentials whose address does not matter.
     Other,
 }

@@ -81,6 +81,16 @@ impl Fs {
     /// Begins to write an object or a part, if the caller may write in the bucket. Nothing is
     /// visible until what [`BodyWriter::finish`] gives is put somewhere.
     pub async fn begin(&self, caller: &Caller, bucket: &str) -> Result<BodyWriter> {
+        self.begin_for(caller, party_of(caller), bucket).await
+    }
+
+    /// The same, with memory that counts for another party than the caller.
+    pub async fn begin_for(
+        &self,
+        caller: &Caller,
+        party: Party,
+        bucket: &str,
+    ) -> Result<BodyWriter> {
         let may = MayWrite { bucket: bucket.into() };
         let replicas = match self.read_now(caller, &may) {
             Some(decided) => decided?,
@@ -92,7 +102,7 @@ impl Fs {
         Ok(BodyWriter {
             fs: self.clone(),
             buffer: BytesMut::new(),
-            party: party_of(caller),
+            party,
             shares: Vec::new(),
             granted: 0,
             puts: JoinSet::new(),

@@ -6,7 +6,7 @@ use cairn_base::{Error, Result, Timestamp};
 
 use crate::level::LevelClass;
 use crate::levels::OfLevels;
-use crate::limits::{LINES_BYTES, RECORD_BYTES};
+use crate::limits::{LINES_BYTES, RECORD_BYTES, SOURCES};
 use crate::{day, json, source};
 
 /// The lines for one source.
@@ -105,6 +105,11 @@ impl RecordBatch {
         }
         let at = match self.sources.get(source) {
             Some(at) => *at,
+            // A bucket has no more either.
+            None if self.lines.len() >= SOURCES => {
+                let what = format!("more than {SOURCES} sources in one request");
+                return Err(Error::TooLarge(what));
+            }
             None => {
                 let component = source::encode(source)?;
                 self.sources.insert(source.to_owned(), self.lines.len());
@@ -138,7 +143,14 @@ impl RecordBatch {
                 levels[level as usize] += 1;
                 ends.push((bytes.len(), number));
             }
-            Err(_) => bytes.truncate(start),
+            Err(_) => {
+                bytes.truncate(start);
+                // A record that is refused makes no source.
+                if ends.is_empty() {
+                    self.lines.pop();
+                    self.sources.remove(source);
+                }
+            }
         }
         outcome
     }
@@ -219,6 +231,24 @@ mod tests {
         }
         assert!(batch.lines[0].bytes.len() <= LINES_BYTES);
         assert_eq!(batch.refused.len(), 8);
+    }
+
+    #[test]
+    fn too_many_sources_cost_nothing() {
+        let mut batch = RecordBatch::new(Timestamp(0));
+        for number in 0..SOURCES + 7 {
+            batch.record(&number.to_string(), write("x"));
+        }
+        batch.record("0", write("y"));
+        assert_eq!((batch.lines.len(), batch.refused.len()), (SOURCES, 7));
+        let mut batch = RecordBatch::new(Timestamp(0));
+        for number in 0..SOURCES + 7 {
+            batch.record(&number.to_string(), |_| Err(Error::Invalid("x".into())));
+        }
+        batch.record("0", write("x"));
+        batch.record("0", write("y"));
+        assert_eq!((batch.lines.len(), batch.refused.len()), (1, SOURCES + 7));
+        assert_eq!(batch.text("0").lines().count(), 2);
     }
 
     #[test]

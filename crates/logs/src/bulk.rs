@@ -1,22 +1,32 @@
 //! The `_bulk` of Elasticsearch: lines of actions, each with the line of a document.
+//!
+//! Most shippers send the same action again and again, and documents that are stored as they are. So
+//! an action that is the one before is not read again, and nothing of the body is copied but
+//! documents into lines.
 
 use std::borrow::Cow;
 
 use cairn_base::{Error, Result};
+use memchr::memchr;
 
 use crate::batch::RecordBatch;
 use crate::json::{self, Cursor};
+use crate::limits::{ID_BYTES, SOURCE_BYTES};
 
-/// What is asked for in a line of an action.
+/// What is asked for in a line of an action. It is the record of the same number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Item {
+pub struct Item<'a> {
     pub action: &'static str,
-    pub index: String,
+    pub index: Cow<'a, str>,
     /// As it was sent; empty if the store is to make one up.
-    pub id: String,
-    /// The number of its record.
-    pub record: usize,
+    pub id: Cow<'a, str>,
+    /// Why its record is not taken, whatever the document is.
+    refused: Option<&'static str>,
 }
+
+const ONLY_ADDED: &str = "records of logs are only ever added: use create or index";
+const LONG_ID: &str = "an _id of more than 512 bytes";
+const NOT_HERE: &str = "a pipeline or a condition on versions: there are none here";
 
 /// Takes the lines of a body. `index` is that of the path, for actions that name none. Returns an
 /// item for each action, in their order.
@@ -24,21 +34,13 @@ pub struct Item {
 /// # Errors
 /// `Invalid` if a line that should be an action is none, and `TooLarge` for too many; then nothing
 /// of the body counts.
-pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<Item>> {
-    let mut lines = lines(body);
+pub fn parse<'a>(body: &'a [u8], index: &'a str, batch: &mut RecordBatch) -> Result<Vec<Item<'a>>> {
+    let mut actions = Actions::new(body, index)?;
     let mut items = Vec::new();
-    while let Some(line) = lines.next() {
-        let mut item = action(line, index)?;
-        item.record = batch.records;
-        let document = (item.action != "delete").then(|| lines.next().unwrap_or_default());
-        match document {
-            Some(document) if matches!(item.action, "index" | "create") => {
-                batch.record(&item.index, |out| event(document, out));
-            }
-            _ => {
-                let what = format!("{}: records of logs are only ever added", item.action);
-                batch.refuse(Error::Invalid(what));
-            }
+    while let Some((item, document)) = actions.next()? {
+        match item.refused {
+            None => batch.record(&item.index, |out| event(document, out)),
+            Some(why) => batch.refuse(Error::Invalid(format!("{}: {why}", item.action))),
         }
         batch.check_records()?;
         items.push(item);
@@ -50,14 +52,10 @@ pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<It
 ///
 /// # Errors
 /// As [`parse`]; `TooLarge` for more than `most`.
-pub fn items(body: &[u8], index: &str, most: usize) -> Result<Vec<Item>> {
-    let mut lines = lines(body);
+pub fn items<'a>(body: &'a [u8], index: &'a str, most: usize) -> Result<Vec<Item<'a>>> {
+    let mut actions = Actions::new(body, index)?;
     let mut items = Vec::new();
-    while let Some(line) = lines.next() {
-        let item = Item { record: items.len(), ..action(line, index)? };
-        if item.action != "delete" {
-            lines.next();
-        }
+    while let Some((item, _)) = actions.next()? {
         if items.len() == most {
             return Err(Error::TooLarge(format!("more than {most} items")));
         }
@@ -66,31 +64,84 @@ pub fn items(body: &[u8], index: &str, most: usize) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-fn lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty())
+/// The actions of a body, and what is left of it.
+struct Actions<'a> {
+    rest: &'a [u8],
+    index: &'a str,
+    /// The line of the action before, and what it says.
+    last: Option<(&'a [u8], Item<'a>)>,
 }
 
-fn action(line: &[u8], default: &str) -> Result<Item> {
+impl<'a> Actions<'a> {
+    /// `Invalid` if no source can have the name of the index: each item would repeat it.
+    fn new(body: &'a [u8], index: &'a str) -> Result<Actions<'a>> {
+        match index.len() > SOURCE_BYTES {
+            true => {
+                Err(Error::Invalid(format!("the index in the path: at most {SOURCE_BYTES} bytes")))
+            }
+            false => Ok(Actions { rest: body, index, last: None }),
+        }
+    }
+
+    /// The next line that is not empty.
+    fn line(&mut self) -> Option<&'a [u8]> {
+        while !self.rest.is_empty() {
+            let end = memchr(b'\n', self.rest).unwrap_or(self.rest.len());
+            let line = self.rest.get(..end).unwrap_or_default().trim_ascii();
+            self.rest = self.rest.get(end + 1..).unwrap_or_default();
+            if !line.is_empty() {
+                return Some(line);
+            }
+        }
+        None
+    }
+
+    /// The next action and its document.
+    fn next(&mut self) -> Result<Option<(Item<'a>, &'a [u8])>> {
+        let Some(line) = self.line() else { return Ok(None) };
+        let item = match &self.last {
+            Some((known, item)) if *known == line => item.clone(),
+            _ => {
+                let item = action(line, self.index)?;
+                self.last = Some((line, item.clone()));
+                item
+            }
+        };
+        let document = match item.action {
+            "delete" => &[],
+            _ => self.line().unwrap_or_default(),
+        };
+        Ok(Some((item, document)))
+    }
+}
+
+fn action<'a>(line: &'a [u8], default: &'a str) -> Result<Item<'a>> {
     let mut found = None;
     Cursor::new(line)?.object(|cursor, name| {
-        let action = match name {
-            "index" => "index",
-            "create" => "create",
-            "update" => "update",
-            "delete" => "delete",
+        let (action, refused) = match name {
+            "index" => ("index", None),
+            "create" => ("create", None),
+            "update" => ("update", Some(ONLY_ADDED)),
+            "delete" => ("delete", Some(ONLY_ADDED)),
             _ => return Err(Error::Invalid(format!("action {name:.40?}: use create or index"))),
         };
-        let mut item = Item { action, index: default.to_owned(), id: String::new(), record: 0 };
+        let mut item = Item { action, index: default.into(), id: Cow::default(), refused };
         cursor.object(|cursor, name| {
+            let is_null = cursor.kind() == Some(b'n');
             match name {
-                "_index" => item.index = cursor.string()?.into_owned(),
-                "_id" if cursor.kind() != Some(b'n') => {
-                    item.id = cursor.string_or_number().map(Cow::into_owned)?;
+                "_index" => item.index = cursor.string()?,
+                "_id" if !is_null => item.id = cursor.string_or_number()?,
+                "pipeline" | "if_seq_no" | "if_primary_term" | "version" if !is_null => {
+                    item.refused = item.refused.or(Some(NOT_HERE));
+                    cursor.skip()?;
                 }
                 _ => cursor.skip()?,
             }
             Ok(())
         })?;
+        if item.id.len() > ID_BYTES {
+            item.refused = item.refused.or(Some(LONG_ID));
+        }
         found = Some(item);
         Ok(())
     })?;
@@ -99,15 +150,18 @@ fn action(line: &[u8], default: &str) -> Result<Item> {
 
 /// Adds the document as it was sent.
 fn event(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let document = std::str::from_utf8(document.trim_ascii())
-        .map_err(|error| Error::Invalid(format!("a document that is not UTF-8: {error}")))?;
-    if !document.starts_with('{') {
+    if !document.starts_with(b"{") {
         return Err(Error::Invalid("a document that is no object".into()));
     }
-    Cursor::new(document.as_bytes())?;
+    json::check(document)?;
     json::name(out, "event");
     // Outside of texts a carriage return is only a space, and inside there can be none.
-    out.extend(document.bytes().filter(|byte| *byte != b'\r'));
+    let mut rest = document;
+    while let Some(at) = memchr(b'\r', rest) {
+        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at + 1..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
     Ok(())
 }
 
@@ -127,16 +181,14 @@ mod tests {
                      {\"index\":{\"_id\":null}}\n{\"m\":\"\xc3\xa9\"}";
         let mut batch = RecordBatch::new(Timestamp(0));
         let items = parse(body, "path", &mut batch).unwrap();
-        let seen: Vec<(&str, &str, &str, usize)> = items
-            .iter()
-            .map(|item| (item.action, item.index.as_str(), item.id.as_str(), item.record))
-            .collect();
+        let seen: Vec<(&str, &str, &str)> =
+            items.iter().map(|item| (item.action, &*item.index, &*item.id)).collect();
         let expected = [
-            ("create", "a", "1", 0),
-            ("index", "path", "", 1),
-            ("delete", "path", "7", 2),
-            ("update", "path", "", 3),
-            ("index", "path", "", 4),
+            ("create", "a", "1"),
+            ("index", "path", ""),
+            ("delete", "path", "7"),
+            ("update", "path", ""),
+            ("index", "path", ""),
         ];
         assert_eq!(seen, expected);
         assert_eq!(batch.text("a"), "{\"event\":{\"m\": 1}}\n");
@@ -145,6 +197,47 @@ mod tests {
         assert_eq!(refused, [1, 2, 3]);
         assert_eq!(super::items(body, "path", 5).unwrap(), items);
         assert!(super::items(body, "path", 4).is_err());
+    }
+
+    #[test]
+    fn an_action_that_is_sent_again_means_the_same_and_no_more() {
+        let body = b"{\"create\":{\"_index\":\"a\\u002f1\",\"_id\":\"1\"}}\n{\"m\":1}\n".repeat(2);
+        let body = [&body[..], b"{\"create\":{}}\n{\"m\":\r2 }\r\n{\"create\":{}} \n{}\n"].concat();
+        let mut batch = RecordBatch::new(Timestamp(0));
+        let items = parse(&body, "i", &mut batch).unwrap();
+        let seen: Vec<(&str, &str)> = items.iter().map(|item| (&*item.index, &*item.id)).collect();
+        assert_eq!(seen, [("a/1", "1"), ("a/1", "1"), ("i", ""), ("i", "")]);
+        assert_eq!(batch.text("a%2F1"), "{\"event\":{\"m\":1}}\n".repeat(2));
+        assert_eq!(batch.text("i"), "{\"event\":{\"m\":2 }}\n{\"event\":{}}\n");
+    }
+
+    #[test]
+    fn what_an_action_asks_for_and_cannot_have_refuses_its_record_alone() {
+        let long = "x".repeat(ID_BYTES + 1);
+        let asks = [
+            format!("{{\"_id\":\"{long}\"}}"),
+            "{\"pipeline\":\"p\"}".to_owned(),
+            "{\"if_seq_no\":7}".to_owned(),
+            "{\"version\":1,\"_id\":\"a\"}".to_owned(),
+            "{\"pipeline\":null,\"routing\":\"r\"}".to_owned(),
+            format!("{{\"_index\":\"{long}\"}}"),
+        ];
+        let body: String = asks.iter().map(|ask| format!("{{\"create\":{ask}}}\n{{}}\n")).collect();
+        let mut batch = RecordBatch::new(Timestamp(0));
+        assert_eq!(parse(body.as_bytes(), "i", &mut batch).unwrap().len(), asks.len());
+        let refused: Vec<usize> = batch.refused.iter().map(|(number, _)| *number).collect();
+        assert_eq!(refused, [0, 1, 2, 3, 5]);
+        assert!(batch.refused.iter().all(|(_, why)| why.kind() == "invalid"));
+    }
+
+    #[test]
+    fn an_index_in_the_path_that_no_source_can_have_is_not_repeated_for_each_item() {
+        let (body, long) = ("{\"create\":{}}\n{}\n".repeat(9), "x".repeat(SOURCE_BYTES + 1));
+        let mut batch = RecordBatch::new(Timestamp(0));
+        let outcome = parse(body.as_bytes(), &long, &mut batch);
+        assert_eq!(outcome.unwrap_err().kind(), "invalid");
+        assert!(super::items(body.as_bytes(), &long, 9).is_err());
+        assert_eq!(batch.records, 0);
     }
 
     #[test]

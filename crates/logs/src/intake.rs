@@ -1,4 +1,7 @@
 //! From records to lines in the day files of their sources.
+//!
+//! A future is as large as the largest that it waits for, and is moved with each call: so what is
+//! seldom waited for is boxed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use cairn_auth::{Caller, Principal, Visibility};
 use cairn_base::{Error, Result, UserId, limits as store_limits};
 use cairn_fs::Fs;
 use cairn_fs::ops::append_once::AppendedOnce;
-use cairn_fs::ops::buckets::{CreateBucket, GetBucket};
+use cairn_fs::ops::buckets::{CreateBucket, FindBucket};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::for_call::CallId;
 use cairn_fs::ops::list_objects::ListObjects;
@@ -155,17 +158,16 @@ impl Intake {
                 }
             }
         }
-        let each = stream::iter(all).map(|(component, lines)| {
+        let each = all.into_iter().map(|(component, lines)| {
             let place = Place {
                 file: mark::file(&component, &day),
                 source: component,
                 bucket: &bucket,
                 is_own: template.is_own(),
             };
-            let held = &held;
-            async move { self.store(caller, place, lines, key.as_ref(), held).await }
+            Box::pin(self.store(caller, place, lines, key.as_ref(), &held))
         });
-        let mut each = each.buffer_unordered(FILES_AT_ONCE);
+        let mut each = stream::iter(each).buffer_unordered(FILES_AT_ONCE);
         while let Some(failed) = each.next().await {
             outcome.failed.extend(failed);
         }
@@ -198,7 +200,7 @@ impl Intake {
                 None => self.append(caller, place, (lines.clone(), held), key.as_ref()).await,
             };
             if is_own && matches!(stored, Err(Error::NotFound(_))) {
-                stored = match self.create(caller, bucket).await {
+                stored = match Box::pin(self.create(caller, bucket)).await {
                     Ok(()) => self.append(caller, place, (lines, held), key.as_ref()).await,
                     Err(error) => Err(error),
                 };
@@ -230,7 +232,8 @@ impl Intake {
             }
             Some(key) => {
                 let call = call_of(caller.user(), key);
-                let (_, appended) = self.fs().append_once(caller, call, place, lines, made).await?;
+                let appending = self.fs().append_once(caller, call, place, lines, made);
+                let (_, appended) = Box::pin(appending).await?;
                 if let AppendedOnce::Before(offset) = appended {
                     tracing::debug!(offset, "records that were stored before");
                 }
@@ -255,13 +258,16 @@ impl Intake {
 
     /// The bucket must be of the user: records would go to whoever made one of that name.
     async fn check_owner(&self, user: UserId, bucket: &str) -> Result<()> {
-        let verb = GetBucket { name: bucket.to_owned() };
-        match self.fs().read(&Caller::system(), verb).await {
-            Ok((opened, _)) if opened.bucket.owner != user => Err(Error::Denied(format!(
+        let verb = FindBucket { name: bucket.to_owned() };
+        let found = match self.fs().read_now(&Caller::system(), &verb) {
+            Some(found) => found?,
+            None => Box::pin(self.fs().read(&Caller::system(), verb)).await?,
+        };
+        match found {
+            Some(opened) if opened.bucket.owner != user => Err(Error::Denied(format!(
                 "bucket {bucket} belongs to another user: an administrator must give its name free"
             ))),
-            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
-            Err(error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -284,7 +290,7 @@ impl Intake {
         if let Some(name) = self.names.lock().get(&user) {
             return Ok(name.clone());
         }
-        let name = self.fs().read(&Caller::system(), UserName { user }).await?;
+        let name = Box::pin(self.fs().read(&Caller::system(), UserName { user })).await?;
         let missing = || Error::Denied("the user of these credentials is not known".into());
         let name = name.ok_or_else(missing)?;
         let mut names = self.names.lock();
@@ -335,7 +341,7 @@ impl Intake {
             after: String::new(),
             max_keys: store_limits::LIST_KEYS,
         };
-        let listed = match self.fs().read(&Caller::system(), verb).await {
+        let listed = match Box::pin(self.fs().read(&Caller::system(), verb)).await {
             Ok(page) => page.prefixes,
             Err(Error::NotFound(_)) => Vec::new(),
             Err(error) => return Err(error),

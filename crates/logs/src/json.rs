@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use cairn_base::{Error, Result};
+use memchr::memchr2_iter;
 use serde::Deserializer as _;
 use serde::de::{IgnoredAny, Visitor};
 
@@ -52,9 +53,26 @@ pub fn name(out: &mut Vec<u8>, name: &str) {
     out.push(b':');
 }
 
+/// The text of a value that is JSON throughout.
+///
+/// # Errors
+/// `Invalid` if it is no JSON, no UTF-8 or too deep.
+pub fn check(bytes: &[u8]) -> Result<&str> {
+    let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("JSON: {error}"));
+    let text = std::str::from_utf8(bytes).map_err(|error| invalid(&error))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| invalid(&error))?;
+    check_depth(bytes)?;
+    Ok(text)
+}
+
 /// What reads a value calls itself for values within it, and `serde_json` does not when it only
 /// looks.
 fn check_depth(json: &[u8]) -> Result<()> {
+    let most = JSON_DEPTH as usize;
+    // Most values have fewer of these in all, be they within texts or not.
+    if memchr2_iter(b'{', b'[', json).take(most + 1).count() <= most {
+        return Ok(());
+    }
     let (mut depth, mut is_text) = (0_u32, false);
     let mut bytes = json.iter();
     while let Some(byte) = bytes.next() {
@@ -104,11 +122,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// `Invalid` if it is no JSON, no UTF-8 or too deep.
     pub fn new(bytes: &'a [u8]) -> Result<Cursor<'a>> {
-        let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("JSON: {error}"));
-        let text = std::str::from_utf8(bytes).map_err(|error| invalid(&error))?;
-        serde_json::from_str::<IgnoredAny>(text).map_err(|error| invalid(&error))?;
-        check_depth(bytes)?;
-        Ok(Cursor { text, at: 0 })
+        Ok(Cursor { text: check(bytes)?, at: 0 })
     }
 
     /// The next byte that is no space.

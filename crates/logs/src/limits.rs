@@ -14,7 +14,11 @@ pub const RECORD_BYTES: usize = 1 << 20;
 pub const ZSTD_WINDOW_BYTES: u64 = 8 << 20;
 /// The name of a source, encoded, bytes: names of directories have 255 at most.
 pub const SOURCE_BYTES: usize = 200;
-/// Sources of one bucket.
+/// The `_id` of an item of `_bulk`, bytes, as Elasticsearch has it.
+pub const ID_BYTES: usize = 512;
+/// What an item of `_bulk` takes besides its bytes: what is known of it, and its answer.
+pub const ITEM_BYTES: usize = 256;
+/// Sources of one bucket, and of one request.
 pub const SOURCES: usize = 1000;
 /// Sources whose records are counted by level; the others are counted together.
 pub const LEVEL_SOURCES: usize = 1000;

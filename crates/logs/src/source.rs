@@ -12,7 +12,7 @@ use crate::limits::SOURCE_BYTES;
 /// # Errors
 /// `Invalid` for a name that is empty or too long.
 pub fn encode(name: &str) -> Result<String> {
-    let mut out = String::with_capacity(name.len());
+    let mut out = String::with_capacity(name.len().min(SOURCE_BYTES));
     for (at, byte) in name.bytes().enumerate() {
         let stays =
             byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && at > 0);

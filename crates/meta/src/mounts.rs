@@ -311,6 +311,7 @@ never! {
     share_links::FindShareLink,
     share_links::ListShareLinks,
     share_links::RemoveShareLink,
+    share_links::ReturnShareLink,
     share_links::UseShareLink,
     tags::GetTags,
     tags::PutTags,

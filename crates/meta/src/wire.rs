@@ -287,6 +287,7 @@ verbs! {
     594 => share_links::ListShareLinks, others(&[Administer]);
     595 => share_links::FindShareLink, store(Operate);
     596 => share_links::UseShareLink, store(Operate);
+    597 => share_links::ReturnShareLink, store(Operate);
     608 => resumable::BeginResumable, all(&[PutObject]);
     609 => resumable::FindResumable, all(&[PutObject]);
     610 => resumable::PutResumable, all(&[PutObject]);

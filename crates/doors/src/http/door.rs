@@ -70,6 +70,7 @@ impl HttpDoor {
             redirects,
             mounts,
             passwords: Passwords::default(),
+            share_rooms: Arc::default(),
         };
         HttpDoor { inner: Arc::new(inner) }
     }

@@ -13,6 +13,7 @@ use super::kind::Kind;
 use super::mount::Mounts;
 use super::passwords::Passwords;
 use super::redirect::Redirects;
+use super::share_rooms::ShareRooms;
 use crate::admit::Admit;
 use crate::metrics::{Metrics, VerbStats};
 
@@ -37,6 +38,8 @@ pub struct Inner {
     pub redirects: Option<Redirects>,
     /// Passwords of share links.
     pub passwords: Passwords,
+    /// What comes by share links.
+    pub share_rooms: Arc<ShareRooms>,
     /// Takes mounts; none where they cannot be served.
     pub mounts: Option<Mounts>,
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use cairn_base::Error;
-use cairn_logs::{Item, Outcome};
+use cairn_logs::limits::ID_BYTES;
+use cairn_logs::{Item, Outcome, json};
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json as value;
 
 use super::log_path::Probe;
+use super::reply::json_bytes;
 use super::{Body, json_of};
 
 /// Methods of a path that clients only ask.
@@ -20,6 +22,10 @@ pub const BULK: &str = "POST, PUT, OPTIONS";
 const X_ELASTIC_PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The version of Elasticsearch whose `_bulk` this is.
 const VERSION: &str = "8.17.0";
+/// The part of a name or a reason that an answer repeats, bytes: names that are taken are no longer.
+const NAME_BYTES: usize = ID_BYTES;
+/// The answer to an item that is stored, besides its names, bytes.
+const ANSWER_BYTES: usize = 96;
 
 pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut reply = Response::new(Body::Full(text.into()));
@@ -39,7 +45,7 @@ fn elastic(mut reply: Response<Body>) -> Response<Body> {
 pub fn probe(probe: Probe) -> Response<Body> {
     let shown = match probe {
         Probe::HealthText => return elastic(text(StatusCode::OK, "cairn green\n")),
-        Probe::Version => json!({
+        Probe::Version => value!({
             "name": "cairn",
             "cluster_name": "cairn",
             "cluster_uuid": "cairn",
@@ -55,12 +61,12 @@ pub fn probe(probe: Probe) -> Response<Body> {
             },
             "tagline": "You Know, for Search",
         }),
-        Probe::License => json!({
+        Probe::License => value!({
             "license": {"uid": "cairn", "type": "basic", "mode": "basic", "status": "active"},
             "features": {},
         }),
-        Probe::Health => json!({"cluster_name": "cairn", "status": "green", "timed_out": false}),
-        Probe::Present => json!({}),
+        Probe::Health => value!({"cluster_name": "cairn", "status": "green", "timed_out": false}),
+        Probe::Present => value!({}),
     };
     elastic(json_of(StatusCode::OK, &shown))
 }
@@ -81,44 +87,67 @@ fn refusal(error: &Error) -> (StatusCode, &'static str) {
     }
 }
 
-/// The answer to `_bulk`: each action with its status, in their order.
-pub fn bulk(items: &[Item], outcome: &Outcome, took: Duration) -> Response<Body> {
+/// The answer to `_bulk`: each action with its status, in their order. It is written at once, since
+/// values for each item would cost more than the records do.
+pub fn bulk(items: &[Item<'_>], outcome: &Outcome, took: Duration) -> Response<Body> {
     let mut refused = outcome.refused.iter().peekable();
     let mut failed = outcome.failed.iter().peekable();
-    let mut shown = Vec::with_capacity(items.len());
-    for item in items {
-        let of_this = |(number, _): &&(usize, Error)| *number == item.record;
-        let error = refused.next_if(of_this).or_else(|| failed.next_if(of_this));
-        let mut about = match error {
-            None => json!({
-                "_version": 1,
-                "result": "created",
-                "status": StatusCode::CREATED.as_u16(),
-            }),
-            Some((_, error)) => {
-                let (status, kind) = refusal(error);
-                let error = json!({"type": kind, "reason": error.to_string()});
-                json!({"status": status.as_u16(), "error": error})
-            }
-        };
-        about["_index"] = Value::from(item.index.as_str());
-        about["_id"] = Value::from(item.id.as_str());
-        shown.push(json!({ item.action: about }));
-    }
+    let names = |item: &Item<'_>| item.index.len().min(NAME_BYTES) + item.id.len().min(NAME_BYTES);
+    let bytes: usize = items.iter().map(|item| names(item) + ANSWER_BYTES).sum();
+    let mut out = Vec::with_capacity(bytes + ANSWER_BYTES);
+    out.extend_from_slice(b"{\"took\":");
+    out.extend_from_slice(itoa::Buffer::new().format(took.as_millis()).as_bytes());
     let errors = !outcome.refused.is_empty() || !outcome.failed.is_empty();
-    let took = took.as_millis() as u64;
-    let all = json!({"took": took, "errors": errors, "items": shown});
-    elastic(json_of(StatusCode::OK, &all))
+    out.extend_from_slice(if errors { b",\"errors\":true" } else { b",\"errors\":false" });
+    out.extend_from_slice(b",\"items\":[");
+    for (number, item) in items.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        let of_this = |(at, _): &&(usize, Error)| *at == number;
+        let error = refused.next_if(of_this).or_else(|| failed.next_if(of_this));
+        bulk_item(item, error.map(|(_, error)| error), &mut out);
+    }
+    out.extend_from_slice(b"]}");
+    elastic(json_bytes(StatusCode::OK, out))
+}
+
+fn bulk_item(item: &Item<'_>, error: Option<&Error>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"");
+    out.extend_from_slice(item.action.as_bytes());
+    out.extend_from_slice(b"\":{\"_index\":");
+    json::text(out, cut(&item.index));
+    out.extend_from_slice(b",\"_id\":");
+    json::text(out, cut(&item.id));
+    match error {
+        None => out.extend_from_slice(b",\"_version\":1,\"result\":\"created\",\"status\":201"),
+        Some(error) => {
+            let (status, kind) = refusal(error);
+            out.extend_from_slice(b",\"status\":");
+            out.extend_from_slice(status.as_str().as_bytes());
+            out.extend_from_slice(b",\"error\":{\"type\":");
+            json::text(out, kind);
+            out.extend_from_slice(b",\"reason\":");
+            json::text(out, cut(&error.to_string()));
+            out.push(b'}');
+        }
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// The beginning of a text of a client: an answer does not become much longer than its request.
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(NAME_BYTES)).unwrap_or_default()
 }
 
 /// An `ExportLogsServiceResponse`.
 pub fn otlp(is_json: bool, refused: usize, why: Option<&str>) -> Response<Body> {
     if is_json {
         let shown = match why {
-            None => json!({}),
+            None => value!({}),
             Some(why) => {
                 let rejected = refused.to_string();
-                json!({"partialSuccess": {"rejectedLogRecords": rejected, "errorMessage": why}})
+                value!({"partialSuccess": {"rejectedLogRecords": rejected, "errorMessage": why}})
             }
         };
         return json_of(StatusCode::OK, &shown);
@@ -146,4 +175,55 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
         number >>= 7;
     }
     out.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_logs::bulk;
+    use http_body_util::BodyExt;
+    use serde_json::Value;
+
+    use super::*;
+
+    async fn answered(body: &[u8], outcome: &Outcome) -> (usize, Value) {
+        let items = bulk::items(body, "path", 100).unwrap();
+        let reply = super::bulk(&items, outcome, Duration::from_millis(7));
+        assert_eq!(reply.headers()[CONTENT_TYPE], "application/json");
+        let bytes = reply.into_body().collect().await.unwrap().to_bytes();
+        (bytes.len(), serde_json::from_slice(&bytes).unwrap())
+    }
+
+    #[tokio::test]
+    async fn each_item_has_its_names_and_what_became_of_it() {
+        let body = b"{\"create\":{\"_index\":\"a\\\"\\n\",\"_id\":\"\\u0001\\u00e9\"}}\n{}\n\
+                     {\"delete\":{\"_id\":7}}\n{\"index\":{}}\n{}\n";
+        let refused = vec![(1, Error::Invalid("\"no\"".into()))];
+        let failed = vec![(2, Error::Unavailable("later".into()))];
+        let (_, json) = answered(body, &Outcome { records: 3, refused, failed }).await;
+        let error = |kind: &str, reason: &str| value!({"type": kind, "reason": reason});
+        let reason = Error::Invalid("\"no\"".into()).to_string();
+        let later = Error::Unavailable("later".into()).to_string();
+        let expected = value!({"took": 7, "errors": true, "items": [
+            {"create": {"_index": "a\"\n", "_id": "\u{1}é", "_version": 1, "result": "created",
+                        "status": 201}},
+            {"delete": {"_index": "path", "_id": "7", "status": 400,
+                        "error": error("document_parsing_exception", &reason)}},
+            {"index": {"_index": "path", "_id": "", "status": 429,
+                       "error": error("es_rejected_execution_exception", &later)}},
+        ]});
+        assert_eq!(json, expected);
+        let (_, json) = answered(b"", &Outcome::default()).await;
+        assert_eq!(json, value!({"took": 7, "errors": false, "items": []}));
+    }
+
+    #[tokio::test]
+    async fn names_that_are_too_long_are_not_repeated_whole() {
+        let long = "é".repeat(100_000);
+        let body = format!("{{\"create\":{{\"_index\":\"{long}\",\"_id\":\"{long}\"}}}}\n{{}}\n");
+        let refused = vec![(0, Error::Invalid(long))];
+        let outcome = Outcome { records: 1, refused, ..Outcome::default() };
+        let (bytes, json) = answered(body.as_bytes(), &outcome).await;
+        assert!(bytes < 4 * NAME_BYTES, "{bytes}");
+        assert_eq!(json["items"][0]["create"]["_id"], "é".repeat(NAME_BYTES / 2));
+    }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
-use cairn_logs::limits::{BODY_BYTES, RECORD_BYTES, RECORDS};
+use cairn_logs::limits::{BODY_BYTES, ITEM_BYTES, RECORD_BYTES, RECORDS};
 use cairn_logs::{
-    Coding, Held, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki, otlp, otlp_json,
+    Coding, Held, Item, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki, otlp,
+    otlp_json,
 };
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
@@ -190,29 +191,25 @@ async fn bulk_push(
     let began = door.fs().clock().monotonic();
     let coding = coding(&request.parts.headers)?;
     let packed = packed_body(request, &mut room, upload).await?;
-    let (items, outcome) = match unpack(request, coding, &mut room, packed.clone()).await {
+    // What the items say is read where it lies, until they are answered.
+    let (body, unpacked) = match unpack(request, coding, &mut room, packed.clone()).await {
         Ok((body, key)) => {
-            let mut batch = door.intake.batch().at_most(RECORDS);
-            let items = bulk::parse(&body, index, &mut batch)?;
-            drop((body, packed));
-            let stored = store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await;
-            let outcome = match stored {
-                Ok(outcome) => outcome,
-                Err(error) => all_failed(request, items.len(), error)?,
-            };
-            (items, outcome)
+            drop(packed);
+            (body, Ok(key))
         }
-        Err(Failure::Busy(why)) if coding == Coding::Plain => {
-            let error = Error::Unavailable(why.into());
-            match bulk::items(&packed, index, ITEMS_UNDER_PRESSURE) {
-                Ok(items) => {
-                    let outcome = all_failed(request, items.len(), error)?;
-                    (items, outcome)
-                }
-                Err(_) => return Err(Failure::Busy(why)),
-            }
-        }
+        Err(Failure::Busy(why)) if coding == Coding::Plain => (packed, Err(why)),
         Err(failure) => return Err(failure),
+    };
+    let (items, outcome) = match unpacked {
+        Ok(key) => bulk_store(door, request, index, (&body, key), room).await?,
+        Err(why) => match bulk::items(&body, index, ITEMS_UNDER_PRESSURE) {
+            Ok(items) => {
+                let error = Error::Unavailable(why.into());
+                let outcome = all_failed(request, items.len(), error)?;
+                (items, outcome)
+            }
+            Err(_) => return Err(Failure::Busy(why)),
+        },
     };
     let took: Duration = door.fs().clock().monotonic().saturating_sub(began);
     let mut reply = log_replies::bulk(&items, &outcome, took);
@@ -220,6 +217,27 @@ async fn bulk_push(
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     Ok(reply)
+}
+
+/// Stores the records of a body. Returns its items, too.
+async fn bulk_store<'a>(
+    door: &Inner,
+    request: &Asked<'_>,
+    index: &'a str,
+    (body, key): (&'a Bytes, Option<Key>),
+    mut room: Room,
+) -> Result<(Vec<Item<'a>>, Outcome), Failure> {
+    let mut batch = door.intake.batch().at_most(RECORDS);
+    let items = bulk::parse(body, index, &mut batch)?;
+    let stored = match hold(&mut room, 3 * body.len() + items.len() * ITEM_BYTES).await {
+        Ok(()) => store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await,
+        Err(_) => Err(Error::Unavailable(NO_ROOM.into())),
+    };
+    let outcome = match stored {
+        Ok(outcome) => outcome,
+        Err(error) => all_failed(request, items.len(), error)?,
+    };
+    Ok((items, outcome))
 }
 
 /// The outcome where no record could be stored now. Some shippers read the status of each item, and

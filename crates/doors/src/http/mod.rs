@@ -51,6 +51,7 @@ mod reply;
 mod route;
 mod seen;
 mod share_links;
+mod share_rooms;
 mod share_uploads;
 mod shared;
 mod site;

@@ -31,6 +31,11 @@ impl Future for Reply {
 /// A reply of JSON: true at this moment only, and perhaps with a secret in it.
 pub fn json_of(status: StatusCode, shown: &impl Serialize) -> Response<Body> {
     let json = serde_json::to_vec(shown).expect("text and numbers can be JSON");
+    json_bytes(status, json)
+}
+
+/// The same of what is JSON already.
+pub fn json_bytes(status: StatusCode, json: Vec<u8>) -> Response<Body> {
     let mut reply = Response::new(Body::Full(json.into()));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();

@@ -409,7 +409,7 @@ async fn shared_link(
     let takes_files = opened.link.uploads.is_some();
     let mut reply = match parts.method.as_str() {
         "GET" | "HEAD" if takes_files && path.is_none() => shared::to_directory(token),
-        "GET" | "HEAD" if takes_files => share_uploads::show(&asked, &opened)?,
+        "GET" | "HEAD" if takes_files => share_uploads::show(door, &asked, &opened)?,
         "GET" | "HEAD" => shared::read(door, &asked, &opened).await?,
         "PUT" if takes_files => share_uploads::put(door, &asked, &opened, upload).await?,
         "POST" if takes_files => share_uploads::form(door, &asked, &opened, upload).await?,

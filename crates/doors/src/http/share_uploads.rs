@@ -1,12 +1,12 @@
 //! Share links for uploads: their holders add files, and learn nothing of the files that are there.
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Caller, ShareLinkId};
 use cairn_base::{Error, Party, Result, rfc3339};
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
-use cairn_fs::ops::share_links::UseShareLink;
+use cairn_fs::ops::share_links::{ReturnShareLink, UseShareLink};
 use cairn_fs::rows::{ObjectAttributes, UploadLimits};
-use cairn_fs::{BodyWriter, PutRequest};
+use cairn_fs::{BodyWriter, Fs, PutRequest};
 use http::header::{CONTENT_TYPE, IF_NONE_MATCH};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -17,6 +17,7 @@ use super::error::Failure;
 use super::inner::Inner;
 use super::multipart::{Form, Source};
 use super::page::{self, human_bytes};
+use super::share_rooms::ShareSender;
 use super::shared::{Asked, Opened, gone, hide};
 use super::{Body, content_type, headers, json_of};
 use crate::limits;
@@ -30,21 +31,12 @@ struct ShownRoom {
     expires: String,
 }
 
-/// Files and bytes that may still be added.
-fn left(opened: &Opened) -> UploadLimits {
-    let (most, used) = (opened.link.uploads.unwrap_or_default(), opened.link.uploaded);
-    UploadLimits {
-        files: most.files.saturating_sub(used.files),
-        bytes: most.bytes.saturating_sub(used.bytes),
-    }
-}
-
 /// The reply to a GET: a page with a form, or JSON.
-pub fn show(asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
+pub fn show(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
     if asked.path != Some("") || !asked.query.is_empty() {
         return Err(gone());
     }
-    let UploadLimits { files, bytes } = left(opened);
+    let UploadLimits { files, bytes } = door.share_rooms.left(&opened.id, &opened.link);
     if !page::is_wanted(&asked.parts.headers) {
         let expires = rfc3339(opened.link.expires);
         return Ok(json_of(StatusCode::OK, &ShownRoom { files, bytes, expires }));
@@ -65,6 +57,21 @@ pub fn show(asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
     Ok(page::reply(StatusCode::OK, "Send files", &contents))
 }
 
+/// Refuses what a request asks for and would not get.
+fn check_headers(asked: &Asked<'_>) -> Result<()> {
+    let mut asks = asked.parts.headers.clone();
+    if asks.get_all(IF_NONE_MATCH).iter().all(|value| value == "*") {
+        // Nothing is ever replaced.
+        asks.remove(IF_NONE_MATCH);
+    }
+    headers::refuse_conditions_and_digests(&asks, "an upload by a share link")
+}
+
+/// As whom the senders of a link take memory: they are not its maker, who has more to do.
+fn party(opened: &Opened) -> Party {
+    Party::ShareLink(opened.link.hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
+}
+
 /// A PUT of one file.
 pub async fn put(
     door: &Inner,
@@ -73,19 +80,12 @@ pub async fn put(
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     let name = asked.path.filter(|name| !name.is_empty()).ok_or_else(gone)?;
-    let mut asks = asked.parts.headers.clone();
-    if asks.get_all(IF_NONE_MATCH).iter().all(|value| value == "*") {
-        // Nothing is ever replaced.
-        asks.remove(IF_NONE_MATCH);
-    }
-    headers::refuse_conditions_and_digests(&asks, "an upload by a share link")?;
-    let room = left(opened);
-    if upload.announced().is_some_and(|length| length > room.bytes) {
-        return Err(full().into());
-    }
-    upload.shares(door.fs().upload_memory(), Party::at(asked.peer.address.ip()));
+    check_headers(asked)?;
+    let sender = door.share_rooms.enter(&opened.id, &opened.link);
+    sender.check(upload.announced().unwrap_or(0))?;
+    upload.shares(door.fs().upload_memory(), party(opened));
     let kind = asked.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let mut file = NewFile::begin(door, opened, name, kind.unwrap_or_default(), room).await?;
+    let mut file = NewFile::begin(door, opened, (name, kind.unwrap_or_default()), sender).await?;
     while let Some(frame) = upload.frame().await {
         let Ok(bytes) = frame?.into_data() else { continue };
         file.push(bytes).await?;
@@ -106,21 +106,22 @@ pub async fn form(
     if asked.path != Some("") {
         return Err(gone().into());
     }
-    upload.shares(door.fs().upload_memory(), Party::at(asked.peer.address.ip()));
+    check_headers(asked)?;
+    upload.shares(door.fs().upload_memory(), party(opened));
     let mut form = Form::new(&asked.parts.headers, Source::Upload(upload))?;
-    let (mut count, mut room) = (0, left(opened));
+    let mut sender = door.share_rooms.enter(&opened.id, &opened.link);
+    let mut count = 0;
     while let Some(part) = form.part().await? {
         let name = part.file_name.filter(|name| !name.is_empty());
         let Some(name) = name else {
             while form.chunk().await?.is_some() {}
             continue;
         };
-        let mut file = NewFile::begin(door, opened, &name, &part.content_type, room).await?;
+        let mut file = NewFile::begin(door, opened, (&name, &part.content_type), sender).await?;
         while let Some(bytes) = form.chunk().await? {
             file.push(bytes).await?;
         }
-        let size = file.publish(door, opened).await?;
-        (room.files, room.bytes) = (room.files.saturating_sub(1), room.bytes.saturating_sub(size));
+        sender = file.publish(door, opened).await?;
         count += 1;
     }
     if count == 0 {
@@ -141,30 +142,23 @@ fn done(headers: &HeaderMap, count: u64) -> Response<Body> {
     page::reply(StatusCode::CREATED, "Thank you", &contents)
 }
 
-fn full() -> Error {
-    Error::TooLarge("the share link takes no more files, or none of this size".into())
-}
-
 /// A file on its way.
 struct NewFile {
     writer: BodyWriter,
     key: String,
     content_type: String,
-    most: u64,
+    sender: ShareSender,
 }
 
 impl NewFile {
     async fn begin(
         door: &Inner,
         opened: &Opened,
-        name: &str,
-        kind: &str,
-        room: UploadLimits,
-    ) -> Result<NewFile> {
+        (name, kind): (&str, &str),
+        mut sender: ShareSender,
+    ) -> Result<NewFile, Failure> {
         check_name(name)?;
-        if room.files == 0 {
-            return Err(full());
-        }
+        sender.file()?;
         let is_plain = kind.len() <= cairn_base::limits::HEADER_VALUE_BYTES
             && !kind.chars().any(char::is_control);
         let content_type = match kind {
@@ -172,45 +166,67 @@ impl NewFile {
             kind => kind.to_owned(),
         };
         let key = free_key(door, opened, name).await?;
-        let begun = door.fs().begin(&opened.caller, &opened.bucket).await;
+        let begun = door.fs().begin_for(&opened.caller, party(opened), &opened.bucket).await;
         let writer = begun.map_err(hide)?;
-        Ok(NewFile { writer, key, content_type, most: room.bytes })
+        Ok(NewFile { writer, key, content_type, sender })
     }
 
-    async fn push(&mut self, bytes: Bytes) -> Result<()> {
-        if self.writer.size() + bytes.len() as u64 > self.most {
-            return Err(full());
-        }
-        self.writer.push(bytes).await
+    async fn push(&mut self, bytes: Bytes) -> Result<(), Failure> {
+        self.sender.bytes(bytes.len() as u64)?;
+        Ok(self.writer.push(bytes).await?)
     }
 
-    /// Counts it, and then makes it. Returns its size.
-    async fn publish(self, door: &Inner, opened: &Opened) -> Result<u64> {
-        let size = self.writer.size();
-        let written = self.writer.finish().await?;
-        let verb = UseShareLink {
-            user: opened.id.user,
-            id: opened.id.id.clone(),
-            downloads: 0,
-            uploads: UploadLimits { files: 1, bytes: size },
-        };
-        door.fs().run(&Caller::system(), verb).await?;
-        let content_type = self.content_type;
-        let request = PutRequest {
-            bucket: opened.bucket.clone(),
-            key: self.key,
-            object: ObjectAttributes { content_type, ..ObjectAttributes::default() },
-            tags: Vec::new(),
-            // An object that is there is never replaced.
-            conditions: Conditions { if_none_match: Some(EtagMatch::Any), ..Conditions::default() },
-        };
-        match door.fs().put_object(&opened.caller, request, written).await {
-            Ok(_) => Ok(size),
-            Err(Error::Denied(_)) => Err(gone()),
-            Err(error @ (Error::Unavailable(_) | Error::Full(_) | Error::Io(_))) => Err(error),
-            Err(_) => Err(Error::Conflict("the file could not be stored: send it again".into())),
+    /// Counts it, and then makes it. Both are done although the sender has hung up: what is counted
+    /// is there then.
+    async fn publish(self, door: &Inner, opened: &Opened) -> Result<ShareSender, Failure> {
+        let (fs, caller) = (door.fs().clone(), opened.caller.clone());
+        let (id, bucket) = (opened.id.clone(), opened.bucket.clone());
+        let published = tokio::spawn(async move {
+            let NewFile { writer, key, content_type, sender } = self;
+            let request = PutRequest {
+                bucket,
+                key,
+                object: ObjectAttributes { content_type, ..ObjectAttributes::default() },
+                tags: Vec::new(),
+                // An object that is there is never replaced.
+                conditions: Conditions {
+                    if_none_match: Some(EtagMatch::Any),
+                    ..Conditions::default()
+                },
+            };
+            publish(&fs, (&caller, &id), writer, request, sender).await
+        });
+        let lost = |_| Error::Unavailable("the file was given up: outcome unknown".into());
+        Ok(published.await.map_err(lost)??)
+    }
+}
+
+async fn publish(
+    fs: &Fs,
+    (caller, id): (&Caller, &ShareLinkId),
+    writer: BodyWriter,
+    request: PutRequest,
+    mut sender: ShareSender,
+) -> Result<ShareSender> {
+    let uploads = UploadLimits { files: 1, bytes: writer.size() };
+    let written = writer.finish().await?;
+    let ShareLinkId { user, id } = id.clone();
+    let verb = UseShareLink { user, id: id.clone(), downloads: 0, uploads };
+    fs.run(&Caller::system(), verb).await?;
+    sender.counted();
+    let Err(error) = fs.put_object(caller, request, written).await else { return Ok(sender) };
+    let is_known = !matches!(error, Error::Unavailable(_) | Error::Io(_) | Error::Corrupt { .. });
+    if is_known {
+        match fs.run(&Caller::system(), ReturnShareLink { user, id, uploads }).await {
+            Ok(()) => sender.returned(uploads),
+            Err(error) => tracing::warn!(%error, "a file that was not stored stays counted"),
         }
     }
+    Err(match error {
+        Error::Denied(_) => gone(),
+        Error::Unavailable(_) | Error::Full(_) | Error::Io(_) => error,
+        _ => Error::Conflict("the file could not be stored: send it again".into()),
+    })
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -1,12 +1,13 @@
 //! Share links: what they open, and everything that ends them.
 
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use cairn_auth::Caller;
 use cairn_base::{Timestamp, UserId};
 use cairn_fs::ops::credentials::{AddAccessKey, RemoveCredential};
 
-use crate::http_harness::{Client, Reply, Server};
+use crate::http_harness::{Client, Connection, PATIENCE, Reply, Server, Setup};
 
 const HTML: (&str, &str) = ("Accept", "text/html");
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -389,4 +390,112 @@ fn a_form_adds_files_with_the_right_of_the_maker() {
     // A link for uploads is of a prefix, and counts no downloads.
     add(&owner, r#"{"bucket":"private","key":"z","uploads":{}}"#).expect(400);
     add(&owner, r#"{"bucket":"private","prefix":"","uploads":{},"downloads":1}"#).expect(400);
+}
+
+/// A PUT of which so many bytes come, and no more.
+fn begin(client: &Client, path: &str, announced: usize, sent: usize) -> Connection {
+    let mut connection = client.connect();
+    connection.send(&client.head("PUT", path, &[], Some(announced)));
+    connection.send(&vec![b'x'; sent]);
+    connection
+}
+
+#[track_caller]
+fn until(what: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < PATIENCE, "it becomes so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Files and bytes that a link still takes.
+fn left(client: &Client, link: &str) -> (u64, u64) {
+    let left = client.get(link).expect(200).json();
+    (left["files"].as_u64().unwrap(), left["bytes"].as_u64().unwrap())
+}
+
+#[test]
+fn a_sender_that_hangs_up_neither_evades_the_limits_nor_uses_them_up() {
+    let (server, maker) = store();
+    let anyone = server.anonymous();
+    let limits = r#"{"bucket":"private","prefix":"in/","uploads":{"files":3,"bytes":100000}}"#;
+    let (_, link) = made(&maker, limits);
+    let put = |name: &str, bytes: usize| anyone.put(&format!("{link}{name}"), &vec![b'x'; bytes]);
+    // What comes counts before it is stored.
+    let first = begin(&anyone, &format!("{link}first"), 60_000, 59_999);
+    until(|| left(&anyone, &link) == (2, 40_001));
+    let busy = put("too-much", 40_002).expect(503);
+    assert_eq!(busy.header("retry-after").as_deref(), Some("1"));
+    put("never", 100_001).expect(413);
+    put("second", 30_000).expect(201);
+    let third = begin(&anyone, &format!("{link}third"), 10, 9);
+    until(|| left(&anyone, &link) == (0, 9_992));
+    put("a-fourth-file", 1).expect(503);
+    // What did not come whole counts no longer.
+    drop((first, third));
+    until(|| left(&anyone, &link) == (2, 70_000));
+    put("third-again", 69_999).expect(201);
+    put("fourth", 2).expect(413);
+    put("fifth", 1).expect(201);
+    put("sixth", 0).expect(413);
+    let shown = maker.get("/shares").expect(200).json();
+    let uploaded = serde_json::json!({"files": 3, "bytes": 100_000});
+    assert_eq!(shown["shares"][0]["uploaded"], uploaded);
+    let listed = maker.get("/storage/private/in/").expect(200).json();
+    assert_eq!(listed["objects"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_file_that_cannot_be_stored_is_not_counted() {
+    let (server, maker) = store();
+    let anyone = server.anonymous();
+    let (_, link) = made(&maker, INTO);
+    let full = |quota: &str| {
+        let path = format!("/storage/private?quota_objects={quota}");
+        server.root().call("PATCH", &path, &[], b"").expect(204);
+    };
+    full("1");
+    for number in 0..4 {
+        let refused = anyone.put(&format!("{link}{number}"), b"x");
+        assert!(refused.status >= 400, "{}", refused.status);
+        assert_eq!(left(&anyone, &link), (3, 100));
+    }
+    full("100");
+    anyone.put(&format!("{link}last"), b"x").expect(201);
+    assert_eq!(left(&anyone, &link), (2, 99));
+}
+
+#[test]
+fn senders_take_no_memory_of_the_maker() {
+    let server = Server::with(Setup { upload_bytes: Some(256 << 10), ..Setup::default() });
+    let (maker, anyone) = (server.user("maker"), server.anonymous());
+    maker.put("/storage/private", b"").expect(201);
+    let (_, link) = made(&maker, r#"{"bucket":"private","prefix":"in/","uploads":{}}"#);
+    let held: Vec<Connection> =
+        (0..16).map(|at| begin(&anyone, &format!("{link}{at}"), 1_000_000, 1)).collect();
+    // As much as one party may have.
+    until(|| server.fs().upload_memory().taken() == 192 << 10);
+    maker.put("/storage/private/own", &[7; 40_000]).expect(201);
+    drop(held);
+}
+
+#[test]
+fn a_form_does_not_pass_over_conditions_and_digests() {
+    let (server, maker) = store();
+    let anyone = server.anonymous();
+    let (_, link) = made(&maker, INTO);
+    let kind = ("Content-Type", "multipart/form-data; boundary=xyz");
+    let form = "--xyz\r\nContent-Disposition: form-data; name=\"f\"; filename=\"1\"\r\n\r\n1\r\n--xyz--\r\n";
+    for (name, value) in [
+        ("Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg=="),
+        ("If-Match", "*"),
+        ("If-None-Match", "\"a\""),
+        ("If-Unmodified-Since", "Thu, 26 Nov 2026 00:00:00 GMT"),
+    ] {
+        anyone.call("POST", &link, &[kind, (name, value)], form.as_bytes()).expect(501);
+    }
+    assert_eq!(left(&anyone, &link), (3, 100));
+    let never_replaced = [kind, ("If-None-Match", "*")];
+    anyone.call("POST", &link, &never_replaced, form.as_bytes()).expect(201);
 }

@@ -320,3 +320,27 @@ impl Verb for UseShareLink {
         Ok(())
     }
 }
+
+/// Takes back what was counted of a share link for a file that was not stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReturnShareLink {
+    pub user: UserId,
+    pub id: String,
+    pub uploads: UploadLimits,
+}
+
+impl Verb for ReturnShareLink {
+    type Reply = ();
+    const NAME: &'static str = "return_share_link";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        let key = keys::share_link(self.user, &self.id);
+        let Some(mut link) = load::<ShareLink>(view, &key)? else { return Err(no_link()) };
+        let UploadLimits { files, bytes } = &mut link.uploaded;
+        *files = files.saturating_sub(self.uploads.files);
+        *bytes = bytes.saturating_sub(self.uploads.bytes);
+        store(view, key, &link);
+        Ok(())
+    }
+}
