@@ -12,13 +12,14 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use cairn_base::shares::{Party, Share, Take};
+use futures_util::poll;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -85,6 +86,7 @@ struct Connection {
     waits: Option<Take>,
     /// Its turn to answer calls, and the wait for it.
     turn: Option<Share>,
+    had_turn: Option<Share>,
     waits_for_turn: Option<Take>,
     sender: UnboundedSender<Answered>,
     /// Calls at work, and the bytes counted for them.
@@ -120,6 +122,15 @@ pub async fn converse(
     let (mut takes, mut is_stopped) = (true, false);
     loop {
         let has_more = connection.take()?;
+        if connection.had_turn.is_some() && connection.desk.load.clients() > 1 {
+            let sent = poll!(pin!(write(&mut writer, &connection.replies)));
+            if let Poll::Ready(written) = sent {
+                connection.written(written?);
+            }
+            // It holds its turn until whoever else is there could ask for one.
+            yield_now().await;
+        }
+        connection.had_turn = None;
         connection.look_at_record();
         if !takes && !has_more && connection.is_done() {
             return Ok(());
@@ -199,6 +210,7 @@ impl Connection {
             share: None,
             waits: None,
             turn: None,
+            had_turn: None,
             waits_for_turn: None,
             sender,
             calls: 0,
@@ -236,10 +248,11 @@ impl Connection {
             return Ok(false);
         }
         let (turns, party) = (&self.desk.turns, Party::at(self.address));
-        let Some(_turn) = turn.or_else(|| turns.take_now(party, 1)) else {
+        self.had_turn = turn.or_else(|| turns.take_now(party, 1));
+        if self.had_turn.is_none() {
             self.waits_for_turn = Some(turns.take(party, 1));
             return Ok(false);
-        };
+        }
         let (began, mut calls, mut taken) = (Instant::now(), 0, 0);
         let waiting = self.reply_bytes;
         while self.has_room() {
@@ -268,7 +281,8 @@ impl Connection {
     /// A long record is read once there is room for it.
     fn look_at_record(&mut self) {
         // The record waits for calls before it has come, perhaps.
-        match self.records.is_partial() && self.has_room() {
+        let comes = self.records.is_partial() && !self.records.is_ready();
+        match comes && self.has_room() {
             true => drop(self.begun.get_or_insert_with(Instant::now)),
             false => self.begun = None,
         }

@@ -39,19 +39,39 @@ fn a_file_that_was_replaced_is_not_written_to() {
     run(async {
         let world = World::new().await;
         let (one, mut other, top, file, _) = known(&world, "file").await;
-        // Not committed, and the client is gone.
-        let mut one = {
-            drop(one);
-            world.client().await
-        };
-        one.write(&file, 0, b"unstable", UNSTABLE).await.unwrap();
+        drop(one);
         let newer = other.create(&top, "newer").await.unwrap();
         other.write(&newer, 0, b"newer!", STABLE).await.unwrap();
         other.rename((&top, "newer"), (&top, "file")).await.unwrap();
+        // The client is back.
+        let mut one = world.client().await;
         for how in [UNSTABLE, STABLE] {
             assert_eq!(one.write(&file, 0, b"late", how).await, Err(STALE));
         }
         assert_eq!(one.setattr(&file, Args::new().size(0), None).await, Err(STALE));
+        let (found, _) = other.lookup(&top, "file").await.unwrap();
+        assert_eq!(found, newer);
+        assert_eq!(other.read(&found, 0, 100).await.unwrap().0, b"newer!");
+    });
+}
+
+/// What it had written was not committed, and so is held here for a while.
+#[test]
+fn a_file_that_was_replaced_while_its_bytes_were_held_is_another_one() {
+    run(async {
+        let world = World::new().await;
+        let (mut one, mut other, top, file, _) = known(&world, "file").await;
+        one.write(&file, 0, b"unstable", UNSTABLE).await.unwrap();
+        drop(one);
+        let newer = other.create(&top, "newer").await.unwrap();
+        other.write(&newer, 0, b"newer!", STABLE).await.unwrap();
+        other.rename((&top, "newer"), (&top, "file")).await.unwrap();
+        let mut one = world.client().await;
+        // It goes into the former file, which has no name any more.
+        for how in [UNSTABLE, STABLE] {
+            let late = one.write(&file, 0, b"late", how).await;
+            assert!(late.is_ok() || late == Err(STALE), "{late:?}");
+        }
         let (found, _) = other.lookup(&top, "file").await.unwrap();
         assert_eq!(found, newer);
         assert_eq!(other.read(&found, 0, 100).await.unwrap().0, b"newer!");
