@@ -16,7 +16,7 @@ MIB = 1 << 20
 NOSPC = 28
 DISK_MIB = 768
 # What the store may fill. The rest is taken by somebody else.
-FREE_MIB = int(os.environ.get("CAIRN_TEST_NFS_FREE_MIB", 280))
+FREE_MIB = int(os.environ.get("CAIRN_TEST_NFS_FREE_MIB", 230))
 FILE_MIB = 4
 # Refused so often in a row, the disk is full.
 REFUSALS = 4
