@@ -217,7 +217,7 @@ mod tests {
     async fn long_records_are_read_into_memory_that_was_used_before() {
         let memory = memory();
         let mut records = Records::new(memory.clone());
-        let record = |len: usize| (0..len).map(|at| (at * 7 >> 3) as u8).collect::<Vec<_>>();
+        let record = |len: usize| (0..len).map(|at| ((at * 7) >> 3) as u8).collect::<Vec<_>>();
         let lens = [RECORD_BYTES, 3, COPIED_BYTES + 1, COPIED_BYTES, 1 << 20, 100, 200_000];
         let mut stream = Vec::new();
         for len in lens {

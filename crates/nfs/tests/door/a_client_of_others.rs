@@ -96,7 +96,7 @@ fn it_writes_reads_lists_renames_and_removes() {
         let world = World::new().await;
         let mut client = mount(&world, "/bucket").await;
         let top = client.root_nfs_fh3();
-        let data: Vec<u8> = (0..3 * PART).map(|at| (at * 7 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..3 * PART).map(|at| ((at * 7) >> 3) as u8).collect();
         let file = create(&mut client, &top, "file").await;
         let mut verifiers = Vec::new();
         for (part, bytes) in data.chunks(PART).enumerate() {
