@@ -107,17 +107,17 @@ def nfs(programs):
     yield of_nfs("test_again", "interrupts", AGAIN=1000)
     for first in (0, 25):
         yield of_nfs("test_kernel", "was_killed", KILLS=25, FIRST=first)
+    for first in (0, 10):
+        yield of_nfs("test_kernel", "another_gateway", FAILOVERS=10, FIRST=first)
+    yield of_nfs("test_coherence", "how_late", DELAYS=5)
 
 
 def nfs2(_):
-    """100,000 operations of each sort in the guest, 20 fail-overs, 10,000 changes."""
+    """100,000 operations of each sort in the guest, and 10,000 changes."""
     for first in (0, 2):
         yield of_nfs("test_kernel", "in_memory", OPERATIONS=50_000, FIRST=first)
-    for first in (0, 10):
-        yield of_nfs("test_kernel", "another_gateway", FAILOVERS=10, FIRST=first)
     for first in range(4):
         yield of_nfs("test_coherence", "seen_at_all", CHANGES=2500, FIRST=first)
-    yield of_nfs("test_coherence", "how_late", DELAYS=5)
 
 
 def of_nfs(file, test, **numbers):
@@ -207,8 +207,8 @@ PARTS = {
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "logs": (logs, "50 kill -9 of a server under each client of logs"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
-    "nfs": (nfs, "NFS: 1,000,000 operations, and Linux' client in a guest: programs, 100,000 files, 50 kills"),
-    "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 20 fail-overs, 10,000 changes at 4 doors"),
+    "nfs": (nfs, "NFS: 1,000,000 operations; in a guest: programs, 100,000 files, 50 kills, 20 fail-overs"),
+    "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
     "browser": (browser, "500 files and one of 2 GiB by the console, and a folder of 1,000,000 objects"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
