@@ -8,7 +8,7 @@ from harness.wait import PATIENCE_SECONDS
 
 NFS, MOUNT = 100_003, 100_005
 GETATTR, LOOKUP, READ, WRITE, CREATE, MKDIR = 1, 3, 6, 7, 8, 9
-REMOVE, RMDIR, RENAME, LINK, COMMIT = 12, 13, 14, 15, 21
+REMOVE, RMDIR, RENAME, LINK, READDIR, COMMIT = 12, 13, 14, 15, 16, 21
 UNSTABLE, FILE_SYNC = 0, 2
 xids = itertools.count(1000)
 
@@ -55,6 +55,15 @@ def rename(directory, source, target):
 
 def link(file, directory, name):
     return call(NFS, LINK, data(file) + data(directory) + data(name))
+
+
+def write(file, offset, bytes_, stable):
+    arguments = data(file) + long(offset) + number(len(bytes_)) + number(stable)
+    return call(NFS, WRITE, arguments + data(bytes_))
+
+
+def commit(file):
+    return call(NFS, COMMIT, data(file) + long(0) + number(0))
 
 
 class Reply:
@@ -144,8 +153,7 @@ class Client:
 
     def write(self, file, bytes_, stable):
         """How it became, and the verifier."""
-        arguments = data(file) + long(0) + number(len(bytes_)) + number(stable) + data(bytes_)
-        status, reply = self.ask(call(NFS, WRITE, arguments))
+        status, reply = self.ask(write(file, 0, bytes_, stable))
         assert status == 0, status
         reply.skip_around()
         assert reply.number() == len(bytes_)
@@ -153,13 +161,29 @@ class Client:
 
     def commit(self, file):
         """The verifier."""
-        status, reply = self.ask(call(NFS, COMMIT, data(file) + long(0) + number(0)))
+        status, reply = self.ask(commit(file))
         assert status == 0, status
         reply.skip_around()
         return reply.take(8)
 
-    def read(self, file):
-        status, reply = self.ask(call(NFS, READ, data(file) + long(0) + number(1 << 20)))
+    def names(self, directory):
+        """All names in a directory, but for its own and that of the one above."""
+        names, cookie, is_end = [], 0, False
+        while not is_end:
+            arguments = data(directory) + long(cookie) + long(0) + number(64 << 10)
+            status, reply = self.ask(call(NFS, READDIR, arguments))
+            assert status == 0, status
+            reply.skip_attributes()
+            reply.take(8)
+            while reply.number():
+                reply.take(8)
+                names.append(reply.data().decode())
+                cookie = int.from_bytes(reply.take(8), "big")
+            is_end = bool(reply.number())
+        return [name for name in names if name not in (".", "..")]
+
+    def read(self, file, offset=0):
+        status, reply = self.ask(call(NFS, READ, data(file) + long(offset) + number(1 << 20)))
         assert status == 0, status
         reply.skip_attributes()
         reply.take(8)

@@ -14,6 +14,8 @@ FILES = int(os.environ.get("CAIRN_TEST_NFS_FILES", 100))
 OPERATIONS = int(os.environ.get("CAIRN_TEST_NFS_OPERATIONS", 1000))
 KILLS = int(os.environ.get("CAIRN_TEST_NFS_KILLS", 3))
 FAILOVERS = int(os.environ.get("CAIRN_TEST_NFS_FAILOVERS", 2))
+# The number of the first round, which decides what is done in it: so a long run can be parted.
+FIRST = int(os.environ.get("CAIRN_TEST_NFS_FIRST", 0))
 # Of a model, in the middle of which a server dies.
 ROUND_OPERATIONS = 150
 
@@ -52,7 +54,7 @@ def test_a_kernel_uses_it_as_a_file_system(nfs, exported, work):
 @guest.ready
 def test_a_kernel_does_what_it_does_in_memory(nfs, exported, work):
     with guest.Guest(work / "guest", nfs.port, exported) as client:
-        for seed in (1, 2):
+        for seed in (FIRST + 1, FIRST + 2):
             assert client.do("model", f"model{seed}", seed, OPERATIONS // 2)
             assert client.do("exercise", f"file{seed}", seed, OPERATIONS // 2)
     nfs.kill()
@@ -72,7 +74,7 @@ def work_meanwhile(client, number, act):
 def test_a_kernel_goes_on_when_the_server_was_killed(nfs, exported, work):
     """No error, nothing lost and nothing done twice, or the model would differ."""
     with guest.Guest(work / "guest", nfs.port, exported) as client:
-        for kill in range(KILLS):
+        for kill in range(FIRST, FIRST + KILLS):
             work_meanwhile(client, kill, nfs.restart)
     nfs.kill()
     assert nfs.fsck()[0] == 0
@@ -85,7 +87,7 @@ def test_a_kernel_goes_on_at_another_gateway(work):
         export_all(cluster["g1"].http, "bucket")
         with Proxy(cluster["g1"].nfs) as proxy:
             with guest.Guest(work / "guest", proxy.port, "bucket") as client:
-                for number in range(FAILOVERS):
+                for number in range(FIRST, FIRST + FAILOVERS):
                     one, other = ("g1", "g2") if number % 2 == 0 else ("g2", "g1")
 
                     def fail_over(one=one, other=other):

@@ -11,6 +11,7 @@
 //!                           ──►  Disk  Clock  Rng  Threads  (faults enter here in tests)
 //! ```
 
+mod buffers;
 pub mod checksum;
 pub mod clock;
 pub mod disk;
@@ -41,6 +42,7 @@ mod allowance;
 mod scope;
 
 pub use allowance::Allowance;
+pub use buffers::{Buffers, Pooled};
 pub use clock::{Clock, Timestamp};
 pub use date::{civil, day, rfc3339};
 pub use disk::{Disk, DiskFile, RealDisk};

@@ -18,7 +18,6 @@
 //! docs/format-blocks.md describes every byte.
 
 mod blocks;
-mod buffers;
 mod config;
 #[deny(clippy::indexing_slicing)]
 mod format;
@@ -26,6 +25,7 @@ mod format;
 mod files;
 mod index;
 mod log;
+mod memory;
 
 mod state;
 

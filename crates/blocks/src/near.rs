@@ -11,10 +11,10 @@ use bytes::Bytes;
 use cairn_base::{BlockId, Disk, DiskFile, GroupId, Result, disk};
 
 use crate::blocks::BlockPlace;
-use crate::buffers::Buffers;
 use crate::files::segment_name;
 use crate::format::Key;
 use crate::format::record::RecordPlace;
+use crate::memory::ReadMemory;
 use crate::read::Found;
 
 /// Where a block lies that was found.
@@ -23,16 +23,19 @@ pub(crate) fn place_of(found: &Found) -> BlockPlace {
     BlockPlace { segment, salt, offset, owner, length }
 }
 
+/// A mount that got fewer bytes may keep them, and would keep a whole buffer.
+const SHORT_BYTES: usize = 256 << 10;
+
 /// The directory of a store that another process has open.
 #[derive(Clone)]
 pub struct NearBlocks {
     disk: Arc<dyn Disk>,
-    buffers: Buffers,
+    memory: ReadMemory,
 }
 
 impl NearBlocks {
     pub fn new(disk: Arc<dyn Disk>) -> NearBlocks {
-        NearBlocks { disk, buffers: Buffers::default() }
+        NearBlocks { disk, memory: ReadMemory::default() }
     }
 
     /// Bytes `range` of a block, verified. Blocks.
@@ -47,7 +50,7 @@ impl NearBlocks {
     ) -> Result<Bytes> {
         let file = self.file(place)?;
         let read = |buf: &mut [u8], offset| disk::read_exact_at(&*file, buf, offset).map(|()| true);
-        let buffers = self.buffers.for_reading(range.len());
+        let buffers = self.memory.of(range, SHORT_BYTES);
         found(&file, Key { group, block }, place).read_or_fail(range, &read, buffers)
     }
 
@@ -65,7 +68,7 @@ impl NearBlocks {
         let read = |buf: &mut [u8], offset| {
             Ok(file.read_at_nowait(buf, offset)?.is_some_and(|got| got == buf.len()))
         };
-        let buffers = self.buffers.for_reading(range.len());
+        let buffers = self.memory.of(range, SHORT_BYTES);
         found(&file, Key { group, block }, place).read(range, &read, buffers)
     }
 

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::SUB_BLOCK_BYTES;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{DiskFile, Error, Owner, Result};
+use cairn_base::{Buffers, DiskFile, Error, Owner, Pooled, Result};
 
-use crate::buffers::{Buffer, Buffers};
 use crate::format::Key;
 use crate::format::frames::Frames;
 use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace};
@@ -19,6 +18,9 @@ use crate::shared::StoreShared;
 
 /// If the wanted data begin so near to the record's header, one read gets both.
 const NEAR_BYTES: u64 = 64 << 10;
+
+/// A caller of a store that got fewer bytes may keep them, and would keep a whole buffer.
+const KEPT_BYTES: usize = 512 << 10;
 
 /// Fills a buffer from an offset; `false`: it would have to wait.
 pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>;
@@ -50,7 +52,7 @@ impl StoreShared {
         let read = |buf: &mut [u8], offset| {
             cairn_base::disk::read_exact_at(&*found.file, buf, offset).map(|()| true)
         };
-        self.counted(found.read_or_fail(range, &read, None))
+        self.counted(found.read_or_fail(range, &read, self.memory.of(range, KEPT_BYTES)))
     }
 
     pub(crate) fn read_now(&self, key: Key, range: &Range<u32>) -> Result<Option<Bytes>> {
@@ -61,7 +63,7 @@ impl StoreShared {
             // Short: at the end of the file, or of what is in memory. The blocking read knows.
             Some(_) => Ok(false),
         };
-        self.counted(found.read(range, &read, None))
+        self.counted(found.read(range, &read, self.memory.of(range, KEPT_BYTES)))
     }
 
     fn counted<T>(&self, result: Result<T>) -> Result<T> {
@@ -144,7 +146,7 @@ impl Found {
         let head = HEADER_BYTES + record::table_bytes(stored);
         // The table of frames is in the first sub-block.
         let first = if u64::from(stored) <= NEAR_BYTES { all } else { SUB_BLOCK_BYTES };
-        let mut buf = Buffer::fresh(head + first);
+        let mut buf = Pooled::zeros(head + first);
         if !self.fill(&mut buf, offset, read)? {
             return Ok(None);
         }
@@ -160,7 +162,7 @@ impl Found {
                 let from = wanted.start / SUB_BLOCK_BYTES;
                 let start = from * SUB_BLOCK_BYTES;
                 let end = wanted.end.next_multiple_of(SUB_BLOCK_BYTES).min(all);
-                let mut rest = Buffer::fresh(end - start);
+                let mut rest = Pooled::zeros(end - start);
                 if !self.fill(&mut rest, offset + (head + start) as u64, read)? {
                     return Ok(None);
                 }
@@ -187,10 +189,10 @@ impl Found {
         let skip = head + start as usize;
         let take = |len, at| match buffers {
             Some(buffers) => buffers.take(len, at),
-            None => Buffer::fresh(len),
+            None => Pooled::zeros(len),
         };
 
-        let mut buf = if near { take(skip + len, skip) } else { Buffer::fresh(head) };
+        let mut buf = if near { take(skip + len, skip) } else { Pooled::zeros(head) };
         if !self.fill(&mut buf, self.place.offset, read)? {
             return Ok(None);
         }

@@ -14,6 +14,7 @@ use crate::format::Key;
 use crate::format::hint::{BlockEntry, Hint, HintEntry};
 use crate::format::record::{HEADER_BYTES, RecordHeader, RecordPlace, Tombstone};
 use crate::format::segment::{self, HEADER_OFFSETS, SegmentHeader};
+use crate::memory::ReadMemory;
 use crate::scan::{self, Scan};
 use crate::shared::{StoreShared, Writer};
 use crate::state::{Segment, StoreState};
@@ -287,6 +288,7 @@ impl Opening {
             moving: RwLock::new(()),
             compacting: Mutex::new(()),
             corrupt_reads: AtomicU64::new(0),
+            memory: ReadMemory::default(),
         };
         if let Err(error) = shared.ensure_reserve() {
             tracing::warn!(%error, "no space is kept back for deletions");

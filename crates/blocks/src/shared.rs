@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::config::Config;
 use crate::format::Key;
 use crate::log::Log;
+use crate::memory::ReadMemory;
 use crate::state::StoreState;
 
 /// Lock order: `moving`, `writer`, `state`, a log's own.
@@ -28,6 +29,7 @@ pub(crate) struct StoreShared {
     pub moving: RwLock<()>,
     pub compacting: Mutex<()>,
     pub corrupt_reads: AtomicU64,
+    pub memory: ReadMemory,
 }
 
 pub(crate) struct Writer {

@@ -3,7 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use bytes::{Bytes, BytesMut};
-use cairn_base::{BlockId, GroupId, Result, Stage, stage};
+use cairn_base::{BlockId, GroupId, Result, Stage, limits, stage};
 
 use crate::cache::{PIECE_BYTES, piece_of};
 use crate::fs::Inner;
@@ -21,11 +21,37 @@ impl Inner {
         (wanted.end <= bytes.len()).then(|| bytes.slice(wanted))
     }
 
+    /// Adds bytes of a block piece by piece, if all of these are cached.
+    pub(crate) fn cached_parts(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+        parts: &mut Vec<Bytes>,
+    ) -> Option<()> {
+        let pieces = piece_of(range.start).0..=piece_of(range.end - 1).0;
+        if pieces.clone().any(|piece| !self.cache.has(&(block, piece))) {
+            return None;
+        }
+        for piece in pieces {
+            let start = range.start.max(piece * PIECE_BYTES as u32);
+            let end = range.end.min((piece + 1) * PIECE_BYTES as u32);
+            parts.push(self.cached(group, block, start..end)?);
+        }
+        Some(())
+    }
+
     /// Keeps a block that was written here: who wrote a file often reads it next.
     pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
-        for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
-            // A copy, for what is kept must not keep more in memory.
-            self.cache.insert((block, piece), Bytes::copy_from_slice(bytes));
+        let step = PIECE_BYTES as usize;
+        for (piece, at) in (0..).zip((0..data.len()).step_by(step)) {
+            let bytes = data.slice(at..data.len().min(at + step));
+            match data.len() == limits::BLOCK_BYTES {
+                // All of its memory is that of its pieces.
+                true => self.cache.insert_part((block, piece), bytes),
+                // A copy, for what is kept must not keep more in memory.
+                false => self.cache.insert((block, piece), Bytes::copy_from_slice(&bytes)),
+            }
         }
     }
 
@@ -43,6 +69,12 @@ impl Inner {
         }
         if self.reads_spans && !self.has_some(block, first..=last) {
             return self.fetch_pieces(group, block, range).await;
+        }
+        // Some are cached. All of them at once are faster than put together, if that is to be had.
+        if self.reads_spans
+            && let Some(bytes) = self.blocks.get_now(group, block, range.clone())?
+        {
+            return Ok(bytes);
         }
         let mut whole = BytesMut::with_capacity(range.len());
         for piece in first..=last {

@@ -1,6 +1,7 @@
 //! Files by number, as a mount uses them: read, written at any place, cut.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -78,7 +79,7 @@ impl Fs {
     /// Opens a file for reading. `opened` if its mode was checked before.
     pub async fn open_inode(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
         let guard = self.inner.readers.enter();
-        let found = self.read(caller, OpenInode { ino, opened }).await?;
+        let found = self.read_kept(caller, OpenInode { ino, opened }).await?;
         Ok(Object::new(self, found, guard))
     }
 
@@ -87,7 +88,7 @@ impl Fs {
     pub async fn open_inode_anew(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
         let guard = self.inner.readers.enter();
         let found = self.inner.meta.read_anew(caller, OpenInode { ino, opened }).await?;
-        Ok(Object::new(self, found, guard).anew())
+        Ok(Object::new(self, Arc::new(found), guard).anew())
     }
 
     /// As [`Fs::open_inode`] where everything is in memory; `None` otherwise.
@@ -98,7 +99,7 @@ impl Fs {
         opened: bool,
     ) -> Option<Result<Object>> {
         let guard = self.inner.readers.enter();
-        let found = self.read_now(caller, &OpenInode { ino, opened })?;
+        let found = self.read_kept_now(caller, &OpenInode { ino, opened })?;
         Some(found.map(|found| Object::new(self, found, guard)))
     }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::cache::{Cache, Stats};
 use crate::garbage::{Abandoned, Looks};
+use crate::memos::{self, Memos};
 use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
 
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) cache: Cache,
     pub(crate) opened: OpenedCache,
+    pub(crate) memos: Memos,
     pub(crate) readers: Readers,
     /// Memory for uploads, bytes.
     pub(crate) upload_memory: Arc<Shares>,
@@ -112,6 +114,7 @@ impl Fs {
             upload_memory: Shares::new(config.upload_bytes as u64),
             cache: Cache::new(config.cache_bytes),
             opened: opened::new(),
+            memos: memos::new(),
             readers: Readers::default(),
             abandoned: Mutex::new(Vec::new()),
             coalescing: Mutex::default(),

@@ -15,6 +15,7 @@ mod cache;
 mod changed;
 mod digest;
 mod garbage;
+mod memos;
 mod opened;
 mod party;
 mod readers;
@@ -23,6 +24,7 @@ mod fs;
 
 mod fetch;
 mod gc;
+mod kept;
 mod object;
 mod write;
 
@@ -44,6 +46,7 @@ pub use file::{FileWriter, Over, PACKED_RUNS, Piece, Uploaded};
 pub use fs::{Config, Fs, end_own_sessions};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};
+pub use memos::Kept;
 pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use party::party_of;

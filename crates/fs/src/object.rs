@@ -78,8 +78,8 @@ impl Fs {
 }
 
 impl Object {
-    pub(crate) fn new(fs: &Fs, opened: OpenedObject, guard: ReadGuard) -> Object {
-        Object { fs: fs.clone(), opened: Arc::new(opened), guard, is_anew: false }
+    pub(crate) fn new(fs: &Fs, opened: Arc<OpenedObject>, guard: ReadGuard) -> Object {
+        Object { fs: fs.clone(), opened, guard, is_anew: false }
     }
 
     /// The same, of which all extents are asked for anew.
@@ -139,6 +139,51 @@ impl Object {
                 }
             }
         }
+    }
+
+    /// As [`Object::read_now`], where they may lie in several runs.
+    pub fn read_parts_now(&self, range: Range<u64>) -> Option<Vec<Bytes>> {
+        if let Some(bytes) = self.read_now(range.clone()) {
+            return Some(vec![bytes]);
+        }
+        let Content::Body(body) = self.opened.inode.content else { return None };
+        let (mut parts, mut at) = (Vec::new(), range.start);
+        for extent in self.extents_now(body, &range)? {
+            // No part may be a hole.
+            if extent.offset != at {
+                return None;
+            }
+            at = extent.end();
+            match extent.place {
+                Place::Inline(bytes) => parts.push(bytes),
+                Place::Block { group, block, offset } => {
+                    let range = offset..offset + extent.len as u32;
+                    self.fs.inner.cached_parts(group, block, range, &mut parts)?;
+                }
+                Place::Body { .. } => return None,
+            }
+        }
+        (at == range.end).then_some(parts)
+    }
+
+    /// The extents of a range that lies in one chunk, if they are in memory.
+    fn extents_now(&self, body: BodyId, range: &Range<u64>) -> Option<Vec<Extent>> {
+        let slice = |extents: &[Extent]| {
+            let parts = extents.iter().filter_map(|extent| extent.slice(range.start, range.end));
+            parts.collect()
+        };
+        if range.end <= limits::CHUNK_BYTES {
+            return Some(slice(&self.opened.extents));
+        }
+        let chunk = range.start / limits::CHUNK_BYTES;
+        if self.is_anew || chunk != (range.end - 1) / limits::CHUNK_BYTES {
+            return None;
+        }
+        let start = chunk * limits::CHUNK_BYTES;
+        let end = start + limits::CHUNK_BYTES;
+        let verb = ReadExtents { bucket: self.opened.opened.id, body, start, end };
+        let known = self.fs.read_kept_now(&Caller::system(), &verb)?.ok()?;
+        Some(slice(&known))
     }
 
     /// The bytes of `range`, which must lie in the object.
@@ -233,9 +278,8 @@ impl Object {
     /// The extents in a window of its body.
     pub(crate) async fn extents(&self, body: BodyId, window: Range<u64>) -> Result<Vec<Extent>> {
         let Range { start, end } = window;
-        if end <= limits::CHUNK_BYTES {
-            let known = self.opened.extents.iter();
-            return Ok(known.filter_map(|extent| extent.slice(start, end)).collect());
+        if let Some(extents) = self.extents_now(body, &window) {
+            return Ok(extents);
         }
         let (meta, caller) = (&self.fs.inner.meta, Caller::system());
         let verb = ReadExtents { bucket: self.opened.opened.id, body, start, end };

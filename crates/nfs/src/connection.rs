@@ -1,6 +1,7 @@
 //! A connection: calls in, replies out in any order.
 //!
-//! A call that needs nothing that is not there is answered by the task of the connection itself.
+//! A call that needs nothing that is not there is answered by the task of the connection itself,
+//! when that has its turn: those who want to have one are served by where they are.
 //! Any other one becomes a task, whose reply comes back here. No call is taken while too many are
 //! at work, or too many bytes of replies wait for the client.
 //!
@@ -11,14 +12,15 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use cairn_base::shares::{Party, Share, Take};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use futures_util::poll;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::yield_now;
@@ -28,6 +30,7 @@ use crate::desk::{Client, Desk};
 use crate::dispatch::{answer, reply_bytes};
 use crate::limits::{
     CALLS, COMES, COMES_WANTED, CONNECTION_BYTES, DRAIN, IDLE, PARTY_BYTES, STALLED, TURN,
+    TURN_BYTES, TURN_CALLS,
 };
 use crate::load::Full;
 use crate::parties::Part;
@@ -81,6 +84,10 @@ struct Connection {
     /// Room for that record, if it is a long one, and the wait for it.
     share: Option<Share>,
     waits: Option<Take>,
+    /// Its turn to answer calls, and the wait for it.
+    turn: Option<Share>,
+    had_turn: Option<Share>,
+    waits_for_turn: Option<Take>,
     sender: UnboundedSender<Answered>,
     /// Calls at work, and the bytes counted for them.
     calls: usize,
@@ -115,17 +122,27 @@ pub async fn converse(
     let (mut takes, mut is_stopped) = (true, false);
     loop {
         let has_more = connection.take()?;
+        if connection.had_turn.is_some() && connection.desk.load.clients() > 1 {
+            let sent = poll!(pin!(write(&mut writer, &connection.replies)));
+            if let Poll::Ready(written) = sent {
+                connection.written(written?);
+            }
+            // It holds its turn until whoever else is there could ask for one.
+            yield_now().await;
+        }
+        connection.had_turn = None;
         connection.look_at_record();
-        if !takes && connection.is_done() {
+        if !takes && !has_more && connection.is_done() {
             return Ok(());
         }
         let has_room = connection.has_room();
-        let reads = takes && has_room && !has_more && connection.waits.is_none();
+        let waits = connection.waits.is_some() || connection.waits_for_turn.is_some();
+        let reads = takes && has_room && !has_more && !waits;
         if reads {
             connection.records.reserve();
         }
         connection.full.set(connection.is_full());
-        let Connection { records, replies, waits, .. } = &mut connection;
+        let Connection { records, replies, waits, waits_for_turn, .. } = &mut connection;
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stop| *stop), if !is_stopped => {
@@ -137,11 +154,14 @@ pub async fn converse(
             written = write(&mut writer, replies), if !replies.is_empty() => {
                 connection.written(written?);
             }
-            came = reader.read_buf(&mut records.came), if reads => {
+            came = records.read(&mut reader), if reads => {
                 takes = came? > 0;
                 connection.moved = Instant::now();
             }
             room = wait(waits) => connection.granted(room),
+            turn = wait(waits_for_turn) => {
+                (connection.turn, connection.waits_for_turn) = (Some(turn), None);
+            }
             () = yield_now(), if has_more => {}
         }
     }
@@ -181,13 +201,17 @@ impl Connection {
     ) -> Connection {
         let party = desk.bytes.nothing(Party::at(address));
         let full = Full::new(&desk.load);
+        let records = Records::new(desk.records.clone());
         Connection {
             desk,
             address,
-            records: Records::default(),
+            records,
             begun: None,
             share: None,
             waits: None,
+            turn: None,
+            had_turn: None,
+            waits_for_turn: None,
             sender,
             calls: 0,
             call_bytes: 0,
@@ -213,18 +237,32 @@ impl Connection {
     }
 
     fn is_done(&self) -> bool {
-        self.calls == 0 && self.replies.is_empty()
+        self.calls == 0 && self.replies.is_empty() && self.waits_for_turn.is_none()
     }
 
-    /// Takes calls that have come, for a while. Whether there may be more of them.
+    /// Takes calls that have come, once it has its turn, and for one turn. Whether there may be more
+    /// of them.
     fn take(&mut self) -> io::Result<bool> {
-        let began = Instant::now();
+        let turn = self.turn.take();
+        if !self.has_room() || !self.records.is_ready() || self.waits_for_turn.is_some() {
+            return Ok(false);
+        }
+        let (turns, party) = (&self.desk.turns, Party::at(self.address));
+        self.had_turn = turn.or_else(|| turns.take_now(party, 1));
+        if self.had_turn.is_none() {
+            self.waits_for_turn = Some(turns.take(party, 1));
+            return Ok(false);
+        }
+        let (began, mut calls, mut taken) = (Instant::now(), 0, 0);
+        let waiting = self.reply_bytes;
         while self.has_room() {
-            if began.elapsed() > TURN {
+            let bytes = taken + self.reply_bytes.saturating_sub(waiting);
+            if calls >= TURN_CALLS || bytes >= TURN_BYTES || began.elapsed() > TURN {
                 return Ok(true);
             }
             let record = self.records.next().map_err(|_| bad("a record is too long"))?;
             let Some(record) = record else { return Ok(false) };
+            (calls, taken) = (calls + 1, taken + record.len());
             let share = self.share.take();
             self.begun = None;
             match read(record.clone()).map_err(|_| bad("the record is no call"))? {
@@ -243,7 +281,8 @@ impl Connection {
     /// A long record is read once there is room for it.
     fn look_at_record(&mut self) {
         // The record waits for calls before it has come, perhaps.
-        match self.records.is_partial() && self.has_room() {
+        let comes = self.records.is_partial() && !self.records.is_ready();
+        match comes && self.has_room() {
             true => drop(self.begun.get_or_insert_with(Instant::now)),
             false => self.begun = None,
         }
@@ -302,13 +341,10 @@ impl Connection {
             // From here on the client is waited for.
             self.taken = Instant::now();
         }
-        for part in reply.into_record() {
-            if !part.is_empty() {
-                self.reply_bytes += part.len();
-                self.party.add(part.len());
-                self.replies.push_back(part);
-            }
-        }
+        let bytes = reply.len();
+        self.reply_bytes += bytes;
+        self.party.add(bytes);
+        self.replies.extend(reply.into_parts().filter(|part| !part.is_empty()));
     }
 
     fn written(&mut self, mut bytes: usize) {

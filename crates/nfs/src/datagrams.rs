@@ -45,7 +45,7 @@ pub async fn serve(
             let _held = (slot, one);
             if let Some(reply) = reply(desk, from, record).await {
                 // One that is lost is asked for again.
-                let _ = socket.send_to(&reply.head, from).await;
+                let _ = socket.send_to(&reply.head(), from).await;
             }
         });
     }

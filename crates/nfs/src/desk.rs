@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
-use cairn_base::{BucketId, Error, Ino, Party, Result, Rng, Share, Shares, inflight};
+use cairn_base::{BucketId, Buffers, Error, Ino, Party, Result, Rng, Share, Shares, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
@@ -19,10 +19,11 @@ use tokio::time::{Instant, timeout};
 use crate::attributes::write_after;
 use crate::groups::{Groups, ID, NotNow};
 use crate::handle::{BYTES, Handle};
-use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES, READING_BYTES, ROOM_HELD};
+use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES, READING_BYTES, ROOM_HELD, TURNS};
 use crate::load::Load;
 use crate::openings::Openings;
 use crate::parties::Taken;
+use crate::record::memory;
 use crate::replies::{Checksum, Replies};
 use crate::rpc::Reply;
 use crate::status::Status;
@@ -45,6 +46,10 @@ pub struct Desk {
     pub bytes: Arc<Taken>,
     /// Of long calls that come or are at work.
     pub long: Arc<Shares>,
+    /// Memory of long calls.
+    pub records: Buffers,
+    /// Of connections that answer calls.
+    pub turns: Arc<Shares>,
     /// Of calls that read.
     reading: Arc<Shares>,
     pub load: Arc<Load>,
@@ -111,7 +116,7 @@ pub struct Place {
 impl Place {
     fn new(
         bucket: BucketId,
-        (export, top): (Export, Ino),
+        (export, top): (&Export, Ino),
         ino: Ino,
         who: (Identity, &Client),
     ) -> Place {
@@ -166,18 +171,21 @@ impl Desk {
             opens_nothing: false,
         };
         // Whoever asks brings a user. Without one nothing may be done.
-        let posix = Posix::new(fs, Caller::anonymous(), runtime, Arc::new(Nobody), options);
+        let posix = Posix::new(fs, Caller::anonymous(), runtime.clone(), Arc::new(Nobody), options);
         posix.follow_changes();
         let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
         let groups = looks_up_groups.then(|| Groups::new(ID));
         let (replies, bytes, load) = (Replies::default(), Arc::default(), Arc::default());
         let (long, reading) = (Shares::new(LONG_BYTES), Shares::new(READING_BYTES));
+        let turns = Shares::new(TURNS * runtime.metrics().num_workers() as u64);
         Arc::new(Desk {
             posix,
             openings,
             replies,
             bytes,
             long,
+            records: memory(),
+            turns,
             reading,
             load,
             port,
@@ -224,7 +232,8 @@ impl Desk {
     /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client.
     pub async fn place(&self, client: &Client, handle: &[u8]) -> Result<Place, Status> {
         let Handle { bucket, export: number, ino } = Handle::open(&self.key, handle)?;
-        let (export, top) = self.find(bucket, Some(ino)).await?.ok_or(Status::STALE)?;
+        let found = self.find(bucket, Some(ino)).await?;
+        let (export, top) = found.as_ref().as_ref().ok_or(Status::STALE)?;
         if export.number != number {
             return Err(Status::STALE);
         }
@@ -234,7 +243,7 @@ impl Desk {
         inflight::by(export.user);
         let identity = self.identity(client).await?;
         let identity = export.identity(identity);
-        Ok(Place::new(bucket, (export, top), ino, (identity, client)))
+        Ok(Place::new(bucket, (export, *top), ino, (identity, client)))
     }
 
     /// The identity that a client states, with all groups where they are looked up. A user whom
@@ -256,13 +265,9 @@ impl Desk {
         &self,
         bucket: BucketId,
         ino: Option<Ino>,
-    ) -> Result<Option<(Export, Ino)>, Status> {
+    ) -> Result<Arc<Option<(Export, Ino)>>, Status> {
         let (system, verb) = (Caller::system(), FindExportAt { bucket, ino });
-        let fs = self.posix.fs();
-        let found = match fs.read_now(&system, &verb) {
-            Some(found) => found,
-            None => fs.read(&system, verb).await,
-        };
+        let found = self.posix.fs().read_kept(&system, verb).await;
         found.map_err(|error| Status::of(&error))
     }
 
@@ -271,13 +276,14 @@ impl Desk {
     /// # Errors
     /// `ACCES` if it has just ended.
     pub async fn top(&self, client: &Client, listed: &ListedExport) -> Result<Place, Status> {
-        let (export, top) = self.find(listed.id, None).await?.ok_or(Status::ACCES)?;
+        let found = self.find(listed.id, None).await?;
+        let (export, top) = found.as_ref().as_ref().ok_or(Status::ACCES)?;
         if !export.admits(client.address) {
             return Err(Status::ACCES);
         }
         inflight::by(export.user);
         let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
-        Ok(Place::new(listed.id, (export, top), top, (root, client)))
+        Ok(Place::new(listed.id, (export, *top), *top, (root, client)))
     }
 
     /// The handle of an inode that was found by way of a place.
@@ -356,8 +362,8 @@ mod tests {
         let address = IpAddr::from([10, 0, 0, 7]);
         let (client, root) =
             (Client::new(address, None), Identity { uid: 0, gid: 0, groups: Vec::new() });
-        let export = (Export::default(), Ino(7));
-        let place = Place::new(BucketId(7), export, Ino(7), (root, &client));
+        let export = Export::default();
+        let place = Place::new(BucketId(7), (&export, Ino(7)), Ino(7), (root, &client));
         assert_eq!(place.who.user().unwrap().origin().source, Some(address));
     }
 }

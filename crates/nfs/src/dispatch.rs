@@ -129,7 +129,7 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
     let mut stages = work.stages.unwrap_or(begun);
     stages.settle();
     let outcome = reply.as_ref().map_or(Outcome::NotNow, |reply| reply.outcome(has_status));
-    let sent = reply.as_ref().map_or(0, |reply| reply.head.len() + reply.data.len()) as u64;
+    let sent = reply.as_ref().map_or(0, Reply::len) as u64;
     (desk.watch.end)(Ended { procedure, outcome, stages, received, sent });
     reply
 }
@@ -154,15 +154,14 @@ async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<
             let attempt = attempt(desk, client.calling(checksum, came), call, &mut acted);
             if let Some(reply) = attempt.await {
                 running.end(&reply);
-                return Some(reply.head);
+                return Some(reply.record);
             }
             if !patience.wait().await {
                 return None;
             }
         }
     };
-    let head = desk.replies.once(client.address, checksum, work).await?;
-    Some(Reply { head, data: Bytes::new() })
+    desk.replies.once(client.address, checksum, work).await.map(Reply::again)
 }
 
 /// Between attempts to find out what became of a call.

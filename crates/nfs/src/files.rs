@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 use cairn_fs::ops::body::FILE_BYTES;
-use cairn_posix::{Source, Writing};
+use cairn_posix::Writing;
 
 use crate::attributes::{write_after, write_around};
 use crate::desk::{Client, Desk, Place, READING, WRITING};
@@ -26,26 +26,19 @@ pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     let (offset, count) = (arguments.long()?, arguments.number()?.min(IO_BYTES));
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
-    let work = read_from(desk, &place, offset, count);
-    let read = desk.reads(client.address, count.into(), work).await;
+    // Whoever reads may still, each time.
+    let work = desk.posix.read_once(place.who(), (place.ino, READING), offset, count);
+    let read = desk.reads(client.address, count.into(), work.into_future()).await;
     let shown = desk.shown(&place).await;
     let status = read.as_ref().err().map_or(Status::OK, Status::of_inode);
     result.number(status.0);
     write_after(&mut result, place.bucket, shown.as_ref());
     let Ok(data) = read else { return Ok(result.into()) };
-    let end = offset.saturating_add(data.len() as u64);
-    let is_end = (data.len() as u32) < count || shown.is_some_and(|shown| end >= shown.size);
-    let len = data.len() as u32;
+    let len = data.iter().map(Bytes::len).sum::<usize>() as u32;
+    let end = offset.saturating_add(len.into());
+    let is_end = len < count || shown.is_some_and(|shown| end >= shown.size);
     result.number(len).flag(is_end).number(len);
-    Ok(Reply { head: result.finish(), data })
-}
-
-/// Opens the file for it: whoever reads may still, each time.
-async fn read_from(desk: &Desk, place: &Place, offset: u64, count: u32) -> Result<Bytes> {
-    let file = desk.posix.open(place.who(), place.ino, READING).await?.file;
-    let read = desk.posix.read(Source::File(file), offset, count).await;
-    desk.posix.release(file).await;
-    read
+    Ok(Reply::with_data(result, data))
 }
 
 pub async fn write(

@@ -38,8 +38,14 @@ pub const LISTING_COST: u64 = 4;
 pub const COMES: Duration = Duration::from_secs(300);
 /// The same of a call longer than [`COPIED_BYTES`], while others wait for the room that it holds.
 pub const COMES_WANTED: Duration = Duration::from_secs(30);
-/// The time for which one connection answers calls before others have their turn.
+/// A turn of a connection: so many calls that it answers, so many bytes of these and of their
+/// replies, and the time for which it does so, before others have their turn.
+pub const TURN_CALLS: usize = 64;
+pub const TURN_BYTES: usize = 256 << 10;
 pub const TURN: Duration = Duration::from_millis(1);
+/// Turns at the same time, for each thread. Addresses, or /64 of IPv6, that want one have it one
+/// after the other, however many connections they have.
+pub const TURNS: u64 = 2;
 /// A longer call keeps the memory that it was read into.
 pub const COPIED_BYTES: usize = 64 << 10;
 /// A client that takes no byte of its replies for so long is gone.

@@ -1,7 +1,11 @@
 //! Record marking (RFC 5531, 11): a stream of records, each of fragments with their length before
 //! them.
 
-use bytes::{Buf, Bytes, BytesMut};
+use std::io;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use cairn_base::{Buffers, Pooled};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::limits::{COPIED_BYTES, READ_BYTES, RECORD_BYTES};
 
@@ -12,6 +16,9 @@ pub struct TooLong;
 /// Set in the length of the last fragment of a record.
 pub const LAST: u32 = 1 << 31;
 
+/// Memory of long records that waits to be used again.
+const WAITING: usize = 16;
+
 /// Takes a stream apart.
 #[derive(Default)]
 pub struct Records {
@@ -19,14 +26,50 @@ pub struct Records {
     pub came: BytesMut,
     /// The fragments so far of a record that has several.
     begun: BytesMut,
+    /// The record that comes, if that is a long one of one fragment. What came before it was taken.
+    long: Option<Long>,
+    /// Memory of those; without it each has its own.
+    memory: Option<Buffers>,
+}
+
+struct Long {
+    memory: Pooled,
+    bytes: usize,
+}
+
+/// Memory of long records, of all connections.
+pub fn memory() -> Buffers {
+    Buffers::new(RECORD_BYTES, WAITING)
 }
 
 impl Records {
+    pub fn new(memory: Buffers) -> Records {
+        Records { memory: Some(memory), ..Records::default() }
+    }
+
+    /// Reads some of the stream. Given up, it loses nothing. How much came: nothing at the end.
+    pub async fn read(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+        match &mut self.long {
+            Some(Long { memory, bytes }) => {
+                let missing = *bytes - memory.len();
+                if missing == 0 {
+                    // It was not taken yet.
+                    return Ok(*bytes);
+                }
+                reader.read_buf(&mut memory.memory().limit(missing)).await
+            }
+            None => reader.read_buf(&mut self.came).await,
+        }
+    }
+
     /// The next record, if all of it has come.
     ///
     /// # Errors
     /// [`TooLong`] as soon as that is known: the stream means nothing from there on.
     pub fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+        if let Some(long) = self.long.take_if(|long| long.memory.len() == long.bytes) {
+            return Ok(Some(Bytes::from_owner(long.memory)));
+        }
         loop {
             let Some((len, is_last)) = self.fragment()? else { return Ok(None) };
             if self.came.len() - 4 < len {
@@ -50,6 +93,9 @@ impl Records {
 
     /// The length of the fragment that has begun, and whether it is the last one of its record.
     fn fragment(&self) -> Result<Option<(usize, bool)>, TooLong> {
+        if self.long.is_some() {
+            return Ok(None);
+        }
         let Some(mark) = self.came.first_chunk() else { return Ok(None) };
         let mark = u32::from_be_bytes(*mark);
         let len = (mark & !LAST) as usize;
@@ -59,8 +105,26 @@ impl Records {
         }
     }
 
-    /// Makes room for what is to be read next: as much as has come already, or a little.
+    /// Makes room for what is to be read next: as much as has come already, or a little. A long
+    /// record of which some has come is read into memory that was used before.
     pub fn reserve(&mut self) {
+        if self.long.is_some() {
+            return;
+        }
+        if let Ok(Some((len, true))) = self.fragment()
+            && self.begun.is_empty()
+            && len > COPIED_BYTES
+            && (READ_BYTES..len + 4).contains(&self.came.len())
+        {
+            let mut memory = match &self.memory {
+                Some(memory) => memory.room(),
+                None => Pooled::with_room(len),
+            };
+            memory.memory().extend_from_slice(self.came.get(4..).unwrap_or_default());
+            self.came.clear();
+            self.long = Some(Long { memory, bytes: len });
+            return;
+        }
         let missing = match self.fragment() {
             Ok(Some((len, _))) => (len + 4).saturating_sub(self.came.len()),
             _ => 0,
@@ -76,14 +140,29 @@ impl Records {
         }
     }
 
+    /// Whether something has come that is to be looked at: a record, or a part of one, or no record.
+    pub fn is_ready(&self) -> bool {
+        if let Some(long) = &self.long {
+            return long.memory.len() == long.bytes;
+        }
+        match self.fragment() {
+            Ok(Some((len, _))) => self.came.len() - 4 >= len,
+            Ok(None) => false,
+            Err(TooLong) => true,
+        }
+    }
+
     /// Whether a record has begun and not come to its end.
     pub fn is_partial(&self) -> bool {
-        !self.came.is_empty() || !self.begun.is_empty()
+        !self.came.is_empty() || !self.begun.is_empty() || self.long.is_some()
     }
 
     /// The length of a record that has begun, if that is a long one: at most, where it is not
     /// known.
     pub fn long(&self) -> Option<usize> {
+        if let Some(long) = &self.long {
+            return Some(long.bytes);
+        }
         let len = match self.fragment() {
             Ok(Some((len, true))) => self.begun.len() + len,
             Ok(Some((_, false))) => RECORD_BYTES,
@@ -117,6 +196,43 @@ mod tests {
         assert_eq!(records.next(), Ok(None));
         records.came.extend_from_slice(b"yz");
         assert_eq!(records.next(), Ok(None));
+    }
+
+    /// Reads all of a stream as a connection does.
+    async fn read_all(mut stream: &[u8], records: &mut Records) -> Vec<Bytes> {
+        let mut read = Vec::new();
+        loop {
+            while let Some(record) = records.next().unwrap() {
+                read.push(record);
+            }
+            records.reserve();
+            if records.read(&mut stream).await.unwrap() == 0 {
+                assert!(!records.is_partial());
+                return read;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn long_records_are_read_into_memory_that_was_used_before() {
+        let memory = memory();
+        let mut records = Records::new(memory.clone());
+        let record = |len: usize| (0..len).map(|at| ((at * 7) >> 3) as u8).collect::<Vec<_>>();
+        let lens = [RECORD_BYTES, 3, COPIED_BYTES + 1, COPIED_BYTES, 1 << 20, 100, 200_000];
+        let mut stream = Vec::new();
+        for len in lens {
+            stream.extend(mark(len as u32, true));
+            stream.extend(record(len));
+        }
+        let mut places = Vec::new();
+        for _ in 0..3 {
+            let read = read_all(&stream, &mut records).await;
+            assert_eq!(read.iter().map(Bytes::len).collect::<Vec<_>>(), lens);
+            assert!(read.iter().zip(lens).all(|(read, len)| read[..] == record(len)));
+            places.push(read[0].as_ptr());
+        }
+        let (first, rest) = places.split_first().unwrap();
+        assert!(rest.contains(first), "{places:?}");
     }
 
     #[test]

@@ -33,6 +33,11 @@ const NO_SPACE: u32 = 28;
 const FAULT: u32 = 10_006;
 const NOT_NOW: u32 = 10_008;
 
+/// Bytes of the mark of a record.
+const MARK_BYTES: usize = 4;
+/// Most replies take no more, but for bytes of a file.
+const MOST_REPLIES: usize = 320;
+
 const AUTH_NONE: u32 = 0;
 pub const AUTH_SYS: u32 = 1;
 
@@ -54,10 +59,11 @@ pub enum Incoming {
     Refused(Reply),
 }
 
-/// A reply: what it begins with, and bytes of a file.
+/// A reply as a record: what it begins with, and bytes of a file, which are not copied.
 pub struct Reply {
-    pub head: Bytes,
-    pub data: Bytes,
+    /// With the mark of the record before it.
+    pub record: Bytes,
+    data: Vec<Bytes>,
 }
 
 /// Reads a call.
@@ -106,9 +112,10 @@ fn identity(flavor: u32, credentials: Bytes) -> Result<Option<Posix>, Garbage> {
     }
 }
 
+/// There is room for the mark of its record, which is known at the end.
 fn reply(xid: u32) -> Writer {
-    let mut reply = Writer::default();
-    reply.number(xid).number(REPLY);
+    let mut reply = Writer::with_room(MOST_REPLIES);
+    reply.number(0).number(xid).number(REPLY);
     reply
 }
 
@@ -169,14 +176,41 @@ pub fn garbage(xid: u32) -> Reply {
 
 impl From<Writer> for Reply {
     fn from(head: Writer) -> Reply {
-        Reply { head: head.finish(), data: Bytes::new() }
+        Reply::with_data(head, Vec::new())
     }
 }
 
 impl Reply {
+    /// With the last field of the result: bytes, the number of which is written.
+    pub fn with_data(mut head: Writer, mut data: Vec<Bytes>) -> Reply {
+        let bytes: usize = data.iter().map(Bytes::len).sum();
+        let padding = padding(bytes);
+        if padding > 0 {
+            data.push(Bytes::from_static(&[0; 3]).slice(..padding));
+        }
+        let len = (head.len() + bytes + padding).saturating_sub(MARK_BYTES);
+        head.begin_with(LAST | u32::try_from(len).unwrap_or(0));
+        Reply { record: head.finish(), data }
+    }
+
+    /// One without bytes of a file, as it was before.
+    pub fn again(record: Bytes) -> Reply {
+        Reply { record, data: Vec::new() }
+    }
+
+    /// Without the mark of the record.
+    pub fn head(&self) -> Bytes {
+        self.record.slice(MARK_BYTES.min(self.record.len())..)
+    }
+
+    /// All of its bytes.
+    pub fn len(&self) -> usize {
+        self.record.len() + self.data.iter().map(Bytes::len).sum::<usize>()
+    }
+
     /// The first number of the result, if there is a result.
     fn result(&self) -> Option<Option<u32>> {
-        Some(result(self.head.clone()).ok()?.number().ok())
+        Some(result(self.head()).ok()?.number().ok())
     }
 
     /// The status of the result, `OK` where results have none; nothing if there is no result.
@@ -195,14 +229,9 @@ impl Reply {
         }
     }
 
-    /// The record of a reply, in parts: bytes of a file are not copied.
-    pub fn into_record(self) -> [Bytes; 4] {
-        let padding = padding(self.data.len());
-        let len = self.head.len() + self.data.len() + padding;
-        let mut mark = Writer::default();
-        mark.number(LAST | u32::try_from(len).unwrap_or(0));
-        let zeros = Bytes::from_static(&[0; 3]).slice(..padding);
-        [mark.finish(), self.head, self.data, zeros]
+    /// The parts of the record, in order.
+    pub fn into_parts(self) -> impl Iterator<Item = Bytes> {
+        std::iter::once(self.record).chain(self.data)
     }
 }
 
@@ -231,7 +260,7 @@ mod tests {
 
     fn refusal(record: Bytes) -> Vec<u32> {
         let Ok(Incoming::Refused(reply)) = read(record) else { panic!("not refused") };
-        let mut reader = Reader::new(reply.head);
+        let mut reader = Reader::new(reply.head());
         std::iter::from_fn(|| reader.number().ok()).collect()
     }
 
@@ -246,12 +275,28 @@ mod tests {
         use Outcome::{Failed, Fine, NotNow, Refused};
         assert_eq!(outcomes, [Fine, Refused, Failed, Refused, Failed, NotNow]);
         assert_eq!(Reply::from(success(7)).outcome(true), Fine);
-        for refused in [garbage(7), no_program(7), Reply::from(Writer::default())] {
+        for refused in [garbage(7), no_program(7), Reply::from(reply(7))] {
             assert_eq!(refused.outcome(true), Refused);
         }
         let mut result = success(7);
         result.number(1);
         assert_eq!(Reply::from(result).outcome(false), Fine);
+    }
+
+    #[test]
+    fn a_reply_is_a_record_with_its_length_before_it() {
+        for parts in [&[][..], &["abc"], &["abcd", "e"], &["", "abcdef"]] {
+            let mut head = success(7);
+            head.number(0);
+            let data = parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect();
+            let reply = Reply::with_data(head, data);
+            let (len, outcome) = (reply.len(), reply.outcome(true));
+            let whole = reply.into_parts().collect::<Vec<_>>().concat();
+            let mark = u32::from_be_bytes(*whole.first_chunk().unwrap());
+            assert_eq!((mark & !LAST) as usize + MARK_BYTES, whole.len());
+            assert_eq!((len, outcome, whole.len() % 4), (whole.len(), Outcome::Fine, 0));
+            assert!(whole[MARK_BYTES + 28..].starts_with(parts.concat().as_bytes()));
+        }
     }
 
     #[test]

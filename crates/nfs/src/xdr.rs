@@ -65,6 +65,18 @@ pub fn padding(len: usize) -> usize {
 pub struct Writer(BytesMut);
 
 impl Writer {
+    /// With room for so many bytes from the start.
+    pub fn with_room(bytes: usize) -> Writer {
+        Writer(BytesMut::with_capacity(bytes))
+    }
+
+    /// Puts a number in the place of the first four bytes.
+    pub fn begin_with(&mut self, number: u32) {
+        if let Some(first) = self.0.first_chunk_mut() {
+            *first = number.to_be_bytes();
+        }
+    }
+
     pub fn number(&mut self, number: u32) -> &mut Writer {
         self.0.put_u32(number);
         self

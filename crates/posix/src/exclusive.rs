@@ -62,7 +62,7 @@ impl Posix {
                 Err(error) => return Err(error),
             };
             let (made, keeps) = posix.as_leased(&who, lookup, made);
-            Ok(posix.entry(made, moment, keeps))
+            Ok(posix.entry((made.0, &made.1), moment, keeps))
         })
     }
 

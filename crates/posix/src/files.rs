@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result};
+use cairn_base::{Buffers, Error, Ino, Result};
 use cairn_fs::Fs;
 use parking_lot::{Mutex, RwLock};
 
@@ -13,6 +13,7 @@ use crate::directory::Directory;
 use crate::handle::{Descriptor, Handle, Heard};
 use crate::intent::Intent;
 use crate::node::{Dropped, Node};
+use crate::runs::whole_blocks;
 
 pub struct Files {
     fs: Fs,
@@ -24,6 +25,8 @@ pub struct Files {
     /// Those.
     readers: RwLock<HashMap<Ino, Arc<Handle>>>,
     next: AtomicU64,
+    /// Memory of what is written to them.
+    whole: Buffers,
     /// As in [`Node::new`].
     pub dropped: OnceLock<Dropped>,
 }
@@ -43,6 +46,7 @@ impl Files {
             opens_nothing,
             readers: RwLock::default(),
             next: AtomicU64::new(1),
+            whole: whole_blocks(),
             dropped: OnceLock::new(),
         }
     }
@@ -68,7 +72,7 @@ impl Files {
         let node = {
             let mut nodes = self.nodes.lock();
             let dropped = || self.dropped.get().cloned();
-            let node = || Arc::new(Node::new(&self.fs, ino, dropped()));
+            let node = || Arc::new(Node::new(&self.fs, ino, dropped(), &self.whole));
             let fresh = || Opened { node: node(), handles: 0 };
             let opened = nodes.entry(ino).or_insert_with(fresh);
             opened.handles += 1;
@@ -92,7 +96,7 @@ impl Files {
             return Arc::clone(reader);
         }
         let fresh = || {
-            let node = Arc::new(Node::new(&self.fs, ino, None));
+            let node = Arc::new(Node::new(&self.fs, ino, None, &self.whole));
             let how = (Intent::READING, None);
             Arc::new(Handle::new(0, node, caller(), how, self.fs.meta().lost()))
         };

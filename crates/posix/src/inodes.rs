@@ -67,12 +67,15 @@ impl Posix {
         let local = node.as_ref().map(|node| node.local(&(0..0)));
         let to_flush = node.clone().filter(|node| stays && node.is_soon_flushed());
         if to_flush.is_none()
-            && let Some(Ok((inode, _))) =
-                self.fs.read_now(&who.caller(&self.user), &Getattr { ino })
-            && !local.as_ref().is_some_and(|local| local.is_over_others(&inode))
+            && let Some(Ok(found)) =
+                self.fs.read_kept_now(&who.caller(&self.user), &Getattr { ino })
+            && !local.as_ref().is_some_and(|local| local.is_over_others(&found.0))
         {
-            let inode = local.map_or(inode.clone(), |local| local.over(inode));
-            return Answer::Now(Ok((self.show(ino, moment, inode), self.keeps(moment))));
+            let shown = match local {
+                Some(local) => self.show(ino, moment, &local.over(found.0.clone())),
+                None => self.show(ino, moment, &found.0),
+            };
+            return Answer::Now(Ok((shown, self.keeps(moment))));
         }
         let (posix, flushed) = (Arc::clone(self), to_flush.clone());
         let work = async move {
@@ -99,7 +102,7 @@ impl Posix {
                 (found, _) => found?,
             };
             let inode = local.map_or(inode.clone(), |local| local.over(inode));
-            Ok((posix.show(ino, moment, inode), keeps))
+            Ok((posix.show(ino, moment, &inode), keeps))
         };
         match flushed {
             Some(node) => node.answer(work),
@@ -128,7 +131,7 @@ impl Posix {
             {
                 return Ok(shown);
             }
-            Ok(posix.show(ino, moment, inode))
+            Ok(posix.show(ino, moment, &inode))
         };
         match node {
             Some(node) => node.answer(work),
@@ -181,7 +184,7 @@ impl Posix {
             let caller = posix.caller(&who);
             let mut may = [false; 3];
             for (may, wanted) in may.iter_mut().zip([READ, WRITE, SEARCH]) {
-                match posix.fs.read(&caller, Access { ino, wanted }).await {
+                match posix.fs.read_kept(&caller, Access { ino, wanted }).await {
                     Ok(_) => *may = true,
                     Err(Error::Denied(_)) => {}
                     Err(error) => return Err(error),

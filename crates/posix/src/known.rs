@@ -154,10 +154,12 @@ impl Known {
     /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
     /// after any change of these. There it holds until the next change, since the kernel does not
     /// look at each mtime, but at the one it has when it is asked for the names.
-    pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
-        let mut shard = self.shard(ino).lock();
-        let Some(one) = shard.get_mut(&ino.0) else { return };
+    ///
+    /// Returns that mtime.
+    pub fn show(&self, ino: Ino, moment: Moment, inode: &Inode) -> Timestamp {
         let Inode { size, data_change, mtime: true_mtime, .. } = *inode;
+        let mut shard = self.shard(ino).lock();
+        let Some(one) = shard.get_mut(&ino.0) else { return true_mtime };
         let names_at = one.names_changed.max(self.all.load(Ordering::SeqCst));
         let hides = |shown: ShownToKernel| match inode.kind {
             Kind::Directory if shown.names_at < names_at => shown.mtime == true_mtime,
@@ -173,14 +175,16 @@ impl Known {
                     && (shown.size, shown.mtime) == (size, true_mtime)
             }
         };
-        if one.shown.is_some_and(hides) {
-            inode.mtime = Timestamp(inode.mtime.0.wrapping_add(1));
-        }
+        let mtime = match one.shown.is_some_and(hides) {
+            true => Timestamp(true_mtime.0.wrapping_add(1)),
+            false => true_mtime,
+        };
         // Of what it asked for before a change, the kernel takes no answer.
         if self.last_change(one) <= moment.0 {
-            let (mtime, at) = (inode.mtime, moment);
+            let at = moment;
             one.shown = Some(ShownToKernel { size, mtime, true_mtime, data_change, names_at, at });
         }
+        mtime
     }
 
     pub fn count(&self) -> u64 {
@@ -200,10 +204,7 @@ mod tests {
     fn what_hides_a_change_of_bytes_is_shown_otherwise_once() {
         let (known, ino) = (Known::default(), Ino(1));
         known.enter(ino);
-        let show = |mut inode: Inode| {
-            known.show(ino, known.moment(), &mut inode);
-            inode.mtime.0
-        };
+        let show = |inode: Inode| known.show(ino, known.moment(), &inode).0;
         assert_eq!(show(inode(5, 100, 1)), 100);
         assert_eq!(show(inode(5, 100, 1)), 100, "the same bytes");
         assert_eq!(show(inode(5, 200, 2)), 200, "the kernel sees it");
@@ -216,11 +217,7 @@ mod tests {
     fn what_was_done_here_changes_no_more_when_it_gets_its_number() {
         let (known, ino) = (Known::default(), Ino(1));
         known.enter(ino);
-        let show = |data_change| {
-            let mut inode = inode(5, 100, data_change);
-            known.show(ino, known.moment(), &mut inode);
-            inode.mtime.0
-        };
+        let show = |data_change| known.show(ino, known.moment(), &inode(5, 100, data_change)).0;
         let here = Inode::NO_BATCH;
         assert_eq!((show(here + 1), show(here + 2)), (100, 101), "two changes");
         assert_eq!((show(here + 2), show(7), show(8)), (100, 100, 101));
@@ -237,9 +234,8 @@ mod tests {
         let (known, ino) = (Known::default(), Ino(1));
         known.enter(ino);
         let show = |mtime: i64| {
-            let mut inode = Inode { kind: Kind::Directory, ..inode(0, mtime, 0) };
-            known.show(ino, known.moment(), &mut inode);
-            inode.mtime.0
+            let inode = Inode { kind: Kind::Directory, ..inode(0, mtime, 0) };
+            known.show(ino, known.moment(), &inode).0
         };
         assert_eq!((show(100), show(100)), (100, 100));
         known.change(ino, false);
@@ -276,17 +272,15 @@ mod tests {
     fn an_answer_that_the_kernel_ignores_does_not_count() {
         let (known, ino) = (Known::default(), Ino(1));
         known.enter(ino);
-        known.show(ino, known.moment(), &mut inode(5, 100, 1));
+        known.show(ino, known.moment(), &inode(5, 100, 1));
         for change in
             [|known: &Known| known.change(Ino(1), false), |known: &Known| drop(known.change_all())]
         {
             let before = known.moment();
             change(&known);
-            known.show(ino, before, &mut inode(5, 100, 2));
-            let mut again = inode(5, 100, 2);
-            known.show(ino, known.moment(), &mut again);
-            assert_eq!(again.mtime.0, 101);
-            known.show(ino, known.moment(), &mut inode(5, 100, 1));
+            known.show(ino, before, &inode(5, 100, 2));
+            assert_eq!(known.show(ino, known.moment(), &inode(5, 100, 2)).0, 101);
+            known.show(ino, known.moment(), &inode(5, 100, 1));
         }
     }
 

@@ -15,6 +15,7 @@
 //!
 //! Modules stand in floors, below. Each uses floors above it only, and none of its own.
 
+mod ahead;
 mod answer;
 mod attributes;
 mod cookies;

@@ -98,7 +98,7 @@ impl Posix {
     /// # Errors
     /// `Invalid` where they were not.
     pub fn list_entry(&self, page: &Page, name: Name<'_>) -> Result<Entry> {
-        let Some(inode) = name.listed.inode.clone() else {
+        let Some(inode) = &name.listed.inode else {
             return Err(Error::Invalid("the entry was listed without its attributes".into()));
         };
         let entry = self.entry((name.listed.ino, inode), page.moment, page.keeps);

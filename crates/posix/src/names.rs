@@ -45,9 +45,9 @@ impl Posix {
     pub fn lookup(self: &Arc<Posix>, who: Who, parent: Ino, name: &[u8]) -> Answer<Result<Found>> {
         let moment = self.known.moment();
         let verb = Lookup { parent, name: name.to_vec() };
-        match self.fs.read_now(&who.caller(&self.user), &verb) {
+        match self.fs.read_kept_now(&who.caller(&self.user), &verb) {
             Some(Err(Error::Denied(_))) => {}
-            Some(Ok((ino, _))) if self.is_written_here(ino) => {}
+            Some(Ok(found)) if self.is_written_here(found.0) => {}
             Some(found) => {
                 return Answer::Now(self.looked_up(parent, (found, self.keeps(moment)), moment));
             }
@@ -70,7 +70,7 @@ impl Posix {
     fn looked_up(
         &self,
         parent: Ino,
-        (found, keeps): (Result<(Ino, Inode)>, Duration),
+        (found, keeps): (Result<Arc<(Ino, Inode)>>, Duration),
         moment: Moment,
     ) -> Result<Found> {
         match found {
@@ -78,7 +78,7 @@ impl Posix {
                 if found.1.is_directory() {
                     self.look_whether_empty(found.0);
                 }
-                Ok(Found::Entry(self.entry(found, moment, keeps)))
+                Ok(Found::Entry(self.entry((found.0, &found.1), moment, keeps)))
             }
             Err(Error::NotFound(_)) => Ok(self.nothing(parent, keeps)),
             Err(error) => Err(error),
@@ -90,16 +90,16 @@ impl Posix {
     }
 
     /// Asks the store, and says how long the answer may be kept.
-    async fn look_up(&self, who: &Who, verb: Lookup) -> (Result<(Ino, Inode)>, Duration) {
+    async fn look_up(&self, who: &Who, verb: Lookup) -> (Result<Arc<(Ino, Inode)>>, Duration) {
         let caller = who.caller(&self.user);
-        let mut found = self.fs.read(&caller, verb.clone()).await;
+        let mut found = self.fs.read_kept(&caller, verb.clone()).await;
         if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
-            found = self.fs.read(&self.caller(who), verb).await;
+            found = self.fs.read_kept(&self.caller(who), verb).await;
             return (found, Duration::ZERO);
         }
         // Rows that are leased now may be kept; those that came may not have been.
         let moment: Moment = self.known.moment();
-        match self.fs.read_now(&caller, &verb) {
+        match self.fs.read_kept_now(&caller, &verb) {
             Some(leased) if !matches!(leased, Err(Error::Denied(_))) => {
                 (leased, self.keeps(moment))
             }
@@ -156,7 +156,7 @@ impl Posix {
                 posix.look_whether_empty(made.0);
             }
             let (made, keeps) = posix.as_leased(&who, name, made);
-            Ok(posix.entry(made, moment, keeps))
+            Ok(posix.entry((made.0, &made.1), moment, keeps))
         })
     }
 
@@ -176,7 +176,7 @@ impl Posix {
                 Once::Before(_) => Once::Before(ino),
             };
             let (ino, inode) = posix.made(&who, linked).await?;
-            let entry = posix.entry((ino, inode), moment, Duration::ZERO);
+            let entry = posix.entry((ino, &inode), moment, Duration::ZERO);
             Ok(posix.as_written(&who, entry).await)
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result, SessionId, Timestamp, limits};
+use cairn_base::{Buffers, Error, Ino, Result, SessionId, Timestamp, limits};
 use cairn_fs::rows::Inode;
 use cairn_fs::{FileWriter, Fs, Object, Over, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -120,7 +120,8 @@ pub struct Local {
 }
 
 impl Node {
-    pub fn new(fs: &Fs, ino: Ino, dropped: Option<Dropped>) -> Node {
+    /// `whole`: memory of runs that become whole blocks.
+    pub fn new(fs: &Fs, ino: Ino, dropped: Option<Dropped>, whole: &Buffers) -> Node {
         let now = fs.clock().now().0.unsigned_abs();
         let change = WRITTEN | now & !WRITTEN;
         Node {
@@ -128,7 +129,11 @@ impl Node {
             fs: fs.clone(),
             writer: fs.writer(ino),
             dropped,
-            state: Mutex::new(NodeState { change, ..NodeState::default() }),
+            state: Mutex::new(NodeState {
+                change,
+                dirty: Runs::new(whole.clone()),
+                ..NodeState::default()
+            }),
             locks: Held::default(),
             writing_back: tokio::sync::Mutex::new(()),
         }
@@ -297,7 +302,7 @@ impl Node {
         let mut state = self.state.lock();
         let bytes = state.dirty.bytes();
         state.uncount(bytes);
-        state.dirty = Runs::default();
+        state.dirty.clear();
         state.written = None;
         bytes
     }
@@ -401,7 +406,8 @@ impl Node {
                     dropped(self.ino);
                 }
                 state.uncount(gone);
-                (state.dirty, state.written, state.base) = (Runs::default(), None, None);
+                state.dirty.clear();
+                (state.written, state.base) = (None, None);
                 state.drops += 1;
                 drop(state);
                 done(gone);

@@ -148,7 +148,7 @@ impl Posix {
         (caller, intent): (Caller, Intent),
     ) -> (Entry, Opened) {
         let (made, keeps) = self.as_leased(who, name, (ino, inode));
-        let entry = self.entry(made, moment, keeps);
+        let entry = self.entry((made.0, &made.1), moment, keeps);
         (entry, self.opened(ino, (caller, intent), object, None))
     }
 }

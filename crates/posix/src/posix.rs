@@ -14,6 +14,7 @@ use cairn_fs::{Changed, Fs, WireVerb};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
+use crate::ahead::Ahead;
 use crate::cookies::Cookies;
 use crate::dirt::Dirt;
 use crate::files::Files;
@@ -66,6 +67,7 @@ pub struct Posix {
     pub(crate) gone: Gone,
     pub(crate) watches: Watches,
     pub(crate) cookies: Cookies,
+    pub(crate) ahead: Ahead,
     /// A search for a cookie that is not known looks at all of a directory: one after the other.
     pub(crate) seeks: Arc<Shares>,
     pub(crate) files: Files,
@@ -97,6 +99,7 @@ impl Posix {
             gone: Gone::default(),
             watches: Watches::default(),
             cookies: Cookies::default(),
+            ahead: Ahead::default(),
             seeks: Shares::new(1),
             dirt: Dirt::new(options.dirty_bytes, options.dirty_bytes_each),
             bytes_read: AtomicU64::new(0),

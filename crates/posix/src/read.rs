@@ -1,15 +1,19 @@
 //! Reading files.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::Object;
+use futures_util::poll;
 
 use crate::answer::Answer;
 use crate::handle::{Descriptor, Handle};
+use crate::intent::Intent;
 use crate::node::Local;
 use crate::posix::Posix;
 use crate::who::Who;
@@ -52,6 +56,71 @@ impl Posix {
             posix.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             Ok(bytes)
         })
+    }
+
+    /// As [`Posix::read`], for a caller that opens nothing: whoever may open the file with this
+    /// intent may read it. In parts, one after the other.
+    pub fn read_once(
+        self: &Arc<Posix>,
+        who: Who,
+        (ino, intent): (Ino, Intent),
+        offset: u64,
+        size: u32,
+    ) -> Answer<Result<Vec<Bytes>>> {
+        let range = offset..offset.saturating_add(u64::from(size));
+        // Nothing is here beside the store.
+        if self.files.node(ino).is_none()
+            && let Some(Ok(object)) = self.fs.open_inode_now(&who.caller(&self.user), ino, false)
+            && let Some(parts) = object.read_parts_now(clip(&range, object.size()))
+        {
+            return Answer::Now(Ok(self.has_read(parts)));
+        }
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            if posix.files.node(ino).is_none()
+                && let Ok(object) = posix.fs.open_inode(&who.caller(&posix.user), ino, false).await
+                && let Ok(bytes) =
+                    posix.read_stored(&object, ino, clip(&range, object.size())).await
+            {
+                return Ok(posix.has_read(vec![bytes]));
+            }
+            let file = posix.open(who, ino, intent).await?.file;
+            let read = posix.read(Source::File(file), offset, size).await;
+            posix.release(file).await;
+            read.map(|bytes| vec![bytes])
+        })
+    }
+
+    fn has_read(&self, parts: Vec<Bytes>) -> Vec<Bytes> {
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        parts
+    }
+
+    /// Reads what is in the store. If that has to be waited for, and the file is read in sequence,
+    /// what is read next is fetched meanwhile.
+    async fn read_stored(
+        self: &Arc<Posix>,
+        object: &Object,
+        ino: Ino,
+        range: Range<u64>,
+    ) -> Result<Bytes> {
+        let next = self.ahead.next(ino, &range);
+        let mut work = pin!(object.read_all(range));
+        if let Poll::Ready(read) = poll!(work.as_mut()) {
+            return read;
+        }
+        for range in next {
+            let range = clip(&range, object.size());
+            let Some(room) = self.ahead.room().filter(|_| !range.is_empty()) else { break };
+            let object = object.clone();
+            self.runtime.spawn(async move {
+                // Whoever reads it then finds out what is wrong with it.
+                let _ = object.read_all(range).await;
+                drop(room);
+            });
+        }
+        work.await
     }
 
     /// By which a file is read.

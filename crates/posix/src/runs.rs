@@ -4,17 +4,29 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::{Buffers, Pooled};
 
 /// From this length on, bytes, a run that grows gets room for a whole block. The part that it does
-/// not fill costs addresses and no memory.
+/// not fill costs addresses and no memory, unless the memory was used before.
 const GROWS_WHOLE: usize = 128 << 10;
+/// A run that is as long at once is soon a whole block, mostly.
+const BEGINS_WHOLE: usize = 512 << 10;
+/// Memory of blocks that waits to be used again.
+const WAITING: usize = 8;
+
+/// Memory for runs that become whole blocks.
+pub fn whole_blocks() -> Buffers {
+    Buffers::new(BLOCK_BYTES, WAITING)
+}
 
 #[derive(Default)]
 pub struct Runs {
-    runs: BTreeMap<u64, BytesMut>,
+    runs: BTreeMap<u64, Pooled>,
     bytes: u64,
+    /// Memory of runs that become whole blocks; without it each has its own.
+    whole: Option<Buffers>,
 }
 
 /// Runs that are on their way.
@@ -25,6 +37,15 @@ fn block_of(offset: u64) -> u64 {
 }
 
 impl Runs {
+    pub fn new(whole: Buffers) -> Runs {
+        Runs { whole: Some(whole), ..Runs::default() }
+    }
+
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.bytes = 0;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -60,25 +81,30 @@ impl Runs {
             }
             _ => offset,
         };
+        let whole = self.whole.as_ref();
         let run = self.runs.entry(start).or_default();
         let at = (offset - start) as usize;
         let overlap = (run.len() - at).min(data.len());
         run[at..at + overlap].copy_from_slice(&data[..overlap]);
-        let len = at + data.len();
-        if run.capacity() < len && at > 0 {
+        let (had, len) = (run.len(), at + data.len());
+        if run.capacity() < len {
             // A run that grows goes on growing: from some length on, to a whole block, so that it
             // is not copied again.
-            let room = if len < GROWS_WHOLE { 4 * len } else { BLOCK_BYTES };
-            run.reserve(room.min(BLOCK_BYTES) - run.len());
+            match at > 0 {
+                _ if len >= BEGINS_WHOLE => move_to(run, room(whole)),
+                true if len >= GROWS_WHOLE => move_to(run, room(whole)),
+                true => run.memory().reserve_exact(4 * len - had),
+                false => run.memory().reserve_exact(len - had),
+            }
         }
-        run.extend_from_slice(&data[overlap..]);
+        run.memory().extend_from_slice(&data[overlap..]);
         self.bytes += (data.len() - overlap) as u64;
         self.absorb(start, end);
     }
 
     /// Joins the run at `start`, which now reaches `end`, with those behind it that it reaches.
     fn absorb(&mut self, start: u64, end: u64) {
-        let behind = |runs: &BTreeMap<u64, BytesMut>| {
+        let behind = |runs: &BTreeMap<u64, Pooled>| {
             let next = runs.range(start + 1..=end).next()?;
             (block_of(*next.0) == block_of(start)).then_some(*next.0)
         };
@@ -87,19 +113,19 @@ impl Runs {
             let covered = (end - next).min(absorbed.len() as u64);
             self.bytes -= covered;
             if let Some(run) = self.runs.get_mut(&start) {
-                run.extend_from_slice(&absorbed[covered as usize..]);
+                run.memory().extend_from_slice(&absorbed[covered as usize..]);
             }
         }
     }
 
     /// Takes all runs; or only those that are whole blocks.
     pub fn take(&mut self, only_whole: bool) -> Frozen {
-        let is_taken = |run: &BytesMut| !only_whole || run.len() == BLOCK_BYTES;
+        let is_taken = |run: &Pooled| !only_whole || run.len() == BLOCK_BYTES;
         let mut taken = Vec::new();
         self.runs.retain(|start, run| {
             let takes = is_taken(run);
             if takes {
-                taken.push((*start, std::mem::take(run).freeze()));
+                taken.push((*start, Bytes::from_owner(std::mem::take(run))));
             }
             !takes
         });
@@ -109,7 +135,8 @@ impl Runs {
 
     /// Puts runs back that could not be written back; what was written meanwhile is newer.
     pub fn put_back(&mut self, frozen: &Frozen) {
-        let newer = std::mem::take(self);
+        let whole = self.whole.clone();
+        let newer = std::mem::replace(self, Runs { whole, ..Runs::default() });
         for (start, run) in frozen {
             self.write(*start, run);
         }
@@ -139,6 +166,17 @@ impl Runs {
     }
 }
 
+/// Room for a whole block.
+fn room(whole: Option<&Buffers>) -> Pooled {
+    whole.map_or_else(|| Pooled::with_room(BLOCK_BYTES), Buffers::room)
+}
+
+/// Puts a run into other memory.
+fn move_to(run: &mut Pooled, mut memory: Pooled) {
+    memory.memory().extend_from_slice(run);
+    *run = memory;
+}
+
 /// Puts the bytes of a run that lie in `range` over `bytes`, which begin where it does.
 pub fn overlay(start: u64, run: &[u8], range: &Range<u64>, bytes: &mut [u8]) {
     let first = start.max(range.start);
@@ -164,7 +202,7 @@ mod tests {
             (seed >> 33) % below
         };
         for _ in 0..300 {
-            let mut runs = Runs::default();
+            let mut runs = Runs::new(whole_blocks());
             let mut model = vec![None; 1000];
             for value in 0..20u8 {
                 let at = next(900);

@@ -42,34 +42,36 @@ impl Posix {
         }
     }
 
-    /// An inode with what was written here, and whether that is anything: then nothing of it may
-    /// be kept, since what was written back meanwhile is in neither.
-    pub(crate) fn with_local(&self, ino: Ino, inode: Inode) -> (Inode, bool) {
-        match self.files.node(ino) {
-            Some(node) => (node.local(&(0..0)).over(inode), node.was_written()),
-            None => (inode, false),
-        }
+    /// An inode as the keeper gets to see it. It was asked for since `moment`.
+    pub(crate) fn show(&self, ino: Ino, moment: Moment, inode: &Inode) -> Attributes {
+        let mtime = self.known.show(ino, moment, inode);
+        Attributes { mtime, ..Attributes::of(ino, inode) }
     }
 
-    /// An inode as the keeper gets to see it. It was asked for since `moment`.
-    pub(crate) fn show(&self, ino: Ino, moment: Moment, mut inode: Inode) -> Attributes {
-        self.known.show(ino, moment, &mut inode);
-        Attributes::of(ino, &inode)
+    /// The same with what was written here, and whether that is anything: then nothing of it may be
+    /// kept, since what was written back meanwhile is in neither.
+    fn show_with_local(&self, ino: Ino, moment: Moment, inode: &Inode) -> (Attributes, bool) {
+        match self.files.node(ino) {
+            Some(node) => {
+                let inode = node.local(&(0..0)).over(inode.clone());
+                (self.show(ino, moment, &inode), node.was_written())
+            }
+            None => (self.show(ino, moment, inode), false),
+        }
     }
 
     /// Shows an inode that was found by a name: the keeper knows it once more.
     pub(crate) fn entry(
         &self,
-        (ino, inode): (Ino, Inode),
+        (ino, inode): (Ino, &Inode),
         moment: Moment,
         keeps: Duration,
     ) -> Entry {
         if self.keeper.counts() {
             self.known.enter(ino);
         }
-        let (inode, has_local) = self.with_local(ino, inode);
+        let (attributes, has_local) = self.show_with_local(ino, moment, inode);
         let keeps = if has_local { Duration::ZERO } else { keeps };
-        let attributes = self.show(ino, moment, inode);
         Entry { attributes, keeps, keeps_name: self.keeps_name(keeps) }
     }
 
@@ -87,19 +89,19 @@ impl Posix {
         who: &Who,
         name: Lookup,
         made: (Ino, Inode),
-    ) -> ((Ino, Inode), Duration) {
+    ) -> (Arc<(Ino, Inode)>, Duration) {
         let moment = self.known.moment();
-        match self.fs.read_now(&who.caller(&self.user), &name) {
+        match self.fs.read_kept_now(&who.caller(&self.user), &name) {
             Some(Ok(found)) if found.0 == made.0 => (found, self.keeps(moment)),
-            _ => (made, Duration::ZERO),
+            _ => (Arc::new(made), Duration::ZERO),
         }
     }
 
     /// Of a directory that is empty it is known from here on what is in it.
     pub(crate) fn look_whether_empty(&self, ino: Ino) {
         let moment = self.known.moment();
-        if let Some(Ok((_, tally))) = self.fs.read_now(&self.user, &Getattr { ino })
-            && tally.entries == 0
+        if let Some(Ok(found)) = self.fs.read_kept_now(&self.user, &Getattr { ino })
+            && found.1.entries == 0
         {
             self.whole.begin(ino, || self.known.moment() == moment);
         }
@@ -109,10 +111,11 @@ impl Posix {
     pub(crate) async fn attributes_of(&self, who: &Who, ino: Ino) -> (Result<Inode>, Duration) {
         let verb = Getattr { ino };
         let caller = who.caller(&self.user);
-        let found = self.fs.read(&caller, verb.clone()).await.map(|(inode, _)| inode);
+        let found = self.fs.read_kept(&caller, verb.clone()).await;
+        let found = found.map(|found| found.0.clone());
         let moment = self.known.moment();
-        match self.fs.read_now(&caller, &verb) {
-            Some(Ok((inode, _))) => (Ok(inode), self.keeps(moment)),
+        match self.fs.read_kept_now(&caller, &verb) {
+            Some(Ok(found)) => (Ok(found.0.clone()), self.keeps(moment)),
             _ => (found, Duration::ZERO),
         }
     }

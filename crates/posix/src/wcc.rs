@@ -73,7 +73,7 @@ impl Posix {
                 let found = self.attributes_of(who, ino).await.0;
                 around.is_gone = matches!(found, Err(Error::NotFound(_)));
                 if let Ok(inode) = found {
-                    around.after = with(local, ino, inode);
+                    around.after = with(local, ino, &inode);
                     if around.after.is_none() {
                         let shown = self.attributes(who.clone(), ino, false).await;
                         around.after = shown.ok().map(|(shown, _)| shown);
@@ -111,8 +111,8 @@ impl Posix {
             return None;
         }
         let local = self.local(ino);
-        let (inode, _) = self.fs.read_now(&who.caller(&self.user), &Getattr { ino })?.ok()?;
-        with(local, ino, inode)
+        let found = self.fs.read_kept_now(&who.caller(&self.user), &Getattr { ino })?.ok()?;
+        with(local, ino, &found.0)
     }
 
     /// To be asked for before the store is: what is written back in the meantime is in one of the
@@ -123,10 +123,10 @@ impl Posix {
 }
 
 /// `None`: what is here is being written back, or others wrote to the file.
-fn with(local: Option<Local>, ino: Ino, inode: Inode) -> Option<Attributes> {
+fn with(local: Option<Local>, ino: Ino, inode: &Inode) -> Option<Attributes> {
     match local {
-        Some(local) if local.is_over_others(&inode) => None,
-        Some(local) => Some(Attributes::of(ino, &local.over(inode))),
-        None => Some(Attributes::of(ino, &inode)),
+        Some(local) if local.is_over_others(inode) => None,
+        Some(local) => Some(Attributes::of(ino, &local.over(inode.clone()))),
+        None => Some(Attributes::of(ino, inode)),
     }
 }

@@ -27,8 +27,8 @@ fn none(name: &[u8]) -> Error {
 impl Posix {
     /// An inode, if it is known without asking.
     fn known_now(&self, who: &Who, ino: Ino) -> Option<Inode> {
-        let found = self.fs.read_now(&who.caller(&self.user), &Getattr { ino });
-        found.and_then(|found| found.ok()).map(|(inode, _)| inode)
+        let found = self.fs.read_kept_now(&who.caller(&self.user), &Getattr { ino });
+        found.and_then(|found| found.ok()).map(|found| found.0.clone())
     }
 
     /// # Errors

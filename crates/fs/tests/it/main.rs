@@ -12,6 +12,7 @@ mod files_are_coalesced;
 mod garbage_goes_and_nothing_else;
 mod listings_agree_with_sorted_keys;
 mod power_cuts_lose_nothing_acknowledged;
+mod replies_are_kept_until_a_row_changes;
 mod uploads_wait_for_memory;
 mod watched;
 mod what_is_put_is_read;

@@ -5,7 +5,7 @@ mod sources;
 mod state;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,6 +49,8 @@ pub struct Posts {
     state: RwLock<PostedState>,
     /// Whether anything is known here that is not among the leased rows.
     has_rows: AtomicBool,
+    /// How often what is known here has changed.
+    changes: AtomicU64,
     /// All numbered so or less have run, or are lost.
     ran: Watched<u64>,
     wake: Notify,
@@ -135,7 +137,7 @@ impl Posts {
         let (operation, slot) = (Arc::new(operation), Arc::new(slot));
         rows.overlaid(&keys);
         state.queue.push_back(Arc::new(Post { operation, slot, ino: made, time, number, keys }));
-        self.has_rows.store(true, Ordering::SeqCst);
+        self.changed(true);
         drop(state);
         self.wake.notify_one();
         Some(())
@@ -146,6 +148,21 @@ impl Posts {
         let state = self.state.read();
         let is_ours = |key: &Bytes| state.is_ours(key, None);
         (state.barring == 0 && changes.iter().any(is_ours)).then_some(state.attachment)
+    }
+
+    /// What is known here is other than before.
+    fn changed(&self, has_rows: bool) {
+        self.has_rows.store(has_rows, Ordering::SeqCst);
+        self.count_change();
+    }
+
+    fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A number that grows whenever what is known here beside leased rows has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
     /// Reads rows as they are here: leased ones, and over them what was posted.
@@ -211,7 +228,7 @@ impl Posts {
         if lost > 0 {
             state.give_up();
         }
-        self.has_rows.store(!state.is_empty(), Ordering::SeqCst);
+        self.changed(!state.is_empty());
         (wrong, lost)
     }
 
@@ -252,6 +269,7 @@ impl Posts {
             for ino in changes.iter().filter_map(|key| keys::inode_of(key)) {
                 state.made.remove(&ino);
             }
+            self.count_change();
             return Barring(None);
         }
         state.made.clear();
@@ -263,6 +281,7 @@ impl Posts {
                 held.entries.insert(key.clone());
             }
         }
+        self.count_change();
         Barring(Some(self))
     }
 
@@ -313,7 +332,7 @@ impl Posts {
         if state.barred == asked.barred {
             let entries = entries.into_iter().collect();
             state.held.insert(directory, Directory { number, entries, used: monotonic });
-            self.has_rows.store(true, Ordering::SeqCst);
+            self.changed(true);
         } else {
             state.releasing.push((directory, number, 0));
         }
@@ -335,6 +354,7 @@ impl Posts {
                 state.releasing.push((directory, number, 0));
             }
         }
+        self.count_change();
         drop(state);
         self.wake.notify_one();
         self.urgent.notify_one();
@@ -350,7 +370,7 @@ impl Posts {
             due.extend(is_due.then_some((*directory, *number)));
             !is_due
         });
-        self.has_rows.store(!state.is_empty(), Ordering::SeqCst);
+        self.changed(!state.is_empty());
         due
     }
 
@@ -383,6 +403,7 @@ impl Posts {
         state.made.clear();
         state.releasing.clear();
         state.void.clear();
+        self.count_change();
     }
 
     /// The session has ended, and with it what was posted; how many there were.
@@ -392,7 +413,7 @@ impl Posts {
         state.rows.clear();
         state.own.clear();
         state.reserved.clear();
-        self.has_rows.store(false, Ordering::SeqCst);
+        self.changed(false);
         self.ran.set(state.last);
         lost
     }

@@ -393,3 +393,28 @@ async fn a_disk_that_stalls_ends_no_session() {
     }
     assert_eq!([filler.session(), other.session()], sessions);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_before_a_change_here_is_not_taken_for_what_is() {
+    let net = Net::new().await;
+    let (filler, _) = net.hasty_client(1).await;
+    let root = bucket(&filler).await.unwrap();
+    let directory = mkdir(&filler, root, "directory").await.unwrap();
+    make_in(&filler, directory, 0).await.unwrap();
+    let ino = make_in(&filler, directory, 1).await.unwrap();
+    let (mut before, mut compared) = (None, 0);
+    for number in 0..100 {
+        write(&filler, ino, &format!("text {number}")).await.unwrap();
+        let Some(read) = filler.read_memo(&caller(), &Getattr { ino }) else { continue };
+        let now = read.unwrap();
+        assert!(filler.is_current(&now));
+        assert_eq!(now.reply.0.content, Content::Inline(format!("text {number}").into()));
+        if let Some(before) = before.replace(now) {
+            assert!(!filler.is_current(&before), "{number}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 50, "{compared}");
+    filler.flush().await.unwrap();
+    assert_eq!(filler.lost(), 0);
+}

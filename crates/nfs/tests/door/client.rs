@@ -97,13 +97,18 @@ impl Res {
         (self.number() == 1).then(|| self.attributes())
     }
 
+    /// Right before a change: the size, and the time of change.
+    pub fn before(&mut self) -> Option<(u64, (u32, u32))> {
+        (self.number() == 1).then(|| {
+            let (size, _mtime) = (self.long(), self.long());
+            (size, (self.number(), self.number()))
+        })
+    }
+
     /// Before and after a change: of before, whether it is known.
     pub fn around(&mut self) -> (bool, Option<Attributes>) {
-        let is_known = self.number() == 1;
-        if is_known {
-            self.take(24);
-        }
-        (is_known, self.after())
+        let before = self.before();
+        (before.is_some(), self.after())
     }
 
     pub fn end(&self) {

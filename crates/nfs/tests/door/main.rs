@@ -6,13 +6,16 @@
 mod client;
 mod world;
 
+mod a_client_of_others;
 mod any_bytes;
 mod bytes_agree;
 mod calls_are_audited;
 mod calls_that_are_none;
 mod calls_that_wait;
 mod clients_ask_again;
+mod clients_take_turns;
 mod clients_that_stall;
+mod clients_that_were_cut_off;
 mod each_procedure;
 mod exports_hold_clients;
 mod listings_go_on;

@@ -138,6 +138,11 @@ pub fn run<F: Future>(test: F) -> F::Output {
     builder.worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
 
+/// Runs a test on one thread.
+pub fn run_on_one_thread<F: Future>(test: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
+}
+
 impl World {
     /// With the users root and alice, and alice's buckets `bucket` and `other`, both exported.
     pub async fn new() -> World {

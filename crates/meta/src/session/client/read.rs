@@ -47,8 +47,8 @@ impl Inner {
         let mut reply = None;
         let ran = self.on_leased(caller, V::NAME, trace, &mut keeping(verb, &mut reply));
         match (ran, reply) {
-            (Leased::Reply(Ok((rows, mark))), Some(reply)) => {
-                Leased::Reply(Ok(Memo::new(reply, rows, mark)))
+            (Leased::Reply(Ok((rows, version))), Some(reply)) => {
+                Leased::Reply(Ok(Memo::new(reply, rows, version)))
             }
             (Leased::Reply(Err(error)), _) => Leased::Reply(Err(error)),
             (Leased::Range, _) => Leased::Range,
@@ -56,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// Reads leased rows; returns which, if they are traced, and as of which mark.
+    /// Reads leased rows; returns which, if they are traced, and as of which version.
     fn on_leased(
         &self,
         caller: &Caller,
@@ -76,6 +76,12 @@ impl Inner {
         Leased::Miss
     }
 
+    /// Of all rows that are known here. It grows with each change of them: it is the same if none was
+    /// recalled or posted.
+    fn version(&self) -> u64 {
+        self.rows.mark().number() + self.posts.changes()
+    }
+
     /// `None` if rows were recalled meanwhile.
     fn on_rows(
         &self,
@@ -85,7 +91,7 @@ impl Inner {
         trace: bool,
         apply: Apply<'_>,
     ) -> Option<Leased<(Rows, u64)>> {
-        let mark = self.rows.mark();
+        let (mark, version) = (self.rows.mark(), self.version());
         let mut view = View::new(rows);
         if trace {
             view.trace();
@@ -103,7 +109,7 @@ impl Inner {
             Ok(_) if changes => Err(Error::Invalid(format!(
                 "operation {name} changes rows, so it cannot be run as a read"
             ))),
-            Ok(()) => Ok((view.take_trace(), mark.number())),
+            Ok(()) => Ok((view.take_trace(), version)),
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Miss) => {
                 let wants = view.into_wants();
@@ -175,8 +181,8 @@ impl Inner {
 
     /// Whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
-        let mark = self.rows.mark();
-        let same = |rows: &dyn Source| memo.is_current(mark.number(), |key| rows.get(key));
+        let (mark, version) = (self.rows.mark(), self.version());
+        let same = |rows: &dyn Source| memo.is_current(version, |key| rows.get(key));
         let current =
             self.posts.over(&self.rows, same) && self.lease.is_valid() && self.rows.mark() == mark;
         if current {

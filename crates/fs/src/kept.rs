@@ -1,0 +1,43 @@
+//! Questions to the metadata that are answered from what was decoded before.
+
+use std::sync::Arc;
+
+use cairn_auth::Caller;
+use cairn_base::Result;
+
+use crate::Fs;
+use crate::memos::{Kept, NameRef, Reply};
+
+impl Fs {
+    /// As [`Fs::read_now`]. The reply is kept, and while no row has changed that it was made of, it
+    /// is the reply to the same question of the same caller.
+    pub fn read_kept_now<V: Kept>(
+        &self,
+        caller: &Caller,
+        verb: &V,
+    ) -> Option<Result<Arc<V::Reply>>> {
+        let (meta, memos) = (&self.inner.meta, &self.inner.memos);
+        let name = NameRef::new(caller, verb);
+        if let Some(memo) = memos.get(&name)
+            && meta.is_current(&memo)
+            && let Ok(reply) = Arc::clone(&memo.reply).downcast()
+        {
+            return Some(Ok(reply));
+        }
+        let memo = match meta.read_memo(caller, verb)? {
+            Ok(memo) => memo.map(Arc::new),
+            Err(error) => return Some(Err(error)),
+        };
+        let reply = Arc::clone(&memo.reply);
+        memos.insert(name.to_name(), Arc::new(memo.map(|reply| reply as Reply)));
+        Some(Ok(reply))
+    }
+
+    /// As [`Fs::read`], with [`Fs::read_kept_now`] where that answers.
+    pub async fn read_kept<V: Kept>(&self, caller: &Caller, verb: V) -> Result<Arc<V::Reply>> {
+        match self.read_kept_now(caller, &verb) {
+            Some(reply) => reply,
+            None => Ok(Arc::new(self.read(caller, verb).await?)),
+        }
+    }
+}
