@@ -47,7 +47,7 @@ function swap(page, main, stay) {
     scrollTo(0, 0);
     adopted.focus({ preventScroll: true });
   }
-  selected();
+  offer();
 }
 
 /** Says what went wrong, above the page. */
@@ -114,9 +114,46 @@ export function selected() {
     const form = button.form;
     const listing = form.querySelector("cairn-listing");
     const count = form.querySelectorAll("input[name=key]:checked").length + (listing?.selected?.size ?? 0);
+    const word = button.dataset.needsSelection;
     button.disabled = count === 0;
-    button.textContent = count ? `Delete ${count.toLocaleString("en")} selected…` : "Delete selected…";
+    button.textContent = count ? `${word} ${count.toLocaleString("en")} selected…` : `${word} selected…`;
+  }
+  for (const box of document.querySelectorAll("input[data-selects-all]")) {
+    const boxes = [...box.form.querySelectorAll("input[name=key]")];
+    box.hidden = boxes.length === 0;
+    box.checked = boxes.length > 0 && boxes.every((one) => one.checked);
+    box.indeterminate = !box.checked && boxes.some((one) => one.checked);
   }
 }
-document.addEventListener("change", selected);
-selected();
+
+/** What needs a script is shown by one. */
+function offer() {
+  for (const button of document.querySelectorAll("button[data-copies]")) {
+    button.hidden = !navigator.clipboard;
+  }
+  document.querySelector("a[data-follows]")?.click();
+  selected();
+}
+
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if ("selectsAll" in (box.dataset ?? {})) {
+    for (const one of box.form.querySelectorAll("input[name=key]")) one.checked = box.checked;
+  }
+  selected();
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button[data-copies]");
+  if (!button) return;
+  const field = document.getElementById(button.dataset.copies);
+  try {
+    await navigator.clipboard.writeText(field.value);
+    button.textContent = "Copied";
+  } catch {
+    field.select();
+    button.textContent = "Press Ctrl+C";
+  }
+});
+
+offer();

@@ -1,8 +1,5 @@
 //! A request about a bucket.
 
-use cairn_base::Result;
-
-use crate::forms::Form;
 use crate::inner::{Asked, Inner, LoggedIn};
 use crate::words::in_query;
 
@@ -15,14 +12,6 @@ pub struct At<'a> {
 }
 
 impl At<'_> {
-    pub fn query(&self) -> Result<Form> {
-        Form::parse(self.asked.parts.uri.query().unwrap_or_default().as_bytes())
-    }
-
-    pub fn form(&self) -> Result<Form> {
-        Form::parse(&self.asked.body)
-    }
-
     /// The place of the page of a folder: its prefix ends in a slash, or is empty.
     pub fn folder(&self, prefix: &str) -> String {
         match prefix {

@@ -9,6 +9,7 @@ use maud::{Markup, html};
 
 use super::At;
 use crate::failure::Failure;
+use crate::fields::{self, Confirm};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
@@ -26,7 +27,7 @@ struct Deleted {
 }
 
 pub async fn delete(at: &At<'_>) -> Result<Reply, Failure> {
-    let form = at.form()?;
+    let form = at.asked.form()?;
     let keys: Vec<String> = form.all("key").map(str::to_owned).collect();
     let prefix = form.get("in").to_owned();
     if keys.is_empty() {
@@ -36,7 +37,7 @@ pub async fn delete(at: &At<'_>) -> Result<Reply, Failure> {
         let most = cairn_base::limits::DELETE_KEYS;
         return Err(Error::Invalid(format!("select at most {most} at a time")).into());
     }
-    if form.get("confirm") != "yes" {
+    if !form.is_confirmed() {
         return Ok(shown(at, &prefix, &ask(at, &prefix, &keys)));
     }
     let mut done = Deleted::default();
@@ -110,20 +111,16 @@ async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Resu
 
 fn shown(at: &At<'_>, prefix: &str, body: &Markup) -> Reply {
     let crumbs = at.crumbs(prefix, true);
-    let page = Page { title: "Delete", login: Some(at.login), crumbs: &crumbs };
+    let page = Page { title: "Delete", login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 
-fn again(at: &At<'_>, prefix: &str, keys: &[String], word: &str) -> Markup {
-    html! {
-        form method="post" action=(format!("/b/{}/delete", at.bucket)) class="line" {
-            input type="hidden" name="confirm" value="yes";
-            input type="hidden" name="in" value=(prefix);
-            @for key in keys { input type="hidden" name="key" value=(key); }
-            button type="submit" class="primary danger" { (word) }
-            a class="button" href=(at.folder(prefix)) { "Cancel" }
-        }
-    }
+fn again(at: &At<'_>, prefix: &str, keys: &[String], text: &str) -> Markup {
+    let mut fields = vec![("in", prefix)];
+    fields.extend(keys.iter().map(|key| ("key", key.as_str())));
+    let (action, back) = (format!("/b/{}/delete", at.bucket), at.folder(prefix));
+    let of = Confirm { action: &action, fields: &fields, text, class: "danger", back: &back };
+    fields::confirm(&of)
 }
 
 fn ask(at: &At<'_>, prefix: &str, keys: &[String]) -> Markup {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::reply::{self, Reply};
 
 pub async fn make(at: &At<'_>) -> Result<Reply, Failure> {
-    let form = at.form()?;
+    let form = at.asked.form()?;
     let name = form.get("name").trim().trim_end_matches('/');
     if matches!(name, "" | "." | "..") || name.contains('/') {
         let text = format!("the name {name:?} of a folder: use one without a slash, not . or ..");

@@ -16,6 +16,7 @@ use super::at::split;
 use crate::failure::Failure;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
+use crate::sheet::{self, Column, column};
 use crate::{limits, words};
 
 /// The part of a folder that is asked for.
@@ -50,7 +51,7 @@ struct Rows {
 
 impl Wanted {
     fn of(at: &At<'_>) -> Result<Wanted> {
-        let query = at.query()?;
+        let query = at.asked.query()?;
         let text = |name| query.get(name).to_owned();
         let rows = query.get("rows").parse().unwrap_or(limits::ROWS);
         let rows = rows.clamp(1, cairn_base::limits::LIST_KEYS);
@@ -125,7 +126,7 @@ pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
         @if found.rows.is_empty() {
             (none(at, &wanted, &may, is_plain))
         } @else {
-            (sheet(at, &wanted, &found, &may))
+            (table(at, &wanted, &found, &may))
         }
         @if found.hidden > 0 {
             p class="hint" {
@@ -136,7 +137,7 @@ pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
         @if may.remove && wanted.prefix.is_empty() && is_plain { (remove_form(at)) }
     };
     let crumbs = at.crumbs(&wanted.prefix, false);
-    let page = Page { title, login: Some(at.login), crumbs: &crumbs };
+    let page = Page { title, login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 
@@ -201,29 +202,24 @@ fn none(at: &At<'_>, wanted: &Wanted, may: &May, is_plain: bool) -> Markup {
     }
 }
 
-fn sheet(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
+const COLUMNS: [Column; 4] = [
+    sheet::tools("Selected", "pick"),
+    column("Name", ""),
+    column("Size", "number"),
+    column("Changed (UTC)", "wide"),
+];
+
+fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
     let rows_at = format!("/b/{}/rows", at.bucket);
+    let columns = if may.write { &COLUMNS[..] } else { &COLUMNS[1..] };
+    let rows = html! { @for row in &found.rows { (shown(at, wanted, row, may)) } };
     html! {
         form method="post" action=(format!("/b/{}/delete", at.bucket)) class="files" {
             input type="hidden" name="in" value=(wanted.prefix);
             cairn-listing data-rows=(rows_at) data-bucket=(at.bucket) data-prefix=(wanted.prefix)
                 data-filter=(wanted.filter) data-next=[found.next.as_deref()]
                 data-after=(wanted.after) data-selects[may.write] {
-                div class="sheet" {
-                    table class="rows" {
-                        thead {
-                            tr {
-                                @if may.write { th scope="col" class="pick" {
-                                    span class="hidden" { "Selected" }
-                                } }
-                                th scope="col" { "Name" }
-                                th scope="col" class="number" { "Size" }
-                                th scope="col" class="wide" { "Changed (UTC)" }
-                            }
-                        }
-                        tbody { @for row in &found.rows { (shown(at, wanted, row, may)) } }
-                    }
-                }
+                (sheet::plain(columns, &rows))
             }
             div class="pager" {
                 @if may.write {

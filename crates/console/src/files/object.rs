@@ -62,7 +62,7 @@ fn sort_of(content_type: &str) -> Option<(Sort, &'static str)> {
 
 impl At<'_> {
     async fn object(&self) -> Result<(String, Object), Failure> {
-        let key = self.query()?.get("key").to_owned();
+        let key = self.asked.query()?.get("key").to_owned();
         self.asked.witness.note(|facts| facts.key = Some(key.clone()));
         let object = self.inner.fs().open(&self.login.caller, self.bucket, &key).await?;
         Ok((key, object))
@@ -105,7 +105,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         (facts(at, &key, &object, &tags))
     };
     let crumbs = at.crumbs(prefix, true);
-    let page = Page { title, login: Some(at.login), crumbs: &crumbs };
+    let page = Page { title, login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 
