@@ -81,10 +81,11 @@ document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || "plain" in form.dataset) return;
   event.preventDefault();
   const fields = new URLSearchParams(new FormData(form, event.submitter));
+  const action = event.submitter?.hasAttribute("formaction") ? event.submitter.formAction : form.action;
   if (form.method === "get") {
     visit(`${form.getAttribute("action")}?${fields}`);
   } else {
-    visit(form.action, { method: "POST", body: fields });
+    visit(action, { method: "POST", body: fields });
   }
 });
 
@@ -113,16 +114,12 @@ export function selected() {
   for (const button of document.querySelectorAll("button[data-needs-selection]")) {
     const form = button.form;
     const listing = form.querySelector("cairn-listing");
+    const isAll = form.querySelector("input[name=all]:checked");
     const count = form.querySelectorAll("input[name=key]:checked").length + (listing?.selected?.size ?? 0);
     const word = button.dataset.needsSelection;
-    button.disabled = count === 0;
-    button.textContent = count ? `${word} ${count.toLocaleString("en")} selected…` : `${word} selected…`;
-  }
-  for (const box of document.querySelectorAll("input[data-selects-all]")) {
-    const boxes = [...box.form.querySelectorAll("input[name=key]")];
-    box.hidden = boxes.length === 0;
-    box.checked = boxes.length > 0 && boxes.every((one) => one.checked);
-    box.indeterminate = !box.checked && boxes.some((one) => one.checked);
+    button.disabled = !isAll && count === 0;
+    const what = isAll ? "all" : count ? `${count.toLocaleString("en")} selected` : "selected";
+    button.textContent = `${word} ${what}…`;
   }
 }
 
@@ -137,8 +134,13 @@ function offer() {
 
 document.addEventListener("change", (event) => {
   const box = event.target;
-  if ("selectsAll" in (box.dataset ?? {})) {
-    for (const one of box.form.querySelectorAll("input[name=key]")) one.checked = box.checked;
+  if (box.name === "all") {
+    // What is selected as a part of all is not selected by itself.
+    for (const one of box.form.querySelectorAll("input[name=key]")) {
+      one.checked = one.disabled = box.checked;
+    }
+    const listing = box.form.querySelector("cairn-listing");
+    if (listing?.selectAll) listing.selectAll(box.checked);
   }
   selected();
 });

@@ -1,6 +1,9 @@
 //! Parts of forms.
 
+use cairn_auth::Rights;
 use maud::{Markup, html};
+
+use crate::forms::Form;
 
 /// A form that does something once it was confirmed: it has `confirm=yes` and what was asked for.
 pub struct Confirm<'a> {
@@ -71,6 +74,34 @@ pub fn choice(id: &str, label: &str, chosen: &str, options: &[(&str, &str)]) -> 
             }
         }
     }
+}
+
+/// The rights that a user may be given.
+const RIGHTS: [(&str, &str, Rights); 3] = [
+    ("read", "Read: list the bucket, and read objects", Rights::READ),
+    ("write", "Write: add, replace and delete objects", Rights::WRITE),
+    ("admin", "Administer: change settings and rights, and delete the bucket", Rights::ADMIN),
+];
+
+pub fn rights(chosen: Rights) -> Markup {
+    html! {
+        fieldset {
+            legend { "Rights" }
+            @for (value, text, right) in RIGHTS {
+                label class="check" {
+                    input type="checkbox" name="right" value=(value)
+                        checked[chosen.contains(right)];
+                    span { (text) }
+                }
+            }
+        }
+    }
+}
+
+/// Those that were chosen; none takes all away.
+pub fn rights_of(form: &Form) -> Rights {
+    let chosen = RIGHTS.iter().filter(|(value, ..)| form.all("right").any(|word| word == *value));
+    chosen.fold(Rights::NONE, |rights, (.., right)| rights.union(*right))
 }
 
 /// Something that is shown once, with a button that copies it where there are scripts.

@@ -11,13 +11,25 @@ pub struct At<'a> {
     pub bucket: &'a str,
 }
 
-impl At<'_> {
+impl<'a> At<'a> {
+    /// The same request about another bucket.
+    pub fn beside<'b>(&'b self, bucket: &'b str) -> At<'b>
+    where
+        'a: 'b,
+    {
+        At { bucket, ..*self }
+    }
     /// The place of the page of a folder: its prefix ends in a slash, or is empty.
     pub fn folder(&self, prefix: &str) -> String {
         match prefix {
             "" => format!("/b/{}", self.bucket),
             prefix => format!("/b/{}?in={}", self.bucket, in_query(prefix)),
         }
+    }
+
+    /// The folder that a key is in, or that it names.
+    pub fn folder_of<'k>(&self, key: &'k str) -> &'k str {
+        if key.ends_with('/') { key } else { split(key).0 }
     }
 
     /// The place of something about an object.

@@ -123,6 +123,7 @@ pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
             (filter(at, &wanted))
             @if may.write { (tools(at, &wanted)) }
         }
+        (of_folder(at, &wanted))
         @if found.rows.is_empty() {
             (none(at, &wanted, &may, is_plain))
         } @else {
@@ -164,6 +165,23 @@ fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
             input id="filter" type="search" name="filter" value=(wanted.filter) autocomplete="off"
                 autocapitalize="none" spellcheck="false" placeholder="Names that begin with…";
             button type="submit" { "Filter" }
+        }
+    }
+}
+
+/// What is done with the folder as a whole.
+fn of_folder(at: &At<'_>, wanted: &Wanted) -> Markup {
+    let place = words::in_query(&wanted.prefix);
+    html! {
+        div class="line" {
+            a class="button" href=(format!("/b/{}/share?key={place}", at.bucket)) { "Share…" }
+            form method="post" action=(format!("/b/{}/zip", at.bucket)) {
+                input type="hidden" name="in" value=(wanted.prefix);
+                button type="submit" { "Download as zip" }
+            }
+            @if wanted.prefix.is_empty() {
+                a class="button" href=(format!("/b/{}/settings", at.bucket)) { "Settings" }
+            }
         }
     }
 }
@@ -216,20 +234,39 @@ fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
     html! {
         form method="post" action=(format!("/b/{}/delete", at.bucket)) class="files" {
             input type="hidden" name="in" value=(wanted.prefix);
+            input type="hidden" name="filter" value=(wanted.filter);
             cairn-listing data-rows=(rows_at) data-bucket=(at.bucket) data-prefix=(wanted.prefix)
                 data-filter=(wanted.filter) data-next=[found.next.as_deref()]
                 data-after=(wanted.after) data-selects[may.write] {
                 (sheet::plain(columns, &rows))
             }
             div class="pager" {
-                @if may.write {
-                    button type="submit" class="danger" data-needs-selection {
-                        "Delete selected…"
-                    }
-                }
+                @if may.write { (selected(at, wanted)) }
                 @if let Some(next) = &found.next {
                     a class="button" rel="next" href=(wanted.place(at, next)) { "Next page" }
                 }
+            }
+        }
+    }
+}
+
+/// What is done with the entries that are selected.
+fn selected(at: &At<'_>, wanted: &Wanted) -> Markup {
+    let all = match (&*wanted.prefix, &*wanted.filter) {
+        ("", "") => "Select all of the bucket".to_owned(),
+        (_, "") => "Select all of the folder".to_owned(),
+        (_, filter) => format!("Select all that begin with {filter:?}"),
+    };
+    html! {
+        div class="line" {
+            label class="check" {
+                input type="checkbox" name="all" value="yes";
+                span { (all) }
+            }
+            button type="submit" formaction=(format!("/b/{}/transfer", at.bucket))
+                data-needs-selection="Copy or move" { "Copy or move selected…" }
+            button type="submit" class="danger" data-needs-selection="Delete" {
+                "Delete selected…"
             }
         }
     }

@@ -1,5 +1,6 @@
 //! An object: its metadata, a preview, and the ways to its bytes.
 
+use cairn_auth::{Action, Resource, is_allowed};
 use cairn_base::Error;
 use cairn_fs::Object;
 use cairn_fs::ops::tags::GetTags;
@@ -9,7 +10,9 @@ use maud::{Markup, html};
 use super::At;
 use super::at::split;
 use super::links::Link;
+use super::tags;
 use crate::failure::Failure;
+use crate::fields;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
@@ -69,6 +72,12 @@ impl At<'_> {
     }
 }
 
+fn may_change(at: &At<'_>, object: &Object) -> bool {
+    let context = at.login.caller.context(at.inner.fs().clock().now());
+    let bucket = Resource::Bucket(object.bucket().access());
+    is_allowed(&at.login.caller, Action::PutObjectTagging, bucket, &context)
+}
+
 fn type_of(object: &Object) -> &str {
     object.attributes().map_or("", |attributes| attributes.content_type.as_str())
 }
@@ -77,7 +86,8 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let (key, object) = at.object().await?;
     let verb = GetTags { bucket: at.bucket.to_owned(), key: key.clone() };
     // Rights to tags are other ones than those to bytes.
-    let tags = at.inner.fs().read(&at.login.caller, verb).await.ok().unwrap_or_default();
+    let tags = at.inner.fs().read(&at.login.caller, verb).await.ok();
+    let shown_tags = tags.as_deref().unwrap_or_default();
     let (prefix, name) = split(&key);
     let title = if name.is_empty() { "(an empty name)" } else { name };
     let sort = sort_of(type_of(&object));
@@ -95,14 +105,19 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
                 a class="button" href=(at.of_object("preview", &key)) target="_blank"
                     rel="noopener" data-plain { "Open in a new tab" }
             }
-            form method="post" action=(format!("/b/{}/delete", at.bucket)) {
-                input type="hidden" name="in" value=(prefix);
-                input type="hidden" name="key" value=(key);
-                button type="submit" class="danger" { "Delete…" }
+            a class="button" href=(at.of_object("share", &key)) { "Share…" }
+            @for (what, class, text) in [
+                ("transfer", "", "Copy, move or rename…"), ("delete", "danger", "Delete…"),
+            ] {
+                form method="post" action=(format!("/b/{}/{what}", at.bucket)) {
+                    (fields::hidden(&[("in", prefix), ("key", &key)]))
+                    button type="submit" class=(class) { (text) }
+                }
             }
         }
         (preview_of(at, &key, &object, sort))
-        (facts(at, &key, &object, &tags))
+        (facts(at, &key, &object, shown_tags))
+        @if tags.is_some() && may_change(at, &object) { (tags::form(at, &key, shown_tags)) }
     };
     let crumbs = at.crumbs(prefix, true);
     let page = Page { title, login: Some(at.login), crumbs: &crumbs, ..Page::default() };
