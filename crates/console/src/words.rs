@@ -27,7 +27,8 @@ pub fn parse_size(text: &str) -> Result<Option<u64>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let bad = || Error::Invalid(format!("size {text:?}: use a number of bytes, or such as 500 GiB"));
+    let bad =
+        || Error::Invalid(format!("size {text:?}: use a number of bytes, or such as 500 GiB"));
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim().to_ascii_lowercase();

@@ -162,6 +162,7 @@ pub async fn remove(at: &At<'_>) -> Result<Reply, Failure> {
         }
     };
     let crumbs = at.crumbs("", true);
-    let page = Page { title: "Delete bucket", login: Some(login), crumbs: &crumbs, ..Page::default() };
+    let page =
+        Page { title: "Delete bucket", login: Some(login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }

@@ -125,8 +125,7 @@ async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Resu
 
 fn shown(at: &At<'_>, chosen: &Selection, body: &Markup) -> Reply {
     let crumbs = at.crumbs(&chosen.prefix, true);
-    let page =
-        Page { title: "Delete", login: Some(at.login), crumbs: &crumbs, ..Page::default() };
+    let page = Page { title: "Delete", login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 

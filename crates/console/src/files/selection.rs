@@ -21,7 +21,10 @@ pub struct Selection {
 pub enum Scope {
     File(String),
     /// All below a prefix, which the folder itself may be a part of.
-    Below { prefix: String, has_itself: bool },
+    Below {
+        prefix: String,
+        has_itself: bool,
+    },
 }
 
 impl Selection {
@@ -64,8 +67,7 @@ impl Selection {
         let (folders, files): (Vec<&String>, Vec<&String>) =
             self.keys.iter().partition(|key| key.ends_with('/'));
         let folders = folders.into_iter();
-        let folders =
-            folders.map(|key| Scope::Below { prefix: key.clone(), has_itself: true });
+        let folders = folders.map(|key| Scope::Below { prefix: key.clone(), has_itself: true });
         files.into_iter().map(|key| Scope::File(key.clone())).chain(folders).collect()
     }
 

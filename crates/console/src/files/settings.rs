@@ -63,7 +63,8 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         @if may.limit { (quotas(at, &usage)) }
     };
     let crumbs = at.crumbs("", true);
-    let page = Page { title: "Settings", login: Some(at.login), crumbs: &crumbs, ..Page::default() };
+    let page =
+        Page { title: "Settings", login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 

@@ -32,7 +32,9 @@ fn tags_of(form: &Form) -> Result<Vec<(String, String)>> {
         match (name, value) {
             ("", "") => {}
             ("", value) => {
-                return Err(Error::Invalid(format!("the tag with the value {value:?} has no name")));
+                return Err(Error::Invalid(format!(
+                    "the tag with the value {value:?} has no name"
+                )));
             }
             (name, value) => tags.push((name.to_owned(), value.to_owned())),
         }

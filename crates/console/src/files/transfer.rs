@@ -254,10 +254,8 @@ impl Wanted {
         }
         // What is deleted is what was copied.
         let etag = fs.open(caller, at.bucket, key).await?.etag();
-        let same = Conditions {
-            if_match: Some(EtagMatch::OneOf(vec![etag])),
-            ..Conditions::default()
-        };
+        let same =
+            Conditions { if_match: Some(EtagMatch::OneOf(vec![etag])), ..Conditions::default() };
         let verb = CopyObject {
             source_bucket: at.bucket.to_owned(),
             source_key: key.to_owned(),

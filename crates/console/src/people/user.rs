@@ -6,8 +6,7 @@ use cairn_auth::{Caller, Rights};
 use cairn_base::{Error, Result, UserId};
 use cairn_fs::ops::buckets::{ListBuckets, UpdateBucket};
 use cairn_fs::ops::credentials::{
-    AddAccessKey, DisableUser, ListCredentials, ListUsers, ListedUser, RemoveCredential,
-    UserName,
+    AddAccessKey, DisableUser, ListCredentials, ListUsers, ListedUser, RemoveCredential, UserName,
 };
 use http::StatusCode;
 use maud::{Markup, html};

@@ -128,8 +128,7 @@ fn wanted(at: &At<'_>, form: &Form) -> Result<NewShareLink> {
     let lifetime = form.number("expires", "Valid for")?.map(Duration::from_secs);
     let password = Some(form.get("password")).filter(|text| !text.is_empty());
     let downloads = form.number("downloads", "Downloads")?;
-    let (files, bytes) =
-        (form.number("files", "Files")?, words::parse_size(form.get("bytes"))?);
+    let (files, bytes) = (form.number("files", "Files")?, words::parse_size(form.get("bytes"))?);
     let uploads = match form.get("purpose") {
         "take" if is_prefix(&key) => Some((files, bytes)),
         "show" | "" if files.or(bytes).is_some() => {
@@ -153,11 +152,8 @@ fn wanted(at: &At<'_>, form: &Form) -> Result<NewShareLink> {
 }
 
 fn told(at: &At<'_>, key: &str, takes: bool, made: &MadeShareLink) -> Markup {
-    let address = Secret::new(format!(
-        "{}{}",
-        at.inner.site.links(&at.asked.host),
-        made.path.expose()
-    ));
+    let address =
+        Secret::new(format!("{}{}", at.inner.site.links(&at.asked.host), made.path.expose()));
     let what = if takes { "adds files to" } else { "opens" };
     html! {
         h1 { "The link is made" }

@@ -140,7 +140,10 @@ fn tags_and_settings_are_changed() {
     assert_eq!(alice.get("/b/photos").status, 403, "the rights were taken away");
     let form = "visibility=public&was-visibility=private&html-listing=on&was-html-listing=off";
     assert_eq!(root.post("/b/photos/settings", form).status, 303);
-    assert_eq!(root.post("/b/photos/settings", "quota=yes&quota-objects=5&quota-bytes=3+gib").status, 303);
+    assert_eq!(
+        root.post("/b/photos/settings", "quota=yes&quota-objects=5&quota-bytes=3+gib").status,
+        303
+    );
     let page = root.get("/b/photos/settings").body;
     assert!(page.contains(r#"value="5""#) && page.contains(&(3u64 << 30).to_string()), "{page}");
     assert!(root.get("/").body.contains(">public<"));
