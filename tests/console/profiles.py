@@ -1,12 +1,15 @@
 """Browsers for the tests of the console, each with cookies of its own."""
 
+import base64
 import os
 import re
+import urllib.parse
 from pathlib import Path
 
 import boto3
 from playwright import sync_api as playwright
 
+from harness.doors import Connection
 from harness.server import KEY, REGION, SECRET
 from harness.wait import PATIENCE_SECONDS
 
@@ -19,6 +22,16 @@ PICTURES = os.environ.get("CAIRN_TEST_PICTURES")
 def client_of(store):
     keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
     return boto3.client("s3", endpoint_url=store.s3, **keys)
+
+
+def fetch(address, method="GET", body=None, password=None):
+    """The reply to somebody who has an address, and perhaps its password."""
+    parts = urllib.parse.urlsplit(address)
+    headers = {}
+    if password is not None:
+        headers["authorization"] = "Basic " + base64.b64encode(f":{password}".encode()).decode()
+    query = f"?{parts.query}" if parts.query else ""
+    return Connection(f"{parts.scheme}://{parts.netloc}").send(method, parts.path + query, headers, body)
 
 
 class Profile:

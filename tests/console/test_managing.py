@@ -6,10 +6,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import requests
 
 from console.conftest import REBOUND
-from console.profiles import Profile, client_of, expect
+from console.profiles import Profile, client_of, expect, fetch
 from harness.server import KEY, SECRET
 from harness.wait import eventually
 
@@ -92,14 +91,14 @@ def test_tags_and_visibility_are_changed(in_store, store):
     expect(page.get_by_text("Tag colour")).to_be_visible()
     tags = client.get_object_tagging(Bucket="tagged", Key="a.txt")["TagSet"]
     assert tags == [{"Key": "colour", "Value": "green"}]
-    assert requests.get(f"{store.s3}/tagged/a.txt").status_code == 403
+    assert fetch(f"{store.s3}/tagged/a.txt").status == 403
     page.goto("/b/tagged/settings")
     profile.picture("settings")
     page.get_by_label("Visibility").select_option("public")
     page.get_by_role("button", name="Save settings").click()
     page.goto("/")
     expect(page.get_by_text("public")).to_be_visible()
-    assert requests.get(f"{store.s3}/tagged/a.txt").text == "a.txt"
+    assert fetch(f"{store.s3}/tagged/a.txt").body == b"a.txt"
 
 
 def test_a_link_with_a_password_is_opened_in_another_profile(in_store, chromium, store):
@@ -115,15 +114,15 @@ def test_a_link_with_a_password_is_opened_in_another_profile(in_store, chromium,
     guest.page.goto(address)
     assert "private.txt" not in guest.page.content()
     guest.close()
-    assert requests.get(address).status_code == 401
-    assert requests.get(address, auth=("", "wrong")).status_code == 401
+    assert fetch(address).status == 401
+    assert fetch(address, password="wrong").status == 401
     # It is ended.
     page.goto("/shares")
     expect(page.get_by_text("password", exact=True)).to_be_visible()
     page.get_by_role("button", name="End the link to shared/trip/").click()
     page.get_by_role("button", name="End link").click()
     expect(page.get_by_text("There are no links")).to_be_visible()
-    assert requests.get(address, auth=("", "open sesame")).status_code == 404
+    assert fetch(address, password="open sesame").status == 404
 
 
 def test_a_link_expires_and_counts_downloads(in_store, store):
@@ -132,12 +131,12 @@ def test_a_link_expires_and_counts_downloads(in_store, store):
     place = "/b/counted/object?key=a.txt"
     share(page, place, Downloads="1")
     address = address_of(page)
-    assert [requests.get(address).status_code for _ in range(2)] == [200, 404]
+    assert [fetch(address).status for _ in range(2)] == [200, 404]
     share(page, place)
     page.locator("#expires option").first.evaluate("one => { one.value = 2; }")
     page.get_by_label("Valid for").select_option("2")
     address = address_of(page)
-    eventually(lambda: requests.get(address).status_code == 404, "the link has expired")
+    eventually(lambda: fetch(address).status == 404, "the link has expired")
 
 
 def test_a_link_for_uploads_takes_files_and_shows_nothing(in_store, chromium, store, tmp_path):
@@ -160,11 +159,11 @@ def test_a_link_for_uploads_takes_files_and_shows_nothing(in_store, chromium, st
     assert len(keys) == 3 and "bob/report.txt" in keys, keys
     assert client.get_object(Bucket="inbox", Key="bob/report.txt")["Body"].read() == b"first"
     for place in ["secret.txt", "report.txt", "?zip", "?list"]:
-        reply = requests.get(address + place)
-        assert "first" not in reply.text and "bob/secret" not in reply.text, (place, reply.text)
-    assert requests.put(address + "secret.txt", data=b"replaced").status_code < 300
+        reply = fetch(address + place)
+        assert b"first" not in reply.body and b"bob/secret" not in reply.body, (place, reply)
+    assert fetch(address + "secret.txt", "PUT", b"replaced").status < 300
     assert client.get_object(Bucket="inbox", Key="bob/secret.txt")["Body"].read() == b"bob/secret.txt"
-    assert requests.put(address + "more.txt", data=b"x").status_code == 413, "it takes three files"
+    assert fetch(address + "more.txt", "PUT", b"x").status == 413, "it takes three files"
 
 
 def test_people_get_keys_and_rights(in_store, chromium, store):
@@ -232,7 +231,7 @@ def test_links_and_keys_work_without_scripts(chromium, store):
     page = profile.page
     bucket_of(store, "scriptless", "a.txt", "b.txt")
     share(page, "/b/scriptless/object?key=a.txt")
-    assert requests.get(address_of(page)).text == "a.txt"
+    assert fetch(address_of(page)).body == b"a.txt"
     page.get_by_role("link", name="Keys").click()
     page.get_by_role("button", name="Make access key").click()
     assert len(page.get_by_label("Secret key", exact=True).input_value()) > 20

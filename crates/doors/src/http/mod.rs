@@ -41,6 +41,7 @@ mod logs;
 mod mount;
 mod move_object;
 mod multipart;
+mod own_keys;
 mod page;
 mod parameters;
 mod passwords;
