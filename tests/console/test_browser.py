@@ -241,6 +241,8 @@ def test_pages_fit_their_screen(chromium, store, scheme, name, width, height):
     expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
     screens = {"buckets": "/", "nothing": "/b/none", "folder": "/b/folders?in=trip%2F"}
     screens["object"] = "/b/folders/object?key=trip%2Fday%201%2Fnote%200001.txt"
+    screens |= {"links": "/shares", "keys": "/keys", "people": "/people", "person": "/person?name=root"}
+    screens |= {"settings": "/b/folders/settings", "share": "/b/folders/share?key=trip%2F"}
     for screen, place in screens.items():
         page.goto(place)
         profile.picture(f"{name}-{scheme}-{screen}")

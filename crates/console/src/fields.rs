@@ -50,11 +50,12 @@ impl Default for Text<'_> {
 
 /// The name of the field is its id.
 pub fn text(of: &Text<'_>) -> Markup {
+    let fills = if of.kind == "password" { "new-password" } else { "off" };
     let hint = (!of.hint.is_empty()).then(|| format!("{}-hint", of.id));
     html! {
         div class="field" {
             label for=(of.id) { (of.label) }
-            input id=(of.id) name=(of.id) type=(of.kind) value=(of.value) autocomplete="off"
+            input id=(of.id) name=(of.id) type=(of.kind) value=(of.value) autocomplete=(fills)
                 autocapitalize="none" spellcheck="false" required[of.is_required]
                 aria-describedby=[hint.as_deref()];
             @if let Some(hint) = &hint { p class="hint" id=(hint) { (of.hint) } }
