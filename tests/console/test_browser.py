@@ -8,47 +8,19 @@ import concurrent.futures
 import hashlib
 import os
 import re
-import shutil
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import boto3
 import pytest
-from playwright import sync_api as playwright
 
-from harness.server import KEY, REGION, SECRET, Server
-from harness.wait import PATIENCE_SECONDS, eventually
-
-expect = playwright.expect
-expect.set_options(timeout=PATIENCE_SECONDS * 1000)
+from console.profiles import Profile, client_of, expect
+from harness.server import SECRET
+from harness.wait import eventually
 
 FILES = int(os.environ.get("CAIRN_TEST_BROWSER_FILES", "40"))
 MIB = int(os.environ.get("CAIRN_TEST_BROWSER_MIB", "40"))
 ROWS = int(os.environ.get("CAIRN_TEST_BROWSER_ROWS", "3000"))
 TALL = int(os.environ.get("CAIRN_TEST_BROWSER_TALL", "350000"))
-PICTURES = os.environ.get("CAIRN_TEST_PICTURES")
-CHROMIUM = shutil.which("chromium")
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def store():
-    with Server(args=["--console", "127.0.0.1:0"]) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    assert CHROMIUM, "chromium is not installed: run tests/install"
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-def client_of(store):
-    keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
-    return boto3.client("s3", endpoint_url=store.s3, **keys)
 
 
 def heap_of(profile):
@@ -57,57 +29,6 @@ def heap_of(profile):
     measure.send("Performance.enable")
     metrics = {one["name"]: one["value"] for one in measure.send("Performance.getMetrics")["metrics"]}
     return metrics["JSHeapUsedSize"]
-
-
-class Profile:
-    """A browser with cookies of its own, and what its pages complained about."""
-
-    def __init__(self, chromium, store, **options):
-        self.context = chromium.new_context(base_url=store.console, **options)
-        self.context.set_default_timeout(PATIENCE_SECONDS * 1000)
-        self.store = store
-        self.complaints = []
-        self.page = self.context.new_page()
-        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def log_in(self, secret=SECRET):
-        self.page.goto("/")
-        self.page.get_by_label("Access key").fill(KEY)
-        self.page.get_by_label("Secret key").fill(secret)
-        self.page.get_by_role("button", name="Log in").click()
-
-    def make_bucket(self, name):
-        self.page.goto("/")
-        self.page.get_by_placeholder("Name", exact=True).fill(name)
-        self.page.get_by_role("button", name="Make bucket").click()
-        expect(self.page.get_by_role("heading", name=name)).to_be_visible()
-
-    def picture(self, name):
-        if PICTURES:
-            Path(PICTURES).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=f"{PICTURES}/{name}.png")
-
-    def close(self):
-        self.context.close()
-        # What a page may not do is said as an error; so is a script that fails.
-        mine = [text for text in self.complaints if not re.search("Failed to load resource|net::ERR", text)]
-        assert not mine, mine
-
-
-@pytest.fixture
-def profile(chromium, store):
-    profile = Profile(chromium, store)
-    yield profile
-    profile.close()
-
-
-@pytest.fixture
-def in_store(profile):
-    """A profile that has logged in."""
-    profile.log_in()
-    expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
-    return profile
 
 
 def test_one_logs_in_by_keyboard_and_out_everywhere(profile, chromium, store):
@@ -320,6 +241,8 @@ def test_pages_fit_their_screen(chromium, store, scheme, name, width, height):
     expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
     screens = {"buckets": "/", "nothing": "/b/none", "folder": "/b/folders?in=trip%2F"}
     screens["object"] = "/b/folders/object?key=trip%2Fday%201%2Fnote%200001.txt"
+    screens |= {"links": "/shares", "keys": "/keys", "people": "/people", "person": "/person?name=root"}
+    screens |= {"settings": "/b/folders/settings", "share": "/b/folders/share?key=trip%2F"}
     for screen, place in screens.items():
         page.goto(place)
         profile.picture(f"{name}-{scheme}-{screen}")

@@ -47,7 +47,7 @@ function swap(page, main, stay) {
     scrollTo(0, 0);
     adopted.focus({ preventScroll: true });
   }
-  selected();
+  offer();
 }
 
 /** Says what went wrong, above the page. */
@@ -81,10 +81,11 @@ document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || "plain" in form.dataset) return;
   event.preventDefault();
   const fields = new URLSearchParams(new FormData(form, event.submitter));
+  const action = event.submitter?.hasAttribute("formaction") ? event.submitter.formAction : form.action;
   if (form.method === "get") {
     visit(`${form.getAttribute("action")}?${fields}`);
   } else {
-    visit(form.action, { method: "POST", body: fields });
+    visit(action, { method: "POST", body: fields });
   }
 });
 
@@ -113,10 +114,48 @@ export function selected() {
   for (const button of document.querySelectorAll("button[data-needs-selection]")) {
     const form = button.form;
     const listing = form.querySelector("cairn-listing");
+    const isAll = form.querySelector("input[name=all]:checked");
     const count = form.querySelectorAll("input[name=key]:checked").length + (listing?.selected?.size ?? 0);
-    button.disabled = count === 0;
-    button.textContent = count ? `Delete ${count.toLocaleString("en")} selected…` : "Delete selected…";
+    const word = button.dataset.needsSelection;
+    button.disabled = !isAll && count === 0;
+    const what = isAll ? "all" : count ? `${count.toLocaleString("en")} selected` : "selected";
+    button.textContent = `${word} ${what}…`;
   }
 }
-document.addEventListener("change", selected);
-selected();
+
+/** What needs a script is shown by one. */
+function offer() {
+  for (const button of document.querySelectorAll("button[data-copies]")) {
+    button.hidden = !navigator.clipboard;
+  }
+  document.querySelector("a[data-follows]")?.click();
+  selected();
+}
+
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if (box.name === "all") {
+    // What is selected as a part of all is not selected by itself.
+    for (const one of box.form.querySelectorAll("input[name=key]")) {
+      one.checked = one.disabled = box.checked;
+    }
+    const listing = box.form.querySelector("cairn-listing");
+    if (listing?.selectAll) listing.selectAll(box.checked);
+  }
+  selected();
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button[data-copies]");
+  if (!button) return;
+  const field = document.getElementById(button.dataset.copies);
+  try {
+    await navigator.clipboard.writeText(field.value);
+    button.textContent = "Copied";
+  } catch {
+    field.select();
+    button.textContent = "Press Ctrl+C";
+  }
+});
+
+offer();

@@ -30,6 +30,7 @@ class Listing extends HTMLElement {
     if (!next || after || this.grid) return;
     /** Keys that were selected. */
     this.selected = new Set();
+    this.all = false;
     /** Pages in order: the key after which one begins, its first row, how many it has, and its rows if they are kept. */
     this.pages = [];
     this.count = 0;
@@ -226,8 +227,8 @@ class Listing extends HTMLElement {
     else row.link.href = isFolder ? `/b/${bucket}?in=${key}` : `/b/${bucket}/object?key=${key}`;
     row.bytes.textContent = isFolder ? "" : size(entry.size);
     row.time.textContent = entry?.changed?.slice(0, 16).replace("T", " ") ?? "";
-    row.box.disabled = !entry;
-    row.box.checked = this.selected.has(entry?.key);
+    row.box.disabled = !entry || this.all;
+    row.box.checked = this.all || this.selected.has(entry?.key);
     row.box.setAttribute("aria-label", `Select ${name}`);
   }
 
@@ -237,6 +238,16 @@ class Listing extends HTMLElement {
     if (box.checked) this.selected.add(row.entry.key);
     else this.selected.delete(row.entry.key);
     selected();
+  }
+
+  /** All of the folder, shown or not; or nothing. */
+  selectAll(isAll) {
+    this.all = isAll;
+    this.selected.clear();
+    for (const row of this.rows) {
+      row.box.checked = isAll;
+      row.box.disabled = isAll || !row.entry;
+    }
   }
 
   /** The arrows go from name to name. */

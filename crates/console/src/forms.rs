@@ -29,4 +29,22 @@ impl Form {
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
+
+    /// A number; none if the field is empty or not there.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none, in the words of the form.
+    pub fn number(&self, name: &str, label: &str) -> Result<Option<u64>> {
+        match self.get(name).trim() {
+            "" => Ok(None),
+            text => {
+                let bad = |_| Error::Invalid(format!("{label}: {text:?} is not a whole number"));
+                text.parse().map(Some).map_err(bad)
+            }
+        }
+    }
+
+    pub fn is_confirmed(&self) -> bool {
+        self.get("confirm") == "yes"
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_auth::Caller;
-use cairn_base::{Secret, Shares, UserId};
+use cairn_base::{Result, Secret, Shares, UserId};
 use cairn_doors::Witness;
 use cairn_doors::admit::Admit;
 use cairn_doors::serve::Remote;
@@ -11,6 +11,7 @@ use cairn_fs::Fs;
 use http::request::Parts;
 
 use crate::attempts::Attempts;
+use crate::forms::Form;
 use crate::site::{Host, Site};
 
 pub struct Inner {
@@ -45,6 +46,20 @@ impl Asked {
     pub fn place(&self) -> &str {
         self.parts.uri.path_and_query().map_or("/", |place| place.as_str())
     }
+
+    /// # Errors
+    /// `Invalid` if it cannot be one.
+    pub fn query(&self) -> Result<Form> {
+        Form::parse(self.parts.uri.query().unwrap_or_default().as_bytes())
+    }
+
+    /// The body as a form.
+    ///
+    /// # Errors
+    /// `Invalid` if it cannot be one.
+    pub fn form(&self) -> Result<Form> {
+        Form::parse(&self.body)
+    }
 }
 
 /// A browser in which somebody has logged in.
@@ -57,4 +72,12 @@ pub struct LoggedIn {
     /// The part of the cookie of which the store has a hash.
     pub secret: Secret<String>,
     pub caller: Caller,
+}
+
+/// A request of a user who has logged in.
+#[derive(Clone, Copy)]
+pub struct For<'a> {
+    pub inner: &'a Inner,
+    pub asked: &'a Asked,
+    pub login: &'a LoggedIn,
 }

@@ -22,6 +22,10 @@ mod reply;
 
 mod inner;
 
+mod fields;
+mod nav;
+mod sheet;
+
 mod page;
 
 mod failure;
@@ -29,6 +33,9 @@ mod failure;
 mod logins;
 
 mod files;
+
+mod people;
+mod share;
 
 mod route;
 

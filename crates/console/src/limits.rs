@@ -29,6 +29,8 @@ pub const ATTEMPTS: u64 = 128;
 pub const ROWS: usize = 200;
 /// Objects of a folder that one request deletes at most.
 pub const DELETES: usize = 10_000;
+/// Objects that one request copies or moves at most.
+pub const TRANSFERS: usize = 1000;
 
 /// How long a link to the bytes of an object can be followed, seconds; and one to upload a part.
 pub const DOWNLOAD_SECS: u32 = 300;

@@ -12,7 +12,6 @@ use maud::html;
 use tokio::time::sleep;
 
 use crate::failure::Failure;
-use crate::forms::Form;
 use crate::inner::{Asked, Inner, LoggedIn};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
@@ -75,7 +74,7 @@ impl Inner {
 
     /// Takes an access key and its secret. Wrong ones wait.
     pub async fn log_in(&self, asked: &Asked) -> Result<Reply, Failure> {
-        let form = Form::parse(&asked.body)?;
+        let form = asked.form()?;
         let (id, secret) = (form.get("key").trim(), Secret::new(form.get("secret").to_owned()));
         let address = asked.peer.address.ip();
         let _place = self.attempts.places.take(Party::at(address), 1).await;

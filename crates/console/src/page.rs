@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use crate::assets;
 use crate::inner::LoggedIn;
+use crate::{assets, nav};
 
 /// A page's own parts of the frame.
 #[derive(Default)]
@@ -12,6 +12,8 @@ pub struct Page<'a> {
     pub login: Option<&'a LoggedIn>,
     /// The way to the page: names and places, but for its own.
     pub crumbs: &'a [(String, String)],
+    /// The place of the part that it belongs to; empty for the buckets.
+    pub part: &'static str,
 }
 
 pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
@@ -34,7 +36,7 @@ pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
             body {
                 @if let Some(login) = of.login {
                     a class="skip" href="#main" { "Skip to the content" }
-                    (header(login))
+                    (header(login, of.part))
                 }
                 main id="main" tabindex="-1" {
                     @if !of.crumbs.is_empty() { (crumbs(of)) }
@@ -46,14 +48,19 @@ pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
     }
 }
 
-fn header(login: &LoggedIn) -> Markup {
+fn header(login: &LoggedIn, place: &str) -> Markup {
+    let is_at = |part: &str| part == if place.is_empty() { "/" } else { place };
     html! {
         header class="top" {
             a class="brand" href="/" {
                 img src=(assets::path("icon.svg")) alt="" width="24" height="24";
                 span { "Cairn" }
             }
-            nav aria-label="Main" { a href="/" { "Buckets" } }
+            nav aria-label="Main" {
+                @for part in nav::parts(login) {
+                    a href=(part.place) aria-current=[is_at(part.place).then_some("true")] { (part.name) }
+                }
+            }
             details class="menu" {
                 summary { span class="who" { (login.name) } }
                 div class="card" {

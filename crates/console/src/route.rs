@@ -3,9 +3,9 @@
 use http::Method;
 
 use crate::failure::Failure;
-use crate::inner::{Asked, Inner, LoggedIn};
+use crate::inner::{Asked, For, Inner, LoggedIn};
 use crate::reply::{self, Reply};
-use crate::{assets, files, logins, words};
+use crate::{assets, files, logins, people, share, words};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -24,6 +24,10 @@ kinds! {
     Asset LogInPage LogIn LogOut LogOutEverywhere
     ListBuckets MakeBucket DeleteBucket
     ListFiles ListRows ShowObject Download Preview MakeFolder DeleteFiles PresignUpload
+    TransferFiles TagObject ArchiveFolder ShowBucketSettings ChangeBucketSettings GrantRights
+    ListShareLinks ShowShareForm MakeShareLink EndShareLink
+    ListOwnKeys MakeOwnKey EndOwnKey
+    ListPeople ShowPerson MakeKey EndKey DisablePerson GrantPerson
     Other
 }
 
@@ -33,29 +37,15 @@ impl Kind {
     }
 
     pub fn of(method: &Method, path: &str) -> Kind {
-        let is_read = matches!(*method, Method::GET | Method::HEAD);
-        let is_post = *method == Method::POST;
         let (first, rest) = split(path);
-        let second = split(rest).1.trim_start_matches('/');
-        match (first, second) {
-            ("assets", _) if is_read => Kind::Asset,
-            ("login", "") if is_read => Kind::LogInPage,
-            ("login", "") if is_post => Kind::LogIn,
-            ("logout", "") if is_post => Kind::LogOut,
-            ("logout-everywhere", "") if is_post => Kind::LogOutEverywhere,
-            ("", "") if is_read => Kind::ListBuckets,
-            ("buckets", "") if is_post => Kind::MakeBucket,
-            ("b", "") if is_read => Kind::ListFiles,
-            ("b", "rows") if is_read => Kind::ListRows,
-            ("b", "object") if is_read => Kind::ShowObject,
-            ("b", "download") if is_read => Kind::Download,
-            ("b", "preview") if is_read => Kind::Preview,
-            ("b", "folders") if is_post => Kind::MakeFolder,
-            ("b", "delete") if is_post => Kind::DeleteFiles,
-            ("b", "remove") if is_post => Kind::DeleteBucket,
-            ("b", "uploads") if is_post => Kind::PresignUpload,
-            _ => Kind::Other,
-        }
+        let asked = Shape {
+            is_read: matches!(*method, Method::GET | Method::HEAD),
+            is_post: *method == Method::POST,
+            first,
+            second: split(rest).1.trim_start_matches('/'),
+        };
+        let groups = [of_login, of_files, of_settings, of_links, of_people];
+        groups.iter().find_map(|group| group(&asked)).unwrap_or(Kind::Other)
     }
 
     /// Whether the answer is a link, which works for anybody.
@@ -67,6 +57,85 @@ impl Kind {
     fn is_of_script(self) -> bool {
         matches!(self, Kind::ListRows | Kind::PresignUpload)
     }
+}
+
+/// The parts of a request by which its kind is known: the first name of its path, and all behind the
+/// second name.
+struct Shape<'a> {
+    is_read: bool,
+    is_post: bool,
+    first: &'a str,
+    second: &'a str,
+}
+
+fn of_login(asked: &Shape<'_>) -> Option<Kind> {
+    let &Shape { is_read, is_post, first, second } = asked;
+    Some(match (first, second) {
+        ("assets", _) if is_read => Kind::Asset,
+        ("login", "") if is_read => Kind::LogInPage,
+        ("login", "") if is_post => Kind::LogIn,
+        ("logout", "") if is_post => Kind::LogOut,
+        ("logout-everywhere", "") if is_post => Kind::LogOutEverywhere,
+        _ => return None,
+    })
+}
+
+fn of_files(asked: &Shape<'_>) -> Option<Kind> {
+    let &Shape { is_read, is_post, first, second } = asked;
+    Some(match (first, second) {
+        ("", "") if is_read => Kind::ListBuckets,
+        ("buckets", "") if is_post => Kind::MakeBucket,
+        ("b", "") if is_read => Kind::ListFiles,
+        ("b", "rows") if is_read => Kind::ListRows,
+        ("b", "object") if is_read => Kind::ShowObject,
+        ("b", "download") if is_read => Kind::Download,
+        ("b", "preview") if is_read => Kind::Preview,
+        ("b", "folders") if is_post => Kind::MakeFolder,
+        ("b", "delete") if is_post => Kind::DeleteFiles,
+        ("b", "remove") if is_post => Kind::DeleteBucket,
+        ("b", "uploads") if is_post => Kind::PresignUpload,
+        ("b", "transfer") if is_post => Kind::TransferFiles,
+        ("b", "tags") if is_post => Kind::TagObject,
+        ("b", "zip") if is_post => Kind::ArchiveFolder,
+        _ => return None,
+    })
+}
+
+fn of_settings(asked: &Shape<'_>) -> Option<Kind> {
+    let &Shape { is_read, is_post, first, second } = asked;
+    Some(match (first, second) {
+        ("b", "settings") if is_read => Kind::ShowBucketSettings,
+        ("b", "settings") if is_post => Kind::ChangeBucketSettings,
+        ("b", "rights") if is_post => Kind::GrantRights,
+        _ => return None,
+    })
+}
+
+fn of_links(asked: &Shape<'_>) -> Option<Kind> {
+    let &Shape { is_read, is_post, first, second } = asked;
+    Some(match (first, second) {
+        ("shares", "") if is_read => Kind::ListShareLinks,
+        ("end-share", "") if is_post => Kind::EndShareLink,
+        ("b", "share") if is_read => Kind::ShowShareForm,
+        ("b", "share") if is_post => Kind::MakeShareLink,
+        _ => return None,
+    })
+}
+
+fn of_people(asked: &Shape<'_>) -> Option<Kind> {
+    let &Shape { is_read, is_post, first, second } = asked;
+    Some(match (first, second) {
+        ("keys", "") if is_read => Kind::ListOwnKeys,
+        ("keys", "") if is_post => Kind::MakeOwnKey,
+        ("end-own-key", "") if is_post => Kind::EndOwnKey,
+        ("people", "") if is_read => Kind::ListPeople,
+        ("people", "") if is_post => Kind::MakeKey,
+        ("person", "") if is_read => Kind::ShowPerson,
+        ("end-key", "") if is_post => Kind::EndKey,
+        ("disable", "") if is_post => Kind::DisablePerson,
+        ("grant", "") if is_post => Kind::GrantPerson,
+        _ => return None,
+    })
 }
 
 /// The first name of a path, and the rest from its slash on.
@@ -117,9 +186,8 @@ fn asset(path: &str) -> Result<Reply, Failure> {
 }
 
 fn query_to(asked: &Asked) -> String {
-    let query = asked.parts.uri.query().unwrap_or_default();
-    let form = crate::forms::Form::parse(query.as_bytes()).unwrap_or_default();
-    form.get("to").to_owned()
+    let query = asked.query().unwrap_or_default();
+    query.get("to").to_owned()
 }
 
 /// Whether a page of another origin leads here.
@@ -152,13 +220,28 @@ async fn for_user(
     kind: Kind,
     login: &LoggedIn,
 ) -> Result<Reply, Failure> {
+    let of = For { inner, asked, login };
     match kind {
-        Kind::LogOut => return inner.log_out(login, false).await,
-        Kind::LogOutEverywhere => return inner.log_out(login, true).await,
-        Kind::ListBuckets => return files::buckets::list(inner, asked, login).await,
-        Kind::MakeBucket => return files::buckets::make(inner, asked, login).await,
-        _ => {}
+        Kind::LogOut => inner.log_out(login, false).await,
+        Kind::LogOutEverywhere => inner.log_out(login, true).await,
+        Kind::ListBuckets => files::buckets::list(inner, asked, login).await,
+        Kind::MakeBucket => files::buckets::make(inner, asked, login).await,
+        Kind::ListShareLinks => share::links::list(&of).await,
+        Kind::EndShareLink => share::links::end(&of).await,
+        Kind::ListOwnKeys => people::own::list(&of).await,
+        Kind::MakeOwnKey => people::own::make(&of).await,
+        Kind::EndOwnKey => people::own::end(&of).await,
+        Kind::ListPeople => people::users::list(&of).await,
+        Kind::ShowPerson => people::user::show(&of).await,
+        Kind::MakeKey => people::user::make_key(&of).await,
+        Kind::EndKey => people::user::end_key(&of).await,
+        Kind::DisablePerson => people::user::disable(&of).await,
+        Kind::GrantPerson => people::user::grant(&of).await,
+        _ => in_bucket(of, kind).await,
     }
+}
+
+async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<Reply, Failure> {
     let bucket = bucket_of(asked.path());
     asked.witness.note(|facts| facts.bucket = Some(bucket.to_owned()));
     let at = files::At { inner, asked, login, bucket };
@@ -172,6 +255,14 @@ async fn for_user(
         Kind::DeleteFiles => files::delete::delete(&at).await,
         Kind::DeleteBucket => files::buckets::remove(&at).await,
         Kind::PresignUpload => files::uploads::presign(&at).await,
+        Kind::TransferFiles => files::transfer::transfer(&at).await,
+        Kind::TagObject => files::tags::put(&at).await,
+        Kind::ArchiveFolder => share::archive::make(&at).await,
+        Kind::ShowBucketSettings => files::settings::show(&at).await,
+        Kind::ChangeBucketSettings => files::settings::change(&at).await,
+        Kind::GrantRights => files::rights::grant(&at).await,
+        Kind::ShowShareForm => share::form::show(&at).await,
+        Kind::MakeShareLink => share::form::make(&at).await,
         _ => Err(Failure::NoPage),
     }
 }
@@ -192,6 +283,13 @@ mod tests {
             (Method::DELETE, "/b/photos", Kind::Other),
             (Method::GET, "/assets/x/y", Kind::Asset),
             (Method::GET, "/nothing", Kind::Other),
+            (Method::GET, "/b/photos/settings", Kind::ShowBucketSettings),
+            (Method::POST, "/b/photos/settings", Kind::ChangeBucketSettings),
+            (Method::GET, "/b/photos/share", Kind::ShowShareForm),
+            (Method::GET, "/end-share", Kind::Other),
+            (Method::POST, "/keys", Kind::MakeOwnKey),
+            (Method::GET, "/people", Kind::ListPeople),
+            (Method::GET, "/grant", Kind::Other),
         ] {
             assert_eq!(Kind::of(&method, path), kind, "{method} {path}");
         }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, Request};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Where bytes of objects are, as browsers reach it.
+/// A door, as browsers reach it.
 #[derive(Clone, Debug)]
 pub enum Data {
     /// An origin.
@@ -27,6 +27,8 @@ pub struct Site {
     /// The hosts in these, without ports.
     hosts: Vec<String>,
     data: Data,
+    /// Where share links are.
+    links: Data,
     is_secure: bool,
     /// Of the listener: consoles of one host do not share a cookie.
     port: u16,
@@ -42,13 +44,20 @@ pub struct Host {
 impl Site {
     /// # Errors
     /// `Invalid` if an origin is none.
-    pub fn new(origins: &[String], data: Data, is_secure: bool, port: u16) -> Result<Site> {
+    pub fn new(
+        origins: &[String],
+        (data, links): (Data, Data),
+        is_secure: bool,
+        port: u16,
+    ) -> Result<Site> {
         let origins: Vec<String> = origins.iter().map(|text| text.to_ascii_lowercase()).collect();
         let hosts: Result<Vec<String>> = origins.iter().map(|origin| host_of(origin)).collect();
-        if let Data::At(origin) = &data {
-            host_of(origin)?;
+        for place in [&data, &links] {
+            if let Data::At(origin) = place {
+                host_of(origin)?;
+            }
         }
-        Ok(Site { hosts: hosts?, origins, data, is_secure, port })
+        Ok(Site { hosts: hosts?, origins, data, links, is_secure, port })
     }
 
     pub fn origins(&self) -> &[String] {
@@ -112,7 +121,18 @@ impl Site {
 
     /// The origin of the S3 door, for a browser that reached the console by this host.
     pub fn data(&self, host: &Host) -> String {
-        match &self.data {
+        self.data.origin(host)
+    }
+
+    /// The origin of the HTTP door, likewise.
+    pub fn links(&self, host: &Host) -> String {
+        self.links.origin(host)
+    }
+}
+
+impl Data {
+    fn origin(&self, host: &Host) -> String {
+        match self {
             Data::At(origin) => origin.clone(),
             Data::Beside { scheme, port } => format!("{scheme}://{}:{port}", host.name),
         }
@@ -159,7 +179,8 @@ mod tests {
 
     fn site() -> Site {
         let origins = [loopback(9001), vec!["https://Console.example.org".to_owned()]].concat();
-        Site::new(&origins, Data::Beside { scheme: "http", port: 9000 }, false, 9001).unwrap()
+        let beside = |port| Data::Beside { scheme: "http", port };
+        Site::new(&origins, (beside(9000), beside(8080)), false, 9001).unwrap()
     }
 
     fn named(host: &str) -> Result<Host> {
@@ -207,8 +228,9 @@ mod tests {
     #[test]
     fn cookies_of_tls_are_of_this_host_alone() {
         let made = |is_secure| {
-            let data = Data::At("https://s3.example.org".to_owned());
-            Site::new(&["https://c.example.org".to_owned()], data, is_secure, 9001).unwrap()
+            let at = |name: &str| Data::At(format!("https://{name}.example.org"));
+            let origins = ["https://c.example.org".to_owned()];
+            Site::new(&origins, (at("s3"), at("files")), is_secure, 9001).unwrap()
         };
         assert_eq!(made(true).cookie(), ("__Host-cairn".to_owned(), true));
         assert_eq!(made(false).cookie(), ("cairn-9001".to_owned(), false));
@@ -218,8 +240,12 @@ mod tests {
     fn bytes_are_at_another_origin() {
         let host = named("[::1]:9001").unwrap();
         assert_eq!(site().data(&host), "http://[::1]:9000");
+        assert_eq!(site().links(&host), "http://[::1]:8080");
         for bad in ["console", "https://", "ftp://a", "https://a b", "https://a;script-src *"] {
-            assert!(Site::new(&[bad.to_owned()], Data::At("http://a".into()), true, 1).is_err());
+            let good = || Data::At("http://a".to_owned());
+            assert!(Site::new(&[bad.to_owned()], (good(), good()), true, 1).is_err());
+            let links = Data::At(bad.to_owned());
+            assert!(Site::new(&["http://a".to_owned()], (good(), links), true, 1).is_err());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers, sizes and times as people read them.
 
-use cairn_base::{Timestamp, rfc3339};
+use cairn_base::{Error, Result, Timestamp, rfc3339};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// `1.5 MiB`. Below 1024 it is exact.
@@ -16,6 +16,33 @@ pub fn size(bytes: u64) -> String {
     }
     let digits = usize::from(value < 99.95);
     format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// A number of bytes, or of a unit such as `500 GiB`; none for an empty text.
+///
+/// # Errors
+/// `Invalid` for anything else.
+pub fn parse_size(text: &str) -> Result<Option<u64>> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bad =
+        || Error::Invalid(format!("size {text:?}: use a number of bytes, or such as 500 GiB"));
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let shift = match &*unit {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        "p" | "pib" => 50,
+        _ => return Err(bad()),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    number.checked_mul(1 << shift).map(Some).ok_or_else(bad)
 }
 
 /// `1,234,567`.
@@ -75,6 +102,17 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(size(bytes), shown);
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, bytes) in [("0", 0), ("17 B", 17), ("3 gib", 3 << 30), ("500GiB", 500 << 30)] {
+            assert_eq!(parse_size(text).unwrap(), Some(bytes), "{text}");
+        }
+        assert_eq!(parse_size("  ").unwrap(), None);
+        for bad in ["x", "-1", "1.5 GiB", "1 GB", "99999999999 PiB", "1 2"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
         }
     }
 

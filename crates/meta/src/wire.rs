@@ -167,6 +167,7 @@ const fn others(actions: &[Action]) -> Needs {
 }
 
 const OWN: Needs = Needs::Nothing("it gives up what its own session has");
+const CALLERS: Needs = Needs::Nothing("it is about credentials of its caller");
 const ANSWERS: Needs = Needs::Nothing("it answers where its caller may write");
 
 // The number of a verb, and what it needs. `docs/rights.md` has the same, and a test sees to it.
@@ -202,6 +203,9 @@ verbs! {
     54 => credentials::UserName, store(Operate);
     55 => credentials::ListUsers, store(ManageUsers);
     56 => credentials::DisableUser, store(ManageUsers);
+    57 => credentials::AddOwnKey, CALLERS;
+    58 => credentials::RemoveOwnCredential, CALLERS;
+    59 => credentials::ListOwnCredentials, CALLERS;
     1064 => open_object::OpenObject, all(&[GetObject]);
     1066 => open_object::OpenInode, all(&[GetObject]);
     1067 => open_object::ReadExtents, all(&[GetObject]);

@@ -13,10 +13,11 @@ use crate::metadata::MetaArgs;
 use crate::offline::{self, key::NewKey};
 use crate::output;
 
-/// Make, list and remove access keys and tokens; only root may
+/// Make, list and remove access keys and tokens: root those of all users, and users their own
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn key create alice
+  cairn key create --own
   cairn key token alice --expires 30d
   cairn key create root --dir /srv/cairn   (server stopped: when root's keys are lost)")]
 pub struct KeyArgs {
@@ -34,7 +35,11 @@ enum Command {
 Example:
   cairn key create alice --json > alice.json")]
     Create {
-        user: String,
+        #[arg(required_unless_present = "own")]
+        user: Option<String>,
+        /// Make a further access key of the user whose key is used; every user may
+        #[arg(long, conflicts_with_all = ["user", "dir"])]
+        own: bool,
         /// Write the key into this data directory; no server may be using it
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
@@ -47,13 +52,21 @@ Example:
     /// List access keys and tokens, without their secrets
     #[command(after_help = "Example:\n  cairn key ls --json | jq -r .id")]
     Ls {
+        /// List those of the user whose key is used; every user may
+        #[arg(long)]
+        own: bool,
         /// Print one line of JSON for each
         #[arg(long)]
         json: bool,
     },
     /// Remove an access key or a token; it stops working at once
     #[command(after_help = "Example:\n  cairn key rm CK2XHLQ7ZMWPT4RDNB5A")]
-    Rm { id: String },
+    Rm {
+        id: String,
+        /// Remove one of the user whose key is used; every user may
+        #[arg(long)]
+        own: bool,
+    },
     /// Make a bearer token for a user and print it, once
     #[command(after_help = "Example:\n  cairn key token alice --expires 12h")]
     Token {
@@ -103,25 +116,28 @@ struct Keys {
 }
 
 pub fn run(args: &KeyArgs) -> Result<ExitCode> {
-    if let Command::Create { user, dir: Some(dir), meta, json } = &args.command {
+    if let Command::Create { user: Some(user), dir: Some(dir), meta, json, .. } = &args.command {
         show_key(&offline::key::create(dir, meta, user)?, *json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let server = args.connection.open()?;
     match &args.command {
+        Command::Create { own: true, json, .. } => {
+            show_key(&server.send("POST", "/keys")?.json()?, *json)?;
+        }
         Command::Create { user, json, .. } => {
             let user = serde_json::json!({ "user": user });
             show_key(&server.send_json("POST", "/admin/keys", &user)?.json()?, *json)?;
         }
-        Command::Ls { json } => {
-            let Keys { keys } = server.send("GET", "/admin/keys")?.json()?;
+        Command::Ls { own, json } => {
+            let Keys { keys } = server.send("GET", place_of(*own))?.json()?;
             if *json { keys.iter().try_for_each(output::json)? } else { show_keys(keys)? }
         }
-        Command::Rm { id } => {
+        Command::Rm { id, own } => {
             if id.is_empty() {
                 return Err(Failure::usage("the id is empty: `cairn key ls` lists the keys"));
             }
-            server.send("DELETE", &format!("/admin/keys/{}", escape(id)))?;
+            server.send("DELETE", &format!("{}/{}", place_of(*own), escape(id)))?;
         }
         Command::Token { user, expires, json } => {
             let mut wanted = serde_json::json!({ "user": user });
@@ -133,6 +149,11 @@ pub fn run(args: &KeyArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The path of the keys of the caller, or of all users.
+fn place_of(is_own: bool) -> &'static str {
+    if is_own { "/keys" } else { "/admin/keys" }
 }
 
 fn show_key(new: &NewKey, json: bool) -> Result<()> {

@@ -1,8 +1,5 @@
 //! A request about a bucket.
 
-use cairn_base::Result;
-
-use crate::forms::Form;
 use crate::inner::{Asked, Inner, LoggedIn};
 use crate::words::in_query;
 
@@ -14,21 +11,25 @@ pub struct At<'a> {
     pub bucket: &'a str,
 }
 
-impl At<'_> {
-    pub fn query(&self) -> Result<Form> {
-        Form::parse(self.asked.parts.uri.query().unwrap_or_default().as_bytes())
+impl<'a> At<'a> {
+    /// The same request about another bucket.
+    pub fn beside<'b>(&'b self, bucket: &'b str) -> At<'b>
+    where
+        'a: 'b,
+    {
+        At { bucket, ..*self }
     }
-
-    pub fn form(&self) -> Result<Form> {
-        Form::parse(&self.asked.body)
-    }
-
     /// The place of the page of a folder: its prefix ends in a slash, or is empty.
     pub fn folder(&self, prefix: &str) -> String {
         match prefix {
             "" => format!("/b/{}", self.bucket),
             prefix => format!("/b/{}?in={}", self.bucket, in_query(prefix)),
         }
+    }
+
+    /// The folder that a key is in, or that it names.
+    pub fn folder_of<'k>(&self, key: &'k str) -> &'k str {
+        if key.ends_with('/') { key } else { split(key).0 }
     }
 
     /// The place of something about an object.

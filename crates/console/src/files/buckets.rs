@@ -10,14 +10,15 @@ use maud::{Markup, html};
 
 use super::At;
 use crate::failure::Failure;
-use crate::forms::Form;
+use crate::fields::{self, Confirm};
 use crate::inner::{Asked, Inner, LoggedIn};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
+use crate::sheet::{self, Column, column};
 use crate::{limits, words};
 
 pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
-    let query = Form::parse(asked.parts.uri.query().unwrap_or_default().as_bytes())?;
+    let query = asked.query()?;
     let (prefix, after) = (query.get("filter").to_owned(), query.get("after").to_owned());
     let verb = ListBuckets { prefix: prefix.clone(), after: after.clone(), limit: limits::ROWS };
     let (found, next) = inner.fs().read(&login.caller, verb).await?;
@@ -63,37 +64,31 @@ fn none(is_first: bool) -> Markup {
     }
 }
 
+const COLUMNS: [Column; 5] = [
+    column("Name", ""),
+    column("Objects", "number"),
+    column("Size", "number"),
+    column("Access", "wide"),
+    column("Made (UTC)", "wide"),
+];
+
 fn table(found: &[(Opened, Usage)]) -> Markup {
-    html! {
-        div class="sheet" {
-            table class="rows" {
-                thead {
-                    tr {
-                        th scope="col" { "Name" }
-                        th scope="col" class="number" { "Objects" }
-                        th scope="col" class="number" { "Size" }
-                        th scope="col" class="wide" { "Access" }
-                        th scope="col" class="wide" { "Made (UTC)" }
+    let rows = html! {
+        @for (opened, usage) in found {
+            tr {
+                td class="name" {
+                    a class="bucket" href=(format!("/b/{}", opened.bucket.name)) {
+                        (opened.bucket.name)
                     }
                 }
-                tbody {
-                    @for (opened, usage) in found {
-                        tr {
-                            td class="name" {
-                                a class="bucket" href=(format!("/b/{}", opened.bucket.name)) {
-                                    (opened.bucket.name)
-                                }
-                            }
-                            td class="number" { (words::count(usage.objects)) }
-                            td class="number" { (size_of(usage)) }
-                            td class="wide" { (access(opened.bucket.visibility)) }
-                            td class="wide" { (words::time(opened.bucket.created)) }
-                        }
-                    }
-                }
+                td class="number" { (words::count(usage.objects)) }
+                td class="number" { (size_of(usage)) }
+                td class="wide" { (access(opened.bucket.visibility)) }
+                td class="wide" { (words::time(opened.bucket.created)) }
             }
         }
-    }
+    };
+    sheet::plain(&COLUMNS, &rows)
 }
 
 fn size_of(usage: &Usage) -> Markup {
@@ -131,7 +126,7 @@ fn make_form() -> Markup {
 }
 
 pub async fn make(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
-    let form = Form::parse(&asked.body)?;
+    let form = asked.form()?;
     let name = form.get("name").trim().to_owned();
     asked.witness.note(|facts| facts.bucket = Some(name.clone()));
     let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
@@ -143,7 +138,7 @@ pub async fn make(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
 /// Deletes an empty bucket, once that was confirmed.
 pub async fn remove(at: &At<'_>) -> Result<Reply, Failure> {
     let (fs, login) = (at.inner.fs(), at.login);
-    if at.form()?.get("confirm") == "yes" {
+    if at.asked.form()?.is_confirmed() {
         fs.delete_bucket(&login.caller, at.bucket).await?;
         return Ok(reply::see_other("/"));
     }
@@ -157,14 +152,17 @@ pub async fn remove(at: &At<'_>) -> Result<Reply, Failure> {
             p { a class="button" href=(at.folder("")) { "Back to the bucket" } }
         } @else {
             p { "It is empty. Its settings are deleted with it." }
-            form method="post" action=(format!("/b/{}/remove", at.bucket)) class="line" {
-                input type="hidden" name="confirm" value="yes";
-                button type="submit" class="primary danger" { "Delete bucket" }
-                a class="button" href=(at.folder("")) { "Cancel" }
-            }
+            (fields::confirm(&Confirm {
+                action: &format!("/b/{}/remove", at.bucket),
+                fields: &[],
+                text: "Delete bucket",
+                class: "danger",
+                back: &at.folder(""),
+            }))
         }
     };
     let crumbs = at.crumbs("", true);
-    let page = Page { title: "Delete bucket", login: Some(login), crumbs: &crumbs };
+    let page =
+        Page { title: "Delete bucket", login: Some(login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }

@@ -8,7 +8,9 @@ use http::StatusCode;
 use maud::{Markup, html};
 
 use super::At;
+use super::selection::{Scope, Selection};
 use crate::failure::Failure;
+use crate::fields::{self, Confirm};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
@@ -23,76 +25,89 @@ struct Deleted {
     failed: Vec<(String, Error)>,
     /// There is more in a folder than one request deletes.
     is_partial: bool,
+    /// Names that only a mount shows stay.
+    has_hidden: bool,
 }
 
 pub async fn delete(at: &At<'_>) -> Result<Reply, Failure> {
-    let form = at.form()?;
-    let keys: Vec<String> = form.all("key").map(str::to_owned).collect();
-    let prefix = form.get("in").to_owned();
-    if keys.is_empty() {
-        return Err(Error::Invalid("nothing was selected".into()).into());
-    }
-    if keys.len() > cairn_base::limits::DELETE_KEYS {
-        let most = cairn_base::limits::DELETE_KEYS;
-        return Err(Error::Invalid(format!("select at most {most} at a time")).into());
-    }
-    if form.get("confirm") != "yes" {
-        return Ok(shown(at, &prefix, &ask(at, &prefix, &keys)));
+    let form = at.asked.form()?;
+    let chosen = Selection::of(&form)?;
+    if !form.is_confirmed() {
+        return Ok(shown(at, &chosen, &ask(at, &chosen)));
     }
     let mut done = Deleted::default();
-    let (folders, files): (Vec<String>, Vec<String>) =
-        keys.iter().cloned().partition(|key| key.ends_with('/'));
-    let outcome = delete_all(at, &folders, files, &mut done).await;
+    let outcome = delete_all(at, &chosen, &mut done).await;
     let removed = std::mem::take(&mut done.keys);
     let count = removed.len();
     at.asked.witness.note(|facts| facts.keys = removed);
     outcome?;
-    if done.failed.is_empty() && !done.is_partial {
-        return Ok(reply::see_other(&at.folder(&prefix)));
+    if done.failed.is_empty() && !done.is_partial && !done.has_hidden {
+        return Ok(reply::see_other(&at.folder(&chosen.prefix)));
     }
-    Ok(shown(at, &prefix, &partial(at, &prefix, &keys, count, &done)))
+    Ok(shown(at, &chosen, &partial(at, &chosen, count, &done)))
 }
 
-async fn delete_all(
-    at: &At<'_>,
-    folders: &[String],
-    files: Vec<String>,
-    done: &mut Deleted,
-) -> Result<(), Error> {
+async fn delete_all(at: &At<'_>, chosen: &Selection, done: &mut Deleted) -> Result<(), Error> {
+    let mut files = Vec::new();
+    let mut below = Vec::new();
+    for scope in chosen.scopes() {
+        match scope {
+            Scope::File(key) => files.push(key),
+            Scope::Below { prefix, has_itself } => below.push((prefix, has_itself)),
+        }
+    }
     if !files.is_empty() {
         delete_some(at, files, done).await?;
     }
-    for folder in folders {
-        let mut after = String::new();
-        loop {
-            if done.keys.len() >= limits::DELETES {
-                done.is_partial = true;
-                return Ok(());
-            }
-            let verb = ListObjects {
-                bucket: at.bucket.to_owned(),
-                prefix: folder.clone(),
-                after: after.clone(),
-                max_keys: cairn_base::limits::DELETE_KEYS,
-                ..ListObjects::default()
-            };
-            let page = at.inner.fs().read(&at.login.caller, verb).await?;
-            let before = done.keys.len();
-            // In reverse order: so the object of a folder goes after the objects in the folder.
-            let keys: Vec<String> = page.objects.into_iter().rev().map(|found| found.key).collect();
-            if keys.is_empty() {
-                // A page may have passed over nothing but names that S3 cannot show.
-                let Some(next) = page.next else { break };
-                after = next;
-                continue;
-            }
-            delete_some(at, keys, done).await?;
-            if done.keys.len() == before {
-                break;
-            }
+    for (prefix, has_itself) in below {
+        let itself = (!has_itself).then_some(&*chosen.prefix);
+        delete_below(at, &prefix, itself, done).await?;
+        if done.is_partial {
+            break;
         }
     }
     Ok(())
+}
+
+/// All that begins with a prefix, but for one key.
+async fn delete_below(
+    at: &At<'_>,
+    prefix: &str,
+    but: Option<&str>,
+    done: &mut Deleted,
+) -> Result<(), Error> {
+    let mut after = String::new();
+    loop {
+        if done.keys.len() >= limits::DELETES {
+            done.is_partial = true;
+            return Ok(());
+        }
+        let verb = ListObjects {
+            bucket: at.bucket.to_owned(),
+            prefix: prefix.to_owned(),
+            after: after.clone(),
+            max_keys: cairn_base::limits::DELETE_KEYS,
+            ..ListObjects::default()
+        };
+        let page = at.inner.fs().read(&at.login.caller, verb).await?;
+        done.has_hidden |= page.hidden > 0;
+        let next = page.next.or_else(|| page.objects.last().map(|found| found.key.clone()));
+        let failures = done.failed.len();
+        // In reverse order: so the object of a folder goes after the objects in the folder.
+        let keys = page.objects.into_iter().rev().map(|found| found.key);
+        let keys: Vec<String> = keys.filter(|key| Some(&**key) != but).collect();
+        let stays = keys.is_empty();
+        if !stays {
+            delete_some(at, keys, done).await?;
+        }
+        // What was deleted is not listed again. A page may have nothing but what stays: names that
+        // S3 cannot show, for one.
+        match next {
+            None => return Ok(()),
+            Some(next) if stays || done.failed.len() > failures => after = next,
+            Some(_) => {}
+        }
+    }
 }
 
 async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Result<(), Error> {
@@ -108,71 +123,65 @@ async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Resu
     Ok(())
 }
 
-fn shown(at: &At<'_>, prefix: &str, body: &Markup) -> Reply {
-    let crumbs = at.crumbs(prefix, true);
-    let page = Page { title: "Delete", login: Some(at.login), crumbs: &crumbs };
+fn shown(at: &At<'_>, chosen: &Selection, body: &Markup) -> Reply {
+    let crumbs = at.crumbs(&chosen.prefix, true);
+    let page = Page { title: "Delete", login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 
-fn again(at: &At<'_>, prefix: &str, keys: &[String], word: &str) -> Markup {
-    html! {
-        form method="post" action=(format!("/b/{}/delete", at.bucket)) class="line" {
-            input type="hidden" name="confirm" value="yes";
-            input type="hidden" name="in" value=(prefix);
-            @for key in keys { input type="hidden" name="key" value=(key); }
-            button type="submit" class="primary danger" { (word) }
-            a class="button" href=(at.folder(prefix)) { "Cancel" }
-        }
-    }
+fn again(at: &At<'_>, chosen: &Selection, text: &str) -> Markup {
+    let (action, back) = (format!("/b/{}/delete", at.bucket), at.folder(&chosen.prefix));
+    let fields = chosen.fields();
+    let of = Confirm { action: &action, fields: &fields, text, class: "danger", back: &back };
+    fields::confirm(&of)
 }
 
-fn ask(at: &At<'_>, prefix: &str, keys: &[String]) -> Markup {
-    let folders = keys.iter().filter(|key| key.ends_with('/')).count();
-    let what = match (keys, folders) {
-        ([_], 1) => "this folder and all that is in it".to_owned(),
-        ([_], _) => "this file".to_owned(),
-        (_, 0) => format!("{} files", words::count(keys.len() as u64)),
-        (_, all) if all == keys.len() => {
-            format!("{} folders and all that is in them", words::count(all as u64))
-        }
-        (_, some) => format!(
-            "{} files, and {} folders with all that is in them",
-            words::count((keys.len() - some) as u64),
-            words::count(some as u64)
-        ),
-    };
+fn ask(at: &At<'_>, chosen: &Selection) -> Markup {
     html! {
-        h1 { "Delete " (what) "?" }
-        ul class="names" {
-            @for key in keys.iter().take(SHOWN) {
-                li { code { (key.strip_prefix(prefix).unwrap_or(key)) } }
-            }
-            @if keys.len() > SHOWN {
-                li { "and " (words::count((keys.len() - SHOWN) as u64)) " more" }
-            }
-        }
+        h1 { "Delete " (chosen.words(at)) "?" }
+        (names(chosen))
         p { "This cannot be undone." }
-        (again(at, prefix, keys, "Delete"))
+        (again(at, chosen, "Delete"))
     }
 }
 
-fn partial(at: &At<'_>, prefix: &str, keys: &[String], count: usize, done: &Deleted) -> Markup {
+/// The names of what was selected, or the first of them.
+pub fn names(chosen: &Selection) -> Markup {
+    let shown = chosen.names(SHOWN);
+    let more = chosen.unnamed(shown.len());
+    html! {
+        @if !shown.is_empty() {
+            ul class="names" {
+                @for name in &shown { li { code { (name) } } }
+                @if more > 0 { li { "and " (words::count(more as u64)) " more" } }
+            }
+        }
+    }
+}
+
+fn partial(at: &At<'_>, chosen: &Selection, count: usize, done: &Deleted) -> Markup {
     html! {
         h1 { "Not all was deleted" }
-        p { (words::count(count as u64)) " objects were deleted." }
+        p { (words::counted(count as u64, "object")) " deleted." }
         @if !done.failed.is_empty() {
             p { "These are still there:" }
             ul class="names" {
                 @for (key, error) in done.failed.iter().take(SHOWN) {
-                    li { code { (key.strip_prefix(prefix).unwrap_or(key)) } ": " (error) }
+                    li { code { (key.strip_prefix(&*chosen.prefix).unwrap_or(key)) } ": " (error) }
                 }
             }
         }
+        @if done.has_hidden {
+            p {
+                "There are names that are not UTF-8 or longer than 1,024 bytes. They stay, since only "
+                "a mount can show and delete them."
+            }
+        }
         @if done.is_partial {
-            p { "There is more in the folders than one request deletes." }
-            (again(at, prefix, keys, "Go on"))
+            p { "There is more than one request deletes." }
+            (again(at, chosen, "Go on"))
         } @else {
-            p { a class="button" href=(at.folder(prefix)) { "Back to the folder" } }
+            p { a class="button" href=(at.folder(&chosen.prefix)) { "Back to the folder" } }
         }
     }
 }

@@ -16,6 +16,7 @@ use super::at::split;
 use crate::failure::Failure;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
+use crate::sheet::{self, Column, column};
 use crate::{limits, words};
 
 /// The part of a folder that is asked for.
@@ -50,7 +51,7 @@ struct Rows {
 
 impl Wanted {
     fn of(at: &At<'_>) -> Result<Wanted> {
-        let query = at.query()?;
+        let query = at.asked.query()?;
         let text = |name| query.get(name).to_owned();
         let rows = query.get("rows").parse().unwrap_or(limits::ROWS);
         let rows = rows.clamp(1, cairn_base::limits::LIST_KEYS);
@@ -122,10 +123,11 @@ pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
             (filter(at, &wanted))
             @if may.write { (tools(at, &wanted)) }
         }
+        (of_folder(at, &wanted))
         @if found.rows.is_empty() {
             (none(at, &wanted, &may, is_plain))
         } @else {
-            (sheet(at, &wanted, &found, &may))
+            (table(at, &wanted, &found, &may))
         }
         @if found.hidden > 0 {
             p class="hint" {
@@ -136,7 +138,7 @@ pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
         @if may.remove && wanted.prefix.is_empty() && is_plain { (remove_form(at)) }
     };
     let crumbs = at.crumbs(&wanted.prefix, false);
-    let page = Page { title, login: Some(at.login), crumbs: &crumbs };
+    let page = Page { title, login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 
@@ -163,6 +165,23 @@ fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
             input id="filter" type="search" name="filter" value=(wanted.filter) autocomplete="off"
                 autocapitalize="none" spellcheck="false" placeholder="Names that begin with…";
             button type="submit" { "Filter" }
+        }
+    }
+}
+
+/// What is done with the folder as a whole.
+fn of_folder(at: &At<'_>, wanted: &Wanted) -> Markup {
+    let place = words::in_query(&wanted.prefix);
+    html! {
+        div class="line" {
+            a class="button" href=(format!("/b/{}/share?key={place}", at.bucket)) { "Share…" }
+            form method="post" action=(format!("/b/{}/zip", at.bucket)) {
+                input type="hidden" name="in" value=(wanted.prefix);
+                button type="submit" { "Download as zip" }
+            }
+            @if wanted.prefix.is_empty() {
+                a class="button" href=(format!("/b/{}/settings", at.bucket)) { "Settings" }
+            }
         }
     }
 }
@@ -201,39 +220,53 @@ fn none(at: &At<'_>, wanted: &Wanted, may: &May, is_plain: bool) -> Markup {
     }
 }
 
-fn sheet(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
+const COLUMNS: [Column; 4] = [
+    sheet::tools("Selected", "pick"),
+    column("Name", ""),
+    column("Size", "number"),
+    column("Changed (UTC)", "wide"),
+];
+
+fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
     let rows_at = format!("/b/{}/rows", at.bucket);
+    let columns = if may.write { &COLUMNS[..] } else { &COLUMNS[1..] };
+    let rows = html! { @for row in &found.rows { (shown(at, wanted, row, may)) } };
     html! {
         form method="post" action=(format!("/b/{}/delete", at.bucket)) class="files" {
             input type="hidden" name="in" value=(wanted.prefix);
+            input type="hidden" name="filter" value=(wanted.filter);
             cairn-listing data-rows=(rows_at) data-bucket=(at.bucket) data-prefix=(wanted.prefix)
                 data-filter=(wanted.filter) data-next=[found.next.as_deref()]
                 data-after=(wanted.after) data-selects[may.write] {
-                div class="sheet" {
-                    table class="rows" {
-                        thead {
-                            tr {
-                                @if may.write { th scope="col" class="pick" {
-                                    span class="hidden" { "Selected" }
-                                } }
-                                th scope="col" { "Name" }
-                                th scope="col" class="number" { "Size" }
-                                th scope="col" class="wide" { "Changed (UTC)" }
-                            }
-                        }
-                        tbody { @for row in &found.rows { (shown(at, wanted, row, may)) } }
-                    }
-                }
+                (sheet::plain(columns, &rows))
             }
             div class="pager" {
-                @if may.write {
-                    button type="submit" class="danger" data-needs-selection {
-                        "Delete selected…"
-                    }
-                }
+                @if may.write { (selected(at, wanted)) }
                 @if let Some(next) = &found.next {
                     a class="button" rel="next" href=(wanted.place(at, next)) { "Next page" }
                 }
+            }
+        }
+    }
+}
+
+/// What is done with the entries that are selected.
+fn selected(at: &At<'_>, wanted: &Wanted) -> Markup {
+    let all = match (&*wanted.prefix, &*wanted.filter) {
+        ("", "") => "Select all of the bucket".to_owned(),
+        (_, "") => "Select all of the folder".to_owned(),
+        (_, filter) => format!("Select all that begin with {filter:?}"),
+    };
+    html! {
+        div class="line" {
+            label class="check" {
+                input type="checkbox" name="all" value="yes";
+                span { (all) }
+            }
+            button type="submit" formaction=(format!("/b/{}/transfer", at.bucket))
+                data-needs-selection="Copy or move" { "Copy or move selected…" }
+            button type="submit" class="danger" data-needs-selection="Delete" {
+                "Delete selected…"
             }
         }
     }

@@ -5,9 +5,14 @@ pub mod delete;
 pub mod folders;
 pub mod listing;
 pub mod object;
+pub mod rights;
+pub mod settings;
+pub mod tags;
+pub mod transfer;
 pub mod uploads;
 
 mod at;
 mod links;
+mod selection;
 
 pub use at::At;

@@ -1,5 +1,6 @@
 //! An object: its metadata, a preview, and the ways to its bytes.
 
+use cairn_auth::{Action, Resource, is_allowed};
 use cairn_base::Error;
 use cairn_fs::Object;
 use cairn_fs::ops::tags::GetTags;
@@ -9,7 +10,9 @@ use maud::{Markup, html};
 use super::At;
 use super::at::split;
 use super::links::Link;
+use super::tags;
 use crate::failure::Failure;
+use crate::fields;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
@@ -62,11 +65,17 @@ fn sort_of(content_type: &str) -> Option<(Sort, &'static str)> {
 
 impl At<'_> {
     async fn object(&self) -> Result<(String, Object), Failure> {
-        let key = self.query()?.get("key").to_owned();
+        let key = self.asked.query()?.get("key").to_owned();
         self.asked.witness.note(|facts| facts.key = Some(key.clone()));
         let object = self.inner.fs().open(&self.login.caller, self.bucket, &key).await?;
         Ok((key, object))
     }
+}
+
+fn may_change(at: &At<'_>, object: &Object) -> bool {
+    let context = at.login.caller.context(at.inner.fs().clock().now());
+    let bucket = Resource::Bucket(object.bucket().access());
+    is_allowed(&at.login.caller, Action::PutObjectTagging, bucket, &context)
 }
 
 fn type_of(object: &Object) -> &str {
@@ -77,7 +86,8 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let (key, object) = at.object().await?;
     let verb = GetTags { bucket: at.bucket.to_owned(), key: key.clone() };
     // Rights to tags are other ones than those to bytes.
-    let tags = at.inner.fs().read(&at.login.caller, verb).await.ok().unwrap_or_default();
+    let tags = at.inner.fs().read(&at.login.caller, verb).await.ok();
+    let shown_tags = tags.as_deref().unwrap_or_default();
     let (prefix, name) = split(&key);
     let title = if name.is_empty() { "(an empty name)" } else { name };
     let sort = sort_of(type_of(&object));
@@ -95,17 +105,22 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
                 a class="button" href=(at.of_object("preview", &key)) target="_blank"
                     rel="noopener" data-plain { "Open in a new tab" }
             }
-            form method="post" action=(format!("/b/{}/delete", at.bucket)) {
-                input type="hidden" name="in" value=(prefix);
-                input type="hidden" name="key" value=(key);
-                button type="submit" class="danger" { "Delete…" }
+            a class="button" href=(at.of_object("share", &key)) { "Share…" }
+            @for (what, class, text) in [
+                ("transfer", "", "Copy, move or rename…"), ("delete", "danger", "Delete…"),
+            ] {
+                form method="post" action=(format!("/b/{}/{what}", at.bucket)) {
+                    (fields::hidden(&[("in", prefix), ("key", &key)]))
+                    button type="submit" class=(class) { (text) }
+                }
             }
         }
         (preview_of(at, &key, &object, sort))
-        (facts(at, &key, &object, &tags))
+        (facts(at, &key, &object, shown_tags))
+        @if tags.is_some() && may_change(at, &object) { (tags::form(at, &key, shown_tags)) }
     };
     let crumbs = at.crumbs(prefix, true);
-    let page = Page { title, login: Some(at.login), crumbs: &crumbs };
+    let page = Page { title, login: Some(at.login), crumbs: &crumbs, ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 

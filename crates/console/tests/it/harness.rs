@@ -87,8 +87,9 @@ impl Rig {
             let (at_console, at_s3) = (listen(any).unwrap(), listen(any).unwrap());
             let (console, s3) = (at_console.local_addr().unwrap(), at_s3.local_addr().unwrap());
             let data = Data::Beside { scheme: "http", port: s3.port() };
+            let links = Data::At("https://files.example".to_owned());
             let origins = loopback(console.port());
-            let site = Site::new(&origins, data, false, console.port()).unwrap();
+            let site = Site::new(&origins, (data, links), false, console.port()).unwrap();
             let door = ConsoleDoor::new(Arc::clone(&admit), &metrics.door("console"), site);
             let serving = |door| Serving { records: records.of(door), ..Serving::default() };
             tokio::spawn(serve(at_console, door, serving("console"), stopped.clone()));

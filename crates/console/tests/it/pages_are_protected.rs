@@ -151,3 +151,44 @@ fn bodies_and_methods_are_bounded() {
         assert!((400..500).contains(&status), "{target} {status}");
     }
 }
+
+/// Every form of the console.
+const FORMS: [&str; 20] = [
+    "/buckets",
+    "/b/x/folders",
+    "/b/x/delete",
+    "/b/x/remove",
+    "/b/x/uploads",
+    "/b/x/transfer",
+    "/b/x/tags",
+    "/b/x/zip",
+    "/b/x/settings",
+    "/b/x/rights",
+    "/b/x/share",
+    "/end-share",
+    "/keys",
+    "/end-own-key",
+    "/people",
+    "/end-key",
+    "/disable",
+    "/grant",
+    "/logout",
+    "/logout-everywhere",
+];
+
+#[test]
+fn no_form_is_taken_from_elsewhere_or_from_nobody() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    for target in FORMS {
+        let foreign = root.send("POST", target, &[("sec-fetch-site", "same-site")], "confirm=yes");
+        assert_eq!(foreign.status, 403, "{target}");
+        let nobody = rig.browser().post(target, "confirm=yes");
+        let location = nobody.header("location").to_owned();
+        let is_to_login = nobody.status == 303 && location.starts_with("/login");
+        assert!(is_to_login || nobody.status == 401, "{target} {}", nobody.status);
+        let read = root.get(target);
+        assert!(!matches!(read.status, 303), "{target}: a visit does nothing");
+    }
+    assert!(root.is_logged_in());
+}

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::target::Query;
-use super::{Body, dump, exports, json_of, no_content, rfc3339};
+use super::{Body, dump, exports, json_of, no_content, own_keys, rfc3339};
 use crate::admit::Admit;
 
 /// One request to `/admin/`.
@@ -99,28 +99,8 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
         .map_err(|error| Error::Invalid(format!("JSON of the body, at column {}", error.column())))
 }
 
-#[derive(Serialize)]
-struct ShownKey {
-    id: String,
-    user: String,
-    kind: &'static str,
-    created: String,
-    expires: Option<String>,
-}
-
 async fn list_keys(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
-    let credentials = admit.fs().read(caller, ListCredentials).await?;
-    let keys: Vec<ShownKey> = credentials
-        .into_iter()
-        .map(|credential| ShownKey {
-            id: credential.id,
-            user: credential.user,
-            kind: if credential.is_token { "token" } else { "access_key" },
-            created: rfc3339(credential.created),
-            expires: (credential.expires.0 != 0).then(|| rfc3339(credential.expires)),
-        })
-        .collect();
-    Ok(json_of(StatusCode::OK, &serde_json::json!({ "keys": keys })))
+    Ok(own_keys::show(admit.fs().read(caller, ListCredentials).await?))
 }
 
 #[derive(Serialize)]

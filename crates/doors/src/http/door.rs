@@ -144,6 +144,8 @@ fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
         }
         Some(Target::Admin(path)) => facts.resource = named(path),
         Some(Target::ShareLink(id)) => facts.resource = Some(format!("share link {id}")),
+        Some(Target::OwnKeys) => facts.resource = Some("own keys".to_owned()),
+        Some(Target::OwnKey(id)) => facts.resource = Some(format!("own key {id}")),
         Some(Target::Mount) => facts.operation = Some("mount"),
         _ => {}
     }

@@ -47,6 +47,7 @@ impl Kind {
             (Target::Admin(_), _) => Kind::Admin,
             (Target::Logs(_), _) => Kind::Logs,
             (Target::ShareLinks | Target::ShareLink(_), _) => Kind::Share,
+            (Target::OwnKeys | Target::OwnKey(_), _) => Kind::Admin,
             (Target::Shared { .. }, _) => Kind::Shared,
             (Target::Tus { .. }, _) => Kind::Tus,
             _ => Kind::Other,

@@ -41,6 +41,7 @@ mod logs;
 mod mount;
 mod move_object;
 mod multipart;
+mod own_keys;
 mod page;
 mod parameters;
 mod passwords;
@@ -67,6 +68,7 @@ pub use files::FilesDoor;
 pub use mount::{MountStream, Mounted, Mounts, until_revoked};
 pub use redirect::Redirects;
 pub use reply::Reply;
+pub use share_links::{MadeShareLink, NewShareLink, make_share_link};
 pub use website::WebsiteDoor;
 
 use cairn_base::rfc3339;

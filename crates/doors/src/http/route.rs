@@ -19,8 +19,8 @@ use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
     Body, admin, append, archive, buckets, cors, delete, follow, health, info, list, log_replies,
-    logs, no_content, parameters, put, share_links as links, share_uploads, shared, site, tus,
-    website_api,
+    logs, no_content, own_keys, parameters, put, share_links as links, share_uploads, shared, site,
+    tus, website_api,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -140,7 +140,7 @@ pub async fn route(
     }
 }
 
-/// Resumable uploads and share links.
+/// Resumable uploads, share links and own keys.
 async fn further(
     door: &Inner,
     request: &Request<'_>,
@@ -152,6 +152,7 @@ async fn further(
         Target::ShareLinks | Target::ShareLink(_) => {
             share_links(door, request, &target, query, upload).await
         }
+        Target::OwnKeys | Target::OwnKey(_) => own_keys(door, request, &target).await,
         Target::Tus { bucket, key } => {
             let Request { parts, caller, stats, .. } = *request;
             let place = (&*bucket, &*key);
@@ -385,6 +386,22 @@ async fn share_links(
         }
         (Target::ShareLink(id), "DELETE") => Ok(links::remove(admit, caller, id).await?),
         (Target::ShareLink(_), _) => other(request, "DELETE, OPTIONS"),
+        _ => other(request, "GET, HEAD, POST, OPTIONS"),
+    }
+}
+
+/// A user's own access keys.
+async fn own_keys(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Outcome {
+    let (admit, caller) = (&door.admit, request.caller);
+    let method = request.parts.method.as_str();
+    if matches!(method, "POST" | "DELETE") {
+        site::refuse_pages(request.parts)?;
+    }
+    match (target, method) {
+        (Target::OwnKeys, "GET" | "HEAD") => Ok(own_keys::list(admit, caller).await?),
+        (Target::OwnKeys, "POST") => Ok(own_keys::add(admit, caller).await?),
+        (Target::OwnKey(id), "DELETE") => Ok(own_keys::remove(admit, caller, id).await?),
+        (Target::OwnKey(_), _) => other(request, "DELETE, OPTIONS"),
         _ => other(request, "GET, HEAD, POST, OPTIONS"),
     }
 }

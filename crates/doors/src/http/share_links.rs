@@ -108,6 +108,75 @@ impl From<ListedShareLink> for ShownShareLink {
     }
 }
 
+/// A share link that is wanted. No `Debug`: it may have a password in it.
+pub struct NewShareLink {
+    pub bucket: String,
+    /// Of one object; or a prefix, which is empty or ends in `/`.
+    pub key: String,
+    /// As long as is usual if it is left out.
+    pub lifetime: Option<Duration>,
+    pub password: Option<Secret<String>>,
+    /// Any number if it is left out.
+    pub downloads: Option<u64>,
+    /// Files and bytes that may be added, as many as is usual if they are left out. Nothing is shown.
+    pub uploads: Option<(Option<u64>, Option<u64>)>,
+}
+
+/// A share link that was made. No `Debug`: the path is a secret.
+pub struct MadeShareLink {
+    pub id: ShareLinkId,
+    /// Of the address, behind that of the HTTP door.
+    pub path: Secret<String>,
+    pub expires: Timestamp,
+}
+
+/// Makes a share link of a caller.
+///
+/// # Errors
+/// `Invalid` for what is no share link; and as the operation has them.
+pub async fn make_share_link(
+    admit: &Admit,
+    caller: &Caller,
+    new: NewShareLink,
+) -> Result<MadeShareLink> {
+    let lifetime = new.lifetime.unwrap_or(limits::SHARE_LINK_LIFETIME);
+    if lifetime.is_zero() || lifetime > limits::SHARE_LINK_LIFETIME_MAX {
+        let most = limits::SHARE_LINK_LIFETIME_MAX.as_secs();
+        return Err(Error::Invalid(format!("expires_s: use 1 to {most}")));
+    }
+    let now = admit.fs().clock().now();
+    let lifetime = i64::try_from(lifetime.as_nanos()).unwrap_or(i64::MAX);
+    let expires = Timestamp(now.0.saturating_add(lifetime));
+    let password = match new.password {
+        None => Vec::new(),
+        Some(password) if (1..=limits::PASSWORD_BYTES).contains(&password.expose().len()) => {
+            cairn_auth::hash_password(&**admit.rng(), &password)
+        }
+        Some(_) => {
+            let most = limits::PASSWORD_BYTES;
+            return Err(Error::Invalid(format!("password: use 1 to {most} bytes")));
+        }
+    };
+    let (id, token) = cairn_auth::generate_share_token(&**admit.rng(), caller.user());
+    let verb = AddShareLink {
+        id: id.id.clone(),
+        hash: cairn_auth::hash_token(token.expose()),
+        bucket: new.bucket,
+        key: new.key,
+        expires,
+        password,
+        downloads: new.downloads.unwrap_or(0),
+        uploads: new.uploads.map(|(files, bytes)| UploadLimits {
+            files: files.unwrap_or(limits::SHARED_FILES),
+            bytes: bytes.unwrap_or(limits::SHARED_BYTES),
+        }),
+    };
+    let slash = if verb.key.is_empty() || verb.key.ends_with('/') { "/" } else { "" };
+    let expires = admit.fs().run(caller, verb).await?;
+    let path = Secret::new(format!("{SHARED}{}{slash}", token.expose()));
+    Ok(MadeShareLink { id, path, expires })
+}
+
 /// Makes a share link. Its token is shown now and never again.
 pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response<Body>> {
     // Not the parser's own words: they could repeat a password.
@@ -122,42 +191,16 @@ pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response
             return Err(Error::Invalid(text.into()));
         }
     };
-    let lifetime = new.expires_s.map_or(limits::SHARE_LINK_LIFETIME, Duration::from_secs);
-    if lifetime.is_zero() || lifetime > limits::SHARE_LINK_LIFETIME_MAX {
-        let most = limits::SHARE_LINK_LIFETIME_MAX.as_secs();
-        return Err(Error::Invalid(format!("expires_s: use 1 to {most}")));
-    }
-    let now = admit.fs().clock().now();
-    let lifetime = i64::try_from(lifetime.as_nanos()).unwrap_or(i64::MAX);
-    let expires = Timestamp(now.0.saturating_add(lifetime));
-    let password = match new.password {
-        None => Vec::new(),
-        Some(password) if (1..=limits::PASSWORD_BYTES).contains(&password.len()) => {
-            cairn_auth::hash_password(&**admit.rng(), &Secret::new(password))
-        }
-        Some(_) => {
-            let most = limits::PASSWORD_BYTES;
-            return Err(Error::Invalid(format!("password: use 1 to {most} bytes")));
-        }
-    };
-    let (id, token) = cairn_auth::generate_share_token(&**admit.rng(), caller.user());
-    let verb = AddShareLink {
-        id: id.id.clone(),
-        hash: cairn_auth::hash_token(token.expose()),
+    let wanted = NewShareLink {
         bucket: new.bucket,
         key,
-        expires,
-        password,
-        downloads: new.downloads.unwrap_or(0),
-        uploads: new.uploads.map(|uploads| UploadLimits {
-            files: uploads.files.unwrap_or(limits::SHARED_FILES),
-            bytes: uploads.bytes.unwrap_or(limits::SHARED_BYTES),
-        }),
+        lifetime: new.expires_s.map(Duration::from_secs),
+        password: new.password.map(Secret::new),
+        downloads: new.downloads,
+        uploads: new.uploads.map(|uploads| (uploads.files, uploads.bytes)),
     };
-    let slash = if verb.key.is_empty() || verb.key.ends_with('/') { "/" } else { "" };
-    let expires = rfc3339(admit.fs().run(caller, verb).await?);
-    let path = Secret::new(format!("{SHARED}{}{slash}", token.expose()));
-    let made = Made { id: id.to_string(), path: path.expose(), expires };
+    let MadeShareLink { id, path, expires } = make_share_link(admit, caller, wanted).await?;
+    let made = Made { id: id.to_string(), path: path.expose(), expires: rfc3339(expires) };
     Ok(json_of(StatusCode::CREATED, &made))
 }
 

@@ -27,6 +27,10 @@ pub enum Target<'a> {
     },
     /// `/admin/<path>`
     Admin(Cow<'a, str>),
+    /// `/keys`: the caller's access keys and tokens.
+    OwnKeys,
+    /// `/keys/<id>`
+    OwnKey(Cow<'a, str>),
     /// `/shares`: share links.
     ShareLinks,
     /// `/shares/<id>`
@@ -80,6 +84,7 @@ impl Target<'_> {
             "/readyz" => Target::Ready,
             "/metrics" => Target::Metrics,
             "/shares" => Target::ShareLinks,
+            "/keys" => Target::OwnKeys,
             _ if let Some(shared) = shared(path)? => shared,
             _ => match path.strip_prefix("/admin/") {
                 Some(rest) => Target::Admin(decode(rest)?),
@@ -89,11 +94,14 @@ impl Target<'_> {
     }
 }
 
-/// Below `/s/`, `/shares/` and `/tus/`, but for pushes of logs to indices of these names.
+/// Below `/s/`, `/shares/`, `/keys/` and `/tus/`, but for pushes of logs to indices of these names.
 fn shared(path: &str) -> Result<Option<Target<'_>>> {
+    let is_id = |id: &str| !id.is_empty() && id != "_bulk" && !id.contains('/');
     if let Some(id) = path.strip_prefix("/shares/") {
-        let is_id = !id.is_empty() && id != "_bulk" && !id.contains('/');
-        return Ok(if is_id { Some(Target::ShareLink(decode(id)?)) } else { None });
+        return Ok(if is_id(id) { Some(Target::ShareLink(decode(id)?)) } else { None });
+    }
+    if let Some(id) = path.strip_prefix("/keys/") {
+        return Ok(if is_id(id) { Some(Target::OwnKey(decode(id)?)) } else { None });
     }
     if let Some(rest) = path.strip_prefix("/tus/").filter(|rest| *rest != "_bulk") {
         return Ok(match storage(rest)? {
@@ -253,6 +261,9 @@ mod tests {
             ("/storage/../admin/keys", object("..", "admin/keys")),
             ("/admin/keys", Target::Admin("keys".into())),
             ("/shares", Target::ShareLinks),
+            ("/keys", Target::OwnKeys),
+            ("/keys/CK1", Target::OwnKey("CK1".into())),
+            ("/keys/_bulk", Target::Logs(LogPath::Bulk("keys".into()))),
             ("/shares/1-A", Target::ShareLink("1-A".into())),
             ("/s/1-A-B", Target::Shared { token: "1-A-B".into(), path: None }),
             ("/s/x/", Target::Shared { token: "x".into(), path: Some("".into()) }),

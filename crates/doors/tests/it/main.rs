@@ -21,6 +21,7 @@ mod http_objects_are_followed;
 mod http_objects_are_what_was_put;
 mod http_only_the_right_callers_may;
 mod http_over_tls;
+mod http_own_keys_are_made_and_ended;
 mod http_prefixes_are_sent_as_archives;
 mod http_ranges_match_a_model;
 mod http_redirects_lead_to_the_bytes;

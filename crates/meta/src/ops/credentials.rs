@@ -1,8 +1,9 @@
-//! Users, access keys and tokens. Only root may manage them.
+//! Users, access keys and tokens. Root manages them; everybody does so with their own ones.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use cairn_auth::Principal;
 use cairn_base::{Error, Timestamp, UserId, limits};
 use serde::{Deserialize, Serialize};
 
@@ -226,28 +227,115 @@ impl Verb for RemoveCredential {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
-        let token = keys::token(&self.id);
-        if view.get(&token)?.is_some() {
-            view.delete(token);
-            return Ok(());
+        remove(view, &self.id)
+    }
+}
+
+fn remove(view: &mut View<'_>, id: &str) -> Result<(), Stop> {
+    let token = keys::token(id);
+    if view.get(&token)?.is_some() {
+        view.delete(token);
+        return Ok(());
+    }
+    let key = keys::access_key(id);
+    let Some(present) = load::<AccessKey>(view, &key)? else {
+        return Err(Error::NotFound(format!("access key or token {id}")).into());
+    };
+    if present.user == UserId::ROOT && keys_of(view, UserId::ROOT)? == 1 {
+        let what = "this is the last access key of root; add another one first";
+        return Err(Error::Conflict(what.into()).into());
+    }
+    view.delete(key);
+    Ok(())
+}
+
+/// Access keys that one user has made without help, with those that were made for it.
+pub const OWN_KEYS: usize = 32;
+
+/// The user of a caller with an access key. One that came with a token, which may expire, makes
+/// nothing that lasts longer.
+fn own(view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
+    let credential = context.caller.origin().credential;
+    let (Principal::User(user), Some(id)) = (context.caller.principal(), credential) else {
+        let text = "access keys belong to users: send credentials";
+        return Err(Error::Denied(text.into()).into());
+    };
+    match load::<AccessKey>(view, &keys::access_key(id.as_str()))? {
+        Some(key) if key.user == user => Ok(user),
+        _ => Err(Error::Denied("a user's own access keys need one of them".into()).into()),
+    }
+}
+
+/// Adds an access key for its caller.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddOwnKey {
+    pub id: String,
+    /// The secret, sealed for `id`.
+    pub sealed: Vec<u8>,
+}
+
+impl Verb for AddOwnKey {
+    type Reply = ();
+    const NAME: &'static str = "add_own_key";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        cairn_auth::check_access_key_id(&self.id)?;
+        let user = own(view, context)?;
+        let row = keys::access_key(&self.id);
+        if view.get(&row)?.is_some() {
+            return Err(Error::Exists(format!("access key {}", self.id)).into());
         }
-        let key = keys::access_key(&self.id);
-        let Some(present) = load::<AccessKey>(view, &key)? else {
-            return Err(Error::NotFound(format!("access key or token {}", self.id)).into());
-        };
-        if present.user == UserId::ROOT && root_keys(view)? == 1 {
-            let what = "this is the last access key of root; add another one first";
-            return Err(Error::Conflict(what.into()).into());
+        if keys_of(view, user)? >= OWN_KEYS {
+            let text = format!("{OWN_KEYS} access keys of one user: end one of them first");
+            return Err(Error::TooLarge(text).into());
         }
-        view.delete(key);
+        let sealed = self.sealed.clone();
+        store(view, row, &AccessKey { user, sealed, created: context.now, ..AccessKey::default() });
         Ok(())
     }
 }
 
-fn root_keys(view: &mut View<'_>) -> Result<usize, Stop> {
+/// Removes an access key or a token of its caller.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RemoveOwnCredential {
+    pub id: String,
+}
+
+impl Verb for RemoveOwnCredential {
+    type Reply = ();
+    const NAME: &'static str = "remove_own_credential";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        let user = own(view, context)?;
+        let token = load::<Token>(view, &keys::token(&self.id))?.map(|token| token.user);
+        let key = load::<AccessKey>(view, &keys::access_key(&self.id))?.map(|key| key.user);
+        if token.or(key) != Some(user) {
+            return Err(Error::NotFound(format!("access key or token {}", self.id)).into());
+        }
+        remove(view, &self.id)
+    }
+}
+
+/// Lists the access keys and tokens of its caller.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListOwnCredentials;
+
+impl Verb for ListOwnCredentials {
+    type Reply = Vec<Credential>;
+    const NAME: &'static str = "list_own_credentials";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let user = own(view, context)?;
+        list(view, Some(user))
+    }
+}
+
+fn keys_of(view: &mut View<'_>, user: UserId) -> Result<usize, Stop> {
     let mut count = 0;
     for (_, row) in scan_sort(view, b'a')? {
-        count += usize::from(AccessKey::decode(&row)?.user == UserId::ROOT);
+        count += usize::from(AccessKey::decode(&row)?.user == user);
     }
     Ok(count)
 }
@@ -277,23 +365,29 @@ impl Verb for ListCredentials {
     const NAME: &'static str = "list_credentials";
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
-        let mut found = Vec::new();
-        for (key, row) in scan_sort(view, b'a')? {
-            let AccessKey { user, created, .. } = AccessKey::decode(&row)?;
-            found.push((key, user, false, created, Timestamp(0)));
-        }
-        for (key, row) in scan_sort(view, b't')? {
-            let Token { user, created, expires, .. } = Token::decode(&row)?;
-            found.push((key, user, true, created, expires));
-        }
-        let mut listed = Vec::with_capacity(found.len());
-        for (key, user, is_token, created, expires) in found {
-            let id = String::from_utf8_lossy(key.get(2..).unwrap_or_default()).into_owned();
-            let user: User = load_known(view, &keys::user(user), "user of a credential")?;
-            listed.push(Credential { id, user: user.name, is_token, created, expires });
-        }
-        Ok(listed)
+        list(view, None)
     }
+}
+
+/// The credentials of a user, or all.
+fn list(view: &mut View<'_>, of: Option<UserId>) -> Result<Vec<Credential>, Stop> {
+    let mut found = Vec::new();
+    for (key, row) in scan_sort(view, b'a')? {
+        let AccessKey { user, created, .. } = AccessKey::decode(&row)?;
+        found.push((key, user, false, created, Timestamp(0)));
+    }
+    for (key, row) in scan_sort(view, b't')? {
+        let Token { user, created, expires, .. } = Token::decode(&row)?;
+        found.push((key, user, true, created, expires));
+    }
+    found.retain(|(_, user, ..)| of.is_none_or(|of| of == *user));
+    let mut listed = Vec::with_capacity(found.len());
+    for (key, user, is_token, created, expires) in found {
+        let id = String::from_utf8_lossy(key.get(2..).unwrap_or_default()).into_owned();
+        let user: User = load_known(view, &keys::user(user), "user of a credential")?;
+        listed.push(Credential { id, user: user.name, is_token, created, expires });
+    }
+    Ok(listed)
 }
 
 /// The name of a user, for owners in listings.

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::console_args::ConsolePlace;
 use super::door::{Behind, Bound, Door, DoorArgs, Served, say_taken};
-use super::s3;
+use super::{http, s3};
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
 
@@ -87,27 +87,24 @@ fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
     } else if !address.ip().is_unspecified() {
         origins.push(format!("{scheme}://{}:{port}", literal(address.ip())));
     }
-    let data = match &args.console.console_s3_url {
-        Some(url) => Data::At(url.trim_end_matches('/').to_owned()),
-        None => Data::Beside { scheme, port: args.s3.port() },
-    };
+    let given = |url: &Option<String>| url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+    let (s3_url, http_url) =
+        (given(&args.console.console_s3_url), given(&args.console.console_http_url));
     let usage = |error: cairn_base::Error| Failure::usage(error.to_string());
-    // The port of the S3 door may be any: it is known once that is bound.
-    let site = move |s3: &str| {
-        let data = match data {
-            Data::Beside { scheme, .. } => beside(scheme, s3),
-            given @ Data::At(_) => given,
-        };
-        Site::new(&origins, data, is_secure, port)
+    // The ports of the other doors may be any: they are known once those are bound.
+    let site = move |s3: &str, http: &str| {
+        let at = |url: Option<String>, shown| url.map_or_else(|| beside(scheme, shown), Data::At);
+        Site::new(&origins, (at(s3_url, s3), at(http_url, http)), is_secure, port)
     };
-    let checked = site.clone()("http://127.0.0.1:1").map_err(usage)?;
+    let nowhere = "http://127.0.0.1:1";
+    let checked = site.clone()(nowhere, nowhere).map_err(usage)?;
     let serve = move |listener, behind: &mut Behind<'_>| serve(listener, behind, site);
     let shown = format!("{scheme}://{address}");
     let pages = checked.origins().to_vec();
     Ok(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) })
 }
 
-/// The S3 door, whose address is shown so: at the host of the console where it is at any address,
+/// A door whose address is shown so: at the host of the console where it is at any address,
 /// otherwise at its own.
 fn beside(scheme: &'static str, shown: &str) -> Data {
     let authority = shown.split_once("://").map_or(shown, |(_, authority)| authority);
@@ -122,9 +119,9 @@ fn beside(scheme: &'static str, shown: &str) -> Data {
 fn serve(
     listener: TcpListener,
     behind: &mut Behind<'_>,
-    site: impl FnOnce(&str) -> cairn_base::Result<Site>,
+    site: impl FnOnce(&str, &str) -> cairn_base::Result<Site>,
 ) -> Result<Served> {
-    let site = site(behind.shown(s3::DOOR.name))?;
+    let site = site(behind.shown(s3::DOOR.name), behind.shown(http::DOOR.name))?;
     let door = ConsoleDoor::new(Arc::clone(behind.admit), &behind.metrics.door(DOOR.name), site);
     let mut serving = behind.serving(DOOR.name);
     serving.limits.connections = serving.limits.connections.min(CONNECTIONS);
@@ -162,6 +159,7 @@ mod tests {
             ),
             (&["--console=127.0.0.1:0", "--console-url=nonsense"], false),
             (&["--console=127.0.0.1:0", "--console-s3-url=ftp://x"], false),
+            (&["--console=127.0.0.1:0", "--console-http-url=ftp://x"], false),
         ] {
             assert_eq!(bind_with(more, Role::Gateway).is_ok(), is_fine, "{more:?}");
         }

@@ -17,6 +17,10 @@ pub struct ConsoleArgs {
     /// port of --s3. Required if --console-url is https:// and --tls-cert is not given
     #[arg(long, value_name = "URL")]
     pub(super) console_s3_url: Option<String>,
+    /// Origin by which others reach the HTTP door, for share links that the console makes, if that
+    /// is not the host of the console with the port of --http
+    #[arg(long, value_name = "URL")]
+    pub(super) console_http_url: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,36 @@
+//! The parts of the console, as every page leads to them.
+
+use cairn_auth::{Action, Resource, is_allowed};
+use cairn_base::Timestamp;
+
+use crate::inner::LoggedIn;
+
+/// A part of the console: where it is, what it is called, and the action on the store without
+/// which it is not offered.
+pub struct Part {
+    pub place: &'static str,
+    pub name: &'static str,
+    needs: Option<Action>,
+}
+
+const fn part(place: &'static str, name: &'static str, needs: Option<Action>) -> Part {
+    Part { place, name, needs }
+}
+
+const PARTS: &[Part] = &[
+    part("/", "Buckets", None),
+    part("/shares", "Links", None),
+    part("/keys", "Keys", None),
+    part("/people", "People", Some(Action::ManageUsers)),
+];
+
+/// The parts that are offered to a user.
+pub fn parts(login: &LoggedIn) -> impl Iterator<Item = &'static Part> {
+    PARTS.iter().filter(|part| part.needs.is_none_or(|action| may(login, action)))
+}
+
+/// Whether a page offers something about the store. What is asked for is decided by operations.
+pub fn may(login: &LoggedIn, action: Action) -> bool {
+    let context = login.caller.context(Timestamp(0));
+    is_allowed(&login.caller, action, Resource::Store, &context)
+}

@@ -1,0 +1,7 @@
+//! Users, their access keys and rights: for root; and a user's own access keys.
+
+pub mod own;
+pub mod user;
+pub mod users;
+
+mod credentials;

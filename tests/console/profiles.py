@@ -1,0 +1,70 @@
+"""Browsers for the tests of the console, each with cookies of its own."""
+
+import base64
+import os
+import re
+import urllib.parse
+from pathlib import Path
+
+import boto3
+from playwright import sync_api as playwright
+
+from harness.doors import Connection
+from harness.server import KEY, REGION, SECRET
+from harness.wait import PATIENCE_SECONDS
+
+expect = playwright.expect
+expect.set_options(timeout=PATIENCE_SECONDS * 1000)
+
+PICTURES = os.environ.get("CAIRN_TEST_PICTURES")
+
+
+def client_of(store):
+    keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
+    return boto3.client("s3", endpoint_url=store.s3, **keys)
+
+
+def fetch(address, method="GET", body=None, password=None):
+    """The reply to somebody who has an address, and perhaps its password."""
+    parts = urllib.parse.urlsplit(address)
+    headers = {}
+    if password is not None:
+        headers["authorization"] = "Basic " + base64.b64encode(f":{password}".encode()).decode()
+    query = f"?{parts.query}" if parts.query else ""
+    return Connection(f"{parts.scheme}://{parts.netloc}").send(method, parts.path + query, headers, body)
+
+
+class Profile:
+    """A browser with cookies of its own, and what its pages complained about."""
+
+    def __init__(self, chromium, store, **options):
+        self.context = chromium.new_context(base_url=store.console, **options)
+        self.context.set_default_timeout(PATIENCE_SECONDS * 1000)
+        self.store = store
+        self.complaints = []
+        self.page = self.context.new_page()
+        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def log_in(self, secret=SECRET, key=KEY):
+        self.page.goto("/")
+        self.page.get_by_label("Access key").fill(key)
+        self.page.get_by_label("Secret key").fill(secret)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def make_bucket(self, name):
+        self.page.goto("/")
+        self.page.get_by_placeholder("Name", exact=True).fill(name)
+        self.page.get_by_role("button", name="Make bucket").click()
+        expect(self.page.get_by_role("heading", name=name)).to_be_visible()
+
+    def picture(self, name):
+        if PICTURES:
+            Path(PICTURES).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=f"{PICTURES}/{name}.png")
+
+    def close(self):
+        self.context.close()
+        # What a page may not do is said as an error; so is a script that fails.
+        mine = [text for text in self.complaints if not re.search("Failed to load resource|net::ERR", text)]
+        assert not mine, mine
