@@ -207,6 +207,7 @@ impl NewFile {
         match door.fs().put_object(&opened.caller, request, written).await {
             Ok(_) => Ok(size),
             Err(Error::Denied(_)) => Err(gone()),
+            Err(error @ Error::ReadOnly(_)) => Err(hide(error)),
             Err(error @ (Error::Unavailable(_) | Error::Full(_) | Error::Io(_))) => Err(error),
             Err(_) => Err(Error::Conflict("the file could not be stored: send it again".into())),
         }
