@@ -30,7 +30,7 @@ def order(store, *words):
 def test_every_door_refuses_in_words_and_reads_go_on(store, mounts, s3, whole):
     one, two, door = mounts
     bucket = one.name
-    of = () if whole else (bucket,)
+    of, new = () if whole else (bucket,), f"new-{whole}"
     place = {"Bucket": bucket, "Key": f"upload-{whole}"}
     (one / "kept.txt").write_bytes(b"kept")
     upload = s3.create_multipart_upload(**place)["UploadId"]
@@ -66,9 +66,9 @@ def test_every_door_refuses_in_words_and_reads_go_on(store, mounts, s3, whole):
     assert {str(number) for number in made} <= set(then) and len(then) <= len(made) + 1
 
     for change in [
-        lambda: (one / "new").write_bytes(b"x"),
+        lambda: (one / new).write_bytes(b"x"),
         lambda: (two / "kept.txt").write_bytes(b"x"),
-        lambda: (one / "new").mkdir(),
+        lambda: (one / new).mkdir(),
         lambda: (two / "kept.txt").unlink(),
         lambda: (one / "kept.txt").rename(one / "other"),
         lambda: (one / "kept.txt").chmod(0o600),
@@ -81,7 +81,7 @@ def test_every_door_refuses_in_words_and_reads_go_on(store, mounts, s3, whole):
 
     completed = {"MultipartUpload": {"Parts": [{"ETag": tag, "PartNumber": 1}]}}
     changes = [
-        lambda: s3.put_object(Bucket=bucket, Key="new", Body=b"x"),
+        lambda: s3.put_object(Bucket=bucket, Key=new, Body=b"x"),
         lambda: s3.delete_object(Bucket=bucket, Key="kept.txt"),
         lambda: s3.put_object_tagging(Bucket=bucket, Key="kept.txt", Tagging={"TagSet": []}),
         lambda: s3.upload_part(**place, **part | {"PartNumber": 2}, Body=b"x"),
@@ -100,7 +100,7 @@ def test_every_door_refuses_in_words_and_reads_go_on(store, mounts, s3, whole):
     assert s3.get_object(Bucket=bucket, Key="kept.txt")["Body"].read() == b"kept"
     assert len(s3.list_parts(**place, UploadId=upload)["Parts"]) == 1
 
-    for method, key in [("PUT", "new"), ("POST", "kept.txt?append"), ("DELETE", "kept.txt")]:
+    for method, key in [("PUT", new), ("POST", "kept.txt?append"), ("DELETE", "kept.txt")]:
         with pytest.raises(urllib.error.HTTPError) as refused:
             door.ask(method, key, b"x")
         assert refused.value.code == 403
@@ -109,7 +109,7 @@ def test_every_door_refuses_in_words_and_reads_go_on(store, mounts, s3, whole):
 
     assert order(store, "show", *of) == "on"
     order(store, "off", *of)
-    (one / "new").write_bytes(b"x")
+    (one / new).write_bytes(b"x")
     (two / "kept.txt").write_bytes(b"kept")
     s3.complete_multipart_upload(**place, UploadId=upload, **completed)
     assert door.get(place["Key"]) == b"x" * 100
