@@ -104,6 +104,8 @@ pub struct BucketAccess<'a> {
     pub owner: UserId,
     pub visibility: Visibility,
     pub grants: &'a [(UserId, Rights)],
+    /// What is in it stays as it is, whoever asks.
+    pub read_only: bool,
 }
 
 /// How the caller knows a bucket. A refusal tells no more than that.

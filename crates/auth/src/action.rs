@@ -114,6 +114,24 @@ actions! {
     PutBucketWebsite, "s3:PutBucketWebsite", With(Rights::ADMIN);
 }
 
+impl Action {
+    /// Whether it changes what is in a bucket, or which buckets there are. A store that is read-only
+    /// refuses it to everybody but itself.
+    pub const fn changes_contents(self) -> bool {
+        matches!(
+            self,
+            Action::PutObject
+                | Action::DeleteObject
+                | Action::PutObjectTagging
+                | Action::DeleteObjectTagging
+                | Action::PutObjectAcl
+                | Action::AbortMultipartUpload
+                | Action::CreateBucket
+                | Action::DeleteBucket
+        )
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

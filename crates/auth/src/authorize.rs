@@ -24,7 +24,7 @@ pub enum Resource<'a> {
 /// Decides whether `caller` may do `action` to `resource`.
 ///
 /// # Errors
-/// `Denied` if not.
+/// `Denied` if not; `ReadOnly` if only the bucket stands against it.
 pub fn authorize(
     caller: &Caller,
     action: Action,
@@ -32,7 +32,7 @@ pub fn authorize(
     context: &AccessContext<'_>,
 ) -> Result<()> {
     if is_allowed(caller, action, resource, context) {
-        return Ok(());
+        return check_writable(caller, action, resource);
     }
     let origin = context.origin;
     tracing::debug!(
@@ -49,6 +49,16 @@ pub fn authorize(
         Holder::User => format!("{action}: only users may, so send credentials"),
         Holder::With(_) | Holder::WithOrPublic(_) => format!("{action} in {resource}"),
     }))
+}
+
+/// Refuses to change what is in a bucket that is read-only, to everybody but the store itself.
+fn check_writable(caller: &Caller, action: Action, resource: Resource<'_>) -> Result<()> {
+    let (Resource::Bucket(bucket) | Resource::Object(bucket, _)) = resource else { return Ok(()) };
+    let is_own = caller.principal() == Principal::System;
+    match bucket.read_only && action.changes_contents() && !is_own {
+        true => Err(Error::ReadOnly(format!("{resource} takes no changes now"))),
+        false => Ok(()),
+    }
 }
 
 /// As [`authorize`], for a choice among many things.
@@ -157,7 +167,13 @@ mod tests {
                     [(Visibility::Private, private), (Visibility::Public, public)]
                 {
                     let label = Label::Name("b");
-                    let bucket = BucketAccess { label, owner: OWNER, visibility, grants: &grants };
+                    let bucket = BucketAccess {
+                        label,
+                        owner: OWNER,
+                        visibility,
+                        grants: &grants,
+                        read_only: false,
+                    };
                     for resource in [Resource::Bucket(bucket), Resource::Object(bucket, Some("k"))]
                     {
                         let got = decide(&caller, resource, action).is_ok();
@@ -198,6 +214,7 @@ mod tests {
             owner: UserId::NOBODY,
             visibility: Visibility::Private,
             grants: &[(UserId::NOBODY, Rights::ALL)],
+            read_only: false,
         };
         let (anonymous, resource) = (Caller::anonymous(), Resource::Object(bucket, None));
         assert!(decide(&anonymous, resource, Action::GetObject).is_err());
@@ -206,10 +223,37 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_that_is_read_only_is_changed_by_nobody_but_the_store() {
+        let (label, visibility) = (Label::Name("b"), Visibility::Public);
+        let grants = &[][..];
+        let bucket = BucketAccess { label, owner: OWNER, visibility, grants, read_only: true };
+        for action in Action::ALL {
+            let by = |caller| {
+                let context = AccessContext { origin: &Origin::default(), now: Timestamp(0) };
+                authorize(&caller, *action, Resource::Object(bucket, Some("k")), &context)
+            };
+            let of_root = by(Caller::verified(UserId::ROOT));
+            match action.changes_contents() {
+                true => assert!(matches!(of_root, Err(Error::ReadOnly(_))), "{action}"),
+                false => of_root.unwrap(),
+            }
+            by(Caller::system()).unwrap();
+            // Who has no right is told of that, and of nothing else.
+            if action.changes_contents() && action.holder() != Holder::User {
+                assert!(
+                    matches!(by(Caller::verified(STRANGER)), Err(Error::Denied(_))),
+                    "{action}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_refusal_names_no_more_than_the_caller_does() {
         let label = Label::Number(cairn_base::BucketId(5));
         let visibility = Visibility::Private;
-        let bucket = BucketAccess { label, owner: OWNER, visibility, grants: &[] };
+        let (grants, read_only) = (&[][..], false);
+        let bucket = BucketAccess { label, owner: OWNER, visibility, grants, read_only };
         let resource = Resource::Object(bucket, Some("secret"));
         let error = decide(&Caller::verified(STRANGER), resource, Action::GetObject).unwrap_err();
         assert_eq!(error.to_string(), "denied: s3:GetObject in bucket 5");

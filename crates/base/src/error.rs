@@ -24,6 +24,8 @@ pub enum Error {
     Unavailable(String),
     /// No space, or a quota is used up. Reads and deletes still work.
     Full(String),
+    /// The bucket or the store takes no changes of what is in it. Reads still work.
+    ReadOnly(String),
     /// Stored bytes do not check out. Never returned as data, never folded into `Io`.
     Corrupt {
         what: String,
@@ -71,6 +73,7 @@ impl Error {
             Error::NotModified(_) => "not_modified",
             Error::Unavailable(_) => "unavailable",
             Error::Full(_) => "full",
+            Error::ReadOnly(_) => "read_only",
             Error::Corrupt { .. } => "corrupt",
             Error::Invalid(_) => "invalid",
             Error::BadDigest(_) => "bad_digest",
@@ -97,6 +100,7 @@ impl fmt::Display for Error {
             Error::NotModified(what) => write!(f, "not modified: {what}"),
             Error::Unavailable(what) => write!(f, "unavailable, try again later: {what}"),
             Error::Full(what) => write!(f, "no space: {what}"),
+            Error::ReadOnly(what) => write!(f, "read-only: {what}"),
             Error::Corrupt { what, got, expected } => {
                 write!(f, "corrupt: {what}: got {got}, expected {expected}")
             }

@@ -160,6 +160,7 @@ kinds_of_text! {
     16 NotDirectory,
     17 CrossBucket,
     18 NotImplemented,
+    20 ReadOnly,
 }
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
             assert_eq!(format!("{read:?}"), format!("{error:?}"));
             assert_eq!(read.kind(), error.kind());
         }
-        assert_eq!(numbers, (1..=19).collect(), "each kind has a number of its own");
+        assert_eq!(numbers, (1..=20).collect(), "each kind has a number of its own");
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench;
-use crate::client::{bucket, export, gc, get, key, logs, ls, put, rm, share, stat, user};
+use crate::client::{
+    bucket, export, gc, get, key, logs, ls, put, read_only, rm, share, stat, user,
+};
 use crate::cluster;
 use crate::doctor;
 use crate::failure::Result;
@@ -49,6 +51,7 @@ enum Command {
     Rm(rm::RmArgs),
     Stat(stat::StatArgs),
     Bucket(bucket::BucketArgs),
+    ReadOnly(read_only::ReadOnlyArgs),
     Share(share::ShareArgs),
     Key(key::KeyArgs),
     User(user::UserArgs),
@@ -79,6 +82,7 @@ impl Cli {
             Command::Rm(args) => rm::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Bucket(args) => bucket::run(args),
+            Command::ReadOnly(args) => read_only::run(args),
             Command::Share(args) => share::run(args),
             Command::Key(args) => key::run(args),
             Command::User(args) => user::run(args),

@@ -44,7 +44,7 @@ impl Failure {
     /// For records: a refusal in its words, and another failure by its kind.
     pub fn reason(&self) -> String {
         match self {
-            Failure::Store(error @ Error::Denied(_)) => error.to_string(),
+            Failure::Store(error @ (Error::Denied(_) | Error::ReadOnly(_))) => error.to_string(),
             Failure::Store(error) => error.kind().to_owned(),
             Failure::LoggedOut => "logged_out".to_owned(),
             Failure::NoPage => "not_found".to_owned(),
@@ -98,6 +98,7 @@ fn of_store(error: &Error) -> Told {
     let (status, heading) = match error {
         Error::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
         Error::Denied(_) => (StatusCode::FORBIDDEN, "Not allowed"),
+        Error::ReadOnly(_) => (StatusCode::FORBIDDEN, "Read-only"),
         Error::Exists(_) | Error::Conflict(_) | Error::NotEmpty(_) | Error::IsDirectory(_) => {
             (StatusCode::CONFLICT, "Not done")
         }

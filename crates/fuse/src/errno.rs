@@ -51,6 +51,7 @@ pub fn of(error: &Error) -> Errno {
         Error::Denied(_) => Errno::EACCES,
         Error::Conflict(_) => Errno::EAGAIN,
         Error::Full(_) => Errno::ENOSPC,
+        Error::ReadOnly(_) => Errno::EROFS,
         Error::Invalid(_) | Error::RangeNotSatisfiable { .. } => Errno::EINVAL,
         Error::TooLarge(_) => Errno::EFBIG,
         Error::NotEmpty(_) => Errno::ENOTEMPTY,

@@ -4,7 +4,6 @@
 use std::any::Any;
 
 use cairn_auth::Resource;
-use cairn_base::Error;
 
 use crate::{Context, Needs, Stop, Verb, View};
 
@@ -38,7 +37,7 @@ pub fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Resul
     Ok(reply)
 }
 
-fn before(needs: &Needs, view: &mut View<'_>, context: &Context) -> Result<(), Error> {
+fn before(needs: &Needs, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
     match needs {
         Needs::Store(action) => context.authorize(view, *action, Resource::Store),
         Needs::All(_) | Needs::Some(_) | Needs::Once(_) | Needs::Others(_) | Needs::Nothing(_) => {

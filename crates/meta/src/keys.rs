@@ -435,6 +435,11 @@ pub fn config(name: &str) -> Bytes {
     key(&[b"c", name.as_bytes()])
 }
 
+/// `c read_only`: whether the store takes no changes.
+pub fn read_only() -> Bytes {
+    config("read_only")
+}
+
 /// `c map`: the cluster map.
 pub fn map() -> Bytes {
     config("map")

@@ -298,6 +298,8 @@ never! {
     put_object::MayWrite,
     put_object::PutObject,
     put_object::StageExtents,
+    read_only::IsReadOnly,
+    read_only::SetReadOnly,
     resumable::AbortResumable,
     resumable::BeginResumable,
     resumable::ExpireResumable,

@@ -1,11 +1,12 @@
 //! The trait of operations.
 
 use bytes::Bytes;
-use cairn_auth::{Action, Caller, Resource, authorize, is_allowed};
-use cairn_base::{Party, Result, Timestamp};
+use cairn_auth::{Action, Caller, Principal, Resource, authorize, is_allowed};
+use cairn_base::{Error, Party, Timestamp};
 
 use crate::needs::Declared;
-use crate::{Stop, View};
+use crate::rows::decode_number;
+use crate::{Stop, View, keys};
 
 /// The inputs of an operation besides its own fields.
 #[derive(Clone, Debug)]
@@ -21,14 +22,20 @@ impl Context {
     /// Decides whether the caller may do this, and notes in the view that it was decided.
     ///
     /// # Errors
-    /// `Denied` if not.
+    /// `Denied` if not; `ReadOnly` if only the bucket or the store stands against it.
     pub fn authorize(
         &self,
         view: &mut View<'_>,
         action: Action,
         resource: Resource<'_>,
-    ) -> Result<()> {
+    ) -> Result<(), Stop> {
         authorize(&self.caller, action, resource, &self.caller.context(self.now))?;
+        if action.changes_contents() && self.caller.principal() != Principal::System {
+            let row = view.get(&keys::read_only())?;
+            if row.as_ref().map(decode_number).transpose()?.is_some_and(|value| value != 0) {
+                return Err(Error::ReadOnly("the store takes no changes now".into()).into());
+            }
+        }
         view.note_allowed(action);
         Ok(())
     }

@@ -302,6 +302,8 @@ verbs! {
     641 => logins::FindLogin, store(Operate);
     642 => logins::TouchLogin, store(Operate);
     643 => logins::EndLogins, store(Operate);
+    672 => read_only::SetReadOnly, some(&[PutBucketSettings, Administer]);
+    673 => read_only::IsReadOnly, store(ListAllMyBuckets);
 }
 
 /// Set in the number of a verb that is run for a call of a client.
@@ -412,6 +414,7 @@ mod tests {
             Error::NotModified(text()),
             Error::Unavailable(text()),
             Error::Full(text()),
+            Error::ReadOnly(text()),
             Error::corrupt("x", "y", "z"),
             Error::Invalid(text()),
             Error::BadDigest(text()),

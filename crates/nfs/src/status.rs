@@ -74,6 +74,7 @@ impl Status {
             Error::Denied(_) => Status::ACCES,
             Error::Conflict(_) | Error::Unavailable(_) => Status::JUKEBOX,
             Error::Full(_) => Status::NOSPC,
+            Error::ReadOnly(_) => Status::ROFS,
             Error::Invalid(_) | Error::RangeNotSatisfiable { .. } => Status::INVAL,
             Error::TooLarge(_) => Status::FBIG,
             Error::NotEmpty(_) => Status::NOTEMPTY,

@@ -186,7 +186,7 @@ impl Posix {
             for (may, wanted) in may.iter_mut().zip([READ, WRITE, SEARCH]) {
                 match posix.fs.read_kept(&caller, Access { ino, wanted }).await {
                     Ok(_) => *may = true,
-                    Err(Error::Denied(_)) => {}
+                    Err(Error::Denied(_) | Error::ReadOnly(_)) => {}
                     Err(error) => return Err(error),
                 }
             }

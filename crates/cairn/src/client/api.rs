@@ -98,6 +98,8 @@ pub struct Bucket {
     /// Servers of versions before do not say.
     #[serde(default)]
     pub html_listing: String,
+    #[serde(default)]
+    pub read_only: String,
     pub objects: u64,
     pub bytes: u64,
     pub uploads: u64,

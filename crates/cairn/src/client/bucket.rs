@@ -209,6 +209,7 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("cache control  {}", bucket.cache_control))?;
     output::line(format!("redirect       {}", bucket.redirect))?;
     output::line(format!("html listing   {}", bucket.html_listing))?;
+    output::line(format!("read-only      {}", bucket.read_only))?;
     for grant in bucket.grants.iter().flatten() {
         output::line(format!("grant          {}:{}", grant.user, grant.rights))?;
     }

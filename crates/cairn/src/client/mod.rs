@@ -12,6 +12,7 @@ pub mod logs;
 pub mod ls;
 mod pool;
 pub mod put;
+pub mod read_only;
 pub mod rm;
 pub mod share;
 pub mod stat;

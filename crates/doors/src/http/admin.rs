@@ -5,6 +5,7 @@ use cairn_base::{Error, Result, Secret, Timestamp};
 use cairn_fs::ops::credentials::{
     AddAccessKey, AddToken, DisableUser, ListCredentials, ListUsers, RemoveCredential,
 };
+use cairn_fs::ops::read_only::{IsReadOnly, SetReadOnly};
 use cairn_fs::{GcReport, MetaStats};
 use http::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -54,6 +55,15 @@ pub async fn reply(
         }
         ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
         ("GET", ("status", "")) => Ok(status(admit).await?),
+        ("GET", ("read-only", "")) => {
+            let read_only = admit.fs().read(caller, IsReadOnly).await?;
+            Ok(json_of(StatusCode::OK, &serde_json::json!({ "read_only": read_only })))
+        }
+        ("PUT", ("read-only", "")) => {
+            let ReadOnly { read_only } = parse(request.json)?;
+            admit.fs().run(caller, SetReadOnly { bucket: None, read_only }).await?;
+            Ok(no_content())
+        }
         ("GET", ("meta", "dump")) => Ok(dump::reply(admit.fs(), caller).await?),
         ("POST", ("gc", "")) => {
             let dry_run = request.query.is_set("dry_run");
@@ -64,6 +74,7 @@ pub async fn reply(
         (_, ("keys" | "tokens" | "exports", id)) if !id.is_empty() => {
             Err(Failure::Method { allow: "DELETE" })
         }
+        (_, ("read-only", "")) => Err(Failure::Method { allow: "GET, PUT" }),
         (_, ("users", "")) => Err(Failure::Method { allow: "GET" }),
         (_, ("users", _)) => Err(Failure::Method { allow: "PATCH" }),
         (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),
@@ -117,6 +128,13 @@ struct ShownUser {
 #[serde(deny_unknown_fields)]
 struct Change {
     disabled: bool,
+}
+
+/// Whether the store takes changes of what is in it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadOnly {
+    read_only: bool,
 }
 
 async fn list_users(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {

@@ -6,6 +6,7 @@ use cairn_fs::Fs;
 use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, SetListing, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::namespace::Opened;
+use cairn_fs::ops::read_only::SetReadOnly;
 use cairn_fs::rows::{Bucket, BucketKind, Usage};
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ struct ShownBucket {
     cache_control: String,
     redirect: &'static str,
     html_listing: &'static str,
+    read_only: &'static str,
     objects: u64,
     bytes: u64,
     uploads: u32,
@@ -59,6 +61,7 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         cache_control: bucket.cache_control,
         redirect: on_or_off(bucket.redirect),
         html_listing: on_or_off(bucket.html_listing),
+        read_only: on_or_off(bucket.read_only),
         objects: usage.objects,
         bytes: usage.bytes,
         uploads: usage.uploads,
@@ -118,7 +121,7 @@ pub async fn create(fs: &Fs, caller: &Caller, name: &str, query: &Query) -> Resu
 }
 
 /// The settings of a bucket that may be changed.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Change {
     visibility: Option<String>,
@@ -130,12 +133,14 @@ struct Change {
     redirect: Option<String>,
     /// `on`: browsers are shown listings as pages; or `off`.
     html_listing: Option<String>,
+    /// `on`: what is in it stays as it is; or `off`. It is changed alone.
+    read_only: Option<String>,
     /// The most that may be in it; 0 for no quota.
     quota_objects: Option<u64>,
     quota_bytes: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Grant {
     user: String,
@@ -169,6 +174,7 @@ impl Change {
             replicas: number(query, "replicas", "1 to 5")?,
             redirect: text("redirect"),
             html_listing: text("html_listing"),
+            read_only: text("read_only"),
             quota_objects: number(query, "quota_objects", "a number, 0 for none")?,
             quota_bytes: number(query, "quota_bytes", "a number, 0 for none")?,
         })
@@ -196,7 +202,16 @@ pub async fn update(
     query: &Query,
     json: &[u8],
 ) -> Result<Response<Body>> {
-    let change = Change::parse(json, query)?;
+    let mut change = Change::parse(json, query)?;
+    if let Some(word) = change.read_only.take() {
+        if change != Change::default() {
+            let what = "read_only: send other changes in a request of their own";
+            return Err(Error::Invalid(what.into()));
+        }
+        let (bucket, read_only) = (Some(name.to_owned()), is_on("read_only", &word)?);
+        fs.run(caller, SetReadOnly { bucket, read_only }).await?;
+        return Ok(no_content());
+    }
     let grant = match change.grant {
         Some(Grant { user, rights }) => Some((user, Rights::parse(&rights)?)),
         None => None,

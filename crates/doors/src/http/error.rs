@@ -39,7 +39,7 @@ impl Failure {
     /// by its kind.
     pub fn reason(&self) -> String {
         match self {
-            Failure::Store(error @ Error::Denied(_)) => error.to_string(),
+            Failure::Store(error @ (Error::Denied(_) | Error::ReadOnly(_))) => error.to_string(),
             Failure::Store(error) | Failure::Refused(Refused::Failed(error)) => {
                 error.kind().to_owned()
             }
@@ -102,7 +102,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::NotEmpty(_)
         | Error::IsDirectory(_)
         | Error::NotDirectory(_) => StatusCode::CONFLICT,
-        Error::Denied(_) => StatusCode::FORBIDDEN,
+        Error::Denied(_) | Error::ReadOnly(_) => StatusCode::FORBIDDEN,
         Error::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
         Error::NotModified(_) => StatusCode::NOT_MODIFIED,
         Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,

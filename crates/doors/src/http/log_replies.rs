@@ -78,7 +78,9 @@ fn refusal(error: &Error) -> (StatusCode, &'static str) {
         Error::Unavailable(_) | Error::Conflict(_) => {
             (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception")
         }
-        Error::Full(_) => (StatusCode::TOO_MANY_REQUESTS, "cluster_block_exception"),
+        Error::Full(_) | Error::ReadOnly(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, "cluster_block_exception")
+        }
         Error::Denied(_) => (StatusCode::FORBIDDEN, "security_exception"),
         Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "illegal_argument_exception"),
         Error::Invalid(_) => (StatusCode::BAD_REQUEST, "document_parsing_exception"),

@@ -249,7 +249,7 @@ fn all_failed(request: &Asked<'_>, records: usize, error: Error) -> Result<Outco
 }
 
 fn each_failed(records: usize, error: Error) -> Result<Outcome> {
-    if !matches!(error, Error::Unavailable(_) | Error::Full(_)) {
+    if !matches!(error, Error::Unavailable(_) | Error::Full(_) | Error::ReadOnly(_)) {
         return Err(error);
     }
     let failed = (0..records).map(|number| (number, error.copy())).collect();

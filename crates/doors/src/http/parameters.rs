@@ -77,6 +77,7 @@ const SETTINGS: &[&str] = &[
     "html_listing",
     "quota_bytes",
     "quota_objects",
+    "read_only",
     "redirect",
     "replicas",
     "visibility",

@@ -224,7 +224,8 @@ async fn publish(
     }
     Err(match error {
         Error::Denied(_) => gone(),
-        Error::Unavailable(_) | Error::Full(_) | Error::Io(_) => error,
+        error @ Error::ReadOnly(_) => hide(error),
+        error @ (Error::Unavailable(_) | Error::Full(_) | Error::Io(_)) => error,
         _ => Error::Conflict("the file could not be stored: send it again".into()),
     })
 }

@@ -118,6 +118,7 @@ pub fn hide(error: Error) -> Error {
     match error {
         Error::Denied(_) => gone(),
         // The names of the bucket and the prefix are the maker's.
+        Error::ReadOnly(_) => Error::ReadOnly("no file is taken here now".into()),
         Error::NotFound(_) => Error::NotFound("this file of the share link".into()),
         other => other,
     }

@@ -77,7 +77,7 @@ pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
         Error::NotFound(_) => refuse(codes.not_found, text),
         Error::Invalid(_) => refuse(codes.invalid, text),
         Error::TooLarge(_) => refuse(codes.too_large, text),
-        Error::Denied(_) => refuse(S3ErrorCode::AccessDenied, text),
+        Error::Denied(_) | Error::ReadOnly(_) => refuse(S3ErrorCode::AccessDenied, text),
         Error::Conflict(_) => refuse(S3ErrorCode::OperationAborted, text),
         Error::PreconditionFailed(_) => refuse(S3ErrorCode::PreconditionFailed, text),
         Error::NotModified(_) => refuse(S3ErrorCode::NotModified, text),

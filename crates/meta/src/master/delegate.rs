@@ -39,7 +39,8 @@ impl DelegateOp {
         self.check_rights(view)?;
         let Delegate { directory, bucket, .. } = self.delegate;
         let (usage, inode) = (keys::usage(bucket), keys::inode(directory));
-        let rows = [inode, keys::tally(directory), keys::bucket(bucket), usage];
+        let read_only = keys::read_only();
+        let rows = [inode, keys::tally(directory), keys::bucket(bucket), read_only, usage];
         let found = view.get_all(&rows)?;
         let is_so = match &found[0] {
             Some(row) => {
@@ -48,7 +49,7 @@ impl DelegateOp {
             }
             None => false,
         };
-        let quotas = found[3].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
+        let quotas = found[4].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
         if !is_so || quotas.quota_objects > 0 || quotas.quota_bytes > 0 {
             return Err(
                 Error::Conflict(format!("inode {directory} cannot be delegated now")).into()
@@ -63,7 +64,7 @@ impl DelegateOp {
             .into());
         }
         self.entries = entries.into_iter().map(|(key, _)| key).collect();
-        Ok(rows.into_iter().zip(found).take(3).collect())
+        Ok(rows.into_iter().zip(found).take(4).collect())
     }
 }
 

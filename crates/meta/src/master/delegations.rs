@@ -1,7 +1,7 @@
 //! Directories that one session fills on its own: docs/decisions/0016.
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
-//! inode or its bucket. Such an operation of another session is put off, before it has any effect,
+//! inode, its bucket, or whether the store is read-only. Such an operation of another session is put off, before it has any effect,
 //! and the holder is asked to give the directory back. It does so when all that it has done there
 //! on its own has run. Inodes that it made are known to nobody else before that, and its posted
 //! operations change nothing else.
@@ -173,6 +173,8 @@ impl Delegations {
                 let within = |held: &Held| keys::bucket(held.bucket) == *key;
                 held.find(|(_, held)| within(held)).map(|(directory, _)| *directory)
             }
+            // Nobody makes a file on its own in a store that is read-only.
+            b'c' if *key == keys::read_only() => self.held.keys().next().copied(),
             _ => None,
         }
     }

@@ -33,6 +33,7 @@ pub mod namespace;
 pub mod open_object;
 pub mod posix;
 pub mod put_object;
+pub mod read_only;
 pub mod readdir;
 pub mod readlink;
 pub mod rename;

@@ -51,6 +51,8 @@ pub struct Bucket {
     /// Browsers are shown its listings as pages.
     pub html_listing: bool,
     pub website: StoredWebsite,
+    /// What is in it stays as it is.
+    pub read_only: bool,
     pub unknown: Vec<u8>,
 }
 
@@ -66,8 +68,9 @@ impl Bucket {
     }
 
     fn access_as<'a>(&'a self, label: Label<'a>) -> BucketAccess<'a> {
-        let Bucket { owner, visibility, grants, .. } = self;
-        BucketAccess { label, owner: *owner, visibility: *visibility, grants }
+        let Bucket { owner, visibility, grants, read_only, .. } = self;
+        let (owner, visibility, read_only) = (*owner, *visibility, *read_only);
+        BucketAccess { label, owner, visibility, grants, read_only }
     }
 }
 
@@ -106,6 +109,9 @@ impl Row for Bucket {
         if !self.website.is_empty() {
             writer.bytes(13, self.website.bytes());
         }
+        if self.read_only {
+            writer.number(14, 1);
+        }
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -143,6 +149,7 @@ impl Row for Bucket {
                 11 => bucket.cors = CorsRules::stored(field.value),
                 12 => bucket.html_listing = field.number()? != 0,
                 13 => bucket.website = StoredWebsite::stored(field.value),
+                14 => bucket.read_only = field.number()? != 0,
                 _ => field.keep(&mut bucket.unknown),
             }
         }

@@ -157,6 +157,8 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
                 None => false,
             },
             Some(b'b') => return self.bucket_row(key, row),
+            // Whoever makes the store read-only waits until it is given back.
+            Some(b'c') => *key == keys::read_only(),
             _ => false,
         };
         Ok(is_shown.then_some(row))
@@ -221,6 +223,7 @@ fn for_readers(bucket: &Bucket, reader: UserId) -> Bucket {
         grants: own.copied().collect(),
         redundancy: bucket.redundancy,
         redirect: bucket.redirect,
+        read_only: bucket.read_only,
         ..Bucket::default()
     }
 }

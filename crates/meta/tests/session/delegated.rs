@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use cairn_meta::ops::body::Data;
 use cairn_meta::ops::buckets::UpdateBucket;
 use cairn_meta::ops::getattr::Getattr;
 use cairn_meta::ops::mkdir::Mkdir;
+use cairn_meta::ops::read_only::SetReadOnly;
 use cairn_meta::ops::readdir::Readdir;
 use cairn_meta::ops::rename::{Rename, RenameMode};
 use cairn_meta::ops::rmdir::Rmdir;
@@ -417,4 +418,45 @@ async fn what_was_read_before_a_change_here_is_not_taken_for_what_is() {
     assert!(compared > 50, "{compared}");
     filler.flush().await.unwrap();
     assert_eq!(filler.lost(), 0);
+}
+
+/// A session that fills a directory on its own stops before the answer to whoever wants the bucket,
+/// or the store, to stay as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_made_once_the_bucket_or_the_store_is_read_only() {
+    let net = Net::new().await;
+    let (filler, _) = net.hasty_client(1).await;
+    let (other, _) = net.client(2).await;
+    let (filler, root) = (Arc::new(filler), bucket(&other).await.unwrap());
+    bucket(&filler).await.unwrap();
+    for (round, of) in [Some("bucket".to_owned()), None].into_iter().enumerate() {
+        let directory = mkdir(&filler, root, &format!("round {round}")).await.unwrap();
+        let made = Arc::new(AtomicU64::new(0));
+        let filling = tokio::spawn({
+            let (filler, made) = (Arc::clone(&filler), Arc::clone(&made));
+            async move {
+                loop {
+                    let number = made.load(Ordering::SeqCst);
+                    match make_in(&filler, directory, number).await {
+                        Ok(_) => made.fetch_add(1, Ordering::SeqCst),
+                        Err(error) => return error,
+                    };
+                }
+            }
+        });
+        while made.load(Ordering::SeqCst) < 50 {
+            tokio::task::yield_now().await;
+        }
+        let set = |read_only| SetReadOnly { bucket: of.clone(), read_only };
+        other.run(&caller(), set(true)).await.unwrap();
+        let count =
+            async || other.read(&caller(), Getattr { ino: directory }).await.unwrap().1.entries;
+        let then = count().await;
+        assert_eq!(filling.await.unwrap().kind(), "read_only");
+        assert_eq!((count().await, made.load(Ordering::SeqCst)), (then, then));
+        filler.flush().await.unwrap();
+        assert_eq!(filler.lost(), 0);
+        other.run(&caller(), set(false)).await.unwrap();
+        make_in(&filler, directory, then).await.unwrap();
+    }
 }

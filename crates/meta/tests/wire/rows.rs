@@ -183,7 +183,8 @@ pub fn stored() -> Vec<Sample> {
     };
     let (bytes, again_upload) = (resumable.encode(), again::<Upload>);
     all.push(Sample { name: "Upload", bytes, again: again_upload, change: changed });
-    for row in [ruled, listed, website] {
+    let kept = Bucket { read_only: true, ..website.clone() };
+    for row in [ruled, listed, website, kept] {
         all.push(Sample { name: "Bucket", bytes: row.encode(), again: again::<Bucket>, change });
     }
     all
@@ -222,6 +223,7 @@ fn bucket() -> Bucket {
         cors: CorsRules::default(),
         html_listing: false,
         website: StoredWebsite::default(),
+        read_only: false,
         unknown: vec![],
     }
 }

@@ -3,6 +3,7 @@
 use cairn_auth::Network;
 use cairn_fs::ops::buckets::UpdateBucket;
 use cairn_fs::ops::exports::{AddExport, AddExportAt};
+use cairn_fs::ops::read_only::SetReadOnly;
 use cairn_fs::rows::Squash;
 
 use crate::client::{Args, MOUNT};
@@ -111,6 +112,33 @@ fn one_that_is_read_only_is_not_changed() {
         assert_eq!(res.number(), 1 | 2);
         assert_eq!(client.lookup(&top, "file").await.unwrap().1, before);
         assert_eq!(client.read(&file, 0, 9).await.unwrap().0, b"bytes");
+    });
+}
+
+#[test]
+fn a_bucket_or_a_store_that_is_read_only_is_not_changed() {
+    run(async {
+        let (world, mut client, top) = World::mounted().await;
+        let file = client.create(&top, "file").await.unwrap();
+        client.write(&file, 0, b"bytes", 2).await.unwrap();
+        for bucket in [Some("bucket".to_owned()), None] {
+            let set = |read_only| SetReadOnly { bucket: bucket.clone(), read_only };
+            world.run(set(true)).await;
+            let mode = || Args::new().mode(Some(0o700));
+            assert_eq!(client.setattr(&file, mode(), None).await, Err(ROFS));
+            assert_eq!(client.write(&file, 0, b"x", 2).await, Err(ROFS));
+            assert_eq!(client.create(&top, "x").await, Err(ROFS));
+            assert_eq!(client.mkdir(&top, "x").await, Err(ROFS));
+            assert_eq!(client.remove(12, &top, "file").await, Err(ROFS));
+            assert_eq!(client.rename((&top, "file"), (&top, "x")).await, Err(ROFS));
+            assert_eq!(client.link(&file, (&top, "x")).await, Err(ROFS));
+            let (_, mut res) = client.nfs(4, Args::new().bytes(&top).number(63)).await;
+            res.after();
+            assert_eq!(res.number(), 1 | 2, "ACCESS");
+            assert_eq!(client.read(&file, 0, 9).await.unwrap().0, b"bytes");
+            world.run(set(false)).await;
+            client.write(&file, 0, b"bytes", 2).await.unwrap();
+        }
     });
 }
 
