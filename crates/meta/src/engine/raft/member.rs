@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use super::super::Fence;
 use super::super::config::Config;
 use super::apply::Outcome;
 use super::entry::{EntryId, Proposal};
@@ -137,6 +138,11 @@ impl Member {
 
     pub fn id(&self) -> u64 {
         self.shared.me
+    }
+
+    /// The fence as of the last entry that is applied here.
+    pub fn fence(&self) -> Fence {
+        self.shared.store.fence()
     }
 
     /// Makes the first entry of a new log, which names its members. For one of them, once.
