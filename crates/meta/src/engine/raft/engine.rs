@@ -79,7 +79,8 @@ impl RaftEngine {
 
     fn begin(&self, tenure: Arc<Tenure>) -> Fence {
         let fence = tenure.fence;
-        let renewing = self.member.runtime.spawn(renew(Arc::clone(&self.member), Arc::clone(&tenure)));
+        let renewing =
+            self.member.runtime.spawn(renew(Arc::clone(&self.member), Arc::clone(&tenure)));
         *tenure.renewing.lock() = Some(renewing);
         let former = self.tenure.lock().replace(tenure);
         if let Some(former) = former {
@@ -221,11 +222,7 @@ async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Ar
 
 /// The result of `work` if it comes before the term of `lead` is over, as far as this member
 /// knows.
-async fn while_leading<T>(
-    member: &Member,
-    lead: Lead,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+async fn while_leading<T>(member: &Member, lead: Lead, work: impl Future<Output = T>) -> Option<T> {
     let over = async {
         while member.shared.rest(LEAD_LOOK).await.is_ok() && member.lead().await == Some(lead) {}
     };

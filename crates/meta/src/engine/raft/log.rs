@@ -80,7 +80,8 @@ impl RaftLogReader<Types> for Log {
         end: u64,
     ) -> Result<Vec<LogEntry>, StorageError<u64>> {
         let store = &self.shared.store;
-        let (removals, bytes) = (self.removals.unwrap_or_else(|| store.removals()), store.portion());
+        let (removals, bytes) =
+            (self.removals.unwrap_or_else(|| store.removals()), store.portion());
         let entries = store.entries_of(removals, from, end, bytes).map_err(unread)?;
         Ok(entries.into_iter().map(log_entry).collect())
     }

@@ -33,41 +33,19 @@ pub struct Envelope {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     /// A leader's entries, or none, to be put after the entry `before`.
-    Append {
-        vote: Vote,
-        before: Option<EntryId>,
-        committed: Option<EntryId>,
-        entries: Vec<Entry>,
-    },
+    Append { vote: Vote, before: Option<EntryId>, committed: Option<EntryId>, entries: Vec<Entry> },
     /// A candidate, whose log ends at `last`, asks for a vote.
-    Vote {
-        vote: Vote,
-        last: Option<EntryId>,
-    },
+    Vote { vote: Vote, last: Option<EntryId> },
     /// Would you vote for a log that ends at `last`, and is your leader silent too?
-    Ask {
-        last: Option<EntryId>,
-    },
+    Ask { last: Option<EntryId> },
     /// Do you hear me?
     Probe,
     /// A snapshot follows.
-    Begin {
-        vote: Vote,
-        transfer: u64,
-        taken: Taken,
-    },
+    Begin { vote: Vote, transfer: u64, taken: Taken },
     /// Rows of a snapshot, in their order: the page of this number, from 0 on.
-    Page {
-        transfer: u64,
-        number: u64,
-        rows: Vec<Change>,
-    },
+    Page { transfer: u64, number: u64, rows: Vec<Change> },
     /// All pages were sent.
-    End {
-        vote: Vote,
-        transfer: u64,
-        pages: u64,
-    },
+    End { vote: Vote, transfer: u64, pages: u64 },
 }
 
 /// The answer to a message.

@@ -48,4 +48,3 @@ pub use self::shared::{Peers, Seams};
 pub use self::snapshot::{Incoming, Outgoing, Taken};
 pub use self::store::MemberStore;
 pub use self::timing::Timing;
-

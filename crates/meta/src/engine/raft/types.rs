@@ -49,10 +49,7 @@ pub fn vote_of(vote: &openraft::Vote<u64>) -> Vote {
 
 pub fn library_vote(vote: Vote) -> openraft::Vote<u64> {
     let voted_for = (vote.member != 0).then_some(vote.member);
-    openraft::Vote {
-        leader_id: LeaderId { term: vote.term, voted_for },
-        committed: vote.committed,
-    }
+    openraft::Vote { leader_id: LeaderId { term: vote.term, voted_for }, committed: vote.committed }
 }
 
 pub fn entry_of(entry: LogEntry) -> Entry {

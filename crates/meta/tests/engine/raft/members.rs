@@ -93,10 +93,7 @@ async fn a_leader_that_is_cut_off_serves_no_longer_than_its_lease() {
     assert_eq!(group.engines[&old].settle().await.unwrap(), fence);
     assert!(!is_held(&group, old));
     let void = group.commit(old, Fence { epoch: 1, batch: 1 }, vec![put("a", "late")]).await;
-    assert!(
-        matches!(void, Err(CommitError::Unknown(_) | CommitError::Fenced { .. })),
-        "{void:?}"
-    );
+    assert!(matches!(void, Err(CommitError::Unknown(_) | CommitError::Fenced { .. })), "{void:?}");
     assert_eq!(value(&group, new, "a").unwrap(), "2");
 }
 
