@@ -6,34 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Disk, Error, Result};
+use cairn_base::{Error, Result};
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
-use openraft::{EmptyNode, Raft, ServerState, SnapshotPolicy};
+use openraft::{EmptyNode, Raft, ServerState};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::super::Fence;
-use super::super::config::Config;
 use super::apply::Outcome;
 use super::entry::{EntryId, Proposal};
-use super::log::Log;
-use super::machine::Machine;
-use super::network::Network;
-use super::receive::Receiving;
+use super::receiving::Receiving;
 use super::record::Vote;
-use super::shared::{Seams, Shared};
-use super::store::MemberStore;
-use super::timing::Timing;
+use super::shared::Shared;
 use super::types::{Types, id_of, vote_of};
-use super::watch;
 
-/// Entries that are sent at once.
-const ENTRIES_MAX: u64 = 300;
-/// Votes and questions that are answered at the same time, and other messages.
-const VOTES_AT_ONCE: usize = 32;
-const MESSAGES_AT_ONCE: usize = 32;
 /// Between two looks whether the last task of a member that is closed has ended.
 const CLOSING: Duration = Duration::from_millis(2);
 /// Between two looks at what is applied.
@@ -50,7 +38,7 @@ pub struct Member {
     pub(super) receiving: tokio::sync::Mutex<Option<Receiving>>,
     /// Tasks outlive the thread that asks for them.
     pub(super) runtime: Handle,
-    watching: Mutex<Option<JoinHandle<()>>>,
+    pub(super) watching: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A term that this member leads.
@@ -98,44 +86,6 @@ impl View {
 }
 
 impl Member {
-    /// Opens the disk of the member `id`, which must not be 0, and takes part. Called within a
-    /// runtime, whose tasks do the work from then on.
-    ///
-    /// # Errors
-    /// Those of [`MemberStore::open`].
-    pub async fn open(
-        disk: Arc<dyn Disk>,
-        config: Config,
-        id: u64,
-        seams: Seams,
-        timing: Timing,
-    ) -> Result<Arc<Member>> {
-        if id == 0 {
-            return Err(Error::Invalid("no member has the id 0".into()));
-        }
-        let threads = seams.threads.clone();
-        let opening = move || MemberStore::open(disk, config, id);
-        let store = Arc::new(super::work::blocking(threads.as_ref(), opening).await?);
-        let shared = Arc::new(Shared::new(store, seams, timing));
-        let network = Network { shared: Arc::clone(&shared) };
-        let (log, machine) = (Log::new(Arc::clone(&shared)), Machine::new(Arc::clone(&shared)));
-        let config = Arc::new(library_config(&timing)?);
-        let raft = Raft::new(id, config, network, log, machine).await;
-        let raft = raft.map_err(|fatal| Error::Unavailable(format!("member {id}: {fatal}")))?;
-        let member = Arc::new(Member {
-            shared,
-            raft,
-            led: Mutex::default(),
-            votes: Arc::new(Semaphore::new(VOTES_AT_ONCE)),
-            messages: Arc::new(Semaphore::new(MESSAGES_AT_ONCE)),
-            receiving: tokio::sync::Mutex::default(),
-            runtime: Handle::current(),
-            watching: Mutex::default(),
-        });
-        *member.watching.lock() = Some(tokio::spawn(watch::run(Arc::clone(&member))));
-        Ok(member)
-    }
-
     pub fn id(&self) -> u64 {
         self.shared.me
     }
@@ -246,25 +196,4 @@ impl Member {
         }
         true
     }
-}
-
-/// Elections, heartbeats, snapshots and purges are up to us.
-fn library_config(timing: &Timing) -> Result<openraft::Config> {
-    let millis = |time: Duration| time.as_millis() as u64;
-    let config = openraft::Config {
-        cluster_name: "cairn".into(),
-        heartbeat_interval: millis(timing.call()),
-        // They differ by one: no random number is drawn.
-        election_timeout_min: millis(timing.silence()),
-        election_timeout_max: millis(timing.silence()) + 1,
-        install_snapshot_timeout: 3_600_000,
-        max_payload_entries: ENTRIES_MAX,
-        replication_lag_threshold: u64::MAX / 2,
-        snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: u64::MAX / 2,
-        enable_heartbeat: false,
-        enable_elect: false,
-        ..openraft::Config::default()
-    };
-    config.validate().map_err(|error| Error::Invalid(error.to_string()))
 }

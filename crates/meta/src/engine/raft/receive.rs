@@ -12,19 +12,10 @@ use super::super::Change;
 use super::entry::{Entry, EntryId};
 use super::member::Member;
 use super::message::{self, Appended, Envelope, Message, Reply};
+use super::receiving::{Receiving, take_receiving};
 use super::record::Vote;
-use super::snapshot::{Incoming, Taken};
+use super::snapshot::Taken;
 use super::types::{Rows, library_vote, log_entry, log_id, meta_of, vote_of};
-
-/// A snapshot while it comes.
-pub(super) struct Receiving {
-    from: u64,
-    transfer: u64,
-    /// The number of the next page.
-    next: u64,
-    taken: Taken,
-    incoming: Incoming,
-}
 
 /// The fields of a message that appends.
 struct Append {
@@ -200,19 +191,6 @@ impl Member {
         let response = installed.map_err(|fatal| Error::Unavailable(fatal.to_string()))?;
         Ok(Reply::Installed { vote: vote_of(&response.vote) })
     }
-}
-
-/// The snapshot of this transfer, whose next page has this number.
-fn take_receiving(
-    slot: &mut Option<Receiving>,
-    (from, transfer): (u64, u64),
-    number: u64,
-) -> Result<Receiving> {
-    let is_it = |receiving: &mut Receiving| {
-        (receiving.from, receiving.transfer, receiving.next) == (from, transfer, number)
-    };
-    let other = || Error::Conflict(format!("page {number} of a snapshot that is not received"));
-    slot.take_if(is_it).ok_or_else(other)
 }
 
 fn refused(error: openraft::error::RaftError<u64>) -> Error {

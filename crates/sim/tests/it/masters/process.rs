@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_base::rng::SeededRng;
-use cairn_base::{Disk, Result};
+use cairn_base::{Disk, Error, Result};
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::embedded::Config;
@@ -78,7 +78,11 @@ async fn run(start: Start, given: Given) -> Result<()> {
     let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
     *start.shown.member.lock() = Some(Arc::clone(&member));
     if start.founds {
-        member.found(&BTreeSet::from(MEMBERS)).await?;
+        match member.found(&BTreeSet::from(MEMBERS)).await {
+            // An earlier process of it did so.
+            Ok(()) | Err(Error::Exists(_)) => {}
+            Err(error) => return Err(error),
+        }
     }
     let engine = Arc::new(RaftEngine::new(member));
     loop {

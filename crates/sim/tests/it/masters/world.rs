@@ -147,18 +147,19 @@ impl World {
             ending: Vec::new(),
             faults: 0,
         };
-        MEMBERS.into_iter().for_each(|id| world.start(id, id == 1));
+        MEMBERS.into_iter().for_each(|id| world.start(id));
         world
     }
 
-    fn start(&mut self, id: u64, founds: bool) {
+    /// The first one makes the log, unless there is one.
+    fn start(&mut self, id: u64) {
         let Some(place) = self.places.get_mut(&id) else { return };
         let start = Start {
             id,
             disk: place.disk.clone(),
             wires: self.wires.clone(),
             rng: Arc::clone(&self.rng),
-            founds,
+            founds: id == 1,
             shown: place.shown.clone(),
         };
         place.host.start(self.now_us, &self.rng, |given| process::start(start, given));
@@ -281,7 +282,7 @@ impl World {
 
     fn start_again(&mut self, id: u64) {
         if self.places.get(&id).is_some_and(|place| !place.host.is_running()) {
-            self.start(id, false);
+            self.start(id);
         }
     }
 
