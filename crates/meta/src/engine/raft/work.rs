@@ -1,5 +1,7 @@
 //! Work that blocks, away from tasks.
 
+#![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
+
 use std::sync::Arc;
 
 use cairn_base::{Error, Result, Threads};

