@@ -78,6 +78,11 @@ impl View {
         self.voters.iter().any(|ids| ids.contains(&member))
     }
 
+    /// A new member knows of no members until it hears of a log: it votes for those that have one.
+    pub fn names_nobody(&self) -> bool {
+        self.voters.iter().all(BTreeSet::is_empty)
+    }
+
     /// Whether `ids` are a majority of each set.
     pub fn is_majority(&self, ids: &BTreeSet<u64>) -> bool {
         let is_majority = |of: &BTreeSet<u64>| of.intersection(ids).count() * 2 > of.len();

@@ -133,7 +133,7 @@ impl Member {
         let leads = view.leads && !shared.contact.is_deaf();
         let yes = !leads
             && (view.leads || silence > shared.timing.silence())
-            && view.is_voter(from)
+            && (view.names_nobody() || view.is_voter(from))
             && last >= shared.store.last();
         Ok(Reply::Asked { yes })
     }
