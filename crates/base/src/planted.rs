@@ -50,10 +50,26 @@ pub enum Bug {
     RefusalsForgotten,
     /// Bytes that were taken long ago overwrite what others have written since.
     BaseIgnored,
+    /// A member that starts again has forgotten for whom it voted.
+    VoteForgotten,
+    /// An answer of a voter counts as its vote, whatever it says.
+    SeenVoteGranted,
+    /// A new master serves while the former one may.
+    FormerLeaseIgnored,
+    /// A lease is counted from when a batch, or a round, was answered.
+    LeaseFromAnswer,
+    /// A leader takes silence for the answer of a member that has entries on its disk.
+    CommitBeforeMajority,
+    /// A round renews a lease before the entries that it says are there are applied.
+    ReadBeforeTerm,
+    /// Entries after a snapshot are lost when it is installed.
+    NewerEntriesDropped,
+    /// A master answers from memory after its lease.
+    LostLeaseServes,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 31] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -77,6 +93,14 @@ impl Bug {
         Bug::UnknownAnswered,
         Bug::RefusalsForgotten,
         Bug::BaseIgnored,
+        Bug::VoteForgotten,
+        Bug::SeenVoteGranted,
+        Bug::FormerLeaseIgnored,
+        Bug::LeaseFromAnswer,
+        Bug::CommitBeforeMajority,
+        Bug::ReadBeforeTerm,
+        Bug::NewerEntriesDropped,
+        Bug::LostLeaseServes,
     ];
 }
 

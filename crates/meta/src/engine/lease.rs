@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Clock, Error};
 use parking_lot::Mutex;
 
@@ -40,6 +41,7 @@ impl Lease {
     /// Whether nobody else can have taken over by now.
     pub fn is_held(&self) -> bool {
         micros(self.clock.monotonic()) < self.until.load(Ordering::Acquire)
+            || is_planted(Bug::LostLeaseServes)
     }
 
     /// The engine answered a renewal, or a commit, that was sent at `sent`.

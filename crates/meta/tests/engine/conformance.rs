@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::embedded::Config;
+use cairn_meta::engine::raft::Timing;
 use cairn_meta::engine::{CommitError, CommitFault, Embedded, Engine, Fence, Memory, Postgres};
 use cairn_sim::SimDisk;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::server::{self, Server};
+use crate::raft::group::{Group, Hosts};
 use crate::support::{Rows, all, apply, commit, delete, open, put, random_changes, small};
 
 /// An engine that can be closed and opened again, if it is of that kind.
@@ -78,6 +82,35 @@ impl Rig for PostgresRig {
     }
 }
 
+/// Three members in one process, through the one that leads.
+struct RaftRig {
+    runtime: Runtime,
+    group: Group,
+    leader: u64,
+}
+
+impl RaftRig {
+    fn new() -> RaftRig {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let clock = Arc::new(RealClock::default());
+        let hosts = Hosts { clock, threads: None, timing: Timing::default() };
+        let group = runtime.block_on(Group::found(hosts, small));
+        let leader = runtime.block_on(group.leader());
+        RaftRig { runtime, group, leader }
+    }
+}
+
+impl Rig for RaftRig {
+    fn engine(&self) -> &dyn Engine {
+        &self.group.engines[&self.leader]
+    }
+
+    fn reopen(&mut self) {
+        self.runtime.block_on(self.group.restart_all());
+        self.leader = self.runtime.block_on(self.group.leader());
+    }
+}
+
 /// Runs `check` over every engine, fresh.
 fn on_each(check: impl Fn(&mut dyn Rig)) {
     check(&mut MemoryRig(Memory::new()));
@@ -86,6 +119,7 @@ fn on_each(check: impl Fn(&mut dyn Rig)) {
     check(&mut EmbeddedRig::new(background));
     let roomy = Config { memtable_bytes: 1 << 20, log_segment_bytes: 4 << 20, ..small(3) };
     check(&mut EmbeddedRig::new(roomy));
+    check(&mut RaftRig::new());
     if let Some(server) = server::shared() {
         check(&mut PostgresRig::new(server));
     }

@@ -1,27 +1,52 @@
-//! The disk of a member of several masters that keep metadata together: a log of entries
-//! and votes, and the rows of those that are applied. The consensus library decides on both.
+//! Metadata that several masters keep together: each has a member with a log of entries and votes,
+//! and the rows of those entries that are applied. The consensus library `openraft` decides on
+//! both; its types are used in here only.
 //!
 //! ```text
+//!   a master ──► RaftEngine ──► Member ──► openraft ──► log.rs, machine.rs ──► MemberStore
+//!                                 │            └──────► network.rs ──► Peers ──► other members
+//!                                 └──► watch.rs: heartbeats, elections
+//!
 //!   vote, append ──► record in the ring, one fdatasync        (entries may yet be replaced)
 //!   apply ─────────► row store ──► visible                    (committed entries only)
 //!                        │
 //!                        └──► checkpoint: rows, and a mark: vote, last entry, members
 //! ```
 //!
-//! It is not an engine yet, and no command can choose it: docs/decisions/0033. Bytes:
-//! docs/format-engine.md.
+//! No command can choose it yet: docs/decisions/0033. Bytes on the disk: docs/format-engine.md;
+//! bytes of messages: docs/format-members.md.
 
 mod apply;
+mod commit;
+mod contact;
+mod engine;
 pub mod entry;
 mod held;
 mod index;
+mod log;
+mod machine;
+mod member;
+pub mod message;
+mod network;
+mod receive;
+mod receiving;
 mod record;
 mod recover;
+mod shared;
 mod snapshot;
+mod start;
 mod store;
+mod timing;
+mod types;
+mod watch;
+mod work;
 
 pub use self::apply::Outcome;
+pub use self::engine::RaftEngine;
 pub use self::held::Membership;
+pub use self::member::{Lead, Member};
 pub use self::record::Vote;
+pub use self::shared::{Peers, Seams};
 pub use self::snapshot::{Incoming, Outgoing, Taken};
 pub use self::store::MemberStore;
+pub use self::timing::Timing;

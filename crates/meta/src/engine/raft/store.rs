@@ -20,6 +20,9 @@ use super::index::{Found, Index};
 use super::record::{self, Record, Vote};
 use super::recover::{Recovered, recover};
 
+/// The most bytes of entries that are sent at once, if there is more than one.
+const PORTION_MAX: usize = 1 << 20;
+
 /// A member's disk. Only one may be open on a directory at a time; the caller sees to that.
 pub struct MemberStore {
     pub(super) disk: Arc<dyn Disk>,
@@ -116,8 +119,29 @@ impl MemberStore {
         self.state.lock().held.member
     }
 
+    /// Messages of another generation are refused.
+    pub fn generation(&self) -> u64 {
+        self.state.lock().held.generation
+    }
+
+    /// Why the store takes nothing more until it is opened again, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        self.rows.failure()
+    }
+
+    /// How many bytes of entries are sent at once: so many fit into the log of a member that has
+    /// not applied those before.
+    pub fn portion(&self) -> usize {
+        usize::try_from(self.config.log_segment_bytes / 4).unwrap_or(PORTION_MAX).min(PORTION_MAX)
+    }
+
     pub fn vote(&self) -> Vote {
         self.state.lock().held.vote
+    }
+
+    /// The index after the last entry.
+    pub fn next(&self) -> u64 {
+        self.state.lock().index.next()
     }
 
     /// The last entry, applied or not.
@@ -135,6 +159,11 @@ impl MemberStore {
     pub fn applied(&self) -> (Option<EntryId>, Membership) {
         let state = self.state.lock();
         (state.held.applied, state.held.membership.clone())
+    }
+
+    /// The index after the last applied entry.
+    pub fn applied_next(&self) -> u64 {
+        self.state.lock().held.next()
     }
 
     /// The fence as of the last applied entry.

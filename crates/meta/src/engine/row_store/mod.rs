@@ -209,6 +209,11 @@ impl RowStore {
         Box::new(RowSnapshot { core: Arc::clone(&self.core), tables, batch })
     }
 
+    /// The reason for which nothing more is taken.
+    pub fn failure(&self) -> Option<String> {
+        self.core.writer.lock().poisoned.clone()
+    }
+
     pub fn is_low_on_space(&self) -> bool {
         self.core.space.is_low()
     }

@@ -1,7 +1,10 @@
-//! What a member of several masters keeps on its disk.
+//! A member of several masters: its disk, and three of them together.
 
 mod entries_and_records;
+pub mod group;
 mod io_errors_at_every_call;
+mod members;
+mod messages;
 mod model;
 mod power_cuts;
 mod snapshots;

@@ -1,0 +1,125 @@
+//! Batches on their way through the log, and what became of one whose outcome is not known.
+
+use std::time::Duration;
+
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Error, Result};
+
+use super::super::ring::header::HEADER_BYTES;
+use super::super::{Change, CommitError, Fence, Lease, changes};
+use super::apply::Outcome;
+use super::entry::{Entry, EntryId, Proposal};
+use super::member::{Member, Unproposed};
+use super::shared::Shared;
+
+/// Between two looks at a lease, or at what is applied.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Has the log take a batch, for a master that holds `lease`, if it has taken over.
+pub async fn commit(
+    member: &Member,
+    lease: Option<&Lease>,
+    expected: Fence,
+    changes: Vec<Change>,
+) -> Result<(), CommitError> {
+    wait_for_room(member, &changes).await?;
+    let shared = &member.shared;
+    let sent = shared.now();
+    let proposed = tokio::select! {
+        biased;
+        proposed = member.propose(Proposal::Batch { expected, changes }) => proposed,
+        () = wait_over(shared, lease, sent) => {
+            let text = "no majority has answered while the lease of this master lasted";
+            return Err(CommitError::Unknown(Error::Unavailable(text.into())));
+        }
+    };
+    match proposed {
+        Ok((_, Outcome::Fenced { found })) => Err(CommitError::Fenced { found }),
+        Ok(_) => {
+            if let Some(lease) = lease {
+                lease.extend(counted_from(shared, sent));
+            }
+            Ok(())
+        }
+        Err(Unproposed::NotLeader) => {
+            let text = "this member leads no longer";
+            Err(CommitError::Unknown(Error::Unavailable(text.into())))
+        }
+        Err(Unproposed::Ended(error)) => Err(CommitError::Poisoned(error)),
+    }
+}
+
+/// The time from which a lease counts that something shows that was sent at `sent`.
+pub fn counted_from(shared: &Shared, sent: Duration) -> Duration {
+    if is_planted(Bug::LeaseFromAnswer) { shared.now() } else { sent }
+}
+
+/// What does not pass by itself is an error at once; else this waits as long as the lease lasts
+/// that a master may have had when it began.
+async fn wait_for_room(member: &Member, changes: &[Change]) -> Result<(), CommitError> {
+    let shared = &member.shared;
+    let head = Entry {
+        id: EntryId { term: 0, index: 0 },
+        proposal: Proposal::Batch { expected: Fence::default(), changes: Vec::new() },
+    };
+    let bytes = HEADER_BYTES + head.encoded_bytes() + changes::encoded_bytes(changes);
+    let begun = shared.now();
+    loop {
+        let waiting = shared.with_store(move |store| Ok(store.wait_for_room(bytes)));
+        let error = match waiting.await.map_err(CommitError::Failed)? {
+            Err(CommitError::Failed(error @ Error::Unavailable(_))) => error,
+            done => return done,
+        };
+        let late = shared.now().saturating_sub(begun) > shared.timing.lease;
+        if late || shared.rest(LOOK).await.is_err() {
+            return Err(CommitError::Failed(error));
+        }
+    }
+}
+
+/// Waits until a master could not acknowledge a batch that it proposed at `sent`.
+async fn wait_over(shared: &Shared, lease: Option<&Lease>, sent: Duration) {
+    loop {
+        let is_held = lease.is_some_and(Lease::is_held);
+        let waited = shared.now().saturating_sub(sent);
+        if !is_held && waited > shared.timing.lease || shared.rest(LOOK).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The fence when all batches that were proposed here before are applied, or never will be: an
+/// entry of the same term after them is, or one of a later term.
+///
+/// # Errors
+/// `Unavailable` if that did not become so in time, or the member ends.
+pub async fn settle(member: &Member) -> Result<Fence> {
+    let shared = &member.shared;
+    let begun = shared.now();
+    let mut error = Error::Unavailable("no majority has answered".into());
+    while shared.now().saturating_sub(begun) < shared.timing.settle() {
+        let view = member.view().await?;
+        // All were proposed in this term or before it; if another member leads it, before it.
+        let next_term = view.vote.term + u64::from(view.leads);
+        let in_time = tokio::time::timeout(shared.timing.call(), async {
+            match view.leads {
+                true => member.propose(Proposal::Empty).await.map(drop),
+                false => Err(Unproposed::NotLeader),
+            }
+        });
+        match in_time.await {
+            Ok(Ok(())) => return Ok(shared.store.fence()),
+            Ok(Err(Unproposed::Ended(ended))) => return Err(ended),
+            Ok(Err(Unproposed::NotLeader)) => {
+                error = Error::Unavailable("another member leads, and is not heard".into());
+            }
+            Err(_) => {}
+        }
+        let applied = shared.store.applied().0.map_or(0, |id| id.term);
+        if applied >= next_term {
+            return Ok(shared.store.fence());
+        }
+        shared.rest(LOOK).await?;
+    }
+    Err(error)
+}

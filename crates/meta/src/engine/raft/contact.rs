@@ -1,0 +1,96 @@
+//! When this member heard of others, and whether it may keep them from an election.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Times are of `Clock::monotonic`.
+#[derive(Default)]
+pub struct Contact {
+    state: Mutex<ContactState>,
+    deaf: AtomicBool,
+}
+
+#[derive(Default)]
+struct ContactState {
+    /// A leader was heard last.
+    leader: Duration,
+    /// Each other member answered something that was sent at this time.
+    answers: BTreeMap<u64, Duration>,
+}
+
+impl Contact {
+    /// A leader whose term is not over was heard.
+    pub fn hear_leader(&self, now: Duration) {
+        let mut state = self.state.lock();
+        state.leader = state.leader.max(now);
+    }
+
+    pub fn heard_leader(&self) -> Duration {
+        self.state.lock().leader
+    }
+
+    /// `member` answered what was sent at `sent`.
+    pub fn answered(&self, member: u64, sent: Duration) {
+        let mut state = self.state.lock();
+        let last = state.answers.entry(member).or_default();
+        *last = sent.max(*last);
+    }
+
+    /// The last time at which a majority of each set, and `me`, were heard; `since` if none was
+    /// since then.
+    pub fn majority(
+        &self,
+        me: u64,
+        voters: &[BTreeSet<u64>],
+        (since, now): (Duration, Duration),
+    ) -> Duration {
+        let state = self.state.lock();
+        let heard = |id: &u64| match *id == me {
+            true => now,
+            false => state.answers.get(id).copied().unwrap_or(since).max(since),
+        };
+        let of_set = |ids: &BTreeSet<u64>| {
+            let mut times: Vec<Duration> = ids.iter().map(heard).collect();
+            times.sort_unstable();
+            // So many, and all after it, are a majority.
+            times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(now)
+        };
+        voters.iter().map(of_set).min().unwrap_or(now)
+    }
+
+    /// Whether this leader has heard no majority for so long that it must not keep others from an
+    /// election.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Acquire)
+    }
+
+    pub fn set_deaf(&self, deaf: bool) -> bool {
+        self.deaf.swap(deaf, Ordering::AcqRel) != deaf
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_as_old_as_its_oldest_part() {
+        let secs = Duration::from_secs;
+        let contact = Contact::default();
+        let three = [BTreeSet::from([1, 2, 3])];
+        let heard = |voters: &[BTreeSet<u64>]| contact.majority(1, voters, (secs(1), secs(100)));
+        assert_eq!(heard(&three), secs(1));
+        contact.answered(2, secs(50));
+        assert_eq!(heard(&three), secs(50));
+        contact.answered(3, secs(70));
+        contact.answered(3, secs(60));
+        assert_eq!(heard(&three), secs(70));
+        assert_eq!(heard(&[BTreeSet::from([1, 2, 3, 4, 5])]), secs(50));
+        assert_eq!(heard(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([4, 5, 1])]), secs(1));
+        assert_eq!(heard(&[BTreeSet::from([1])]), secs(100));
+        assert_eq!(heard(&[BTreeSet::from([1, 2])]), secs(50));
+    }
+}

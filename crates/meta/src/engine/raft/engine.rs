@@ -1,0 +1,250 @@
+//! The engine of a master whose member is one of several.
+//!
+//! ```text
+//!   wait_for_turn ──► leads ──► take-over applied ──► the former lease is over ──► serves
+//!                                                                                   │
+//!   commit_later ──► an entry ──► a majority has it ──► applied here ──► acknowledged
+//!   reads ──► the rows of this member, while its lease lasts
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Error, Result};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use super::super::{Change, Commit, CommitError, Engine, Fence, Later, Lease, Snapshot};
+use super::apply::Outcome;
+use super::commit;
+use super::entry::Proposal;
+use super::member::{Lead, Member, Unproposed};
+
+/// Between two looks whether this member leads.
+const LEAD_LOOK: Duration = Duration::from_millis(20);
+
+/// Metadata that several masters keep together.
+pub struct RaftEngine {
+    member: Arc<Member>,
+    tenure: Mutex<Option<Arc<Tenure>>>,
+    /// A take-over that [`RaftEngine::wait_for_turn`] made and nobody has used yet.
+    ready: Mutex<Option<Arc<Tenure>>>,
+    giving_up: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A master from its take-over on.
+pub(super) struct Tenure {
+    pub fence: Fence,
+    pub lease: Arc<Lease>,
+    renewing: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for RaftEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RaftEngine").field("member", &self.member).finish_non_exhaustive()
+    }
+}
+
+impl RaftEngine {
+    pub fn new(member: Arc<Member>) -> RaftEngine {
+        let (tenure, ready) = (Mutex::default(), Mutex::default());
+        RaftEngine { member, tenure, ready, giving_up: Mutex::default() }
+    }
+
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// Waits until no other master serves: this member leads, a take-over is applied here, and the
+    /// lease of any former master is over. The next take-over returns at once.
+    ///
+    /// # Errors
+    /// `Unavailable` when the member ends.
+    pub async fn wait_for_turn(&self) -> Result<()> {
+        let tenure = take_turn(&self.member, 0).await?;
+        *self.ready.lock() = Some(tenure);
+        Ok(())
+    }
+
+    /// Waits until a master that gave up has said so to the others, but not for long.
+    pub async fn given_up(&self) {
+        let giving_up = self.giving_up.lock().take();
+        if let Some(task) = giving_up {
+            let _ = task.await;
+        }
+    }
+
+    fn begin(&self, tenure: Arc<Tenure>) -> Fence {
+        let fence = tenure.fence;
+        let renewing =
+            self.member.runtime.spawn(renew(Arc::clone(&self.member), Arc::clone(&tenure)));
+        *tenure.renewing.lock() = Some(renewing);
+        let former = self.tenure.lock().replace(tenure);
+        if let Some(former) = former {
+            former.end();
+        }
+        fence
+    }
+}
+
+impl Tenure {
+    fn end(&self) {
+        self.lease.give_up();
+        if let Some(renewing) = self.renewing.lock().take() {
+            renewing.abort();
+        }
+    }
+}
+
+impl Drop for RaftEngine {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl Engine for RaftEngine {
+    fn fence(&self) -> Result<Fence> {
+        Ok(self.member.shared.store.fence())
+    }
+
+    fn take_over_at(&self, batch: u64) -> Result<Fence> {
+        let ready = self.ready.lock().take().filter(|tenure| tenure.fence.batch >= batch);
+        let tenure = match ready {
+            Some(tenure) => tenure,
+            None => {
+                let member = Arc::clone(&self.member);
+                self.member.runtime.block_on(async move { take_turn(&member, batch).await })?
+            }
+        };
+        Ok(self.begin(tenure))
+    }
+
+    fn lease(&self) -> Option<Arc<Lease>> {
+        self.tenure.lock().as_ref().map(|tenure| Arc::clone(&tenure.lease))
+    }
+
+    fn give_up(&self) {
+        let Some(tenure) = self.tenure.lock().take() else { return };
+        tenure.end();
+        let (member, epoch) = (Arc::clone(&self.member), tenure.fence.epoch);
+        let task = self.member.runtime.spawn(async move {
+            let limit = member.shared.timing.call();
+            let said = member.propose(Proposal::GivenUp { epoch });
+            let _ = tokio::time::timeout(limit, said).await;
+        });
+        *self.giving_up.lock() = Some(task);
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        Ok(self.member.shared.store.snapshot())
+    }
+
+    fn read(&self, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {
+        let snapshot = self.member.shared.store.snapshot();
+        Ok((snapshot.batch(), snapshot.get(keys)?))
+    }
+
+    fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
+        match self.commit_later(expected, changes) {
+            Commit::Done(result) => result,
+            Commit::Later(result) => self.member.runtime.block_on(result),
+        }
+    }
+
+    fn commit_later(&self, expected: Fence, changes: Vec<Change>) -> Commit {
+        let member = Arc::clone(&self.member);
+        let lease = self.lease();
+        let task = self.member.runtime.spawn(async move {
+            commit::commit(&member, lease.as_deref(), expected, changes).await
+        });
+        Commit::Later(Box::pin(async move {
+            let ended = |_| Err(CommitError::Poisoned(Error::Unavailable("it has ended".into())));
+            task.await.unwrap_or_else(ended)
+        }))
+    }
+
+    fn settle(&self) -> Later<Result<Fence>> {
+        let member = Arc::clone(&self.member);
+        Box::pin(async move { commit::settle(&member).await })
+    }
+
+    fn is_low_on_space(&self) -> bool {
+        self.member.shared.store.is_low_on_space()
+    }
+}
+
+/// Waits for the turn of a master of this member, and begins.
+async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
+    loop {
+        member.shared.rest(LEAD_LOOK).await?;
+        let Some(lead) = member.lead().await else { continue };
+        if let Some(tenure) = begin_turn(member, lead, batch).await? {
+            return Ok(tenure);
+        }
+    }
+}
+
+/// Takes over in the term of `lead`, if it is not over before; `None`: it is, or may be.
+async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Arc<Tenure>>> {
+    let shared = &member.shared;
+    let proposed = while_leading(member, lead, member.propose(Proposal::TakeOver { batch })).await;
+    let (fence, alone) = match proposed {
+        Some(Ok((id, Outcome::TookOver { fence, alone }))) if id.term == lead.term => {
+            (fence, alone)
+        }
+        Some(Err(Unproposed::Ended(error))) => return Err(error),
+        _ => return Ok(None),
+    };
+    let is_over = || {
+        let waited = shared.now().saturating_sub(lead.since);
+        alone || waited > shared.timing.former_lease() || is_planted(Bug::FormerLeaseIgnored)
+    };
+    while !is_over() {
+        shared.rest(LEAD_LOOK).await?;
+        if member.lead().await != Some(lead) {
+            return Ok(None);
+        }
+    }
+    let sent = shared.now();
+    let confirmed = while_leading(member, lead, member.confirm()).await == Some(true);
+    let still = member.lead().await == Some(lead) && shared.store.fence() == fence;
+    if !confirmed || !still {
+        return Ok(None);
+    }
+    let shown = format!("member {}", member.id());
+    let clock = Arc::clone(&shared.seams.clock);
+    let lease = Arc::new(Lease::new(shown, shared.timing.lease, clock, sent));
+    Ok(Some(Arc::new(Tenure { fence, lease, renewing: Mutex::default() })))
+}
+
+/// The result of `work` if it comes before the term of `lead` is over, as far as this member
+/// knows.
+async fn while_leading<T>(member: &Member, lead: Lead, work: impl Future<Output = T>) -> Option<T> {
+    let over = async {
+        while member.shared.rest(LEAD_LOOK).await.is_ok() && member.lead().await == Some(lead) {}
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = over => None,
+    }
+}
+
+/// Renews the lease of `tenure` until another master has taken over, or it is given up.
+async fn renew(member: Arc<Member>, tenure: Arc<Tenure>) {
+    let (shared, lease) = (&member.shared, &tenure.lease);
+    while shared.rest(shared.timing.renewal()).await.is_ok() {
+        let sent = shared.now();
+        let confirmed = member.confirm().await;
+        let found = shared.store.fence();
+        if found.epoch != tenure.fence.epoch {
+            return lease.fence(format!("epoch {} has begun", found.epoch));
+        }
+        if confirmed {
+            lease.extend(commit::counted_from(shared, sent));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The library's log is the log on the member's disk.
+
+use std::fmt::Debug;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Error, Result};
+use openraft::storage::{LogFlushed, RaftLogStorage};
+use openraft::{AnyError, LogId, LogState, RaftLogReader, StorageError, StorageIOError};
+
+use super::entry::Entry;
+use super::shared::Shared;
+use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
+
+/// Between two looks whether there is room.
+const ROOM_RETRY: Duration = Duration::from_millis(20);
+/// How long a log waits for room for entries that may never be committed.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The index after the last entry that a snapshot covers, as the library has ordered it.
+#[derive(Clone, Default)]
+pub struct Covered(Arc<AtomicU64>);
+
+pub struct Log {
+    shared: Arc<Shared>,
+    /// Entries after it must wait until the snapshot is in place.
+    covered: Covered,
+    /// The log is read for the leader as of when this was the number of removals.
+    removals: Option<u64>,
+}
+
+impl Log {
+    pub fn new(shared: Arc<Shared>) -> Log {
+        Log { shared, covered: Covered::default(), removals: None }
+    }
+
+    /// Makes entries durable, when there is room for them.
+    async fn put(&self, entries: Vec<Entry>) -> Result<()> {
+        let shared = &self.shared;
+        while shared.store.next() < self.covered.0.load(Ordering::Acquire) {
+            shared.rest(ROOM_RETRY).await?;
+        }
+        let begun = shared.now();
+        loop {
+            let batch = entries.clone();
+            match shared.with_store(move |store| store.append(batch)).await {
+                Err(error) if shared.passes(&error) => {
+                    let is_full = matches!(error, Error::Full(_));
+                    if !is_full && shared.now().saturating_sub(begun) > ROOM_PATIENCE {
+                        return Err(error);
+                    }
+                    shared.rest(ROOM_RETRY).await?;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl RaftLogReader<Types> for Log {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<LogEntry>, StorageError<u64>> {
+        let (from, end) = ends(&range);
+        let store = &self.shared.store;
+        let entries = match self.removals {
+            None => store.entries(from, end, usize::MAX),
+            Some(removals) => store.entries_of(removals, from, end, usize::MAX),
+        };
+        entries.map(|entries| entries.into_iter().map(log_entry).collect()).map_err(unread)
+    }
+
+    async fn limited_get_log_entries(
+        &mut self,
+        from: u64,
+        end: u64,
+    ) -> Result<Vec<LogEntry>, StorageError<u64>> {
+        let store = &self.shared.store;
+        let (removals, bytes) =
+            (self.removals.unwrap_or_else(|| store.removals()), store.portion());
+        let entries = store.entries_of(removals, from, end, bytes).map_err(unread)?;
+        Ok(entries.into_iter().map(log_entry).collect())
+    }
+}
+
+impl RaftLogStorage<Types> for Log {
+    type LogReader = Log;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError<u64>> {
+        let store = &self.shared.store;
+        let last_purged_log_id = store.before().map(log_id);
+        let last_log_id = store.last().map(log_id).or(last_purged_log_id);
+        Ok(LogState { last_purged_log_id, last_log_id })
+    }
+
+    async fn get_log_reader(&mut self) -> Log {
+        let removals = Some(self.shared.store.removals());
+        Log { shared: Arc::clone(&self.shared), covered: self.covered.clone(), removals }
+    }
+
+    async fn save_vote(&mut self, vote: &openraft::Vote<u64>) -> Result<(), StorageError<u64>> {
+        if is_planted(Bug::VoteForgotten) {
+            return Ok(());
+        }
+        let vote = vote_of(vote);
+        loop {
+            match self.shared.with_store(move |store| store.save_vote(vote)).await {
+                Ok(()) => return Ok(()),
+                Err(error) if self.shared.passes(&error) => {
+                    self.shared.rest(ROOM_RETRY).await.map_err(unsaved)?;
+                }
+                Err(error) => return Err(unsaved(error)),
+            }
+        }
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<openraft::Vote<u64>>, StorageError<u64>> {
+        Ok(Some(library_vote(self.shared.store.vote())))
+    }
+
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        callback: LogFlushed<Types>,
+    ) -> Result<(), StorageError<u64>>
+    where
+        I: IntoIterator<Item = LogEntry> + Send,
+        I::IntoIter: Send,
+    {
+        let entries = entries.into_iter().map(entry_of).collect();
+        self.put(entries).await.map_err(unwritten)?;
+        callback.log_io_completed(Ok(()));
+        Ok(())
+    }
+
+    async fn truncate(&mut self, from: LogId<u64>) -> Result<(), StorageError<u64>> {
+        self.shared.store.truncate(from.index).map_err(unwritten)
+    }
+
+    /// The ring decides which entries go. The library asks for this after a snapshot, before that
+    /// is in place.
+    async fn purge(&mut self, upto: LogId<u64>) -> Result<(), StorageError<u64>> {
+        self.covered.0.fetch_max(upto.index + 1, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+fn ends(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let from = match range.start_bound() {
+        Bound::Included(from) => *from,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    (from, end)
+}
+
+fn unread(error: Error) -> StorageError<u64> {
+    StorageIOError::read_logs(AnyError::error(error)).into()
+}
+
+fn unwritten(error: Error) -> StorageError<u64> {
+    StorageIOError::write_logs(AnyError::error(error)).into()
+}
+
+fn unsaved(error: Error) -> StorageError<u64> {
+    StorageIOError::write_vote(AnyError::error(error)).into()
+}

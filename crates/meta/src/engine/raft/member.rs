@@ -1,0 +1,204 @@
+//! A member: its disk, the library's core, and the task that keeps it in touch with the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Error, Result};
+use openraft::error::{ClientWriteError, InitializeError, RaftError};
+use openraft::{EmptyNode, Raft, ServerState};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::super::Fence;
+use super::apply::Outcome;
+use super::entry::{EntryId, Proposal};
+use super::receiving::Receiving;
+use super::record::Vote;
+use super::shared::Shared;
+use super::types::{Types, id_of, vote_of};
+
+/// Between two looks whether the last task of a member that is closed has ended.
+const CLOSING: Duration = Duration::from_millis(2);
+/// Between two looks at what is applied.
+const APPLIED_LOOK: Duration = Duration::from_millis(5);
+
+/// One of several masters' members that keep a log together.
+pub struct Member {
+    pub(super) shared: Arc<Shared>,
+    pub(super) raft: Raft<Types>,
+    /// Since when this process sees itself as the leader, and of which term.
+    pub(super) led: Mutex<Option<Lead>>,
+    pub(super) votes: Arc<Semaphore>,
+    pub(super) messages: Arc<Semaphore>,
+    pub(super) receiving: tokio::sync::Mutex<Option<Receiving>>,
+    /// Tasks outlive the thread that asks for them.
+    pub(super) runtime: Handle,
+    pub(super) watching: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A term that this member leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lead {
+    pub term: u64,
+    /// When this process saw it first.
+    pub since: Duration,
+}
+
+/// The state of the library's core.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub vote: Vote,
+    pub leads: bool,
+    /// A majority of each decides.
+    pub voters: Vec<BTreeSet<u64>>,
+}
+
+/// The reason for which a proposal has no outcome.
+#[derive(Debug)]
+pub(super) enum Unproposed {
+    /// Another member leads, or none; the proposal may be in the log, or not.
+    NotLeader,
+    /// The member takes nothing more.
+    Ended(Error),
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("id", &self.shared.me).finish_non_exhaustive()
+    }
+}
+
+impl View {
+    pub fn is_voter(&self, member: u64) -> bool {
+        self.voters.iter().any(|ids| ids.contains(&member))
+    }
+
+    /// A new member knows of no members until it hears of a log: it votes for those that have one.
+    pub fn names_nobody(&self) -> bool {
+        self.voters.iter().all(BTreeSet::is_empty)
+    }
+
+    /// Whether `ids` are a majority of each set.
+    pub fn is_majority(&self, ids: &BTreeSet<u64>) -> bool {
+        let is_majority = |of: &BTreeSet<u64>| of.intersection(ids).count() * 2 > of.len();
+        !self.voters.is_empty() && self.voters.iter().all(is_majority)
+    }
+}
+
+impl Member {
+    pub fn id(&self) -> u64 {
+        self.shared.me
+    }
+
+    /// The fence as of the last entry that is applied here.
+    pub fn fence(&self) -> Fence {
+        self.shared.store.fence()
+    }
+
+    /// Makes the first entry of a new log, which names its members. For one of them, once.
+    ///
+    /// # Errors
+    /// `Exists` where there is a log, `Invalid` for members without this one.
+    pub async fn found(&self, members: &BTreeSet<u64>) -> Result<()> {
+        let nodes: BTreeMap<u64, EmptyNode> =
+            members.iter().map(|id| (*id, EmptyNode {})).collect();
+        match self.raft.initialize(nodes).await {
+            Ok(()) => Ok(()),
+            Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
+                Err(Error::Exists(format!("a log of metadata: {error}")))
+            }
+            Err(RaftError::APIError(error)) => Err(Error::Invalid(error.to_string())),
+            Err(RaftError::Fatal(fatal)) => Err(Error::Unavailable(fatal.to_string())),
+        }
+    }
+
+    /// Ends. On return nothing of it uses the disk, which may be opened again.
+    pub async fn close(&self) {
+        self.shared.end();
+        if let Err(error) = self.raft.shutdown().await {
+            tracing::error!(%error, "the core of the consensus library failed");
+        }
+        let watching = self.watching.lock().take();
+        if let Some(watching) = watching {
+            let _ = watching.await;
+        }
+        self.receiving.lock().await.take();
+    }
+
+    /// As `close`, and waits until all tasks have let go of the member's disk.
+    pub async fn close_all(self: Arc<Self>) {
+        self.close().await;
+        let store = Arc::downgrade(&self.shared.store);
+        drop(self);
+        while store.strong_count() > 0 {
+            tokio::time::sleep(CLOSING).await;
+        }
+    }
+
+    /// The last term that this member leads, if it does, as far as it knows.
+    pub async fn lead(&self) -> Option<Lead> {
+        self.view().await.ok()?;
+        *self.led.lock()
+    }
+
+    /// Asks the core itself: what anybody noted earlier may be over.
+    pub(super) async fn view(&self) -> Result<View> {
+        let look = |state: &openraft::RaftState<_, _, _>| View {
+            vote: vote_of(state.vote_ref()),
+            leads: state.server_state == ServerState::Leader,
+            voters: state.membership_state.effective().membership().get_joint_config().clone(),
+        };
+        let view = self.raft.with_raft_state(look).await;
+        let view = view.map_err(|fatal| Error::Unavailable(fatal.to_string()))?;
+        let mut led = self.led.lock();
+        let term = view.vote.term;
+        match *led {
+            _ if !view.leads => *led = None,
+            Some(lead) if lead.term == term => {}
+            _ => {
+                self.shared.contact.set_deaf(false);
+                *led = Some(Lead { term, since: self.shared.now() });
+            }
+        }
+        Ok(view)
+    }
+
+    /// Has the log take `proposal`; returns when it is applied here.
+    pub(super) async fn propose(
+        &self,
+        proposal: Proposal,
+    ) -> Result<(EntryId, Outcome), Unproposed> {
+        match self.raft.client_write(proposal).await {
+            Ok(written) => Ok((id_of(written.log_id), written.data)),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => {
+                Err(Unproposed::NotLeader)
+            }
+            Err(error) => Err(Unproposed::Ended(Error::Unavailable(format!(
+                "the consensus library takes nothing more: {error}"
+            )))),
+        }
+    }
+
+    /// Shows that this member leads, and that it has applied all that was committed before the
+    /// call. `false`: it could not be shown in time.
+    pub(super) async fn confirm(&self) -> bool {
+        let Ok((read, _)) = self.raft.get_read_log_id().await else { return false };
+        let next = read.map_or(0, |id| id.index + 1);
+        if is_planted(Bug::ReadBeforeTerm) {
+            return true;
+        }
+        let begun = self.shared.now();
+        while self.shared.store.applied_next() < next {
+            let late = self.shared.now().saturating_sub(begun) > self.shared.timing.lease;
+            if late || self.shared.rest(APPLIED_LOOK).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}

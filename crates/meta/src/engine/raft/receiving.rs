@@ -1,0 +1,31 @@
+//! A snapshot of another member on its way.
+
+use cairn_base::{Error, Result};
+
+use super::snapshot::{Incoming, Taken};
+
+/// A snapshot while it comes.
+pub struct Receiving {
+    pub from: u64,
+    pub transfer: u64,
+    /// The number of the next page.
+    pub next: u64,
+    pub taken: Taken,
+    pub incoming: Incoming,
+}
+
+/// The snapshot of this transfer, whose next page has this number.
+///
+/// # Errors
+/// `Conflict` if another one is received, or none.
+pub fn take_receiving(
+    slot: &mut Option<Receiving>,
+    (from, transfer): (u64, u64),
+    number: u64,
+) -> Result<Receiving> {
+    let is_it = |receiving: &mut Receiving| {
+        (receiving.from, receiving.transfer, receiving.next) == (from, transfer, number)
+    };
+    let other = || Error::Conflict(format!("page {number} of a snapshot that is not received"));
+    slot.take_if(is_it).ok_or_else(other)
+}

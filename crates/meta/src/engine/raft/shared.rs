@@ -1,0 +1,99 @@
+//! The surroundings that the parts of one member share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Clock, Error, Result, Rng, Threads};
+use tokio::sync::watch;
+
+use super::super::Later;
+use super::contact::Contact;
+use super::store::MemberStore;
+use super::timing::Timing;
+use super::work;
+
+/// The way to other members.
+pub trait Peers: Send + Sync + 'static {
+    /// Sends `message` to `member`; the future has its answer. Whether it comes, or when, is up to
+    /// the network: the caller ends its wait. The other side must know who sends it.
+    fn send(&self, member: u64, message: Bytes) -> Later<Result<Bytes>>;
+}
+
+/// What a member is given by its host.
+#[derive(Clone)]
+pub struct Seams {
+    pub peers: Arc<dyn Peers>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    /// `None`: threads of the operating system.
+    pub threads: Option<Arc<dyn Threads>>,
+}
+
+pub struct Shared {
+    pub store: Arc<MemberStore>,
+    pub seams: Seams,
+    pub timing: Timing,
+    pub me: u64,
+    pub generation: u64,
+    pub contact: Contact,
+    ending: watch::Sender<bool>,
+}
+
+impl Shared {
+    pub fn new(store: Arc<MemberStore>, seams: Seams, timing: Timing) -> Shared {
+        let (me, generation) = (store.member(), store.generation());
+        let contact = Contact::default();
+        // What it heard in an earlier process is not known.
+        contact.hear_leader(seams.clock.monotonic());
+        let ending = watch::Sender::new(false);
+        Shared { store, seams, timing, me, generation, contact, ending }
+    }
+
+    pub fn now(&self) -> Duration {
+        self.seams.clock.monotonic()
+    }
+
+    /// Runs what blocks with the store.
+    ///
+    /// # Errors
+    /// Of `work`.
+    pub async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&MemberStore) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let store = Arc::clone(&self.store);
+        work::blocking(self.seams.threads.as_ref(), move || work(&store)).await
+    }
+
+    pub fn end(&self) {
+        self.ending.send_replace(true);
+    }
+
+    pub fn is_ending(&self) -> bool {
+        *self.ending.borrow()
+    }
+
+    /// Waits until the member is being closed.
+    pub async fn wait_ending(&self) {
+        let mut ending = self.ending.subscribe();
+        let _ = ending.wait_for(|ending| *ending).await;
+    }
+
+    /// Rests, but not beyond the end.
+    ///
+    /// # Errors
+    /// `Unavailable` when the member is being closed.
+    pub async fn rest(&self, time: Duration) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = self.wait_ending() => Err(Error::Unavailable("this member ends".into())),
+            () = tokio::time::sleep(time) => Ok(()),
+        }
+    }
+
+    /// Whether something that failed with `error` will work once there is room.
+    pub fn passes(&self, error: &Error) -> bool {
+        matches!(error, Error::Full(_) | Error::Unavailable(_)) && self.store.failure().is_none()
+    }
+}

@@ -1,0 +1,61 @@
+//! How long members wait for one another. All follows from the time of a lease.
+
+use std::time::Duration;
+
+/// See [docs/decisions/0033](../../../../../docs/decisions/0033-replicated-metadata.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// How long a master answers from memory after a batch, or a round, was begun that a majority
+    /// answered.
+    pub lease: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { lease: Duration::from_secs(2) }
+    }
+}
+
+impl Timing {
+    /// How long a new master waits for the lease of the former one. No two clocks run at the same
+    /// rate.
+    pub fn former_lease(&self) -> Duration {
+        self.lease * 11 / 10
+    }
+
+    /// Between two rounds that renew a lease.
+    pub fn renewal(&self) -> Duration {
+        self.lease / 3
+    }
+
+    /// Between two looks at what there is to do.
+    pub fn look(&self) -> Duration {
+        self.lease / 20
+    }
+
+    /// Between two messages of a leader that has nothing to say.
+    pub fn heartbeat(&self) -> Duration {
+        self.lease * 3 / 20
+    }
+
+    /// For one call of another member. Longer than any sync that is not an outage.
+    pub fn call(&self) -> Duration {
+        self.lease * 9 / 20
+    }
+
+    /// A member that heard a leader so recently votes for no other one.
+    pub fn silence(&self) -> Duration {
+        self.lease * 19 / 40
+    }
+
+    /// A leader that heard no majority for so long sends nothing that keeps others from an
+    /// election.
+    pub fn deaf(&self) -> Duration {
+        self.lease * 2
+    }
+
+    /// The longest wait for the outcome of a batch that is unknown.
+    pub fn settle(&self) -> Duration {
+        self.lease * 5
+    }
+}

@@ -1,0 +1,155 @@
+//! What a member does by itself: a leader shows that it is there, others start an election when no
+//! leader does.
+//!
+//! An election raises the term, which ends the leader of the term before. So a member first asks
+//! the others whether they would vote for it, and whether their leader is silent too. This decides
+//! only when there is an election, never who wins it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::Result;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::member::{Member, View};
+use super::message::{Message, Reply};
+use super::network::call;
+
+/// Between two looks at which entries the ring has let go.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// The state of the task.
+struct Watch {
+    member: Arc<Member>,
+    /// So long a silence makes this member ask.
+    patience: Duration,
+    /// It asked last.
+    asked: Duration,
+    beaten: Duration,
+    kept: Duration,
+}
+
+/// Returns when the member ends.
+pub async fn run(member: Arc<Member>) {
+    let now = member.shared.now();
+    let patience = draw_patience(&member);
+    let mut watch = Watch { member, patience, asked: now, beaten: now, kept: now };
+    loop {
+        let shared = &watch.member.shared;
+        if shared.rest(shared.timing.look()).await.is_err() {
+            return;
+        }
+        if let Err(error) = watch.look().await {
+            if !watch.member.shared.is_ending() {
+                tracing::error!(%error, "this member takes no further part");
+            }
+            return;
+        }
+    }
+}
+
+fn draw_patience(member: &Member) -> Duration {
+    let half = member.shared.timing.lease / 2;
+    let micros = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).max(1);
+    half + Duration::from_micros(member.shared.seams.rng.next_u64() % micros)
+}
+
+impl Watch {
+    async fn look(&mut self) -> Result<()> {
+        let view = self.member.view().await?;
+        let now = self.member.shared.now();
+        if view.leads {
+            self.lead(&view, now).await?;
+        } else if view.is_voter(self.member.id()) {
+            self.stand(&view, now).await?;
+        }
+        if now.saturating_sub(self.kept) >= UPKEEP {
+            self.kept = now;
+            self.tell_purged().await?;
+        }
+        Ok(())
+    }
+
+    async fn lead(&mut self, view: &View, now: Duration) -> Result<()> {
+        let shared = &self.member.shared;
+        let (contact, timing) = (&shared.contact, &shared.timing);
+        let since = self.member.led.lock().map_or(now, |lead| lead.since);
+        let heard = contact.majority(shared.me, &view.voters, (since, now));
+        let deaf = now.saturating_sub(heard) > timing.deaf();
+        if contact.set_deaf(deaf) {
+            match deaf {
+                true => tracing::warn!("no majority answers: this leader falls silent"),
+                false => tracing::info!("a majority answers this leader again"),
+            }
+        }
+        if now.saturating_sub(self.beaten) < timing.heartbeat() {
+            return Ok(());
+        }
+        self.beaten = now;
+        match deaf {
+            // Answers to these count as any others do.
+            true => drop(self.ask_all(view, &Message::Probe).await),
+            false => self.member.raft.trigger().heartbeat().await.map_err(ended)?,
+        }
+        Ok(())
+    }
+
+    async fn stand(&mut self, view: &View, now: Duration) -> Result<()> {
+        let shared = Arc::clone(&self.member.shared);
+        let last = shared.contact.heard_leader().max(self.asked);
+        if now.saturating_sub(last) < self.patience {
+            return Ok(());
+        }
+        self.patience = draw_patience(&self.member);
+        let ask = Message::Ask { last: shared.store.last() };
+        let said_yes = self.ask_all(view, &ask).await;
+        self.asked = shared.now();
+        let still_silent = shared.contact.heard_leader() < last.max(now);
+        if view.is_majority(&said_yes) && still_silent {
+            tracing::info!(member = shared.me, term = view.vote.term, "an election begins");
+            self.member.raft.trigger().elect().await.map_err(ended)?;
+        }
+        Ok(())
+    }
+
+    /// Asks all other voters at once; returns those that said yes, and this member.
+    async fn ask_all(&self, view: &View, message: &Message) -> BTreeSet<u64> {
+        let me = self.member.id();
+        let mut asking = JoinSet::new();
+        let others: BTreeSet<u64> = view.voters.iter().flatten().copied().collect();
+        for other in others.into_iter().filter(|other| *other != me) {
+            let (shared, message) = (Arc::clone(&self.member.shared), message.clone());
+            asking.spawn(async move {
+                let limit = shared.timing.call();
+                let reply = timeout(limit, call(&shared, other, &message)).await;
+                let yes = matches!(reply, Ok(Ok(Reply::Asked { yes: true } | Reply::Heard)));
+                yes.then_some(other)
+            });
+        }
+        let mut said_yes = BTreeSet::from([me]);
+        while let Some(answer) = asking.join_next().await {
+            said_yes.extend(answer.ok().flatten());
+        }
+        said_yes
+    }
+
+    /// Entries that the ring has let go are sent no more: who needs them gets a snapshot. The
+    /// library must know of a snapshot that has them; making one costs nothing.
+    async fn tell_purged(&self) -> Result<()> {
+        let store = &self.member.shared.store;
+        let Some(before) = store.before() else { return Ok(()) };
+        let purged = self.member.raft.metrics().borrow().purged.map(|id| id.index);
+        if purged.is_some_and(|purged| purged >= before.index) {
+            return Ok(());
+        }
+        let trigger = self.member.raft.trigger();
+        trigger.snapshot().await.map_err(ended)?;
+        trigger.purge_log(before.index).await.map_err(ended)
+    }
+}
+
+fn ended(fatal: openraft::error::Fatal<u64>) -> cairn_base::Error {
+    cairn_base::Error::Unavailable(fatal.to_string())
+}

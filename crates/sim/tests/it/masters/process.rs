@@ -1,0 +1,102 @@
+//! A process of a master: its member, and the master whenever it is its turn.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_base::rng::SeededRng;
+use cairn_base::{Disk, Error, Result};
+use cairn_meta::Master;
+use cairn_meta::engine::Engine;
+use cairn_meta::engine::embedded::Config;
+use cairn_meta::engine::raft::{Member, RaftEngine, Seams, Timing};
+use cairn_meta::master;
+use cairn_sim::SimDisk;
+use parking_lot::Mutex;
+
+use super::wires::{Port, Wires};
+use crate::cluster::host::Given;
+
+pub const MEMBERS: [u64; 3] = [1, 2, 3];
+
+/// What others see of a process.
+#[derive(Clone, Default)]
+pub struct Shown {
+    pub member: Arc<Mutex<Option<Arc<Member>>>>,
+    pub master: Arc<Mutex<Option<Master>>>,
+}
+
+impl Shown {
+    pub fn clear(&self) {
+        let master = self.master.lock().take();
+        let member = self.member.lock().take();
+        drop((master, member));
+    }
+}
+
+/// So small that logs come round and snapshots are needed.
+fn config(rng: &Arc<SeededRng>) -> Config {
+    Config {
+        memtable_bytes: 6 << 10,
+        cache_bytes: 256 << 10,
+        log_segments: 3,
+        log_segment_bytes: 32 << 10,
+        reserve_bytes: 0,
+        idle: std::time::Duration::from_secs(3600),
+        background: false,
+        rng: Arc::clone(rng) as _,
+    }
+}
+
+pub struct Start {
+    pub id: u64,
+    pub disk: SimDisk,
+    pub wires: Wires,
+    pub rng: Arc<SeededRng>,
+    pub founds: bool,
+    pub shown: Shown,
+}
+
+pub fn start(start: Start, given: Given) {
+    tokio::spawn(async move {
+        let (id, shown) = (start.id, start.shown.clone());
+        if let Err(error) = run(start, given).await {
+            tracing::warn!(id, %error, "a process of a master has ended");
+        }
+        shown.clear();
+    });
+}
+
+async fn run(start: Start, given: Given) -> Result<()> {
+    let seams = Seams {
+        peers: Arc::new(Port { from: start.id, wires: start.wires }),
+        clock: Arc::clone(&given.clock),
+        rng: Arc::clone(&start.rng) as _,
+        threads: Some(Arc::clone(&given.threads)),
+    };
+    let disk: Arc<dyn Disk> = Arc::new(start.disk);
+    let config = config(&start.rng);
+    let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
+    *start.shown.member.lock() = Some(Arc::clone(&member));
+    if start.founds {
+        match member.found(&BTreeSet::from(MEMBERS)).await {
+            // An earlier process of it did so.
+            Ok(()) | Err(Error::Exists(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let engine = Arc::new(RaftEngine::new(member));
+    loop {
+        engine.wait_for_turn().await?;
+        let config =
+            master::Config { threads: Some(Arc::clone(&given.threads)), ..master::Config::far() };
+        let clock = Arc::clone(&given.clock);
+        let master = Master::start(Arc::clone(&engine) as Arc<dyn Engine>, clock, config)?;
+        *start.shown.master.lock() = Some(master.clone());
+        tracing::info!(id = start.id, "serves");
+        let reason = master.wait_failed().await;
+        tracing::info!(id = start.id, reason, "serves no longer");
+        *start.shown.master.lock() = None;
+        drop(master);
+        engine.give_up();
+    }
+}

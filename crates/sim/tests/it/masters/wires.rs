@@ -1,0 +1,118 @@
+//! Messages between members: they are late, lost, and cut one way or both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::rng::SeededRng;
+use cairn_base::{Error, Result};
+use cairn_meta::engine::Later;
+use cairn_meta::engine::raft::Peers;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::cluster::digest::Digest;
+
+/// Where the answer of a message goes.
+type Waiting = oneshot::Sender<Result<Bytes>>;
+
+/// Something on its way.
+pub struct Item {
+    pub from: u64,
+    pub to: u64,
+    pub bytes: Bytes,
+    pub waiting: Waiting,
+    pub is_reply: bool,
+}
+
+/// All members' network. Clones are the same.
+#[derive(Clone)]
+pub struct Wires {
+    state: Arc<Mutex<State>>,
+    rng: Arc<SeededRng>,
+}
+
+#[derive(Default)]
+struct State {
+    now_us: u64,
+    next: u64,
+    items: BTreeMap<(u64, u64), Item>,
+    cuts: BTreeSet<(u64, u64)>,
+    /// Nobody hears that they are lost.
+    lost: Vec<Waiting>,
+    digest: Digest,
+}
+
+impl Wires {
+    pub fn new(rng: Arc<SeededRng>) -> Wires {
+        Wires { state: Arc::default(), rng }
+    }
+
+    pub fn cut(&self, from: u64, to: u64) {
+        self.state.lock().cuts.insert((from, to));
+    }
+
+    pub fn heal(&self, from: u64, to: u64) {
+        self.state.lock().cuts.remove(&(from, to));
+    }
+
+    pub fn heal_all(&self) {
+        self.state.lock().cuts.clear();
+    }
+
+    pub fn digest(&self) -> u64 {
+        self.state.lock().digest.value()
+    }
+
+    pub fn put(&self, item: Item) {
+        let delay_us = match self.rng.below(1000) {
+            0..940 => 200 + self.rng.below(4_000),
+            940..990 => 5_000 + self.rng.below(60_000),
+            _ => 100_000 + self.rng.below(400_000),
+        };
+        let is_lost = self.rng.below(200) == 0;
+        let mut state = self.state.lock();
+        if is_lost || state.cuts.contains(&(item.from, item.to)) {
+            return state.lost.push(item.waiting);
+        }
+        let due = (state.now_us + delay_us, state.next);
+        state.next += 1;
+        state.items.insert(due, item);
+    }
+
+    /// Everything that arrives by `now_us`.
+    pub fn arrived(&self, now_us: u64) -> Vec<Item> {
+        let mut state = self.state.lock();
+        state.now_us = now_us;
+        let later = state.items.split_off(&(now_us + 1, 0));
+        let due = std::mem::replace(&mut state.items, later);
+        let mut arrived = Vec::new();
+        for item in due.into_values() {
+            if state.cuts.contains(&(item.from, item.to)) {
+                state.lost.push(item.waiting);
+                continue;
+            }
+            state.digest.add(&[now_us, item.from, item.to]);
+            state.digest.add_bytes(&item.bytes);
+            arrived.push(item);
+        }
+        arrived
+    }
+}
+
+/// The way of one member to the others.
+pub struct Port {
+    pub from: u64,
+    pub wires: Wires,
+}
+
+impl Peers for Port {
+    fn send(&self, to: u64, bytes: Bytes) -> Later<Result<Bytes>> {
+        let (waiting, reply) = oneshot::channel();
+        self.wires.put(Item { from: self.from, to, bytes, waiting, is_reply: false });
+        Box::pin(async move {
+            let gone = |_| Err(Error::Unavailable("the connection broke".into()));
+            reply.await.unwrap_or_else(gone)
+        })
+    }
+}
