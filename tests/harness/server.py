@@ -56,6 +56,7 @@ class Server:
         self.cafile = None  # the certificate with --tls-cert
         self.website = ""  # "http://127.0.0.1:PORT" with --website
         self.console = ""  # "http://127.0.0.1:PORT" with --console
+        self.redirect = ""  # the same with --redirect
         self.start_seconds = None
 
     def start(self):
@@ -80,14 +81,15 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website|console) (\S+)$", text, re.M))
-            optional = ("nfs", "syslog", "website", "console")
+            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website|redirect|console) (\S+)$", text, re.M))
+            optional = ("nfs", "syslog", "website", "redirect", "console")
             wanted = [door for door in optional if "--" + door in self.args]
             if len(found) == 2 + len(wanted):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
                 self.nfs = found.get(b"nfs", b"").decode()
                 self.syslog = found.get(b"syslog", b"").decode()
                 self.website = found.get(b"website", b"").decode()
+                self.redirect = found.get(b"redirect", b"").decode()
                 self.console = found.get(b"console", b"").decode()
                 return
             if self.process.poll() is not None:

@@ -47,7 +47,7 @@ pub fn run(args: &DoorsBenchArgs) -> Result<ExitCode> {
 
 async fn serve(args: &DoorsBenchArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
-    let tls = args.doors.load_tls()?;
+    let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(crate::inflight::Role::Gateway)?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
@@ -61,7 +61,7 @@ async fn serve(args: &DoorsBenchArgs, preset: welcome::Preset) -> Result<ExitCod
     let new = ensure_root(&admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let offers = doors::Offers::default();
-    let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;
     if let Some(credential) = new {
         welcome::show(&credential, &sockets)?;

@@ -84,7 +84,7 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
 
 async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
-    let tls = args.doors.load_tls()?;
+    let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(inflight::Role::Gateway)?;
     let node = ThisNode::open(&args.dir, Role::Gateway)?;
     let lock = Lock::take(&args.dir)?;
@@ -109,7 +109,7 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
     let offers = doors::Offers { redirects, mounts, handles, records, lines };
-    let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
     let (view, own) = (Arc::clone(&node.view), node.loaded.identity.node());

@@ -1,5 +1,6 @@
 //! `cairn server`: the whole store in one process.
 
+pub mod acme;
 mod args;
 pub mod doors;
 pub mod log;
@@ -37,7 +38,7 @@ pub fn run(args: &ServerArgs) -> Result<ExitCode> {
 
 async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
-    let tls = args.doors.load_tls()?;
+    let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(Role::Server)?;
     let parts = Parts::open(args).await?;
     let _inflight = Serving::start(Role::Server, &args.dir);
@@ -57,7 +58,8 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
     let lines = sinks.queues().to_vec();
     let offers = doors::Offers { mounts, handles, records, lines, ..doors::Offers::default() };
-    let served = doors::start((&parts.fs, &parts.admit), offers, &sockets, tls.clone(), &stopped)?;
+    let served =
+        doors::start((&parts.fs, &parts.admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;
     match new {
         Some(credential) => welcome::show(&credential, &sockets)?,

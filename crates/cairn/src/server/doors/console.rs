@@ -50,7 +50,7 @@ fn socket_at(address: SocketAddr, is_asked_for: bool) -> Result<Option<TcpSocket
 /// # Errors
 /// Where secrets would be sent without TLS, or it is not known which hosts are its own.
 fn check(args: &DoorArgs, address: SocketAddr) -> Result<()> {
-    let has_tls = args.tls_cert.is_some();
+    let has_tls = args.has_tls();
     if !address.ip().is_loopback() && !has_tls {
         return Err(Failure::usage(format!(
             "--console {address} is for other machines, and browsers send it secret keys: say \
@@ -81,7 +81,7 @@ fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
     let mut origins: Vec<String> =
         args.console.console_url.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
     let is_https = |origin: &String| origin.starts_with("https://");
-    let is_secure = args.tls_cert.is_some() || !origins.is_empty() && origins.iter().all(is_https);
+    let is_secure = args.has_tls() || !origins.is_empty() && origins.iter().all(is_https);
     if address.ip().is_loopback() && !is_secure {
         origins.extend(loopback(port));
     } else if !address.ip().is_unspecified() {

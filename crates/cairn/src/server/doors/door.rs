@@ -21,10 +21,12 @@ use tokio::sync::watch;
 
 use super::console_args::ConsoleArgs;
 use super::nfs_args::NfsArgs;
+use super::redirect_args::RedirectArgs;
 use super::syslog_args::SyslogArgs;
 use super::website_args::WebsiteArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
+use crate::server::acme::AcmeArgs;
 use crate::server::records::RecordArgs;
 
 /// Where the doors are, and how they are protected.
@@ -37,11 +39,15 @@ pub struct DoorArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(super) http: SocketAddr,
     /// Certificate chain for these doors, the console, and --syslog-tls, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", group = "certificate")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) acme: AcmeArgs,
+    #[command(flatten)]
+    pub(super) redirect: RedirectArgs,
     /// Domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     pub(super) domain: Vec<String>,
@@ -180,7 +186,17 @@ impl DoorArgs {
     }
 
     pub(super) fn scheme(&self) -> &'static str {
-        if self.tls_cert.is_some() { "https" } else { "http" }
+        if self.has_tls() { "https" } else { "http" }
+    }
+
+    pub(super) fn has_tls(&self) -> bool {
+        self.certificate().is_some()
+    }
+
+    /// The files of the certificate chain and of its private key.
+    pub(super) fn certificate(&self) -> Option<(PathBuf, PathBuf)> {
+        let both = self.acme.certificate().map(|both| (both.clone(), both));
+        both.or_else(|| self.tls_cert.clone().zip(self.tls_key.clone()))
     }
 
     /// Binds the address of a door that speaks HTTP; `title` is for people.
@@ -193,11 +209,11 @@ impl DoorArgs {
         let socket = serve::bind(address)
             .map_err(|error| Failure::new(format!("{title} door on {address}: {error}")))?;
         let bound = socket.local_addr()?;
-        if self.tls_cert.is_none() && !bound.ip().is_loopback() {
+        if !self.has_tls() && !bound.ip().is_loopback() {
             tracing::warn!(
                 address = %bound,
                 "the {title} door is reachable from other machines WITHOUT TLS: anyone on the way \
-                 can read all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
+                 can read all that is sent; use --tls-cert and --tls-key, --acme, or a proxy with TLS"
             );
         }
         let shown = format!("{}://{bound}", self.scheme());

@@ -2,6 +2,7 @@
 
 mod console_args;
 mod nfs_args;
+mod redirect_args;
 mod syslog_args;
 mod website_args;
 
@@ -10,6 +11,7 @@ mod door;
 pub mod console;
 pub mod http;
 pub mod nfs;
+pub mod redirect;
 pub mod s3;
 pub mod syslog;
 pub mod website;
@@ -37,13 +39,14 @@ use tokio::task::JoinSet;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
 use crate::output;
+use crate::server::acme::Acme;
 use crate::server::{otlp, process};
 use door::{Behind, Bound, say_taken};
 
 /// All doors, in the order in which they are bound, opened and announced. A further door is an
 /// entry here, and a file beside this one; its options are in [`DoorArgs`].
-pub const DOORS: [Door; 6] =
-    [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR, website::DOOR, console::DOOR];
+pub const DOORS: [Door; 7] =
+    [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR, website::DOOR, redirect::DOOR, console::DOOR];
 
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
@@ -67,19 +70,18 @@ impl Open {
 }
 
 impl DoorArgs {
-    pub fn load_tls(&self) -> Result<Option<Arc<Tls>>> {
-        match (&self.tls_cert, &self.tls_key) {
-            (Some(certificate), Some(key)) => {
-                let authorities = self.syslog.syslog_client_ca.as_ref();
-                for file in [certificate, key].into_iter().chain(authorities) {
-                    File::open(file).map_err(|error| Failure::file(file, &error))?;
-                }
-                let what = format!("TLS with {} and {}", certificate.display(), key.display());
-                let loaded = Tls::load_private(certificate, key, authorities.map(PathBuf::as_path));
-                Ok(Some(loaded.map_err(|error| Failure::from(error).of(what))?))
-            }
-            _ => Ok(None),
+    /// The certificate of the doors, and what keeps it fresh if an authority signs it by ACME.
+    pub fn load_tls(&self) -> Result<(Option<Arc<Tls>>, Option<Acme>)> {
+        let acme = self.acme.open()?;
+        let Some((certificate, key)) = self.certificate() else { return Ok((None, acme)) };
+        let authorities = self.syslog.syslog_client_ca.as_ref();
+        for file in [&certificate, &key].into_iter().chain(authorities) {
+            File::open(file).map_err(|error| Failure::file(file, &error))?;
         }
+        let what = format!("TLS with {} and {}", certificate.display(), key.display());
+        let loaded = Tls::load_private(&certificate, &key, authorities.map(PathBuf::as_path));
+        let loaded = loaded.map_err(|error| Failure::from(error).of(what))?;
+        Ok((Some(loaded), acme))
     }
 
     fn observer(&self) -> Result<Observer> {
@@ -130,7 +132,7 @@ pub fn start(
     (fs, admit): (&Fs, &Arc<Admit>),
     offers: Offers,
     sockets: &Sockets,
-    tls: Option<Arc<Tls>>,
+    (tls, acme): (Option<Arc<Tls>>, Option<Acme>),
     stopped: &watch::Receiver<bool>,
 ) -> Result<Open> {
     let taken = sockets.bound.lock().take().zip(sockets.observer.lock().take());
@@ -158,7 +160,10 @@ pub fn start(
         }
     }
     if let Some(tls) = tls {
-        // Never ends on its own.
+        // These never end on their own.
+        if let Some(acme) = acme {
+            tokio::spawn(acme.run(Arc::clone(&tls)));
+        }
         tokio::spawn(tls.watch());
     }
     Ok(Open(open))

@@ -16,7 +16,7 @@ pub struct SyslogArgs {
     #[arg(long, value_name = "USER", requires = "syslog")]
     pub(super) syslog_user: Option<String>,
     /// Take messages over TLS only, with the certificate of --tls-cert
-    #[arg(long, requires_all = ["syslog", "tls_cert"])]
+    #[arg(long, requires_all = ["syslog", "certificate"])]
     pub(super) syslog_tls: bool,
     /// Authorities (PEM) that sign certificates of senders of syslog: senders must show such a
     /// certificate

@@ -1,0 +1,54 @@
+//! What this process shows to an authority as a proof that a name leads here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Where authorities look (RFC 8555, 8.3).
+const PATH: &str = "/.well-known/acme-challenge/";
+
+/// Answers by their tokens, while an order waits for its proofs.
+#[derive(Default)]
+pub struct Challenges(Mutex<HashMap<String, String>>);
+
+/// Answers of one order, which end with it.
+pub struct Shown(Arc<Challenges>);
+
+impl Challenges {
+    /// The answer to a request for this path, if it is one of an authority.
+    pub fn answer(&self, path: &str) -> Option<String> {
+        self.0.lock().get(path.strip_prefix(PATH)?).cloned()
+    }
+
+    /// There is one order at a time.
+    pub fn show(self: &Arc<Self>, answers: HashMap<String, String>) -> Shown {
+        *self.0.lock() = answers;
+        Shown(Arc::clone(self))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.0.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_shown_while_its_order_waits() {
+        let challenges = Arc::new(Challenges::default());
+        let path = format!("{PATH}token");
+        assert_eq!(challenges.answer(&path), None);
+        let shown = challenges.show([("token".to_owned(), "answer".to_owned())].into());
+        assert_eq!(challenges.answer(&path).as_deref(), Some("answer"));
+        for other in ["/token", "/.well-known/acme-challenge/", "/.well-known/acme-challenge/x"] {
+            assert_eq!(challenges.answer(other), None);
+        }
+        drop(shown);
+        assert_eq!(challenges.answer(&path), None);
+    }
+}
