@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import urllib.request
 
@@ -19,6 +18,7 @@ OF_SERVERS = ("cairn_meta_",)
 OF_GATEWAYS = ("cairn_peer_", "cairn_session_")
 # Only where a cgroup has a quota: tests/doctor looks at them.
 WITH_QUOTA = {"cairn_cpu_periods_total", "cairn_cpu_throttled_periods_total"}
+PROMTOOL = ROOT / "target/prometheus/usr/bin/promtool"
 NAME = re.compile(r"\b(?:cairn|process)_[a-z_]+\b")
 
 
@@ -63,8 +63,8 @@ def test_every_alert_is_tested_and_has_a_remedy():
         assert f"| `{alert}` |" in book, f"docs/operating.md has no remedy for {alert}"
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
+@pytest.mark.skipif(not PROMTOOL.exists(), reason="no promtool here")
 @pytest.mark.parametrize("words", [["check", "rules", RULES], ["test", "rules", TESTS]], ids=["check", "test"])
 def test_rules_are_valid_and_alert_when_they_should(words):
-    done = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([PROMTOOL, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
