@@ -59,6 +59,8 @@ BEFORE = {
     "curl -N": ["cairn server ./data", NGINX],
     "cairn export add": [*STORE[1:], "cairn bucket create photos", "cairn key create alice"],
 }
+# Documents of which tests/packages runs all commands on machines of their own, and the chapters that are run here.
+ELSEWHERE = {"docs/operating.md": "First store", "docs/clients.md": None}
 SERVERS = ("server", "master", "chunkserver", "gateway")
 
 
@@ -87,7 +89,15 @@ def name_of(document):
     return str(document.relative_to(ROOT))
 
 
-ALL = {name_of(document): list(commands(document.read_text())) for document in documents()}
+def read_here(document):
+    text = document.read_text()
+    if (chapter := ELSEWHERE.get(name_of(document), "")) != "":
+        text = re.split(r"^## ", text, flags=re.M)
+        text = "".join(part for part in text if chapter and part.startswith(chapter + "\n"))
+    return text
+
+
+ALL = {name_of(document): list(commands(read_here(document))) for document in documents()}
 
 
 class Reader:

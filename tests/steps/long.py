@@ -202,6 +202,13 @@ def quiet(programs):
     yield rust(*programs["bench", "it"], "percentiles_are", env={"CAIRN_TEST_QUIET": "1"})
 
 
+def packages(_):
+    """Machines of systemd-nspawn over fresh roots of Debian: wants root and Debian's packages."""
+    yield Job("what packages need", ["tests/install", "--packages"], timeout=HOUR)
+    for file in ("packages/test_packages.py", "packages/test_book.py", "packages/test_image.py"):
+        yield python(file, timeout=HOUR)
+
+
 PARTS = {
     "models": (models, "models beside state machines, 8 times the short form"),
     "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
@@ -218,6 +225,7 @@ PARTS = {
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
+    "packages": (packages, "packages, the operator's book and recipes for clients, on fresh machines; wants a registry"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
 }
 

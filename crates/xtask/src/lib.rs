@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "chores")]
 
 pub mod cluster;
+pub mod dist;
 mod files;
 pub mod proto;
 pub mod supply;

@@ -45,6 +45,11 @@ enum Chore {
         #[arg(default_value = "target/cluster")]
         dir: PathBuf,
     },
+    /// Make packages of Debian: of the client, of the server, and of debug symbols apart; also a
+    /// list of all licences and a bill of materials.
+    Dist(xtask::dist::Options),
+    /// Make an image of containers, without a daemon: one layer, for a user other than root.
+    Image(xtask::dist::Options),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +59,8 @@ fn main() -> ExitCode {
         Chore::Proto => shown("proto", xtask::proto::make(&root())),
         Chore::Simulate { seeds, seed, verbose } => simulate(seeds, seed, verbose),
         Chore::ClusterUp { dir } => shown("cluster-up", xtask::cluster::up(&root(), &dir)),
+        Chore::Dist(options) => shown("dist", xtask::dist::packages(&root(), &options)),
+        Chore::Image(options) => shown("image", xtask::dist::image(&root(), &options)),
     }
 }
 

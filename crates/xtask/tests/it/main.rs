@@ -1,5 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 
+mod dist;
+
 use std::path::Path;
 
 use xtask::arrows::Sources;
