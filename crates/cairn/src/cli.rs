@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench;
+use crate::cert;
 use crate::client::{bucket, export, gc, get, key, logs, ls, put, rm, share, stat, user};
 use crate::cluster;
+use crate::describe;
 use crate::doctor;
 use crate::failure::Result;
 use crate::inflight;
@@ -60,6 +62,9 @@ enum Command {
     Meta(meta::MetaCommandArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Cert(cert::CertArgs),
+    Completions(describe::CompletionsArgs),
+    Man(describe::ManArgs),
 }
 
 impl Cli {
@@ -90,6 +95,9 @@ impl Cli {
             Command::Meta(args) => meta::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Cert(args) => cert::run(args),
+            Command::Completions(args) => describe::completions(args, Cli::command()),
+            Command::Man(args) => describe::man(args, Cli::command()),
         }
     }
 }

@@ -21,6 +21,7 @@ mod readers;
 
 mod fs;
 
+mod backup;
 mod fetch;
 mod gc;
 mod object;

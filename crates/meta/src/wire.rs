@@ -297,6 +297,11 @@ verbs! {
     641 => logins::FindLogin, store(Operate);
     642 => logins::TouchLogin, store(Operate);
     643 => logins::EndLogins, store(Operate);
+    656 => holds::AddHold, store(DumpMetadata);
+    657 => holds::RenewHold, store(DumpMetadata);
+    658 => holds::RemoveHold, store(DumpMetadata);
+    659 => holds::ListHolds, store(DumpMetadata);
+    660 => holds::EndHolds, store(CollectGarbage);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

@@ -76,7 +76,7 @@ impl Known {
         let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
         let read = authorities(&pem);
         let read = read.map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
-        Ok(Trust::Authorities(read.roots))
+        Ok(Trust::Authorities(read))
     }
 }
 
@@ -247,16 +247,17 @@ pub fn in_words(error: &str) -> String {
         ("invalid HTTP version", "no plain HTTP is spoken there: begin the address with https://"),
         (
             "CaUsedAsEndEntity",
-            "its certificate is that of an authority (CA:TRUE): make one with \
-          CA:FALSE, see docs/tls.md",
+            "its certificate is that of an authority (CA:TRUE) and is not named by --ca: name it \
+             there, or make one with cairn cert, see docs/tls.md",
         ),
         (
             "UnknownIssuer",
-            "its certificate is signed by nobody who is trusted here: name its \
-          authority by --ca",
+            "its certificate is signed by an authority that is not trusted here: name that \
+             authority by --ca",
         ),
         ("NotValidForName", "its certificate is for other host names than that of the address"),
         ("Expired", "its certificate has expired: renew it, or set the clock of this machine"),
+        ("NotValidYet", "its certificate is not valid yet: set the clock of this machine"),
     ];
     match known.iter().find(|(sign, _)| error.contains(sign)) {
         Some((_, words)) => format!("{words} ({error})"),
