@@ -44,6 +44,7 @@ mod mount;
 
 mod doctor;
 
+mod backup;
 mod cert;
 mod describe;
 

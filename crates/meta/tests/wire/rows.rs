@@ -113,7 +113,6 @@ samples! {
             loaded: false,
             unknown: vec![],
         },
-        Session { loaded: true, ..Session::default() },
     ];
     Resumable, |row| row.offset += 1, [Resumable {
         bucket: BucketId(300),
