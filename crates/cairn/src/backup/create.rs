@@ -202,7 +202,7 @@ fn copy(
             packer.add(repository, Item::Block(named.block), bytes?)?;
             bar.inc(u64::from(named.length));
         }
-        Ok(())
+        Ok::<(), Failure>(())
     })?;
     bar.finish_and_clear();
     Ok(())
