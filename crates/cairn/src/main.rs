@@ -27,9 +27,9 @@ mod dir;
 mod output;
 
 mod disk_cache;
-mod secret_file;
 mod inflight;
 mod metadata;
+mod secret_file;
 
 mod offline;
 

@@ -96,9 +96,8 @@ fn time(text: &[u8], is_short: bool) -> Option<UnixTime> {
         return None;
     }
     let mut parts = rest.chunks(2).map(number);
-    let mut part = |least: i64, most: i64| {
-        parts.next().flatten().filter(|part| (least..=most).contains(part))
-    };
+    let mut part =
+        |least: i64, most: i64| parts.next().flatten().filter(|part| (least..=most).contains(part));
     let (month, day) = (part(1, 12)?, part(1, 31)?);
     let (hour, minute, second) = (part(0, 23)?, part(0, 59)?, part(0, 60)?);
     let secs = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;

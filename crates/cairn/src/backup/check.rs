@@ -34,7 +34,8 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
     }
     for name in repository.states()? {
         checked.states += 1;
-        let found = State::get(repository, &name).and_then(|state| state_is_whole(repository, &state));
+        let found =
+            State::get(repository, &name).and_then(|state| state_is_whole(repository, &state));
         // Damage of a pack is said already.
         if let Err(failure) = found {
             checked.findings.push(format!("{name}: {failure}"));

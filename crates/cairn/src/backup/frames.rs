@@ -141,7 +141,8 @@ impl Reader {
         }
         let salt = covered.get(16..48).and_then(|salt| <[u8; 32]>::try_from(salt).ok());
         let salt = salt.ok_or_else(bad)?;
-        let is_as_said = covered.get(12..14) == Some(&[sort.number(), u8::from(keys.is_encrypting())]);
+        let is_as_said =
+            covered.get(12..14) == Some(&[sort.number(), u8::from(keys.is_encrypting())]);
         if u32_at(bytes, HEADER_BYTES - CRC_BYTES) != Some(crc32c(covered)) || !is_as_said {
             return Err(bad());
         }
@@ -161,9 +162,7 @@ impl Reader {
         }
         let (head, body) = covered.split_at_checked(HEAD_BYTES)?;
         let body = match &self.key {
-            Some(key) => {
-                key.open(number, &[head, &self.about].concat(), body.to_vec())?
-            }
+            Some(key) => key.open(number, &[head, &self.about].concat(), body.to_vec())?,
             None => body.to_vec(),
         };
         Some((body, covered.len() + CRC_BYTES, head.get(8) == Some(&LAST)))

@@ -67,7 +67,9 @@ fn is_id(name: &str, prefix: &str) -> bool {
 fn unlike(is_encrypted: bool) -> Failure {
     Failure::usage(match is_encrypted {
         true => "the backup is encrypted: name the file of its passphrase by --passphrase-file",
-        false => "the backup is not encrypted: leave out --passphrase-file, or choose another place",
+        false => {
+            "the backup is not encrypted: leave out --passphrase-file, or choose another place"
+        }
     })
 }
 
@@ -145,7 +147,8 @@ impl Repository {
     fn add(&mut self, pack: String, entries: Vec<(Item, At)>) {
         let number = self.packs.len() as u32;
         self.packs.push(pack);
-        self.items.extend(entries.into_iter().map(|(item, at)| (item, Located { pack: number, at })));
+        self.items
+            .extend(entries.into_iter().map(|(item, at)| (item, Located { pack: number, at })));
     }
 
     pub fn has(&self, item: &Item) -> bool {
@@ -187,7 +190,8 @@ impl Repository {
         let mut wanted: Vec<(u32, u32, Item, At)> = Vec::new();
         for item in items {
             let found = self.items.get(&item);
-            let found = found.ok_or_else(|| Failure::new(format!("{item:?}: not in the backup")))?;
+            let found =
+                found.ok_or_else(|| Failure::new(format!("{item:?}: not in the backup")))?;
             wanted.push((found.pack, found.at.number, item, found.at));
         }
         wanted.sort_unstable_by_key(|(pack, number, ..)| (*pack, *number));

@@ -202,7 +202,8 @@ fn write_dump(
     // Lists are wanted in the order of keys, and packs have them in another one.
     for name in &state.lists {
         repository.each(std::iter::once(Item::Rows(*name)), &mut |_, list| {
-            let rows = of_list(list).ok_or_else(|| Failure::new("a list of rows makes no sense"))?;
+            let rows =
+                of_list(list).ok_or_else(|| Failure::new("a list of rows makes no sense"))?;
             for (key, value) in rows {
                 let row = if for_one_machine { local(&key, value)? } else { Some(value) };
                 if let Some(value) = row {

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::{BlockId, GroupId, Owner};
-use cairn_meta::rows::{Extents, Place, Row};
 use cairn_meta::keys;
+use cairn_meta::rows::{Extents, Place, Row};
 
 use crate::failure::{Failure, Result};
 
@@ -119,8 +119,7 @@ mod tests {
         let known: HashSet<&Vec<u8>> = before.iter().collect();
         let new = after.iter().filter(|list| !known.contains(list)).count();
         assert!((1..=2).contains(&new), "{new}");
-        let rows: usize =
-            before.into_iter().map(|list| of_list(list).expect("a list").len()).sum();
+        let rows: usize = before.into_iter().map(|list| of_list(list).expect("a list").len()).sum();
         assert_eq!(rows, 100_000);
     }
 

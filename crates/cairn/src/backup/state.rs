@@ -46,7 +46,8 @@ pub fn compact_time(secs: u64) -> String {
 }
 
 fn httpdate_parts(secs: u64) -> (i32, u8, u8, u8, u8, u8) {
-    let at = i64::try_from(secs).ok().and_then(|s| time::OffsetDateTime::from_unix_timestamp(s).ok());
+    let at =
+        i64::try_from(secs).ok().and_then(|s| time::OffsetDateTime::from_unix_timestamp(s).ok());
     let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     (at.year(), u8::from(at.month()), at.day(), at.hour(), at.minute(), at.second())
 }

@@ -103,7 +103,8 @@ impl Ca {
             return Err(Failure::new(text));
         }
         let name = facts.common_name.clone();
-        let name = name.ok_or_else(|| Failure::new("not made by cairn cert: sign with its tool"))?;
+        let name =
+            name.ok_or_else(|| Failure::new("not made by cairn cert: sign with its tool"))?;
         // Not the library's words: they could repeat the key.
         let key = KeyPair::from_pem(made.key.expose());
         let key = key.map_err(|_| Failure::new("ca.key beside it is not a private key"))?;
@@ -120,7 +121,8 @@ impl Ca {
         let first = names.first().map(String::as_str).unwrap_or_default();
         // A common name has 64 characters at most, and nobody compares it any more.
         params.distinguished_name = common_name(&first.chars().take(64).collect::<String>());
-        params.subject_alt_names = names.iter().map(|name| alt_name(name)).collect::<Result<_>>()?;
+        params.subject_alt_names =
+            names.iter().map(|name| alt_name(name)).collect::<Result<_>>()?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

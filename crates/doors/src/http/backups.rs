@@ -58,8 +58,7 @@ fn id_of(text: &str) -> Result<u64> {
 pub async fn list(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     let now = admit.fs().clock().now();
     let holds = admit.fs().read(caller, ListHolds).await?.into_iter();
-    let holds: Vec<ShownHold> =
-        holds.filter(|hold| hold.ends > now).map(ShownHold::from).collect();
+    let holds: Vec<ShownHold> = holds.filter(|hold| hold.ends > now).map(ShownHold::from).collect();
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "holds": holds })))
 }
 

@@ -108,9 +108,8 @@ fn administration_takes_the_fields_that_the_table_has() {
     root.call("POST", "/admin/exports", &[], export).expect(204);
     let hold = root.call("POST", "/admin/holds", &[], br#"{"owner":"me","seconds":60}"#);
     let hold = hold.expect(201).json()["id"].as_str().unwrap().to_owned();
-    let renewed = |id: &str| {
-        root.call("PATCH", &format!("/admin/holds/{id}"), &[], br#"{"seconds":90}"#)
-    };
+    let renewed =
+        |id: &str| root.call("PATCH", &format!("/admin/holds/{id}"), &[], br#"{"seconds":90}"#);
     renewed(&hold).expect(200);
     renewed("0000000000000000").expect(404);
     let lists = ["keys", "users", "exports", "holds"].map(|list| (format!("/admin/{list}"), list));
