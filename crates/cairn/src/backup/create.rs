@@ -55,6 +55,7 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Stat
     // All is there. What could have been deleted before it was copied would have been missed, unless
     // the hold has lasted until now.
     hold.confirm()?;
+    let state_batch = summary.batch;
     let about = About {
         cluster: summary.cluster,
         batch: summary.batch,
@@ -66,7 +67,7 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Stat
         files,
         ..About::default()
     };
-    let state = State { name: new_name(begun)?, about, lists };
+    let state = State { name: new_name(begun, state_batch)?, about, lists };
     state.put(&repository)?;
     let (new, written) = (wanted.len(), output::human_bytes(packer.bytes));
     output::complain(&format!("{new} of {count} blocks were new, {written} were written"));

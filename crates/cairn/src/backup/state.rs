@@ -52,9 +52,9 @@ fn httpdate_parts(secs: u64) -> (i32, u8, u8, u8, u8, u8) {
     (at.year(), u8::from(at.month()), at.day(), at.hour(), at.minute(), at.second())
 }
 
-/// A name for a new state.
-pub fn new_name(secs: u64) -> Result<String> {
-    Ok(format!("{STATES}{}-{}", compact_time(secs), hex(&random::<4>()?)))
+/// A name for a new state. Later states of a store have later names, also within one second.
+pub fn new_name(secs: u64, batch: u64) -> Result<String> {
+    Ok(format!("{STATES}{}-{batch:016x}-{}", compact_time(secs), hex(&random::<4>()?)))
 }
 
 impl State {
@@ -115,6 +115,6 @@ mod tests {
     #[test]
     fn times_are_in_order() {
         assert_eq!(compact_time(1_795_737_600), "20261127T000000Z");
-        assert!(new_name(7).unwrap().starts_with("states/19700101T000007Z-"));
+        assert!(new_name(7, 10).unwrap().starts_with("states/19700101T000007Z-000000000000000a-"));
     }
 }
