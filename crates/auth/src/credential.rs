@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 /// The public half of an access key: 3 to 64 of `A-Z a-z 0-9 . _ -`.
 pub type AccessKeyId = String;
-/// The secret half: 16 to 128 printable ASCII characters.
+/// The secret half: 8 to 128 printable ASCII characters.
 pub type SecretKey = Secret<String>;
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
@@ -52,10 +52,10 @@ pub fn check_access_key_id(id: &str) -> Result<()> {
 /// Refuses secrets too short to be one. The text of the error never contains the secret.
 pub fn check_secret_key(secret: &SecretKey) -> Result<()> {
     let text = secret.expose();
-    if (16..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if (8..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
-    Err(Error::Invalid("secret key: use 16 to 128 printable ASCII characters".into()))
+    Err(Error::Invalid("secret key: use 8 to 128 printable ASCII characters".into()))
 }
 
 /// Compares a presented secret in constant time.

@@ -2,13 +2,16 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::backup::{self, restore};
 use crate::bench;
+use crate::cert;
 use crate::client::{
     bucket, export, gc, get, key, logs, ls, put, read_only, rm, share, stat, user,
 };
 use crate::cluster;
+use crate::describe;
 use crate::doctor;
 use crate::failure::Result;
 use crate::inflight;
@@ -63,6 +66,11 @@ enum Command {
     Meta(meta::MetaCommandArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Cert(cert::CertArgs),
+    Completions(describe::CompletionsArgs),
+    Man(describe::ManArgs),
 }
 
 impl Cli {
@@ -94,6 +102,11 @@ impl Cli {
             Command::Meta(args) => meta::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Backup(args) => backup::run(args),
+            Command::Restore(args) => restore::run(args),
+            Command::Cert(args) => cert::run(args),
+            Command::Completions(args) => describe::completions(args, Cli::command()),
+            Command::Man(args) => describe::man(args, Cli::command()),
         }
     }
 }

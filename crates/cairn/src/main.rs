@@ -13,6 +13,8 @@
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
+//!   cairn cert ──► cert/: keys and certificates in a directory, without a server
+//!   cairn completions, man ──► describe: the command line itself
 //!   cairn doctor ──► the crate `doctor`, over what servers and the kernel say
 //! ```
 
@@ -27,6 +29,7 @@ mod output;
 mod disk_cache;
 mod inflight;
 mod metadata;
+mod secret_file;
 
 mod offline;
 
@@ -40,6 +43,10 @@ mod cluster;
 mod mount;
 
 mod doctor;
+
+mod backup;
+mod cert;
+mod describe;
 
 mod cli;
 

@@ -13,6 +13,7 @@ use crate::Fs;
 use crate::garbage::{Abandoned, Looks};
 use crate::ops::for_call::ForgetCalls;
 use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
+use crate::ops::holds::{EndHolds, ListHolds};
 use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
 use crate::ops::resumable::ExpireResumable;
@@ -22,6 +23,8 @@ use crate::rows::{Session, SessionState};
 
 /// Rows and blocks handled at once.
 const PAGE: usize = 500;
+/// With less of the disk free, a hold of a backup is warned of.
+const HOLD_FREE_PERCENT: u64 = 15;
 
 /// What a pass of the garbage collector did, or, as a dry run, would do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,6 +96,9 @@ impl Fs {
         }
         let waiting = ListFreed { before: u64::MAX, limit: PAGE };
         report.blocks_waiting = self.read(caller, waiting).await?.len() as u64;
+        if all {
+            self.warn_of_holds(caller, &report).await?;
+        }
         Ok(report)
     }
 
@@ -329,6 +335,8 @@ impl Fs {
             true => u64::MAX,
             false => self.inner.readers.settled().min(elsewhere).saturating_add(1),
         };
+        // Asked after that batch was settled: a hold that is made from here on holds later ones.
+        let before = before.min(self.held_from(caller).await?);
         loop {
             let blocks = self.read(caller, ListFreed { before, limit: PAGE }).await?;
             if blocks.is_empty() {
@@ -339,6 +347,40 @@ impl Fs {
             report.blocks_deleted += blocks.len() as u64;
             self.run(caller, ForgetFreed { blocks }).await?;
         }
+    }
+
+    /// The batch from which on freed blocks are held; the highest number if none are. Holds whose
+    /// end has passed are removed before they count for nothing.
+    async fn held_from(&self, caller: &Caller) -> Result<u64> {
+        let now = self.inner.clock.now();
+        let mut holds = self.read(caller, ListHolds).await?;
+        if holds.iter().any(|hold| hold.ends <= now) {
+            self.run(caller, EndHolds).await?;
+            holds = self.read(caller, ListHolds).await?;
+        }
+        let first = holds.iter().map(|hold| hold.batch).min();
+        Ok(first.map_or(u64::MAX, |batch| batch.saturating_add(1)))
+    }
+
+    /// Warns if a disk fills while a hold keeps freed blocks.
+    async fn warn_of_holds(&self, caller: &Caller, report: &GcReport) -> Result<()> {
+        if report.blocks_waiting == 0 {
+            return Ok(());
+        }
+        let holds = self.read(caller, ListHolds).await?;
+        let Some(oldest) = holds.iter().min_by_key(|hold| hold.batch) else { return Ok(()) };
+        let usage = self.inner.blocks.room().await?;
+        let all = usage.live_bytes + usage.dead_bytes + usage.free_bytes;
+        if usage.free_bytes.saturating_mul(100) < all.saturating_mul(HOLD_FREE_PERCENT) {
+            let (owner, blocks) = (&oldest.owner, report.blocks_waiting);
+            tracing::warn!(
+                owner,
+                blocks,
+                free_bytes = usage.free_bytes,
+                "the disk fills while a backup holds deleted blocks: cairn backup holds"
+            );
+        }
+        Ok(())
     }
 
     async fn delete_blocks(&self, all: impl Iterator<Item = (GroupId, BlockId)>) -> Result<()> {

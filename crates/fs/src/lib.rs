@@ -22,6 +22,7 @@ mod readers;
 
 mod fs;
 
+mod backup;
 mod fetch;
 mod gc;
 mod kept;

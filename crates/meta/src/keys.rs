@@ -450,6 +450,24 @@ pub fn join_token(token: TokenId) -> Bytes {
     config(&format!("join/{:016x}", token.0))
 }
 
+/// `c hold/<id>`: a hold of a backup, 16 hexadecimal digits.
+pub fn hold(id: u64) -> Bytes {
+    config(&format!("{HOLD}{id:016x}"))
+}
+
+/// All holds.
+pub fn holds() -> (Bytes, Bytes) {
+    (config(HOLD), config("hold0"))
+}
+
+/// The id of a hold, by its key.
+pub fn hold_id(hold_key: &[u8]) -> Option<u64> {
+    let digits = hold_key.strip_prefix(b"c")?.strip_prefix(HOLD.as_bytes())?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+const HOLD: &str = "hold/";
+
 /// The first key after all `<table> <number> ...`.
 fn after_number(table: &[u8], number: u64) -> Bytes {
     match number.checked_add(1) {

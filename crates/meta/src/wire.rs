@@ -302,6 +302,11 @@ verbs! {
     641 => logins::FindLogin, store(Operate);
     642 => logins::TouchLogin, store(Operate);
     643 => logins::EndLogins, store(Operate);
+    656 => holds::AddHold, store(DumpMetadata);
+    657 => holds::RenewHold, store(DumpMetadata);
+    658 => holds::RemoveHold, store(DumpMetadata);
+    659 => holds::ListHolds, store(DumpMetadata);
+    660 => holds::EndHolds, store(CollectGarbage);
     672 => read_only::SetReadOnly, some(&[PutBucketSettings, Administer]);
     673 => read_only::IsReadOnly, store(ListAllMyBuckets);
 }

@@ -8,9 +8,14 @@
 //!   a handshake ────► Verifier: its key has signed ───────────┴──► admitted
 //! ```
 
+pub mod certificate;
+
 mod verifier;
+
+mod named;
 
 mod trust;
 
-pub use trust::{Authorities, Trust, authorities, client_config};
+pub use named::Authorities;
+pub use trust::{Trust, authorities, client_config};
 pub use verifier::{AdmitClient, AdmitServer, Verifier};

@@ -7,6 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{ClientConfig, Error, RootCertStore};
 
+use crate::named::{self, Authorities};
 use crate::verifier::{AdmitServer, Verifier};
 
 /// The certificates that a client accepts.
@@ -14,18 +15,10 @@ use crate::verifier::{AdmitServer, Verifier};
 pub enum Trust {
     /// The authorities that browsers trust.
     Public,
-    /// These authorities, and no others.
-    Authorities(RootCertStore),
+    /// These authorities and certificates, and no others.
+    Authorities(Authorities),
     /// Any server: it must have the key of the certificate that it shows, whatever that is.
     Anyone,
-}
-
-/// Authorities, as a file names them.
-#[derive(Clone, Debug)]
-pub struct Authorities {
-    pub roots: RootCertStore,
-    /// Certificates that cannot be those of an authority.
-    pub unusable: usize,
 }
 
 /// Reads authorities from PEM. Sections that are no certificates are passed over.
@@ -36,10 +29,10 @@ pub fn authorities(pem: &[u8]) -> Result<Authorities, String> {
     let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
-    let (_, unusable) = roots.add_parsable_certificates(certificates);
+    let (_, unusable) = roots.add_parsable_certificates(certificates.iter().cloned());
     match roots.is_empty() {
         true => Err("no certificate in it: give a PEM file".to_owned()),
-        false => Ok(Authorities { roots, unusable }),
+        false => Ok(Authorities { roots, certificates, unusable }),
     }
 }
 
@@ -49,14 +42,17 @@ pub fn authorities(pem: &[u8]) -> Result<Authorities, String> {
 /// Those of the library.
 pub fn client_config(trust: Trust) -> Result<ClientConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions()?;
     let builder = match trust {
         Trust::Public => {
             let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect::<RootCertStore>();
             builder.with_root_certificates(roots)
         }
-        Trust::Authorities(roots) => builder.with_root_certificates(roots),
+        Trust::Authorities(authorities) => {
+            let verifier = named::verifier(authorities, provider)?;
+            builder.dangerous().with_custom_certificate_verifier(verifier)
+        }
         Trust::Anyone => {
             builder.dangerous().with_custom_certificate_verifier(Verifier::new(Anyone))
         }

@@ -35,7 +35,7 @@ impl Tls {
         };
         let pem = fs::read(path).map_err(|error| Error::file(path, error))?;
         let read = authorities(&pem).map_err(|why| Error::file(path, why))?;
-        Ok(Trust::Authorities(read.roots))
+        Ok(Trust::Authorities(read))
     }
 }
 

@@ -7,11 +7,12 @@ use cairn_base::Secret;
 use serde::{Deserialize, Serialize};
 
 use super::address::escape;
-use crate::connection::Connection;
+use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::metadata::MetaArgs;
 use crate::offline::{self, key::NewKey};
 use crate::output;
+use crate::secret_file;
 
 /// Make, list and remove access keys and tokens: root those of all users, and users their own
 #[derive(clap::Args)]
@@ -32,8 +33,9 @@ enum Command {
     /// Make an access key and print it with its secret, once
     #[command(after_help = "The user is made if there is none of that name.
 
-Example:
-  cairn key create alice --json > alice.json")]
+Examples:
+  cairn key create alice --json > alice.json
+  cairn key create alice --id AKIAEXAMPLE --secret-file secret.txt   (a key that clients have)")]
     Create {
         #[arg(required_unless_present = "own")]
         user: Option<String>,
@@ -45,6 +47,8 @@ Example:
         dir: Option<PathBuf>,
         #[command(flatten)]
         meta: MetaArgs,
+        #[command(flatten)]
+        known: KnownKey,
         /// Print one line of JSON
         #[arg(long)]
         json: bool,
@@ -78,6 +82,34 @@ Example:
         #[arg(long)]
         json: bool,
     },
+}
+
+/// An access key that is there already, of another store.
+#[derive(clap::Args)]
+struct KnownKey {
+    /// Id of the access key, instead of a new one: 3 to 64 of A-Z a-z 0-9 . _ -
+    #[arg(long, value_name = "ID", requires = "secret_file", conflicts_with_all = ["dir", "own"])]
+    id: Option<String>,
+    /// File with the secret, instead of a new one: 8 to 128 printable ASCII characters; - for stdin
+    #[arg(long, value_name = "FILE", requires = "id")]
+    secret_file: Option<PathBuf>,
+}
+
+/// The request to make one. No `Debug`: it has a secret in it.
+#[derive(Serialize)]
+struct Wanted<'a> {
+    user: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<&'a str>,
+}
+
+fn create(server: &Server, user: &str, known: &KnownKey) -> Result<NewKey> {
+    let secret = known.secret_file.as_deref().map(secret_file::read).transpose()?;
+    let secret = secret.as_ref().map(|secret| secret.expose().as_str());
+    let wanted = Wanted { user, id: known.id.as_deref(), secret };
+    server.send_json("POST", "/admin/keys", &wanted)?.json()
 }
 
 pub fn parse_seconds(text: &str) -> Result<u32, String> {
@@ -122,12 +154,11 @@ pub fn run(args: &KeyArgs) -> Result<ExitCode> {
     }
     let server = args.connection.open()?;
     match &args.command {
-        Command::Create { own: true, json, .. } => {
-            show_key(&server.send("POST", "/keys")?.json()?, *json)?;
+        Command::Create { user: Some(user), known, json, .. } => {
+            show_key(&create(&server, user, known)?, *json)?;
         }
-        Command::Create { user, json, .. } => {
-            let user = serde_json::json!({ "user": user });
-            show_key(&server.send_json("POST", "/admin/keys", &user)?.json()?, *json)?;
+        Command::Create { user: None, json, .. } => {
+            show_key(&server.send("POST", "/keys")?.json()?, *json)?;
         }
         Command::Ls { own, json } => {
             let Keys { keys } = server.send("GET", place_of(*own))?.json()?;

@@ -76,7 +76,7 @@ impl Known {
         let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
         let read = authorities(&pem);
         let read = read.map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
-        Ok(Trust::Authorities(read.roots))
+        Ok(Trust::Authorities(read))
     }
 }
 
@@ -99,7 +99,7 @@ impl Connection {
         }
         let ca = self.ca.clone().or_else(|| set("CAIRN_CA").map(PathBuf::from));
         let ca = ca.or_else(|| profile.ca.clone());
-        Ok(Known { base, ca, authorization: authorization(profile)? })
+        Ok(Known { base, ca, authorization: authorization("CAIRN", profile)? })
     }
 
     pub fn open(&self) -> Result<Server> {
@@ -123,12 +123,13 @@ fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The header for the credentials: of the environment, else of the profile, else none.
-fn authorization(profile: Profile) -> Result<Option<Secret<String>>> {
+/// The header for the credentials: of the environment, else of the profile, else none. The names of
+/// the environment begin with `prefix`.
+fn authorization(prefix: &str, profile: Profile) -> Result<Option<Secret<String>>> {
     let of_environment = Profile {
-        key: set("CAIRN_KEY"),
-        secret: set("CAIRN_SECRET"),
-        token: set("CAIRN_TOKEN"),
+        key: set(&format!("{prefix}_KEY")),
+        secret: set(&format!("{prefix}_SECRET")),
+        token: set(&format!("{prefix}_TOKEN")),
         ..Profile::default()
     };
     for Profile { key, secret, token, .. } in [of_environment, profile] {
@@ -140,8 +141,10 @@ fn authorization(profile: Profile) -> Result<Option<Secret<String>>> {
                 return Ok(Some(Secret::new(format!("Basic {}", BASE64.encode(pair.expose())))));
             }
             _ => {
-                let text = "one of access key and secret key is missing: set CAIRN_KEY and \
-                            CAIRN_SECRET";
+                let text = format!(
+                    "one of access key and secret key is missing: set {prefix}_KEY and \
+                     {prefix}_SECRET"
+                );
                 return Err(Failure::usage(text));
             }
         }
@@ -150,6 +153,25 @@ fn authorization(profile: Profile) -> Result<Option<Secret<String>>> {
 }
 
 impl Server {
+    /// A second server beside that of the options, with credentials of its own: those of the one
+    /// are never sent to the other.
+    pub fn second(
+        base: &str,
+        ca: Option<PathBuf>,
+        profile: Option<&str>,
+        prefix: &str,
+    ) -> Result<Server> {
+        let profile = match profile {
+            Some(_) => profile::load(profile)?,
+            None => Profile::default(),
+        };
+        let ca = ca.or_else(|| profile.ca.clone());
+        let authorization = authorization(prefix, profile)?;
+        let known = Known { base: base.to_owned(), ca, authorization };
+        let client = Client::new(&known.base, known.trust()?, None).map_err(Failure::usage)?;
+        Ok(Server { client, base: known.base, authorization: known.authorization })
+    }
+
     /// Sends a request without a body.
     pub fn send(&self, method: &str, path: &str) -> Result<Reply> {
         self.request(method, path, Outgoing::Nothing, None)
@@ -247,16 +269,23 @@ pub fn in_words(error: &str) -> String {
         ("invalid HTTP version", "no plain HTTP is spoken there: begin the address with https://"),
         (
             "CaUsedAsEndEntity",
-            "its certificate is that of an authority (CA:TRUE): make one with \
-          CA:FALSE, see docs/tls.md",
+            "its certificate is that of an authority (CA:TRUE) and is not named by --ca: name it \
+             there, or make one with cairn cert, see docs/tls.md",
         ),
         (
             "UnknownIssuer",
-            "its certificate is signed by nobody who is trusted here: name its \
-          authority by --ca",
+            "its certificate is signed by an authority that is not trusted here: name that \
+             authority by --ca",
+        ),
+        // Of an authority that has the name of a trusted one.
+        (
+            "BadSignature",
+            "its certificate is signed by an authority that is not trusted here: name that \
+             authority by --ca",
         ),
         ("NotValidForName", "its certificate is for other host names than that of the address"),
         ("Expired", "its certificate has expired: renew it, or set the clock of this machine"),
+        ("NotValidYet", "its certificate is not valid yet: set the clock of this machine"),
     ];
     match known.iter().find(|(sign, _)| error.contains(sign)) {
         Some((_, words)) => format!("{words} ({error})"),

@@ -66,6 +66,30 @@ impl DataDir {
         Ok(dir)
     }
 
+    /// The directory of a store that is known by this number and is to be restored, or is there.
+    pub fn of_restored(
+        path: &Path,
+        number: u64,
+        meta: MetaPlace,
+        rng: &dyn Rng,
+    ) -> Result<DataDir> {
+        if !path.exists() {
+            fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
+        }
+        if !format::exists(path) {
+            refuse_strangers(path)?;
+        }
+        let cluster = ClusterId(u128::from(number) << 64);
+        let dir = DataDir::begin(path, meta, || Format::create_of(path, cluster, meta, rng))?;
+        match dir.format.cluster_number() == number {
+            true => Ok(dir),
+            false => Err(Failure::new(format!(
+                "{}: holds another store than the one of the backup: choose another directory",
+                path.display()
+            ))),
+        }
+    }
+
     /// Opens a directory, or makes it a store by `create`.
     fn begin(
         path: &Path,
@@ -107,6 +131,11 @@ impl DataDir {
     /// The bytes of that key, which other masters and gateways need too; `None` if there is none.
     pub fn seal_bytes(&self) -> Result<Option<Secret<[u8; 32]>>> {
         secret::load(&self.path)
+    }
+
+    /// Keeps the key that is in the text of a file.
+    pub fn keep_seal_file(&self, text: &Secret<String>) -> Result<()> {
+        secret::keep(&self.path, &secret::parse_text(text)?)
     }
 
     /// Keeps the key that another master has.

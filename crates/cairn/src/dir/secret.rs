@@ -90,6 +90,12 @@ fn read(path: &Path, file: File) -> Result<Secret<[u8; 32]>> {
     parsed.map_err(|what| Failure::new(format!("{shown}: {what}")))
 }
 
+/// The key in the text of such a file.
+pub fn parse_text(text: &Secret<String>) -> Result<Secret<[u8; 32]>> {
+    let bytes = Secret::new(text.expose().as_bytes().to_vec());
+    parse(&bytes).map_err(|what| Failure::new(format!("{NAME}: {what}")))
+}
+
 fn parse(bytes: &Secret<Vec<u8>>) -> Result<Secret<[u8; 32]>, &'static str> {
     let bytes = bytes.expose();
     if !bytes.starts_with(MAGIC.as_bytes()) {

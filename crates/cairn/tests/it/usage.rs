@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 45] = [
     &[],
     &["server"],
     &["put"],
@@ -34,6 +34,18 @@ const COMMANDS: [&[&str]; 33] = [
     &["meta"],
     &["meta", "dump"],
     &["meta", "load"],
+    &["backup"],
+    &["backup", "create"],
+    &["backup", "list"],
+    &["backup", "check"],
+    &["backup", "holds"],
+    &["restore"],
+    &["cert"],
+    &["cert", "ca"],
+    &["cert", "server"],
+    &["cert", "client"],
+    &["completions"],
+    &["man"],
 ];
 
 #[test]
@@ -92,5 +104,21 @@ fn what_cannot_be_done_ends_with_1_and_a_remedy() {
         assert_eq!((code, stdout.as_str()), (1, ""), "{args:?}: {stderr}");
         assert!(stderr.starts_with("cairn: ") && stderr.lines().count() == 1, "{stderr}");
         assert!(stderr.contains(text), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn completions_and_pages_for_man_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, stdout, stderr) = run(&mut cairn(&["completions", shell]));
+        assert_eq!((code, stderr.as_str()), (0, ""));
+        assert!(stdout.contains("backup") && stdout.contains("inflight"), "{shell}");
+    }
+    let (directory, _) = directory();
+    let pages = directory.path().to_str().unwrap();
+    let (code, _, stderr) = run(&mut cairn(&["man", pages]));
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    for page in ["cairn.1", "cairn-backup-create.1", "cairn-server.1"] {
+        assert!(directory.path().join(page).exists(), "{page}");
     }
 }

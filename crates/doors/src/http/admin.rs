@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::target::Query;
-use super::{Body, dump, exports, json_of, no_content, own_keys, rfc3339};
+use super::{Body, backups, dump, exports, json_of, no_content, own_keys, rfc3339};
 use crate::admit::Admit;
 
 /// One request to `/admin/`.
@@ -65,6 +65,7 @@ pub async fn reply(
             Ok(no_content())
         }
         ("GET", ("meta", "dump")) => Ok(dump::reply(admit.fs(), caller).await?),
+        (_, ("holds" | "blocks", _)) => for_backups(admit, caller, route, request.json).await,
         ("POST", ("gc", "")) => {
             let dry_run = request.query.is_set("dry_run");
             let report = admit.fs().collect_garbage(caller, dry_run).await?;
@@ -83,9 +84,35 @@ pub async fn reply(
     }
 }
 
+/// A method, and the first part and the rest of a path.
+type Route<'a> = (&'a str, (&'a str, &'a str));
+
+/// Holds and blocks.
+async fn for_backups(
+    admit: &Admit,
+    caller: &Caller,
+    (method, path): Route<'_>,
+    json: &[u8],
+) -> Result<Response<Body>, Failure> {
+    match (method, path) {
+        ("GET", ("holds", "")) => Ok(backups::list(admit, caller).await?),
+        ("POST", ("holds", "")) => Ok(backups::add(admit, caller, parse(json)?).await?),
+        ("PATCH", ("holds", id)) if !id.is_empty() => {
+            Ok(backups::renew(admit, caller, id, parse(json)?).await?)
+        }
+        ("DELETE", ("holds", id)) if !id.is_empty() => {
+            Ok(backups::remove(admit, caller, id).await?)
+        }
+        ("GET", ("blocks", block)) => Ok(backups::block(admit, caller, block).await?),
+        (_, ("holds", "")) => Err(Failure::Method { allow: "GET, POST" }),
+        (_, ("holds", _)) => Err(Failure::Method { allow: "DELETE, PATCH" }),
+        _ => Err(Failure::Method { allow: "GET" }),
+    }
+}
+
 /// The subject of a change, for its record: its path, and members of its body that are no secrets.
 pub fn subject(path: &str, json: &[u8]) -> Option<String> {
-    const SHOWN: [&str; 11] = [
+    const SHOWN: [&str; 13] = [
         "user",
         "id",
         "disabled",
@@ -97,6 +124,8 @@ pub fn subject(path: &str, json: &[u8]) -> Option<String> {
         "squash",
         "key",
         "prefix",
+        "owner",
+        "seconds",
     ];
     let body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).ok()?;
     let shown = body.iter().filter(|(name, _)| SHOWN.contains(&name.as_str()));

@@ -12,6 +12,7 @@ mod admin;
 mod append;
 mod append_lines;
 mod archive;
+mod backups;
 mod body;
 mod buckets;
 mod conditions;

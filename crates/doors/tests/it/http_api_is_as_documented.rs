@@ -97,7 +97,7 @@ fn administration_takes_the_fields_that_the_table_has() {
     let (_server, root) = store();
     let rows: BTreeMap<String, Vec<String>> =
         table("Administration").into_iter().map(|row| (row[0].clone(), row)).collect();
-    assert_eq!(rows.len(), 7, "{rows:?}");
+    assert_eq!(rows.len(), 10, "{rows:?}");
     let key = r#"{"user":"alice","id":"KEY-OF-ALICE","secret":"secret-of-alice-0123456789"}"#;
     let key = root.call("POST", "/admin/keys", &[], key.as_bytes()).expect(201).json();
     assert_eq!(key["id"], "KEY-OF-ALICE");
@@ -106,7 +106,13 @@ fn administration_takes_the_fields_that_the_table_has() {
     root.call("PATCH", "/admin/users/alice", &[], br#"{"disabled":true}"#).expect(204);
     let export = br#"{"bucket":"bucket","user":"alice","clients":["10.0.0.0/8"],"read_only":true}"#;
     root.call("POST", "/admin/exports", &[], export).expect(204);
-    let lists = ["keys", "users", "exports"].map(|list| (format!("/admin/{list}"), list));
+    let hold = root.call("POST", "/admin/holds", &[], br#"{"owner":"me","seconds":60}"#);
+    let hold = hold.expect(201).json()["id"].as_str().unwrap().to_owned();
+    let renewed =
+        |id: &str| root.call("PATCH", &format!("/admin/holds/{id}"), &[], br#"{"seconds":90}"#);
+    renewed(&hold).expect(200);
+    renewed("0000000000000000").expect(404);
+    let lists = ["keys", "users", "exports", "holds"].map(|list| (format!("/admin/{list}"), list));
     for (path, list) in lists {
         let listed = root.get(&path).expect(200).json();
         let fields: BTreeSet<String> =

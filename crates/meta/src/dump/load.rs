@@ -9,6 +9,7 @@ use super::read::Reader;
 use super::{CLUSTER, Contents, Summary, contents};
 use crate::engine::{Change, CommitError, Engine, Fence};
 use crate::keys;
+use crate::rows::{Row, Session};
 
 /// Commits all rows of a dump, the one that makes them a store when the trailer was found right,
 /// last. Calls `progress` with the number of rows so far, now and then. Where it fails after the
@@ -36,7 +37,7 @@ pub fn load(
             match key == cluster {
                 // Of its own, so that it does not keep its section in memory.
                 true => last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value)))),
-                false => changes.push((key, Some(value))),
+                false => changes.push((key.clone(), Some(loaded(&key, value)?))),
             }
         }
         loading.commit(changes)?;
@@ -44,6 +45,14 @@ pub fn load(
     }
     loading.commit(last.into_iter().collect())?;
     Ok(reader.summary)
+}
+
+/// A row as it is loaded. Sessions know that they come out of a dump.
+fn loaded(key: &[u8], row: Bytes) -> Result<Bytes> {
+    match key.first() {
+        Some(b's') => Ok(Session { loaded: true, ..Session::decode(&row)? }.encode()),
+        _ => Ok(row),
+    }
 }
 
 fn require_nothing(engine: &dyn Engine) -> Result<()> {

@@ -22,8 +22,8 @@ use crate::keys;
 use crate::rows::decode_number;
 
 pub use load::load;
-pub use read::verify;
-pub use write::write;
+pub use read::{each, verify};
+pub use write::{Writer, write};
 
 /// The contents of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -36,6 +36,22 @@ pub fn verify(input: &mut dyn Read, progress: &mut dyn FnMut(u64)) -> Result<Sum
     Ok(reader.summary)
 }
 
+/// Reads a dump to its end and hands on each row, in the order of keys, once its section was
+/// found whole. Only at the end it is known that nothing is missing.
+///
+/// # Errors
+/// As [`verify`]; those of `visit`.
+pub fn each(
+    input: &mut dyn Read,
+    visit: &mut dyn FnMut(Bytes, Bytes) -> Result<()>,
+) -> Result<Summary> {
+    let mut reader = Reader::open(input)?;
+    while let Some(rows) = reader.section()? {
+        rows.into_iter().try_for_each(|(key, value)| visit(key, value))?;
+    }
+    Ok(reader.summary)
+}
+
 impl<'a> Reader<'a> {
     pub fn open(input: &'a mut dyn Read) -> Result<Reader<'a>> {
         let mut bytes = [0; HEADER_BYTES];

@@ -16,7 +16,8 @@ const PAGE: usize = 500;
 /// A section takes no further row that would make it longer.
 const SECTION_BYTES: usize = 1 << 20;
 
-struct Dump<'a> {
+/// Writes a dump row by row.
+pub struct Writer<'a> {
     out: &'a mut dyn Write,
     /// The checksum written last.
     previous: u32,
@@ -39,11 +40,7 @@ pub fn write(
     let Some(cluster) = cluster else {
         return Err(Error::NotFound("these metadata hold no store".into()));
     };
-    let header = Header { cluster: decode_number(&cluster)?, batch: snapshot.batch() };
-    let (bytes, previous) = header.encode();
-    let summary = Summary { cluster: header.cluster, batch: header.batch, ..Summary::default() };
-    let mut dump = Dump { out, previous, sections: 0, body: Vec::new(), body_rows: 0, summary };
-    dump.put(&bytes)?;
+    let mut dump = Writer::begin(out, decode_number(&cluster)?, snapshot.batch())?;
     let mut next = FIRST.to_vec();
     loop {
         let page = snapshot.scan(&next, END, PAGE)?;
@@ -58,13 +55,30 @@ pub fn write(
     }
 }
 
-impl Dump<'_> {
+impl<'a> Writer<'a> {
+    /// Begins a dump of the store `cluster` in the state of `batch`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn begin(out: &'a mut dyn Write, cluster: u64, batch: u64) -> Result<Writer<'a>> {
+        let (bytes, previous) = Header { cluster, batch }.encode();
+        let summary = Summary { cluster, batch, ..Summary::default() };
+        let (sections, body, body_rows) = (0, Vec::new(), 0);
+        let mut dump = Writer { out, previous, sections, body, body_rows, summary };
+        dump.put(&bytes)?;
+        Ok(dump)
+    }
+
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.summary.bytes += bytes.len() as u64;
         Ok(self.out.write_all(bytes)?)
     }
 
-    fn row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Adds a row. Keys ascend.
+    ///
+    /// # Errors
+    /// `TooLarge` for a row that no section can hold; `Io`.
+    pub fn row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.body.len() + format::row_bytes(key, value) > SECTION_BYTES {
             self.section()?;
         }
@@ -100,7 +114,11 @@ impl Dump<'_> {
         self.put(&bytes)
     }
 
-    fn finish(mut self) -> Result<Summary> {
+    /// Ends the dump.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn finish(mut self) -> Result<Summary> {
         self.section()?;
         let (sections, rows, previous) = (self.sections, self.summary.rows, self.previous);
         self.head(&Head::Trailer { sections, rows, previous })?;

@@ -205,7 +205,8 @@ impl Verb for ForgetFreed {
 }
 
 /// Decides which blocks of an inventory were never published by a session that has ended, and
-/// puts them up for freeing. Blocks of a session the metadata does not know are never touched.
+/// puts them up for freeing. Blocks of a session the metadata does not know are never touched, nor
+/// those of a session that was loaded from a dump.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FreeOrphans {
     pub group: GroupId,
@@ -239,8 +240,12 @@ impl Verb for FreeOrphans {
         let mut orphans = Orphans::default();
         for (block, owner) in &self.candidates {
             let session = load::<Session>(view, &keys::session(block.session))?;
+            if session.as_ref().is_none_or(|session| session.loaded) {
+                orphans.unknown += 1;
+                continue;
+            }
             match session.map(|session| session.state) {
-                None => orphans.unknown += 1,
+                None => {}
                 Some(SessionState::Live) if !is_planted(Bug::LiveSessionReaped) => {}
                 Some(_) => {
                     if !is_named(view, self.group, *block, *owner)? {

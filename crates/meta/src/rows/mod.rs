@@ -13,6 +13,7 @@ mod directory;
 mod export;
 mod extents;
 mod freed;
+mod hold;
 mod inode;
 mod locks;
 mod login;
@@ -37,6 +38,7 @@ pub use directory::{Entry, Tally};
 pub use export::{Export, Squash};
 pub use extents::{Extent, Extents, Place};
 pub use freed::{Drain, Draining, Freed};
+pub use hold::Hold;
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
 pub use login::Login;
@@ -124,6 +126,7 @@ mod tests {
             of("freed", &Freed::new(GroupId(1))),
             of("export", &Export { user: UserId(1), ..Export::default() }),
             of("extents", &Extents::default()),
+            of("hold", &Hold { owner: "x".into(), ..Hold::default() }),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
             of("login", &Login { credential: "x".into(), ..Login::default() }),
@@ -161,6 +164,7 @@ mod tests {
             ("export", include_str!("export.rs")),
             ("extents", include_str!("extents.rs")),
             ("freed", include_str!("freed.rs")),
+            ("hold", include_str!("hold.rs")),
             ("inode", include_str!("inode.rs")),
             ("locks", include_str!("locks.rs")),
             ("resumable", include_str!("resumable.rs")),

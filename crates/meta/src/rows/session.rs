@@ -24,6 +24,9 @@ pub struct Session {
     pub started: Timestamp,
     /// The node that alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
+    /// It comes out of a dump: blocks that it wrote may be younger than these rows, and none of them
+    /// is ever taken for garbage because nothing names it.
+    pub loaded: bool,
     pub unknown: Vec<u8>,
 }
 
@@ -38,6 +41,9 @@ impl Row for Session {
         writer.number(1, state).number(2, zigzag(self.started.0));
         if self.owner != 0 {
             writer.number(3, self.owner);
+        }
+        if self.loaded {
+            writer.number(4, 1);
         }
         writer.raw(&self.unknown);
         writer.finish()
@@ -58,6 +64,7 @@ impl Row for Session {
                 }
                 2 => session.started = Timestamp(unzigzag(field.number()?)),
                 3 => session.owner = field.number()?,
+                4 => session.loaded = field.number()? != 0,
                 _ => field.keep(&mut session.unknown),
             }
         }

@@ -79,6 +79,13 @@ samples! {
     Export, |row| row.uid += 1, [export(Squash::Root), export(Squash::All), export(Squash::None)];
     Extents, |row| row.extents.truncate(1), [extents()];
     Freed, |row| row.group = GroupId(9), [Freed::new(GroupId(300))];
+    Hold, |row| row.batch += 1, [Hold {
+        owner: "backup of a to b".into(),
+        batch: 300,
+        begun: Timestamp(1_700_000_000_000_000_000),
+        ends: Timestamp(1_700_003_600_000_000_000),
+        unknown: vec![],
+    }];
     IssuedToken, |row| row.grant.expires = Timestamp(-1), [
         grant(None), grant(Some((KeyHash([3; 32]), NodeId(7)))),
     ];
@@ -100,7 +107,11 @@ samples! {
     Session, |row| row.state = SessionState::Reaped, [
         Session::default(),
         Session {
-            state: SessionState::Ended, started: Timestamp(-5), owner: 1 << 63 | 7, unknown: vec![],
+            state: SessionState::Ended,
+            started: Timestamp(-5),
+            owner: 1 << 63 | 7,
+            loaded: false,
+            unknown: vec![],
         },
     ];
     Resumable, |row| row.offset += 1, [Resumable {

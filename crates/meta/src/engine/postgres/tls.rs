@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 use cairn_base::{Error, Result};
 use cairn_tls::Authorities;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
@@ -35,14 +35,14 @@ impl Tls {
     }
 }
 
-fn roots(file: &Path) -> Result<RootCertStore> {
+fn roots(file: &Path) -> Result<Authorities> {
     let bad = |error: &dyn std::fmt::Display| {
         let shown = file.display();
         Error::Invalid(format!("the certificates to trust for the database, {shown}: {error}"))
     };
     let pem = std::fs::read(file).map_err(|error| bad(&error))?;
     match cairn_tls::authorities(&pem).map_err(|why| bad(&why))? {
-        Authorities { roots, unusable: 0 } => Ok(roots),
+        authorities if authorities.unusable == 0 => Ok(authorities),
         _ => Err(bad(&"a certificate in it cannot be that of an authority")),
     }
 }

@@ -1,0 +1,71 @@
+//! Reads a backup back and checks all of it.
+
+use std::collections::BTreeSet;
+
+use cairn_base::BlockId;
+
+use super::repository::{Item, Repository};
+use super::rows::{blocks_of, of_list};
+use super::state::State;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// What a check found.
+#[derive(Default)]
+pub struct Checked {
+    pub states: u64,
+    pub packs: u64,
+    /// Lines for people: damage.
+    pub findings: Vec<String>,
+}
+
+/// Checks all packs, and that they have all that the states need. `repair` forgets what is damaged,
+/// so that the next backup writes it again while the store still has it.
+pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
+    let mut checked = Checked { packs: repository.packs(), ..Checked::default() };
+    let bar = output::count_bar(checked.packs, "packs");
+    let damaged = repository.damaged_packs(&mut || bar.inc(1))?;
+    bar.finish_and_clear();
+    for (pack, text) in &damaged {
+        checked.findings.push(text.clone());
+        if repair {
+            repository.forget_pack(pack)?;
+        }
+    }
+    for name in repository.states()? {
+        checked.states += 1;
+        let found =
+            State::get(repository, &name).and_then(|state| state_is_whole(repository, &state));
+        // Damage of a pack is said already.
+        if let Err(failure) = found {
+            checked.findings.push(format!("{name}: {failure}"));
+        }
+    }
+    Ok(checked)
+}
+
+/// The blocks that a state names, all of which must be in the backup.
+pub fn blocks(repository: &Repository, state: &State) -> Result<BTreeSet<BlockId>> {
+    let mut blocks = BTreeSet::new();
+    let lists = state.lists.iter().map(|name| Item::Rows(*name));
+    repository.each(lists, &mut |_, list| {
+        let rows = of_list(list).ok_or_else(|| Failure::new("a list of rows makes no sense"))?;
+        for (key, value) in rows {
+            blocks.extend(blocks_of(&key, &value)?.iter().map(|named| named.block));
+        }
+        Ok(())
+    })?;
+    let missing = blocks.iter().filter(|block| !repository.has(&Item::Block(**block))).count();
+    match missing {
+        0 => Ok(blocks),
+        _ => Err(Failure::new(format!("{missing} of {} blocks are missing", blocks.len()))),
+    }
+}
+
+fn state_is_whole(repository: &Repository, state: &State) -> Result<()> {
+    let found = blocks(repository, state)?.len() as u64;
+    match found == state.about.blocks {
+        true => Ok(()),
+        false => Err(Failure::new(format!("names {found} blocks, not {}", state.about.blocks))),
+    }
+}

@@ -1,0 +1,201 @@
+//! `cairn backup`: copies of a store that runs, at another place. docs/format-backup.md has every
+//! byte of them.
+//!
+//! ```text
+//!   server ── hold ── dump ──► rows: lists ──┐
+//!      └───────────── blocks ────────────────┴─► repository: packs, index, states ──► target
+//!   restore: repository ──► blocks, then rows, in a data directory
+//! ```
+
+mod seal;
+
+mod frames;
+mod hold;
+mod rows;
+
+mod target;
+
+mod repository;
+
+mod state;
+
+mod check;
+mod create;
+pub mod restore;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::client::key::parse_seconds;
+use crate::connection::Connection;
+use crate::failure::Result;
+use crate::{output, secret_file};
+use create::How;
+use repository::Repository;
+use state::State;
+use target::TargetArgs;
+
+/// Back up a store that runs
+///
+/// A backup has the metadata of one moment and all blocks that they name. What an earlier backup at
+/// the same place has is not copied again, also if that one was interrupted.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn backup create /backup/cairn
+  cairn backup create s3://backups/cairn --passphrase-file pass.txt --keys /srv/cairn
+  cairn backup check /backup/cairn
+  cairn restore /backup/cairn /srv/cairn-restored")]
+pub struct BackupArgs {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Back up the store of a server, asked as root
+    #[command(after_help = "Examples:
+  cairn backup create /backup/cairn
+  cairn backup create https://other:8080/storage/backups/cairn --passphrase-file pass.txt")]
+    Create(CreateArgs),
+    /// List the states in a backup
+    #[command(after_help = "Example:\n  cairn backup list /backup/cairn --json")]
+    List {
+        #[command(flatten)]
+        place: Place,
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read a backup back and check all of it
+    #[command(after_help = "Example:\n  cairn backup check /backup/cairn")]
+    Check {
+        #[command(flatten)]
+        place: Place,
+        /// Forget what is damaged: the next backup writes it again
+        #[arg(long)]
+        repair: bool,
+    },
+    /// List the holds of backups that run, or end one
+    #[command(after_help = "Examples:
+  cairn backup holds
+  cairn backup holds --end 0123456789abcdef")]
+    Holds {
+        /// End this hold: its backup fails, and blocks that it kept are deleted
+        #[arg(long, value_name = "ID")]
+        end: Option<String>,
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct Place {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// File with the passphrase in its first line; - for stdin
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct CreateArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Directory with secret.key, and ca.key of a master: they go into encrypted backups only
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+    /// How long deleted blocks are kept if this backup is heard of no more: a number of s, m, h, d
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_seconds)]
+    hold: u32,
+    /// Blocks that are copied at the same time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+    /// Size of the objects at the target, MiB
+    #[arg(long, value_name = "MIB", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pack_mib: u16,
+}
+
+impl Place {
+    fn open(&self, may_create: bool) -> Result<Repository> {
+        let passphrase = self.passphrase_file.as_deref().map(secret_file::read).transpose()?;
+        Repository::open(self.target.open()?, passphrase.as_ref(), may_create)
+    }
+}
+
+pub fn run(args: &BackupArgs) -> Result<ExitCode> {
+    match &args.command {
+        Command::Create(create) => {
+            let state = make(create, &args.connection)?;
+            output::line(state.id())?;
+        }
+        Command::List { place, json } => list(&place.open(false)?, *json)?,
+        Command::Check { place, repair } => return check(&place.open(false)?, *repair),
+        Command::Holds { end: Some(id), .. } => hold::end(&args.connection.open()?, id)?,
+        Command::Holds { end: None, json } => holds(&args.connection, *json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(args: &CreateArgs, connection: &Connection) -> Result<State> {
+    let repository = args.place.open(true)?;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let target = Path::new(args.place.target.shown());
+    let target = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let mut owner = format!("backup to {target}, of {}", host.trim());
+    owner.retain(|c| !c.is_control());
+    let how = How {
+        owner: owner.chars().take(100).collect(),
+        hold_seconds: args.hold,
+        jobs: usize::from(args.jobs),
+        pack_bytes: usize::from(args.pack_mib) << 20,
+        keys: args.keys.clone(),
+    };
+    create::run(connection.open()?, repository, &how)
+}
+
+fn list(repository: &Repository, json: bool) -> Result<()> {
+    let mut rows = Vec::new();
+    for name in repository.states()? {
+        let state = State::get(repository, &name)?;
+        let about = &state.about;
+        if json {
+            output::json(&serde_json::json!({
+                "id": state.id(),
+                "store": format!("{:016x}", about.cluster),
+                "begun": about.begun,
+                "ended": about.ended,
+                "rows": about.rows,
+                "blocks": about.blocks,
+                "bytes": about.block_bytes,
+                "files": about.files.keys().collect::<Vec<_>>(),
+            }))?;
+            continue;
+        }
+        let bytes = output::human_bytes(about.block_bytes);
+        let id = state.id().to_owned();
+        rows.push(vec![id, about.rows.to_string(), about.blocks.to_string(), bytes]);
+    }
+    output::table(&["STATE", "ROWS", "BLOCKS", "BYTES"], rows)
+}
+
+fn check(repository: &Repository, repair: bool) -> Result<ExitCode> {
+    let checked = check::run(repository, repair)?;
+    checked.findings.iter().try_for_each(output::line)?;
+    let (states, packs, damage) = (checked.states, checked.packs, checked.findings.len());
+    output::complain(&format!("checked: {states} states, {packs} packs, {damage} findings"));
+    Ok(if damage == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn holds(connection: &Connection, json: bool) -> Result<()> {
+    let holds = hold::list(&connection.open()?)?;
+    if json {
+        return holds.iter().try_for_each(output::json);
+    }
+    let row = |hold: hold::Shown| vec![hold.id, hold.owner, hold.begun, hold.ends];
+    output::table(&["ID", "OWNER", "BEGUN", "ENDS"], holds.into_iter().map(row).collect())
+}

@@ -1,0 +1,202 @@
+//! Backups in a bucket of S3.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cairn_base::Secret;
+use cairn_tls::{Trust, authorities};
+use hyper::{Request, Response};
+use percent_encoding::percent_decode_str;
+
+use super::sign::{Asked, Credentials, headers};
+use super::{OBJECT_BYTES, Target};
+use crate::client::address::escape;
+use crate::connection::http::{Client, Outgoing, ReplyBody, authority, host_header};
+use crate::connection::{AGENT, in_words};
+use crate::failure::{Failure, Result};
+
+/// The most that is read of a reply that is no object, bytes.
+const REPLY_BYTES: u64 = 16 << 20;
+
+pub struct S3 {
+    client: Client,
+    credentials: Credentials,
+    endpoint: String,
+    host: String,
+    region: String,
+    bucket: String,
+    /// Empty, or with a slash at its end.
+    prefix: String,
+}
+
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn credentials() -> Result<Credentials> {
+    let (id, secret) = (set("AWS_ACCESS_KEY_ID"), set("AWS_SECRET_ACCESS_KEY"));
+    let (Some(id), Some(secret)) = (id, secret) else {
+        let text = "no keys for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        return Err(Failure::usage(text));
+    };
+    let session_token = set("AWS_SESSION_TOKEN").map(Secret::new);
+    Ok(Credentials { id, secret: Secret::new(secret), session_token })
+}
+
+impl S3 {
+    /// `place` is the bucket, and a prefix.
+    pub fn open(endpoint: &str, region: &str, place: &str, ca: Option<&Path>) -> Result<S3> {
+        let bad = || Failure::usage(format!("--s3-endpoint {endpoint:?}: use http(s)://HOST:PORT"));
+        let (scheme, rest) = endpoint.split_once("://").ok_or_else(bad)?;
+        if rest.trim_end_matches('/').contains('/') || !matches!(scheme, "http" | "https") {
+            return Err(bad());
+        }
+        let (host, port) =
+            authority(rest, if scheme == "https" { 443 } else { 80 }).ok_or_else(bad)?;
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        if bucket.is_empty() {
+            return Err(Failure::usage("the target names no bucket: use s3://BUCKET/PREFIX"));
+        }
+        let trust = match ca {
+            None => Trust::Public,
+            Some(path) => {
+                let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
+                let read = authorities(&pem);
+                let shown = path.display();
+                Trust::Authorities(read.map_err(|why| Failure::new(format!("{shown}: {why}")))?)
+            }
+        };
+        Ok(S3 {
+            client: Client::new(endpoint, trust, None).map_err(Failure::usage)?,
+            credentials: credentials()?,
+            endpoint: endpoint.to_owned(),
+            host: host_header(&host, port),
+            region: region.to_owned(),
+            bucket: bucket.to_owned(),
+            prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+        })
+    }
+
+    fn path(&self, name: &str) -> String {
+        let key = format!("{}{name}", self.prefix);
+        let parts: Vec<String> = key.split('/').map(escape).collect();
+        format!("/{}/{}", escape(&self.bucket), parts.join("/"))
+    }
+
+    /// `None` for 404.
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        query: &str,
+        body: Vec<u8>,
+    ) -> Result<Option<Response<ReplyBody>>> {
+        let asked = Asked { method, host: &self.host, path, query, body: &body };
+        let signed = headers(&self.credentials, &self.region, &asked, &now());
+        let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let mut request = Request::builder().method(method).uri(uri).header("user-agent", AGENT);
+        for (name, value) in signed {
+            request = request.header(name, value.expose().as_str());
+        }
+        let of = |error: String| Failure::new(format!("{}: {error}", self.endpoint));
+        let request = request.body(()).map_err(|error| of(error.to_string()))?;
+        let sent = self.client.send(request, Outgoing::Bytes(body.into()));
+        let response = sent.map_err(|error| of(in_words(&error.to_string())))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Some(response));
+        }
+        let mut text = String::new();
+        // There is a failure to report already.
+        let _ = response.into_body().take(REPLY_BYTES).read_to_string(&mut text);
+        let (code, message) = (element(&text, "Code"), element(&text, "Message"));
+        match (status.as_u16(), code) {
+            (404, Some("NoSuchKey") | None) => Ok(None),
+            (_, code) => {
+                let (code, message) = (code.unwrap_or(""), message.unwrap_or(""));
+                Err(of(format!("{method} {path}: {status} {code}: {message}")))
+            }
+        }
+    }
+}
+
+/// The time as signatures have it.
+fn now() -> String {
+    let secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
+    super::super::state::compact_time(secs)
+}
+
+/// The text of the first element of this name.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    elements(xml, name).next()
+}
+
+fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
+    let mut rest = xml;
+    std::iter::from_fn(move || {
+        let (_, after) = rest.split_once(&begin)?;
+        let (text, further) = after.split_once(&end)?;
+        rest = further;
+        Some(text)
+    })
+}
+
+impl Target for S3 {
+    fn put(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
+        match self.send("PUT", &self.path(name), "", bytes)? {
+            Some(_) => Ok(()),
+            None => Err(Failure::new(format!("s3://{}: there is no such bucket", self.bucket))),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let Some(reply) = self.send("GET", &self.path(name), "", Vec::new())? else {
+            return Ok(None);
+        };
+        let length = reply.headers().get("content-length").and_then(|length| length.to_str().ok());
+        let length: Option<u64> = length.and_then(|length| length.parse().ok());
+        let mut bytes = Vec::new();
+        let read = reply.into_body().take(OBJECT_BYTES).read_to_end(&mut bytes);
+        read.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+        match length.is_none_or(|length| length == bytes.len() as u64) {
+            true => Ok(Some(bytes)),
+            false => Err(Failure::new(format!("{name}: the reply was cut off"))),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let whole = format!("{}{prefix}", self.prefix);
+        let mut names = Vec::new();
+        let mut token = String::new();
+        loop {
+            // In the order of their names, as signatures want them.
+            let next = match token.is_empty() {
+                true => String::new(),
+                false => format!("continuation-token={}&", escape(&token)),
+            };
+            let query = format!("{next}encoding-type=url&list-type=2&prefix={}", escape(&whole));
+            let path = format!("/{}", escape(&self.bucket));
+            let reply = self.send("GET", &path, &query, Vec::new())?;
+            let none = || Failure::new(format!("s3://{}: there is no such bucket", self.bucket));
+            let mut xml = String::new();
+            let read = reply.ok_or_else(none)?.into_body().take(REPLY_BYTES);
+            { read }.read_to_string(&mut xml).map_err(|error| Failure::new(error.to_string()))?;
+            for key in elements(&xml, "Key") {
+                let key = percent_decode_str(key).decode_utf8_lossy();
+                names.extend(key.strip_prefix(&self.prefix).map(str::to_owned));
+            }
+            match element(&xml, "NextContinuationToken") {
+                Some(next) if !next.is_empty() => token = next.replace("&amp;", "&"),
+                _ => return Ok(names),
+            }
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.send("DELETE", &self.path(name), "", Vec::new()).map(drop)
+    }
+}

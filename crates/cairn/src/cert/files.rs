@@ -1,0 +1,75 @@
+//! Certificates and keys in a directory.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cairn_base::Secret;
+
+use super::sign::Made;
+use crate::failure::{Failure, Result};
+
+/// More than any certificate or key has.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// The two files of a certificate.
+pub struct Pair {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Makes the directory, for its owner only, if there is none.
+pub fn make_directory(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| Failure::file(path, &error))
+}
+
+impl Pair {
+    pub fn named(directory: &Path, name: &str) -> Pair {
+        let file = |end: &str| directory.join(format!("{name}.{end}"));
+        Pair { certificate: file("pem"), key: file("key") }
+    }
+
+    pub fn read(&self) -> Result<Made> {
+        let certificate = read(&self.certificate);
+        let certificate = certificate
+            .map_err(|failure| failure.and("make an authority first: cairn cert ca DIR"))?;
+        Ok(Made { certificate, key: Secret::new(read(&self.key)?) })
+    }
+
+    /// Writes the key first: a certificate without its key is of no use.
+    pub fn write(&self, made: &Made, replace: bool) -> Result<()> {
+        for path in [&self.certificate, &self.key] {
+            if !replace && fs::symlink_metadata(path).is_ok() {
+                let text = format!("{}: is there already: remove it first", path.display());
+                return Err(Failure::new(text));
+            }
+        }
+        write(&self.key, made.key.expose(), 0o600)?;
+        write(&self.certificate, &made.certificate, 0o644)
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let fail = |error: io::Error| Failure::file(path, &error);
+    let mut text = String::new();
+    File::open(path).map_err(fail)?.take(FILE_BYTES).read_to_string(&mut text).map_err(fail)?;
+    Ok(text)
+}
+
+/// The name appears with all of the text.
+fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
+    let new = path.with_extension("new");
+    let written = || -> io::Result<()> {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    written().map_err(|error| Failure::file(path, &error))
+}

@@ -1,0 +1,30 @@
+//! Secrets that a command is given in a file, so that neither the command line nor its history has
+//! them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use cairn_base::Secret;
+
+use crate::failure::{Failure, Result};
+
+/// More than any of them has.
+const SECRET_BYTES: u64 = 4096;
+
+/// The first line of a file, or of stdin for `-`.
+pub fn read(path: &Path) -> Result<Secret<String>> {
+    let fail = |error: io::Error| Failure::file(path, &error);
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => io::stdin().lock().take(SECRET_BYTES).read_to_string(&mut text),
+        false => File::open(path).map_err(fail)?.take(SECRET_BYTES).read_to_string(&mut text),
+    };
+    let text = Secret::new(text);
+    read.map_err(fail)?;
+    let line = text.expose().lines().next().unwrap_or_default();
+    match line.is_empty() {
+        true => Err(Failure::new(format!("{}: its first line is empty", path.display()))),
+        false => Ok(Secret::new(line.to_owned())),
+    }
+}

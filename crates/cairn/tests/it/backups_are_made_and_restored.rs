@@ -1,0 +1,136 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{PATIENCE, Server, bytes, cairn, directory, run};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn restore(args: &[&str]) -> (i32, String) {
+    let (code, _, stderr) = run(&mut cairn(&[&["restore"], args].concat()));
+    (code, stderr)
+}
+
+/// Bytes of all files below.
+fn size(path: &Path) -> u64 {
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+    let of = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
+        true => size(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    };
+    entries.map(of).sum()
+}
+
+fn store() -> (tempfile::TempDir, PathBuf, PathBuf, Server) {
+    let (directory, store) = directory();
+    let backup = directory.path().join("backup");
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "photos"]);
+    assert!(server.put("photos/small", b"hello"));
+    assert!(server.put("photos/large", &bytes(1, 9 << 20)));
+    (directory, store, backup, server)
+}
+
+#[test]
+fn byte_for_byte_with_the_keys_if_it_is_encrypted() {
+    let (directory, store, backup, server) = store();
+    let pass = directory.path().join("pass");
+    fs::write(&pass, "correct horse\n").unwrap();
+    let with_pass = ["--passphrase-file", text(&pass)];
+    let create = ["backup", "create", text(&backup), "--keys", text(&store)];
+    let id = server.ok(&[&create[..], &with_pass].concat());
+    // It is not needed for what comes later.
+    assert!(server.put("photos/later", b"later"));
+    assert_eq!(server.stop(), 0);
+    let new = directory.path().join("new");
+    let (code, said) = restore(&[text(&backup), text(&new)]);
+    assert!(code == 2 && said.contains("is encrypted"), "{said}");
+    let (code, said) = restore(&[&[text(&backup), text(&new)], &with_pass[..]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(id.trim()), "{said}");
+    let (code, stdout, _) = run(&mut cairn(&["fsck", text(&new)]));
+    assert_eq!(code, 0, "{stdout}");
+    let server = Server::start(&new, &[]);
+    assert_eq!(server.get("photos/small").unwrap(), b"hello");
+    assert_eq!(server.get("photos/large").unwrap(), bytes(1, 9 << 20));
+    assert!(server.get("photos/later").is_err());
+    let (code, said) = restore(&[&[text(&backup), text(&store)], &with_pass[..]].concat());
+    assert!(code == 1 && said.contains("a store already"), "{said}");
+}
+
+#[test]
+fn and_the_next_one_costs_what_changed() {
+    let (directory, store, backup, server) = store();
+    let said = run(&mut server.client(&["backup", "create", text(&backup)])).2;
+    assert!(said.contains("secret.key is not in this backup"), "{said}");
+    let first = size(&backup);
+    assert!(server.put("photos/more", &bytes(2, 1 << 20)));
+    server.ok(&["rm", "photos/small"]);
+    server.ok(&["backup", "create", text(&backup)]);
+    let cost = size(&backup) - first;
+    assert!((1 << 20..2 << 20).contains(&cost), "{cost} of {first}");
+    let listed = server.ok(&["backup", "list", text(&backup), "--json"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    server.ok(&["backup", "check", text(&backup)]);
+    assert_eq!(server.ok(&["backup", "holds"]), "");
+    // An older state, onto the blocks of a newer one: none of them is deleted.
+    let first_state: serde_json::Value =
+        serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let dump = directory.path().join("newest.dump");
+    server.ok(&["meta", "dump", text(&dump)]);
+    assert_eq!(server.stop(), 0);
+    fs::rename(store.join("meta"), directory.path().join("meta-1")).unwrap();
+    let state = first_state["id"].as_str().unwrap();
+    let (code, said) = restore(&[text(&backup), text(&store), "--state", state]);
+    assert_eq!(code, 0, "{said}");
+    let server = Server::start(&store, &[]);
+    assert_eq!(server.get("photos/small").unwrap(), b"hello");
+    server.ok(&["gc"]);
+    assert_eq!(server.stop(), 0);
+    fs::rename(store.join("meta"), directory.path().join("meta-2")).unwrap();
+    let (code, _, said) = run(&mut cairn(&["meta", "load", text(&dump), text(&store)]));
+    assert_eq!(code, 0, "{said}");
+    let server = Server::start(&store, &[]);
+    assert_eq!(server.get("photos/more").unwrap(), bytes(2, 1 << 20));
+}
+
+#[test]
+fn one_that_was_killed_goes_on_and_damage_is_found() {
+    let (_directory, _store, backup, server) = store();
+    for seed in 3..9 {
+        assert!(server.put(&format!("photos/{seed}"), &bytes(seed, 4 << 20)));
+    }
+    let create = ["backup", "create", text(&backup), "--pack-mib", "1", "--jobs", "1"];
+    let mut child = server.client(&create).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
+    let index = backup.join("index");
+    let start = Instant::now();
+    let written = || fs::read_dir(&index).map_or(0, |entries| entries.count());
+    while written() < 2 {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let child = child.as_mut().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, stdout, stderr) = run(&mut server.client(&create));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(!stdout.is_empty());
+    server.ok(&["backup", "check", text(&backup)]);
+    let packs = backup.join("packs");
+    let pack = fs::read_dir(&packs).unwrap().next().unwrap().unwrap().path();
+    let mut bad = fs::read(&pack).unwrap();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    fs::write(&pack, bad).unwrap();
+    let check = ["backup", "check", text(&backup)];
+    let (code, stdout, _) = run(&mut server.client(&check));
+    assert!(code == 1 && stdout.contains("damaged"), "{stdout}");
+    let (code, ..) = run(&mut server.client(&[&check[..], &["--repair"]].concat()));
+    assert_eq!(code, 1);
+    server.ok(&create);
+    server.ok(&check);
+}
