@@ -277,6 +277,12 @@ pub fn in_words(error: &str) -> String {
             "its certificate is signed by an authority that is not trusted here: name that \
              authority by --ca",
         ),
+        ("not valid for name", "its certificate is for other host names than that of the address"),
+        (
+            "certificate expired",
+            "its certificate has expired: renew it, or set the clock of this machine",
+        ),
+        ("not valid yet", "its certificate is not valid yet: set the clock of this machine"),
         // Of an authority that has the name of a trusted one.
         (
             "BadSignature",

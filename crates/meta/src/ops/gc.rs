@@ -240,21 +240,19 @@ impl Verb for FreeOrphans {
         let mut orphans = Orphans::default();
         for (block, owner) in &self.candidates {
             let session = load::<Session>(view, &keys::session(block.session))?;
-            if session.as_ref().is_none_or(|session| session.loaded) {
+            let Some(session) = session.filter(|session| !session.loaded) else {
                 orphans.unknown += 1;
                 continue;
+            };
+            let is_live = session.state == SessionState::Live;
+            if is_live && !is_planted(Bug::LiveSessionReaped)
+                || is_named(view, self.group, *block, *owner)?
+            {
+                continue;
             }
-            match session.map(|session| session.state) {
-                None => {}
-                Some(SessionState::Live) if !is_planted(Bug::LiveSessionReaped) => {}
-                Some(_) => {
-                    if !is_named(view, self.group, *block, *owner)? {
-                        orphans.freed.push(*block);
-                        if !self.dry_run {
-                            free(view, context, self.group, *block);
-                        }
-                    }
-                }
+            orphans.freed.push(*block);
+            if !self.dry_run {
+                free(view, context, self.group, *block);
             }
         }
         Ok(orphans)
