@@ -57,7 +57,7 @@ class Reader:
             for name, value in re.findall(r"(\w+)=(\S*)", command):
                 self.machine.env[name] = self.machine.run(f"echo -n {value}")
         else:
-            self.said += self.machine.run(command)
+            self.said += self.machine.run(command) + "\n"
 
     def read(self, text):
         for command in commands(text):

@@ -205,7 +205,7 @@ def quiet(programs):
 def packages(_):
     """Machines of systemd-nspawn over fresh roots of Debian: wants root and Debian's packages."""
     yield Job("what packages need", ["tests/install", "--packages"], timeout=HOUR)
-    for file in ("packages/test_packages.py", "packages/test_book.py", "packages/test_image.py"):
+    for file in ("packages/test_packages.py", "packages/test_book.py"):
         yield python(file, timeout=HOUR)
 
 
