@@ -123,7 +123,7 @@ pub fn run(args: &KeyArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     match &args.command {
         Command::Create { own: true, json, .. } => {
-            show_key(&server.send("POST", "/keys")?.json()?, *json)?;
+            show_key(&server.send_json("POST", "/keys", &serde_json::json!({}))?.json()?, *json)?;
         }
         Command::Create { user, json, .. } => {
             let user = serde_json::json!({ "user": user });
