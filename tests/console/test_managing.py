@@ -49,7 +49,7 @@ def test_all_of_a_folder_is_selected_copied_and_deleted(in_store, store):
     page.get_by_label("Select all of the folder").check()
     expect(page.get_by_label("Select 0.txt")).to_be_checked()
     page.get_by_role("button", name="Copy or move all…").click()
-    page.get_by_label("Folder").fill("copies")
+    page.get_by_label("Folder", exact=True).fill("copies")
     profile.picture("transfer")
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("heading", name="copies")).to_be_visible()
@@ -237,7 +237,7 @@ def test_links_and_keys_work_without_scripts(chromium, store):
     page.goto("/b/scriptless")
     page.get_by_label("Select all of the bucket").check()
     page.get_by_role("button", name="Copy or move selected…").click()
-    page.get_by_label("Folder").fill("copies")
+    page.get_by_label("Folder", exact=True).fill("copies")
     page.get_by_role("button", name="Copy", exact=True).click()
     # A bucket cannot be copied into itself.
     expect(page.get_by_text("into itself")).to_be_visible()
