@@ -63,7 +63,7 @@ def test_all_of_a_folder_is_selected_copied_and_deleted(in_store, store):
     # A file gets another name.
     page.goto("/b/arrange/object?key=other.txt")
     page.get_by_role("button", name="Copy, move or rename…").click()
-    page.get_by_label("Name").fill("renamed.txt")
+    page.get_by_label("Name", exact=True).fill("renamed.txt")
     page.get_by_role("button", name="Move", exact=True).click()
     expect(page.get_by_role("link", name="renamed.txt")).to_be_visible()
     assert "other.txt" not in keys_in(client, "arrange")
@@ -169,7 +169,7 @@ def test_people_get_keys_and_rights(in_store, chromium, store):
     profile, page = in_store, in_store.page
     bucket_of(store, "team", "a.txt")
     page.get_by_role("link", name="People").click()
-    page.get_by_label("Name").fill("carol")
+    page.get_by_label("Name", exact=True).fill("carol")
     page.get_by_role("button", name="Make user and access key").click()
     key = page.get_by_label("Access key", exact=True).input_value()
     secret = page.get_by_label("Secret key", exact=True).input_value()
