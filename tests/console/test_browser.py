@@ -19,7 +19,7 @@ from harness.wait import eventually
 FILES = int(os.environ.get("CAIRN_TEST_BROWSER_FILES", "40"))
 MIB = int(os.environ.get("CAIRN_TEST_BROWSER_MIB", "40"))
 ROWS = int(os.environ.get("CAIRN_TEST_BROWSER_ROWS", "3000"))
-TALL = int(os.environ.get("CAIRN_TEST_BROWSER_TALL", "350000"))
+TALL = int(os.environ.get("CAIRN_TEST_BROWSER_TALL", "310000"))
 MEBIBYTE = 1 << 20
 
 

@@ -242,6 +242,7 @@ class Listing extends HTMLElement {
 
   /** All of the folder, shown or not; or nothing. */
   selectAll(isAll) {
+    if (!this.grid) return; // a short folder is the table of the server
     this.all = isAll;
     this.selected.clear();
     for (const row of this.rows) {

@@ -158,7 +158,7 @@ pub fn run(args: &KeyArgs) -> Result<ExitCode> {
             show_key(&create(&server, user, known)?, *json)?;
         }
         Command::Create { user: None, json, .. } => {
-            show_key(&server.send("POST", "/keys")?.json()?, *json)?;
+            show_key(&server.send_json("POST", "/keys", &serde_json::json!({}))?.json()?, *json)?;
         }
         Command::Ls { own, json } => {
             let Keys { keys } = server.send("GET", place_of(*own))?.json()?;

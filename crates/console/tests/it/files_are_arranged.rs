@@ -44,8 +44,8 @@ fn files_and_folders_are_copied_moved_and_renamed() {
     let renamed = root.post("/b/one/transfer", "in=&key=e.txt&do=move&to=&name=g.txt");
     assert_eq!(renamed.header("location"), "/b/one", "{}", renamed.body);
     assert_eq!((is("one", "e.txt"), is("one", "g.txt")), (None, Some("e.txt".into())));
-    let record = rig.audited(r#""operation":"TransferFiles","outcome":"done""#);
-    assert!(record.contains(r#""door":"console""#) && record.contains("g.txt"), "{record}");
+    let record = rig.audited("g.txt");
+    assert!(record.contains(r#""door":"console""#) && record.contains("TransferFiles"), "{record}");
 
     let kept = root.post("/b/one/transfer", "in=&key=a%2F&do=copy&to-bucket=two&to=kept");
     assert!(kept.body.contains("has such files") && kept.body.contains("a/d.txt"), "{}", kept.body);
@@ -102,8 +102,12 @@ fn all_of_a_folder_is_deleted_and_what_only_mounts_show_stays() {
     assert_eq!(text(&rig, "all", "a/x1"), None);
     assert!(text(&rig, "all", "a/1").is_some());
     let opened = rig.run(cairn_fs::ops::buckets::FindBucket { name: "all".into() }).unwrap();
-    let name = b"not \xff UTF-8".to_vec();
-    rig.run(Mkdir { parent: opened.id.ino(), name, mode: 0o755, umask: 0 });
+    // A path of more than 1,024 bytes.
+    let mut parent = opened.id.ino();
+    for _ in 0..5 {
+        let name = vec![b'd'; 255];
+        (parent, _) = rig.run(Mkdir { parent, name, mode: 0o755, umask: 0 });
+    }
     let done = root.post("/b/all/delete", "in=&all=yes&confirm=yes");
     assert!(done.body.contains("only a mount"), "{}", done.body);
     for key in ["a/1", "a/2", "b/1"] {

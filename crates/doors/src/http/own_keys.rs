@@ -1,10 +1,10 @@
 //! `/keys`: the access keys and tokens of the caller.
 
 use cairn_auth::Caller;
-use cairn_base::Result;
+use cairn_base::{Error, Result};
 use cairn_fs::ops::credentials::{AddOwnKey, Credential, ListOwnCredentials, RemoveOwnCredential};
 use http::{Response, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Body, json_of, no_content, rfc3339};
 use crate::admit::Admit;
@@ -37,8 +37,15 @@ pub async fn list(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     Ok(show(admit.fs().read(caller, ListOwnCredentials).await?))
 }
 
+/// There is nothing to be said about a key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewKey {}
+
 /// Makes an access key. Its secret is shown now and never again.
-pub async fn add(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
+pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response<Body>> {
+    let NewKey {} = serde_json::from_slice(json)
+        .map_err(|_| Error::Invalid("JSON of the body: use {}".into()))?;
     let new = cairn_auth::generate(&**admit.rng());
     let verb = AddOwnKey { id: new.id.clone(), sealed: admit.seal(&new) };
     admit.fs().run(caller, verb).await?;

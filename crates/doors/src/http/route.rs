@@ -152,7 +152,7 @@ async fn further(
         Target::ShareLinks | Target::ShareLink(_) => {
             share_links(door, request, &target, query, upload).await
         }
-        Target::OwnKeys | Target::OwnKey(_) => own_keys(door, request, &target).await,
+        Target::OwnKeys | Target::OwnKey(_) => own_keys(door, request, &target, upload).await,
         Target::Tus { bucket, key } => {
             let Request { parts, caller, stats, .. } = *request;
             let place = (&*bucket, &*key);
@@ -391,7 +391,12 @@ async fn share_links(
 }
 
 /// A user's own access keys.
-async fn own_keys(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Outcome {
+async fn own_keys(
+    door: &Inner,
+    request: &Request<'_>,
+    target: &Target<'_>,
+    upload: &mut Upload,
+) -> Outcome {
     let (admit, caller) = (&door.admit, request.caller);
     let method = request.parts.method.as_str();
     if matches!(method, "POST" | "DELETE") {
@@ -399,7 +404,10 @@ async fn own_keys(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> O
     }
     match (target, method) {
         (Target::OwnKeys, "GET" | "HEAD") => Ok(own_keys::list(admit, caller).await?),
-        (Target::OwnKeys, "POST") => Ok(own_keys::add(admit, caller).await?),
+        (Target::OwnKeys, "POST") => {
+            let (json, _room) = json_of(door, request, upload).await?;
+            Ok(own_keys::add(admit, caller, &json).await?)
+        }
         (Target::OwnKey(id), "DELETE") => Ok(own_keys::remove(admit, caller, id).await?),
         (Target::OwnKey(_), _) => other(request, "DELETE, OPTIONS"),
         _ => other(request, "GET, HEAD, POST, OPTIONS"),

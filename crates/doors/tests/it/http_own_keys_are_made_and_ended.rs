@@ -2,11 +2,13 @@
 
 use crate::http_harness::Server;
 
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
 #[test]
 fn a_user_makes_and_ends_keys_without_root() {
     let server = Server::start();
     let (root, alice, bob) = (server.root(), server.user("alice"), server.user("bob"));
-    let made = alice.call("POST", "/keys", &[], b"").expect(201).json();
+    let made = alice.call("POST", "/keys", &[JSON], b"{}").expect(201).json();
     let (id, secret) = (made["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
     server.client(id, secret).get("/storage/").expect(200);
     let listed = alice.get("/keys").expect(200).json();
@@ -32,19 +34,20 @@ fn neither_tokens_nor_pages_nor_nobody_make_keys() {
     let mut bearer = server.anonymous();
     bearer.authorization = Some(format!("Bearer {}", token["token"].as_str().unwrap()));
     bearer.get("/storage/").expect(200);
-    bearer.call("POST", "/keys", &[], b"").expect(403);
+    bearer.call("POST", "/keys", &[JSON], b"{}").expect(403);
     bearer.get("/keys").expect(403);
-    server.anonymous().call("POST", "/keys", &[], b"").expect(401);
+    server.anonymous().call("POST", "/keys", &[JSON], b"{}").expect(401);
     let page = [("Sec-Fetch-Site", "same-origin")];
-    alice.call("POST", "/keys", &page, b"").expect(403);
+    alice.call("POST", "/keys", &page, b"{}").expect(403);
     alice.call("DELETE", "/keys/KEY-alice", &page, b"").expect(403);
     assert_eq!(
         alice.get("/keys").json()["keys"].as_array().unwrap().len(),
         2,
         "the key and the token"
     );
+    alice.call("POST", "/keys", &[JSON], br#"{"user":"bob"}"#).expect(400);
     for _ in 0..31 {
-        alice.call("POST", "/keys", &[], b"").expect(201);
+        alice.call("POST", "/keys", &[JSON], b"{}").expect(201);
     }
-    alice.call("POST", "/keys", &[], b"").expect(413);
+    alice.call("POST", "/keys", &[JSON], b"{}").expect(413);
 }

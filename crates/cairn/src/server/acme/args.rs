@@ -78,7 +78,7 @@ fn trust(path: &Path) -> Result<Trust> {
     let pem = std::fs::read(path).map_err(|error| Failure::file(path, &error))?;
     let read = cairn_tls::authorities(&pem);
     let read = read.map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
-    Ok(Trust::Authorities(read.roots))
+    Ok(Trust::Authorities(read))
 }
 
 /// Names of hosts in the domain name system. Names with `*` need a proof of another kind.
