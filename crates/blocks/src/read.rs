@@ -20,7 +20,7 @@ use crate::shared::StoreShared;
 const NEAR_BYTES: u64 = 64 << 10;
 
 /// A caller of a store that got fewer bytes may keep them, and would keep a whole buffer.
-const KEPT_BYTES: usize = 512 << 10;
+const KEPT_BYTES: usize = 768 << 10;
 
 /// Fills a buffer from an offset; `false`: it would have to wait.
 pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>;

@@ -3,7 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use bytes::{Bytes, BytesMut};
-use cairn_base::{BlockId, GroupId, Result, Stage, limits, stage};
+use cairn_base::{BlockId, GroupId, Result, Stage, stage};
 
 use crate::cache::{PIECE_BYTES, piece_of};
 use crate::fs::Inner;
@@ -43,15 +43,9 @@ impl Inner {
 
     /// Keeps a block that was written here: who wrote a file often reads it next.
     pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
-        let step = PIECE_BYTES as usize;
-        for (piece, at) in (0..).zip((0..data.len()).step_by(step)) {
-            let bytes = data.slice(at..data.len().min(at + step));
-            match data.len() == limits::BLOCK_BYTES {
-                // All of its memory is that of its pieces.
-                true => self.cache.insert_part((block, piece), bytes),
-                // A copy, for what is kept must not keep more in memory.
-                false => self.cache.insert((block, piece), Bytes::copy_from_slice(&bytes)),
-            }
+        for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
+            // A copy: each piece leaves the cache by itself, and must not keep more in memory.
+            self.cache.insert((block, piece), Bytes::copy_from_slice(bytes));
         }
     }
 
@@ -72,6 +66,7 @@ impl Inner {
         }
         // Some are cached. All of them at once are faster than put together, if that is to be had.
         if self.reads_spans
+            && !self.has_all(block, first..=last)
             && let Some(bytes) = self.blocks.get_now(group, block, range.clone())?
         {
             return Ok(bytes);
@@ -83,6 +78,10 @@ impl Inner {
             whole.extend_from_slice(&self.fetch_piece(group, block, start..end).await?);
         }
         Ok(whole.freeze())
+    }
+
+    fn has_all(&self, block: BlockId, mut pieces: RangeInclusive<u32>) -> bool {
+        pieces.all(|piece| self.cache.has(&(block, piece)))
     }
 
     fn has_some(&self, block: BlockId, mut pieces: RangeInclusive<u32>) -> bool {

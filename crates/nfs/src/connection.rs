@@ -122,7 +122,8 @@ pub async fn converse(
     let (mut takes, mut is_stopped) = (true, false);
     loop {
         let has_more = connection.take()?;
-        if connection.had_turn.is_some() && connection.desk.load.clients() > 1 {
+        let has_replies = !connection.replies.is_empty();
+        if connection.had_turn.is_some() && connection.desk.load.clients() > 1 && has_replies {
             let sent = poll!(pin!(write(&mut writer, &connection.replies)));
             if let Poll::Ready(written) = sent {
                 connection.written(written?);
@@ -131,6 +132,8 @@ pub async fn converse(
             yield_now().await;
         }
         connection.had_turn = None;
+        // What was sent may have made room for calls that have come already.
+        let has_more = has_more || connection.has_call();
         connection.look_at_record();
         if !takes && !has_more && connection.is_done() {
             return Ok(());
@@ -231,6 +234,11 @@ impl Connection {
         self.calls < CALLS && bytes < CONNECTION_BYTES && is_fair
     }
 
+    /// Whether a call has come that it may take now.
+    fn has_call(&self) -> bool {
+        self.waits_for_turn.is_none() && self.has_room() && self.records.is_ready()
+    }
+
     /// Whether it has as many calls at work as it may.
     fn is_full(&self) -> bool {
         self.calls >= CALLS || self.call_bytes >= CONNECTION_BYTES
@@ -244,7 +252,7 @@ impl Connection {
     /// of them.
     fn take(&mut self) -> io::Result<bool> {
         let turn = self.turn.take();
-        if !self.has_room() || !self.records.is_ready() || self.waits_for_turn.is_some() {
+        if !self.has_call() {
             return Ok(false);
         }
         let (turns, party) = (&self.desk.turns, Party::at(self.address));

@@ -26,9 +26,10 @@ pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     let (offset, count) = (arguments.long()?, arguments.number()?.min(IO_BYTES));
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
-    // Whoever reads may still, each time.
-    let work = desk.posix.read_once(place.who(), (place.ino, READING), offset, count);
-    let read = desk.reads(client.address, count.into(), work.into_future()).await;
+    // Whoever reads may still, each time. It begins when there is room for the bytes.
+    let work =
+        async { desk.posix.read_once(place.who(), (place.ino, READING), offset, count).await };
+    let read = desk.reads(client.address, count.into(), work).await;
     let shown = desk.shown(&place).await;
     let status = read.as_ref().err().map_or(Status::OK, Status::of_inode);
     result.number(status.0);

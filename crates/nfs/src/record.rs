@@ -116,9 +116,10 @@ impl Records {
             && len > COPIED_BYTES
             && (READ_BYTES..len + 4).contains(&self.came.len())
         {
+            // A buffer that is much longer than the record would hold what nobody counts.
             let mut memory = match &self.memory {
-                Some(memory) => memory.room(),
-                None => Pooled::with_room(len),
+                Some(memory) if len > RECORD_BYTES / 2 => memory.room(),
+                _ => Pooled::with_room(len),
             };
             memory.memory().extend_from_slice(self.came.get(4..).unwrap_or_default());
             self.came.clear();

@@ -12,7 +12,7 @@ use cairn_base::{Buffers, Pooled};
 /// not fill costs addresses and no memory, unless the memory was used before.
 const GROWS_WHOLE: usize = 128 << 10;
 /// A run that is as long at once is soon a whole block, mostly.
-const BEGINS_WHOLE: usize = 512 << 10;
+const BEGINS_WHOLE: usize = 1 << 20;
 /// Memory of blocks that waits to be used again.
 const WAITING: usize = 8;
 

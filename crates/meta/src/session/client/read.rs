@@ -67,10 +67,17 @@ impl Inner {
         let batch = self.lease.settled();
         let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
         for _ in 0..ATTEMPTS {
+            // From before it is known which rows are read: a reply never counts as newer than it is.
+            let version = self.version();
             let attempt =
                 |rows: &dyn Source| self.on_rows(rows, &context, name, trace, &mut *apply);
-            if let Some(leased) = self.posts.over(&self.rows, attempt) {
-                return leased;
+            match self.posts.over(&self.rows, attempt) {
+                None => {}
+                Some(Leased::Reply(rows)) => {
+                    return Leased::Reply(rows.map(|rows| (rows, version)));
+                }
+                Some(Leased::Miss) => return Leased::Miss,
+                Some(Leased::Range) => return Leased::Range,
             }
         }
         Leased::Miss
@@ -90,8 +97,8 @@ impl Inner {
         name: &str,
         trace: bool,
         apply: Apply<'_>,
-    ) -> Option<Leased<(Rows, u64)>> {
-        let (mark, version) = (self.rows.mark(), self.version());
+    ) -> Option<Leased<Rows>> {
+        let mark = self.rows.mark();
         let mut view = View::new(rows);
         if trace {
             view.trace();
@@ -109,7 +116,7 @@ impl Inner {
             Ok(_) if changes => Err(Error::Invalid(format!(
                 "operation {name} changes rows, so it cannot be run as a read"
             ))),
-            Ok(()) => Ok((view.take_trace(), version)),
+            Ok(()) => Ok(view.take_trace()),
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Miss) => {
                 let wants = view.into_wants();
