@@ -29,7 +29,7 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
     for (pack, text) in &damaged {
         checked.findings.push(text.clone());
         if repair {
-            repository.forget_pack(pack)?;
+            repository.forget_damaged(pack)?;
         }
     }
     for name in repository.states()? {

@@ -55,6 +55,7 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Stat
     // All is there. What could have been deleted before it was copied would have been missed, unless
     // the hold has lasted until now.
     hold.confirm()?;
+    repository.confirm()?;
     let state_batch = summary.batch;
     let about = About {
         cluster: summary.cluster,

@@ -197,6 +197,7 @@ pub fn frames(keys: &Keys, sort: Sort, name: &str, bytes: &[u8]) -> Result<Vec<V
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use cairn_base::Secret;
 

@@ -7,7 +7,7 @@
 //!   states/ID       one state of a store: written last
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cairn_base::{BlockId, Secret};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,15 @@ impl Repository {
                 return Err(Failure::new("there is no backup: its object head is missing"));
             }
             (None, passphrase) => {
+                // A new head would make what is there unreadable.
+                for prefix in [PACKS, INDEX, STATES] {
+                    if !target.list(prefix)?.is_empty() {
+                        return Err(Failure::new(format!(
+                            "there is a backup without its object head, which has {prefix}: put \
+                             head back, or choose another place"
+                        )));
+                    }
+                }
                 let (keys, argon2id) = match passphrase {
                     None => (Keys::none(), None),
                     Some(passphrase) => {
@@ -207,18 +216,70 @@ impl Repository {
         Ok(())
     }
 
-    /// The names of the packs that are known, and which of them are missing or damaged.
+    /// Which packs are missing, or have an item that is damaged.
     pub fn damaged_packs(&self, progress: &mut dyn FnMut()) -> Result<Vec<(String, String)>> {
+        let of_packs = self.items_of_packs();
         let mut damaged = Vec::new();
-        for name in &self.packs {
+        for (name, items) in self.packs.iter().zip(&of_packs) {
             let read = match self.target.get(name)? {
                 None => Err(Failure::new(format!("{name}: missing"))),
-                Some(bytes) => frames::frames(&self.keys, Sort::Pack, name, &bytes).map(drop),
+                Some(bytes) => {
+                    Reader::open(&self.keys, Sort::Pack, name, &bytes).and_then(|read| {
+                        items.iter().try_for_each(|(_, at)| read.frame(name, &bytes, *at).map(drop))
+                    })
+                }
             };
             damaged.extend(read.err().map(|failure| (name.clone(), failure.to_string())));
             progress();
         }
         Ok(damaged)
+    }
+
+    fn items_of_packs(&self) -> Vec<Vec<(Item, At)>> {
+        let mut of_packs = vec![Vec::new(); self.packs.len()];
+        for (item, located) in &self.items {
+            if let Some(items) = of_packs.get_mut(located.pack as usize) {
+                items.push((*item, located.at));
+            }
+        }
+        of_packs
+    }
+
+    /// Forgets what is missing or damaged in a pack, so that the next backup writes it again. All
+    /// else stays: an older state may need what the store no longer has.
+    pub fn forget_damaged(&self, pack: &str) -> Result<()> {
+        let at = self.packs.iter().position(|name| name == pack);
+        let items = at.and_then(|at| self.items_of_packs().into_iter().nth(at));
+        let mut good = items.unwrap_or_default();
+        match self.target.get(pack)? {
+            None => good.clear(),
+            // What cannot be opened, perhaps by this program only, is left as it is.
+            Some(bytes) => {
+                let reader = Reader::open(&self.keys, Sort::Pack, pack, &bytes)?;
+                good.retain(|(_, at)| reader.frame(pack, &bytes, *at).is_ok());
+            }
+        }
+        let index = format!("{INDEX}{}", pack.strip_prefix(PACKS).unwrap_or(pack));
+        match good.is_empty() {
+            true => self.target.remove(&index),
+            false => self.target.put(&index, index_of(&self.keys, &index, &good)?),
+        }
+    }
+
+    /// Whether all that this process knows of is still there: a repair may have run meanwhile.
+    pub fn confirm(&self) -> Result<()> {
+        let [packs, indexes] = [PACKS, INDEX].map(|prefix| self.target.list(prefix));
+        let (packs, indexes) = (HashSet::<String>::from_iter(packs?), HashSet::from_iter(indexes?));
+        let is_there = |pack: &String| {
+            let id = pack.strip_prefix(PACKS).unwrap_or(pack);
+            packs.contains(pack) && indexes.contains(&format!("{INDEX}{id}"))
+        };
+        match self.packs.iter().find(|pack| !is_there(pack)) {
+            None => Ok(()),
+            Some(pack) => Err(Failure::new(format!(
+                "{pack} is gone or was repaired meanwhile: run the backup again"
+            ))),
+        }
     }
 
     pub fn packs(&self) -> u64 {
@@ -231,6 +292,15 @@ impl Repository {
         self.target.remove(&format!("{INDEX}{id}"))?;
         self.target.remove(pack)
     }
+}
+
+/// An index with these entries.
+fn index_of(keys: &Keys, name: &str, entries: &[(Item, At)]) -> Result<Vec<u8>> {
+    let mut index = Writer::begin(keys, Sort::Index, name)?;
+    for page in entries.chunks(FRAME_ENTRIES) {
+        index.frame(page.iter().flat_map(|(item, at)| encode(item, *at)).collect())?;
+    }
+    index.finish()
 }
 
 fn encode(item: &Item, at: At) -> [u8; ENTRY_BYTES] {
@@ -267,18 +337,27 @@ pub struct Packer {
     name: String,
     pack: Option<Writer>,
     entries: Vec<(Item, At)>,
+    /// The items of these.
+    known: HashSet<Item>,
     /// Bytes of the objects that were put.
     pub bytes: u64,
 }
 
 impl Packer {
     pub fn new(most_bytes: usize) -> Packer {
-        Packer { most_bytes, name: String::new(), pack: None, entries: Vec::new(), bytes: 0 }
+        Packer {
+            most_bytes,
+            name: String::new(),
+            pack: None,
+            entries: Vec::new(),
+            known: HashSet::new(),
+            bytes: 0,
+        }
     }
 
     /// Adds an item, unless it is there.
     pub fn add(&mut self, repository: &mut Repository, item: Item, bytes: Vec<u8>) -> Result<()> {
-        if repository.has(&item) || self.entries.iter().any(|(known, _)| *known == item) {
+        if repository.has(&item) || self.known.contains(&item) {
             return Ok(());
         }
         if bytes.len() > BODY_BYTES {
@@ -295,6 +374,7 @@ impl Packer {
         let at = pack.frame(bytes)?;
         let is_full = pack.len() >= self.most_bytes.max(HEADER_BYTES);
         self.entries.push((item, at));
+        self.known.insert(item);
         match is_full {
             true => self.flush(repository),
             false => Ok(()),
@@ -305,13 +385,11 @@ impl Packer {
     pub fn flush(&mut self, repository: &mut Repository) -> Result<()> {
         let Some(pack) = self.pack.take() else { return Ok(()) };
         let entries = std::mem::take(&mut self.entries);
+        self.known.clear();
         let (pack_name, index_name) =
             (format!("{PACKS}{}", self.name), format!("{INDEX}{}", self.name));
-        let mut index = Writer::begin(&repository.keys, Sort::Index, &index_name)?;
-        for page in entries.chunks(FRAME_ENTRIES) {
-            index.frame(page.iter().flat_map(|(item, at)| encode(item, *at)).collect())?;
-        }
-        let (pack, index) = (pack.finish()?, index.finish()?);
+        let index = index_of(&repository.keys, &index_name, &entries)?;
+        let pack = pack.finish()?;
         self.bytes += (pack.len() + index.len()) as u64;
         repository.target.put(&pack_name, pack)?;
         repository.target.put(&index_name, index)?;
