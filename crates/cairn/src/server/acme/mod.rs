@@ -91,9 +91,13 @@ impl Acme {
         let mut order = account.new_order(&NewOrder::new(&names)).await.map_err(said)?;
         let shown = self.challenges.show(proofs(&mut order).await.map_err(said)?);
         ready(&mut order).await.map_err(said)?;
-        let status = order.poll_ready(&PATIENCE).await.map_err(said)?;
-        if status != OrderStatus::Ready {
-            return Err(refused(&mut order).await);
+        match order.poll_ready(&PATIENCE).await {
+            Ok(OrderStatus::Ready) => {}
+            Ok(status) => return Err(refused(&mut order, &format!("{status:?}")).await),
+            Err(Error::Api(problem)) => {
+                return Err(refused(&mut order, &problem.to_string()).await);
+            }
+            Err(error) => return Err(said(error)),
         }
         drop(shown);
         let key = order.finalize().await.map_err(said)?;
@@ -152,7 +156,7 @@ async fn ready(order: &mut Order) -> Result<(), Error> {
 }
 
 /// Which proof the authority did not accept.
-async fn refused(order: &mut Order) -> Failure {
+async fn refused(order: &mut Order, why: &str) -> Failure {
     let mut authorizations = order.authorizations();
     while let Some(found) = authorizations.next().await {
         let Ok(mut found) = found else { continue };
@@ -166,7 +170,7 @@ async fn refused(order: &mut Order) -> Failure {
             ));
         }
     }
-    Failure::new("the authority refused the order")
+    Failure::new(format!("the authority refused the order: {why}"))
 }
 
 fn said(error: Error) -> Failure {
