@@ -122,6 +122,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 

@@ -268,8 +268,8 @@ impl Repository {
 
     /// Whether all that this process knows of is still there: a repair may have run meanwhile.
     pub fn confirm(&self) -> Result<()> {
-        let [packs, indexes] = [PACKS, INDEX].map(|prefix| self.target.list(prefix));
-        let (packs, indexes) = (HashSet::<String>::from_iter(packs?), HashSet::from_iter(indexes?));
+        let listed = |prefix| Ok::<_, Failure>(self.target.list(prefix)?.into_iter().collect());
+        let (packs, indexes): (HashSet<String>, HashSet<String>) = (listed(PACKS)?, listed(INDEX)?);
         let is_there = |pack: &String| {
             let id = pack.strip_prefix(PACKS).unwrap_or(pack);
             packs.contains(pack) && indexes.contains(&format!("{INDEX}{id}"))
@@ -284,13 +284,6 @@ impl Repository {
 
     pub fn packs(&self) -> u64 {
         self.packs.len() as u64
-    }
-
-    /// Forgets what is in a pack: the next backup writes it again.
-    pub fn forget_pack(&self, pack: &str) -> Result<()> {
-        let id = pack.strip_prefix(PACKS).unwrap_or(pack);
-        self.target.remove(&format!("{INDEX}{id}"))?;
-        self.target.remove(pack)
     }
 }
 

@@ -80,12 +80,12 @@ fn a_package_is_what_dpkg_reads() {
 /// The files of a tar.
 fn unpacked(bytes: &[u8]) -> BTreeMap<String, (u64, Vec<u8>)> {
     let mut archive = tar::Archive::new(bytes);
-    let entries = archive.entries().unwrap().map(|entry| {
-        let mut entry = entry.unwrap();
-        let path = entry.path().unwrap().display().to_string();
+    let entries = archive.entries().expect("a good archive").map(|entry| {
+        let mut entry = entry.expect("a good archive");
+        let path = entry.path().expect("a good archive").display().to_string();
         let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).unwrap();
-        (path, (entry.header().uid().unwrap(), bytes))
+        entry.read_to_end(&mut bytes).expect("a good archive");
+        (path, (entry.header().uid().expect("a good archive"), bytes))
     });
     entries.collect()
 }

@@ -248,12 +248,10 @@ impl World {
         };
         let Some(place) = self.places.get_mut(&id) else { return };
         match fault {
-            Fault::Stop(_) if begins => {
-                if place.host.is_running() && place.host.paused_us.is_none() {
-                    place.host.paused_us = Some(0);
-                }
+            Fault::Stop(_) if !begins => place.host.resume(),
+            Fault::Stop(_) if place.host.is_running() && place.host.paused_us.is_none() => {
+                place.host.paused_us = Some(0);
             }
-            Fault::Stop(_) => place.host.resume(),
             Fault::Slow(_) => place.host.set_slow(if begins { factor } else { 1 }),
             Fault::Full(_) => {
                 let room = place.disk.used_bytes();
