@@ -99,8 +99,8 @@ pub fn protect(headers: &mut HeaderMap, data: &str) {
     }
 }
 
-/// Compresses a body where the client takes that. Lengths tell nothing: a page has no secret, or one
-/// that no other page has.
+/// Compresses a body where the client takes that. Lengths tell nothing: a page has no secret, or
+/// one that no other page has.
 pub fn compress(asked: &HeaderMap, reply: &mut Reply, whole: &Bytes) {
     let accepts = asked.get_all(ACCEPT_ENCODING).iter().any(|value| {
         let codings = value.to_str().unwrap_or_default().split(',');

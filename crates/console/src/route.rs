@@ -59,8 +59,8 @@ impl Kind {
     }
 }
 
-/// The parts of a request by which its kind is known: the first name of its path, and all behind the
-/// second name.
+/// The parts of a request by which its kind is known: the first name of its path, and all behind
+/// the second name.
 struct Shape<'a> {
     is_read: bool,
     is_post: bool,

@@ -2,9 +2,9 @@
 //! same.
 //!
 //! A reply is used only if every row that it was made of is the one that a read would find now
-//! ([`cairn_meta::Meta::is_current`]). Rights are decided on rows and on the identity of the caller,
-//! so a reply is kept for that identity, and not for the address that the caller comes from: whoever
-//! lets rights depend on that has to keep it here, too.
+//! ([`cairn_meta::Meta::is_current`]). Rights are decided on rows and on the identity of the
+//! caller, so a reply is kept for that identity, and not for the address that the caller comes
+//! from: whoever lets rights depend on that has to keep it here, too.
 
 use std::any::Any;
 use std::hash::{Hash, Hasher};

@@ -93,7 +93,12 @@ mod tests {
             waits.lock().expect("a lock by flock");
         });
         let thread = told.recv().ok().flatten().expect("its number");
-        let seen = (0..1000).map(|_| call(thread)).find(|call| *call == Call::Flock);
+        let seen = (0..60_000)
+            .map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                call(thread)
+            })
+            .find(|call| *call == Call::Flock);
         holds.unlock().expect("no lock");
         waiter.join().expect("it ends");
         fs::remove_file(&path).expect("no file");

@@ -1,7 +1,7 @@
 //! The `_bulk` of Elasticsearch: lines of actions, each with the line of a document.
 //!
-//! Most shippers send the same action again and again, and documents that are stored as they are. So
-//! an action that is the one before is not read again, and nothing of the body is copied but
+//! Most shippers send the same action again and again, and documents that are stored as they are.
+//! So an action that is the one before is not read again, and nothing of the body is copied but
 //! documents into lines.
 
 use std::borrow::Cow;

@@ -248,8 +248,8 @@ impl Connection {
         self.calls == 0 && self.replies.is_empty() && self.waits_for_turn.is_none()
     }
 
-    /// Takes calls that have come, once it has its turn, and for one turn. Whether there may be more
-    /// of them.
+    /// Takes calls that have come, once it has its turn, and for one turn. Whether there may be
+    /// more of them.
     fn take(&mut self) -> io::Result<bool> {
         let turn = self.turn.take();
         if !self.has_call() {

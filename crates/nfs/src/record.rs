@@ -141,7 +141,8 @@ impl Records {
         }
     }
 
-    /// Whether something has come that is to be looked at: a record, or a part of one, or no record.
+    /// Whether something has come that is to be looked at: a record, or a part of one, or no
+    /// record.
     pub fn is_ready(&self) -> bool {
         if let Some(long) = &self.long {
             return long.memory.len() == long.bytes;

@@ -6,7 +6,7 @@ use cairn_base::BlockId;
 
 use super::repository::{Item, Repository};
 use super::rows::{blocks_of, of_list};
-use super::state::State;
+use super::state::BackupState;
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -34,8 +34,8 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
     }
     for name in repository.states()? {
         checked.states += 1;
-        let found =
-            State::get(repository, &name).and_then(|state| state_is_whole(repository, &state));
+        let found = BackupState::get(repository, &name)
+            .and_then(|state| state_is_whole(repository, &state));
         // Damage of a pack is said already.
         if let Err(failure) = found {
             checked.findings.push(format!("{name}: {failure}"));
@@ -45,7 +45,7 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
 }
 
 /// The blocks that a state names, all of which must be in the backup.
-pub fn blocks(repository: &Repository, state: &State) -> Result<BTreeSet<BlockId>> {
+pub fn blocks(repository: &Repository, state: &BackupState) -> Result<BTreeSet<BlockId>> {
     let mut blocks = BTreeSet::new();
     let lists = state.lists.iter().map(|name| Item::Rows(*name));
     repository.each(lists, &mut |_, list| {
@@ -62,7 +62,7 @@ pub fn blocks(repository: &Repository, state: &State) -> Result<BTreeSet<BlockId
     }
 }
 
-fn state_is_whole(repository: &Repository, state: &State) -> Result<()> {
+fn state_is_whole(repository: &Repository, state: &BackupState) -> Result<()> {
     let found = blocks(repository, state)?.len() as u64;
     match found == state.about.blocks {
         true => Ok(()),

@@ -12,11 +12,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cairn_meta::dump;
 use parking_lot::Mutex;
 
-use super::hold::Hold;
+use super::hold::BackupHold;
 use super::repository::{Item, Packer, Repository};
 use super::rows::{Cutter, Named, blocks_of};
 use super::seal::hex;
-use super::state::{About, State, new_name};
+use super::state::{About, BackupState, new_name};
 use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -39,11 +39,11 @@ pub struct How {
     pub keys: Option<PathBuf>,
 }
 
-pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<State> {
+pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<BackupState> {
     let files = files(&repository, how.keys.as_deref())?;
     let server = Arc::new(server);
     let begun = seconds();
-    let hold = Hold::take(&server, &how.owner, how.hold_seconds)?;
+    let hold = BackupHold::take(&server, &how.owner, how.hold_seconds)?;
     let mut packer = Packer::new(how.pack_bytes);
     let (summary, lists, blocks) = metadata(&server, &mut repository, &mut packer, &hold)?;
     let (count, bytes) =
@@ -52,8 +52,8 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Stat
         blocks.into_values().filter(|named| !repository.has(&Item::Block(named.block))).collect();
     copy(&server, &mut repository, &mut packer, (&wanted, how.jobs), &hold)?;
     packer.flush(&mut repository)?;
-    // All is there. What could have been deleted before it was copied would have been missed, unless
-    // the hold has lasted until now.
+    // All is there. What could have been deleted before it was copied would have been missed,
+    // unless the hold has lasted until now.
     hold.confirm()?;
     repository.confirm()?;
     let state_batch = summary.batch;
@@ -68,7 +68,7 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Stat
         files,
         ..About::default()
     };
-    let state = State { name: new_name(begun, state_batch)?, about, lists };
+    let state = BackupState { name: new_name(begun, state_batch)?, about, lists };
     state.put(&repository)?;
     let (new, written) = (wanted.len(), output::human_bytes(packer.bytes));
     output::complain(&format!("{new} of {count} blocks were new, {written} were written"));
@@ -116,7 +116,7 @@ fn metadata(
     server: &Server,
     repository: &mut Repository,
     packer: &mut Packer,
-    hold: &Hold,
+    hold: &BackupHold,
 ) -> Result<Rows> {
     let reply = server.send("GET", "/admin/meta/dump")?;
     let (_, mut input) = reply.into_reader();
@@ -176,7 +176,7 @@ fn copy(
     repository: &mut Repository,
     packer: &mut Packer,
     (wanted, jobs): (&[Named], usize),
-    hold: &Hold,
+    hold: &BackupHold,
 ) -> Result<()> {
     let total = wanted.iter().map(|named| u64::from(named.length)).sum();
     let bar = output::bytes_bar(total, "blocks");

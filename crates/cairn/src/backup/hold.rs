@@ -17,7 +17,7 @@ const RENEWALS: u32 = 3;
 
 /// As the server shows it.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownHold {
     pub id: String,
     pub owner: String,
     pub batch: u64,
@@ -27,10 +27,10 @@ pub struct Shown {
 
 #[derive(Deserialize)]
 struct List {
-    holds: Vec<Shown>,
+    holds: Vec<ShownHold>,
 }
 
-pub fn list(server: &Server) -> Result<Vec<Shown>> {
+pub fn list(server: &Server) -> Result<Vec<ShownHold>> {
     Ok(server.send("GET", "/admin/holds")?.json::<List>()?.holds)
 }
 
@@ -43,7 +43,7 @@ pub fn end(server: &Server, id: &str) -> Result<()> {
 }
 
 /// A hold that lasts while this does.
-pub struct Hold {
+pub struct BackupHold {
     server: Arc<Server>,
     id: String,
     seconds: u32,
@@ -57,10 +57,10 @@ fn renew(server: &Server, id: &str, seconds: u32) -> Result<()> {
     server.send_json("PATCH", &format!("/admin/holds/{id}"), &wanted).map(drop)
 }
 
-impl Hold {
-    pub fn take(server: &Arc<Server>, owner: &str, seconds: u32) -> Result<Hold> {
+impl BackupHold {
+    pub fn take(server: &Arc<Server>, owner: &str, seconds: u32) -> Result<BackupHold> {
         let wanted = serde_json::json!({ "owner": owner, "seconds": seconds });
-        let Shown { id, .. } = server.send_json("POST", "/admin/holds", &wanted)?.json()?;
+        let ShownHold { id, .. } = server.send_json("POST", "/admin/holds", &wanted)?.json()?;
         let ended = Arc::new(AtomicBool::new(false));
         let (stop, stopped) = channel::<()>();
         let pause = Duration::from_secs(u64::from(seconds)) / RENEWALS;
@@ -80,7 +80,7 @@ impl Hold {
         });
         let server = Arc::clone(server);
         let (stop, renewing) = (Some(stop), Some(renewing));
-        Ok(Hold { server, id, seconds, ended, stop, renewing })
+        Ok(BackupHold { server, id, seconds, ended, stop, renewing })
     }
 
     /// # Errors
@@ -108,7 +108,7 @@ fn ended() -> Failure {
     )
 }
 
-impl Drop for Hold {
+impl Drop for BackupHold {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(renewing) = self.renewing.take() {

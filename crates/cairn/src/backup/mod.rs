@@ -14,6 +14,7 @@ mod hold;
 mod rows;
 
 mod target;
+mod time;
 
 mod repository;
 
@@ -32,7 +33,7 @@ use crate::failure::Result;
 use crate::{output, secret_file};
 use create::How;
 use repository::Repository;
-use state::State;
+use state::BackupState;
 use target::TargetArgs;
 
 /// Back up a store that runs
@@ -141,7 +142,7 @@ pub fn run(args: &BackupArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(args: &CreateArgs, connection: &Connection) -> Result<State> {
+fn make(args: &CreateArgs, connection: &Connection) -> Result<BackupState> {
     let repository = args.place.open(true)?;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let target = Path::new(args.place.target.shown());
@@ -161,7 +162,7 @@ fn make(args: &CreateArgs, connection: &Connection) -> Result<State> {
 fn list(repository: &Repository, json: bool) -> Result<()> {
     let mut rows = Vec::new();
     for name in repository.states()? {
-        let state = State::get(repository, &name)?;
+        let state = BackupState::get(repository, &name)?;
         let about = &state.about;
         if json {
             output::json(&serde_json::json!({

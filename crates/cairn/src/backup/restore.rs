@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::check;
 use super::repository::{Item, Repository};
 use super::rows::of_list;
-use super::state::State;
+use super::state::BackupState;
 use super::target::TargetArgs;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
@@ -34,8 +34,8 @@ const BUFFER: usize = 256 << 10;
 /// Restore a store from a backup
 ///
 /// DIR is a new directory, or that of the same store whose metadata are lost: move what is left of
-/// DIR/meta away first. Blocks that are there stay, and none is deleted. An interrupted restore goes
-/// on when it is run again.
+/// DIR/meta away first. Blocks that are there stay, and none is deleted. An interrupted restore
+/// goes on when it is run again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn restore /backup/cairn /srv/cairn
@@ -66,7 +66,7 @@ pub struct RestoreArgs {
 pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
     let passphrase = args.passphrase_file.as_deref().map(secret_file::read).transpose()?;
     let repository = Repository::open(args.target.open()?, passphrase.as_ref(), false)?;
-    let state = State::find(&repository, args.state.as_deref())?;
+    let state = BackupState::find(&repository, args.state.as_deref())?;
     match (&args.dump, &args.dir) {
         (Some(file), _) => {
             write_dump(&repository, &state, file, false)?;
@@ -78,7 +78,12 @@ pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn whole(repository: &Repository, state: &State, path: &Path, args: &RestoreArgs) -> Result<()> {
+fn whole(
+    repository: &Repository,
+    state: &BackupState,
+    path: &Path,
+    args: &RestoreArgs,
+) -> Result<()> {
     // Before anything is changed it is known that nothing is missing.
     let blocks = check::blocks(repository, state)?;
     let number = state.about.cluster;
@@ -116,7 +121,7 @@ fn whole(repository: &Repository, state: &State, path: &Path, args: &RestoreArgs
 }
 
 /// The key of the store's secrets: that of the directory, of the option, or of the backup.
-fn keep_seal(dir: &DataDir, state: &State, args: &RestoreArgs) -> Result<()> {
+fn keep_seal(dir: &DataDir, state: &BackupState, args: &RestoreArgs) -> Result<()> {
     if dir.seal_bytes()?.is_some() {
         return Ok(());
     }
@@ -189,7 +194,7 @@ fn take_owner(bytes: Vec<u8>) -> Result<(Owner, Bytes)> {
 /// Writes the rows of a state as a dump, as they were, or as they are for one machine.
 fn write_dump(
     repository: &Repository,
-    state: &State,
+    state: &BackupState,
     path: &Path,
     for_one_machine: bool,
 ) -> Result<()> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::repository::{Repository, STATES};
 use super::seal::{hex, random};
+use super::time::compact_time;
 use crate::failure::{Failure, Result};
 
 const VERSION: u32 = 1;
@@ -31,25 +32,11 @@ pub struct About {
     pub files: BTreeMap<String, String>,
 }
 
-pub struct State {
+pub struct BackupState {
     pub name: String,
     pub about: About,
     /// The lists of rows, in the order of keys.
     pub lists: Vec<[u8; NAME_BYTES]>,
-}
-
-/// `20261127T051500Z`.
-pub fn compact_time(secs: u64) -> String {
-    let time = httpdate_parts(secs);
-    let (year, month, day, hour, minute, second) = time;
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
-}
-
-fn httpdate_parts(secs: u64) -> (i32, u8, u8, u8, u8, u8) {
-    let at =
-        i64::try_from(secs).ok().and_then(|s| time::OffsetDateTime::from_unix_timestamp(s).ok());
-    let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
-    (at.year(), u8::from(at.month()), at.day(), at.hour(), at.minute(), at.second())
 }
 
 /// A name for a new state. Later states of a store have later names, also within one second.
@@ -57,7 +44,7 @@ pub fn new_name(secs: u64, batch: u64) -> Result<String> {
     Ok(format!("{STATES}{}-{batch:016x}-{}", compact_time(secs), hex(&random::<4>()?)))
 }
 
-impl State {
+impl BackupState {
     pub fn put(&self, repository: &Repository) -> Result<()> {
         let about = About { version: VERSION, ..self.about.clone() };
         let about = serde_json::to_vec(&about).map_err(|error| Failure::new(error.to_string()))?;
@@ -65,7 +52,7 @@ impl State {
         repository.put_state(&self.name, std::iter::once(about).chain(names).collect())
     }
 
-    pub fn get(repository: &Repository, name: &str) -> Result<State> {
+    pub fn get(repository: &Repository, name: &str) -> Result<BackupState> {
         let bad = || Failure::new(format!("{name}: makes no sense: it is damaged"));
         let mut frames = repository.state(name)?.into_iter();
         let about: Option<About> =
@@ -84,11 +71,11 @@ impl State {
             }
             lists.extend_from_slice(names);
         }
-        Ok(State { name: name.to_owned(), about, lists })
+        Ok(BackupState { name: name.to_owned(), about, lists })
     }
 
     /// The state of this id, or the last.
-    pub fn find(repository: &Repository, id: Option<&str>) -> Result<State> {
+    pub fn find(repository: &Repository, id: Option<&str>) -> Result<BackupState> {
         let states = repository.states()?;
         let found = match id {
             None => states.last(),
@@ -100,7 +87,7 @@ impl State {
                 Some(id) => format!("no state {id}: cairn backup list shows them"),
             })
         };
-        State::get(repository, found.ok_or_else(none)?)
+        BackupState::get(repository, found.ok_or_else(none)?)
     }
 
     pub fn id(&self) -> &str {

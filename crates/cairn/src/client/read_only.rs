@@ -38,7 +38,7 @@ enum Order {
 }
 
 #[derive(Deserialize)]
-struct Shown {
+struct ShownReadOnly {
     read_only: bool,
 }
 
@@ -51,7 +51,7 @@ pub fn run(args: &ReadOnlyArgs) -> Result<ExitCode> {
             let word = match &args.bucket {
                 Some(name) => server.send("GET", &bucket_path(name))?.json::<Bucket>()?.read_only,
                 None => {
-                    let shown: Shown = server.send("GET", "/admin/read-only")?.json()?;
+                    let shown: ShownReadOnly = server.send("GET", "/admin/read-only")?.json()?;
                     if shown.read_only { "on".to_owned() } else { "off".to_owned() }
                 }
             };

@@ -1,5 +1,5 @@
-//! Copying, moving and renaming files and folders. An object is moved in one step within its bucket,
-//! and a folder object by object.
+//! Copying, moving and renaming files and folders. An object is moved in one step within its
+//! bucket, and a folder object by object.
 
 use cairn_base::{Error, Result};
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
@@ -182,8 +182,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// All that begins with a prefix but for one key, after another: where to go on, if that is more
-    /// than one request does.
+    /// All that begins with a prefix but for one key, after another: where to go on, if that is
+    /// more than one request does.
     async fn below(
         &self,
         at: &At<'_>,

@@ -22,7 +22,8 @@ pub const BULK: &str = "POST, PUT, OPTIONS";
 const X_ELASTIC_PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The version of Elasticsearch whose `_bulk` this is.
 const VERSION: &str = "8.17.0";
-/// The part of a name or a reason that an answer repeats, bytes: names that are taken are no longer.
+/// The part of a name or a reason that an answer repeats, bytes: names that are taken are no
+/// longer.
 const NAME_BYTES: usize = ID_BYTES;
 /// The answer to an item that is stored, besides its names, bytes.
 const ANSWER_BYTES: usize = 96;

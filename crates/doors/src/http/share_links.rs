@@ -118,7 +118,8 @@ pub struct NewShareLink {
     pub password: Option<Secret<String>>,
     /// Any number if it is left out.
     pub downloads: Option<u64>,
-    /// Files and bytes that may be added, as many as is usual if they are left out. Nothing is shown.
+    /// Files and bytes that may be added, as many as is usual if they are left out. Nothing is
+    /// shown.
     pub uploads: Option<(Option<u64>, Option<u64>)>,
 }
 

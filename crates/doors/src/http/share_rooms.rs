@@ -1,5 +1,5 @@
-//! What comes by share links for uploads and is not stored yet. It counts from its first byte on, so
-//! that many senders at once write no more than a link takes; and a sender that hangs up or is
+//! What comes by share links for uploads and is not stored yet. It counts from its first byte on,
+//! so that many senders at once write no more than a link takes; and a sender that hangs up or is
 //! refused leaves no trace in the counts.
 //!
 //! This knows the senders of one door. The store counts what they store, at all doors, and decides.

@@ -97,7 +97,7 @@ fn administration_takes_the_fields_that_the_table_has() {
     let (_server, root) = store();
     let rows: BTreeMap<String, Vec<String>> =
         table("Administration").into_iter().map(|row| (row[0].clone(), row)).collect();
-    assert_eq!(rows.len(), 10, "{rows:?}");
+    assert_eq!(rows.len(), 12, "{rows:?}");
     let key = r#"{"user":"alice","id":"KEY-OF-ALICE","secret":"secret-of-alice-0123456789"}"#;
     let key = root.call("POST", "/admin/keys", &[], key.as_bytes()).expect(201).json();
     assert_eq!(key["id"], "KEY-OF-ALICE");

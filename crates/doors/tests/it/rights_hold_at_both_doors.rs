@@ -217,6 +217,8 @@ pub const HTTP: &[Operation] = &[
     ("POST", "/admin/tokens", &[]),
     ("GET", "/admin/users", &[]),
     ("PATCH", "/admin/users/none", &[]),
+    ("GET", "/admin/read-only", &[]),
+    ("PUT", "/admin/read-only", &[]),
     ("GET", "/admin/exports", &[]),
     ("POST", "/admin/exports", &[]),
     ("DELETE", "/admin/exports/marked", &[]),

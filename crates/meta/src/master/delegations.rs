@@ -1,10 +1,10 @@
 //! Directories that one session fills on its own: docs/decisions/0016.
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
-//! inode, its bucket, or whether the store is read-only. Such an operation of another session is put off, before it has any effect,
-//! and the holder is asked to give the directory back. It does so when all that it has done there
-//! on its own has run. Inodes that it made are known to nobody else before that, and its posted
-//! operations change nothing else.
+//! inode, its bucket, or whether the store is read-only. Such an operation of another session is
+//! put off, before it has any effect, and the holder is asked to give the directory back. It does
+//! so when all that it has done there on its own has run. Inodes that it made are known to nobody
+//! else before that, and its posted operations change nothing else.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

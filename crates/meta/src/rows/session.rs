@@ -24,8 +24,8 @@ pub struct Session {
     pub started: Timestamp,
     /// The node that alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
-    /// It comes out of a dump: blocks that it wrote may be younger than these rows, and none of them
-    /// is ever taken for garbage because nothing names it.
+    /// It comes out of a dump: blocks that it wrote may be younger than these rows, and none of
+    /// them is ever taken for garbage because nothing names it.
     pub loaded: bool,
     pub unknown: Vec<u8>,
 }

@@ -15,7 +15,7 @@ use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::conditions::Conditions;
 use cairn_meta::ops::put_object::{NewContent, PutObject};
 use cairn_meta::ops::sessions::{Format, OpenSession};
-use cairn_meta::rows::{BucketKind, ObjectAttributes, Session, encode_number};
+use cairn_meta::rows::{BucketKind, ObjectAttributes, Row, Session, encode_number};
 use cairn_meta::{Master, check, keys, master};
 use cairn_sim::SimDisk;
 

@@ -1,6 +1,6 @@
-//! A client that was stopped, or cut off from the store, writes afterwards what it had wanted to write
-//! before. Version 3 has no openings and no leases, so a WRITE that comes late is a WRITE. Here is
-//! what is refused all the same, what the client is told, and what nobody can refuse.
+//! A client that was stopped, or cut off from the store, writes afterwards what it had wanted to
+//! write before. Version 3 has no openings and no leases, so a WRITE that comes late is a WRITE.
+//! Here is what is refused all the same, what the client is told, and what nobody can refuse.
 
 use cairn_nfs::Outcome;
 

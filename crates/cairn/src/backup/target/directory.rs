@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{OBJECT_BYTES, Target};
+use super::objects::{OBJECT_BYTES, Target};
 use crate::failure::{Failure, Result};
 
 /// The end of the name of a file that is being written.

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::{OBJECT_BYTES, Target};
+use super::objects::{OBJECT_BYTES, Target};
 use crate::client::address::Address;
 use crate::client::api;
 use crate::connection::Server;

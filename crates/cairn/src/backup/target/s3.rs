@@ -11,8 +11,9 @@ use cairn_tls::{Trust, authorities};
 use hyper::{Request, Response};
 use percent_encoding::percent_decode_str;
 
+use super::super::time::compact_time;
+use super::objects::{OBJECT_BYTES, Target};
 use super::sign::{Asked, Credentials, headers};
-use super::{OBJECT_BYTES, Target};
 use crate::client::address::escape;
 use crate::connection::http::{Client, Outgoing, ReplyBody, authority, host_header};
 use crate::connection::{AGENT, in_words};
@@ -126,7 +127,7 @@ impl S3 {
 /// The time as signatures have it.
 fn now() -> String {
     let secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
-    super::super::state::compact_time(secs)
+    compact_time(secs)
 }
 
 /// The text of the first element of this name.

@@ -13,7 +13,7 @@ const PATH: &str = "/.well-known/acme-challenge/";
 pub struct Challenges(Mutex<HashMap<String, String>>);
 
 /// Answers of one order, which end with it.
-pub struct Shown(Arc<Challenges>);
+pub struct ShownProofs(Arc<Challenges>);
 
 impl Challenges {
     /// The answer to a request for this path, if it is one of an authority.
@@ -22,13 +22,13 @@ impl Challenges {
     }
 
     /// There is one order at a time.
-    pub fn show(self: &Arc<Self>, answers: HashMap<String, String>) -> Shown {
+    pub fn show(self: &Arc<Self>, answers: HashMap<String, String>) -> ShownProofs {
         *self.0.lock() = answers;
-        Shown(Arc::clone(self))
+        ShownProofs(Arc::clone(self))
     }
 }
 
-impl Drop for Shown {
+impl Drop for ShownProofs {
     fn drop(&mut self) {
         self.0.0.lock().clear();
     }

@@ -10,7 +10,7 @@ use super::super::{Change, CommitError, Fence, Lease, changes};
 use super::apply::Outcome;
 use super::entry::{Entry, EntryId, Proposal};
 use super::member::{Member, Unproposed};
-use super::shared::Shared;
+use super::shared::MemberShared;
 
 /// Between two looks at a lease, or at what is applied.
 const LOOK: Duration = Duration::from_millis(20);
@@ -50,7 +50,7 @@ pub async fn commit(
 }
 
 /// The time from which a lease counts that something shows that was sent at `sent`.
-pub fn counted_from(shared: &Shared, sent: Duration) -> Duration {
+pub fn counted_from(shared: &MemberShared, sent: Duration) -> Duration {
     if is_planted(Bug::LeaseFromAnswer) { shared.now() } else { sent }
 }
 
@@ -78,7 +78,7 @@ async fn wait_for_room(member: &Member, changes: &[Change]) -> Result<(), Commit
 }
 
 /// Waits until a master could not acknowledge a batch that it proposed at `sent`.
-async fn wait_over(shared: &Shared, lease: Option<&Lease>, sent: Duration) {
+async fn wait_over(shared: &MemberShared, lease: Option<&Lease>, sent: Duration) {
     loop {
         let is_held = lease.is_some_and(Lease::is_held);
         let waited = shared.now().saturating_sub(sent);

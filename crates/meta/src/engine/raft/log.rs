@@ -12,7 +12,7 @@ use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{AnyError, LogId, LogState, RaftLogReader, StorageError, StorageIOError};
 
 use super::entry::Entry;
-use super::shared::Shared;
+use super::shared::MemberShared;
 use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
 
 /// Between two looks whether there is room.
@@ -25,7 +25,7 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Covered(Arc<AtomicU64>);
 
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
     /// Entries after it must wait until the snapshot is in place.
     covered: Covered,
     /// The log is read for the leader as of when this was the number of removals.
@@ -33,7 +33,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn new(shared: Arc<Shared>) -> Log {
+    pub fn new(shared: Arc<MemberShared>) -> Log {
         Log { shared, covered: Covered::default(), removals: None }
     }
 

@@ -12,7 +12,7 @@ use openraft::{
 
 use super::apply::Outcome;
 use super::entry::Entry;
-use super::shared::Shared;
+use super::shared::MemberShared;
 use super::types::{
     LibraryMembership, LogEntry, Rows, Types, entry_of, library_membership, log_id, meta_of,
 };
@@ -22,11 +22,11 @@ const ROOM_RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub struct Machine {
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
 }
 
 impl Machine {
-    pub fn new(shared: Arc<Shared>) -> Machine {
+    pub fn new(shared: Arc<MemberShared>) -> Machine {
         Machine { shared }
     }
 

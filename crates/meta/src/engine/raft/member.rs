@@ -19,7 +19,7 @@ use super::apply::Outcome;
 use super::entry::{EntryId, Proposal};
 use super::receiving::Receiving;
 use super::record::Vote;
-use super::shared::Shared;
+use super::shared::MemberShared;
 use super::types::{Types, id_of, vote_of};
 
 /// Between two looks whether the last task of a member that is closed has ended.
@@ -29,7 +29,7 @@ const APPLIED_LOOK: Duration = Duration::from_millis(5);
 
 /// One of several masters' members that keep a log together.
 pub struct Member {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberShared>,
     pub(super) raft: Raft<Types>,
     /// Since when this process sees itself as the leader, and of which term.
     pub(super) led: Mutex<Option<Lead>>,

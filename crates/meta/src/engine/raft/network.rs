@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::entry::Entry;
 use super::message::{self, Appended, Envelope, Message, Reply};
-use super::shared::Shared;
+use super::shared::MemberShared;
 use super::snapshot::Outgoing;
 use super::types::{Rows, Types, entry_of, id_of, library_vote, log_id, vote_of};
 
@@ -31,12 +31,12 @@ type CallError = RPCError<u64, EmptyNode, RaftError<u64>>;
 
 /// Calls of other members.
 pub struct Network {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<MemberShared>,
 }
 
 /// Calls of one member.
 pub struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
     target: u64,
 }
 
@@ -52,7 +52,7 @@ impl RaftNetworkFactory<Types> for Network {
 ///
 /// # Errors
 /// `Unavailable` and others of the network; `Invalid` for an answer that is none.
-pub async fn call(shared: &Shared, target: u64, message: &Message) -> Result<Reply> {
+pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Result<Reply> {
     let envelope = Envelope { generation: shared.generation, from: shared.me, to: target };
     let bytes: Bytes = message::encode(envelope, message)?;
     let sent = shared.now();

@@ -30,7 +30,7 @@ pub struct Seams {
     pub threads: Option<Arc<dyn Threads>>,
 }
 
-pub struct Shared {
+pub struct MemberShared {
     pub store: Arc<MemberStore>,
     pub seams: Seams,
     pub timing: Timing,
@@ -40,14 +40,14 @@ pub struct Shared {
     ending: watch::Sender<bool>,
 }
 
-impl Shared {
-    pub fn new(store: Arc<MemberStore>, seams: Seams, timing: Timing) -> Shared {
+impl MemberShared {
+    pub fn new(store: Arc<MemberStore>, seams: Seams, timing: Timing) -> MemberShared {
         let (me, generation) = (store.member(), store.generation());
         let contact = Contact::default();
         // What it heard in an earlier process is not known.
         contact.hear_leader(seams.clock.monotonic());
         let ending = watch::Sender::new(false);
-        Shared { store, seams, timing, me, generation, contact, ending }
+        MemberShared { store, seams, timing, me, generation, contact, ending }
     }
 
     pub fn now(&self) -> Duration {

@@ -14,7 +14,7 @@ use super::log::Log;
 use super::machine::Machine;
 use super::member::Member;
 use super::network::Network;
-use super::shared::{Seams, Shared};
+use super::shared::{MemberShared, Seams};
 use super::store::MemberStore;
 use super::timing::Timing;
 use super::{watch, work};
@@ -44,7 +44,7 @@ impl Member {
         let threads = seams.threads.clone();
         let opening = move || MemberStore::open(disk, config, id);
         let store = Arc::new(work::blocking(threads.as_ref(), opening).await?);
-        let shared = Arc::new(Shared::new(store, seams, timing));
+        let shared = Arc::new(MemberShared::new(store, seams, timing));
         let network = Network { shared: Arc::clone(&shared) };
         let (log, machine) = (Log::new(Arc::clone(&shared)), Machine::new(Arc::clone(&shared)));
         let config = Arc::new(library_config(&timing)?);

@@ -67,7 +67,8 @@ impl Inner {
         let batch = self.lease.settled();
         let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
         for _ in 0..ATTEMPTS {
-            // From before it is known which rows are read: a reply never counts as newer than it is.
+            // From before it is known which rows are read: a reply never counts as newer than it
+            // is.
             let version = self.version();
             let attempt =
                 |rows: &dyn Source| self.on_rows(rows, &context, name, trace, &mut *apply);
@@ -83,8 +84,8 @@ impl Inner {
         Leased::Miss
     }
 
-    /// Of all rows that are known here. It grows with each change of them: it is the same if none was
-    /// recalled or posted.
+    /// Of all rows that are known here. It grows with each change of them: it is the same if none
+    /// was recalled or posted.
     fn version(&self) -> u64 {
         self.rows.mark().number() + self.posts.changes()
     }
