@@ -197,6 +197,6 @@ fn holds(connection: &Connection, json: bool) -> Result<()> {
     if json {
         return holds.iter().try_for_each(output::json);
     }
-    let row = |hold: hold::Shown| vec![hold.id, hold.owner, hold.begun, hold.ends];
+    let row = |hold: hold::ShownHold| vec![hold.id, hold.owner, hold.begun, hold.ends];
     output::table(&["ID", "OWNER", "BEGUN", "ENDS"], holds.into_iter().map(row).collect())
 }
