@@ -227,7 +227,7 @@ const FOUND_OF_NFS: [(Bug, u64); 4] = [
     (Bug::CallsForgotten, SERVING + 1),
     (Bug::RefusalsForgotten, SERVING + 2),
     (Bug::BaseIgnored, SERVING),
-    (Bug::UnknownAnswered, SERVING + 80),
+    (Bug::UnknownAnswered, SERVING + 41),
 ];
 
 fn find_all(bugs: &[(Bug, u64)], from: u64) {
