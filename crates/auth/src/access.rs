@@ -104,7 +104,7 @@ pub struct BucketAccess<'a> {
     pub owner: UserId,
     pub visibility: Visibility,
     pub grants: &'a [(UserId, Rights)],
-    /// What is in it stays as it is, whoever asks.
+    /// Every change to its contents is refused, to all users.
     pub read_only: bool,
 }
 

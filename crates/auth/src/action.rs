@@ -115,8 +115,8 @@ actions! {
 }
 
 impl Action {
-    /// Whether it changes what is in a bucket, or which buckets there are. A store that is
-    /// read-only refuses it to everybody but itself.
+    /// Whether the action changes the contents of a bucket or the list of buckets. A store that is
+    /// read-only refuses such an action to everybody but itself.
     pub const fn changes_contents(self) -> bool {
         matches!(
             self,

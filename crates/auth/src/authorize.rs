@@ -51,7 +51,7 @@ pub fn authorize(
     }))
 }
 
-/// Refuses to change what is in a bucket that is read-only, to everybody but the store itself.
+/// Refuses changes to the contents of a read-only bucket, to everybody but the store itself.
 fn check_writable(caller: &Caller, action: Action, resource: Resource<'_>) -> Result<()> {
     let (Resource::Bucket(bucket) | Resource::Object(bucket, _)) = resource else { return Ok(()) };
     let is_own = caller.principal() == Principal::System;
@@ -238,7 +238,7 @@ mod tests {
                 false => of_root.unwrap(),
             }
             by(Caller::system()).unwrap();
-            // Who has no right is told of that, and of nothing else.
+            // A caller without the right is told of the right only.
             if action.changes_contents() && action.holder() != Holder::User {
                 assert!(
                     matches!(by(Caller::verified(STRANGER)), Err(Error::Denied(_))),

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(&room[..], b"bytes");
         drop(room);
         let mut room = buffers.room();
-        assert!(room.is_empty(), "nothing is left of what was in it");
+        assert!(room.is_empty(), "the former bytes are gone");
         room.memory().resize(2 * BYTES, 7);
         drop(room);
         assert_eq!(waiting(&buffers), 1);

@@ -24,7 +24,7 @@ pub enum Error {
     Unavailable(String),
     /// No space, or a quota is used up. Reads and deletes still work.
     Full(String),
-    /// The bucket or the store takes no changes of what is in it. Reads still work.
+    /// The bucket or the store is read-only: changes are refused, and reads still work.
     ReadOnly(String),
     /// Stored bytes do not check out. Never returned as data, never folded into `Io`.
     Corrupt {

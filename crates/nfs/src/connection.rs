@@ -132,7 +132,7 @@ pub async fn converse(
             yield_now().await;
         }
         connection.had_turn = None;
-        // What was sent may have made room for calls that have come already.
+        // The replies that were sent may have made room for calls that have come already.
         let has_more = has_more || connection.has_call();
         connection.look_at_record();
         if !takes && !has_more && connection.is_done() {

@@ -26,7 +26,7 @@ pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     let (offset, count) = (arguments.long()?, arguments.number()?.min(IO_BYTES));
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
-    // Whoever reads may still, each time. It begins when there is room for the bytes.
+    // Rights are checked at each READ. It begins when there is room for its bytes.
     let work =
         async { desk.posix.read_once(place.who(), (place.ino, READING), offset, count).await };
     let read = desk.reads(client.address, count.into(), work).await;

@@ -10,7 +10,7 @@ use super::state::BackupState;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Default)]
 pub struct Checked {
     pub states: u64,
@@ -19,8 +19,8 @@ pub struct Checked {
     pub findings: Vec<String>,
 }
 
-/// Checks all packs, and that they have all that the states need. `repair` forgets what is damaged,
-/// so that the next backup writes it again while the store still has it.
+/// Reads all packs, and looks for each item that a state needs. `repair` forgets damaged items, so
+/// that the next backup writes them again while the store still has them.
 pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
     let mut checked = Checked { packs: repository.packs(), ..Checked::default() };
     let bar = output::count_bar(checked.packs, "packs");

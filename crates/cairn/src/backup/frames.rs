@@ -52,7 +52,7 @@ pub struct Writer {
     frames: u32,
 }
 
-/// What the tag of each frame covers beside its head: what it is part of.
+/// The sort and the name of an object: the tag of each frame covers these and the frame's head.
 fn about(sort: Sort, name: &str) -> Vec<u8> {
     [&[sort.number()], name.as_bytes()].concat()
 }

@@ -74,7 +74,7 @@ enum Command {
     Check {
         #[command(flatten)]
         place: Place,
-        /// Forget what is damaged: the next backup writes it again
+        /// Forget damaged items, so that the next backup writes them again
         #[arg(long)]
         repair: bool,
     },

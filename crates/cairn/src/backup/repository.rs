@@ -27,7 +27,7 @@ pub const STATES: &str = "states/";
 const ENTRY_BYTES: usize = 49;
 const FRAME_ENTRIES: usize = 10_000;
 
-/// What a frame of a pack has in it.
+/// The content of a frame of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Item {
     Block(BlockId),
@@ -245,15 +245,15 @@ impl Repository {
         of_packs
     }
 
-    /// Forgets what is missing or damaged in a pack, so that the next backup writes it again. All
-    /// else stays: an older state may need what the store no longer has.
+    /// Forgets the missing and damaged items of a pack, so that the next backup writes them again.
+    /// All other items stay: an older state may need blocks that the store no longer has.
     pub fn forget_damaged(&self, pack: &str) -> Result<()> {
         let at = self.packs.iter().position(|name| name == pack);
         let items = at.and_then(|at| self.items_of_packs().into_iter().nth(at));
         let mut good = items.unwrap_or_default();
         match self.target.get(pack)? {
             None => good.clear(),
-            // What cannot be opened, perhaps by this program only, is left as it is.
+            // A pack that this program cannot open is left as it is: another version may read it.
             Some(bytes) => {
                 let reader = Reader::open(&self.keys, Sort::Pack, pack, &bytes)?;
                 good.retain(|(_, at)| reader.frame(pack, &bytes, *at).is_ok());
