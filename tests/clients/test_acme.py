@@ -50,7 +50,8 @@ class Pebble:
                 [PEBBLE, "-config", config], stdout=log, stderr=log,
                 env={**os.environ, "PEBBLE_VA_NOSLEEP": "1"},
             )  # fmt: skip
-        eventually(self.root, "Pebble answers")
+        # Both of its addresses: an order that fails is tried again after minutes.
+        eventually(lambda: self.get(self.directory) and self.root(), "Pebble answers")
         return self
 
     def __exit__(self, *_):
@@ -59,8 +60,10 @@ class Pebble:
 
     def root(self):
         """The certificate with which this authority signs, made anew at each start."""
+        return self.get(f"https://127.0.0.1:{self.management}/roots/0")
+
+    def get(self, url):
         context = ssl.create_default_context(cafile=self.ca)
-        url = f"https://127.0.0.1:{self.management}/roots/0"
         with contextlib.suppress(OSError), urllib.request.urlopen(url, context=context) as reply:
             return reply.read().decode()
 
