@@ -5,6 +5,7 @@
 
 mod append_orders_appenders;
 mod blocks_have_the_replicas_of_their_bucket;
+mod bytes_are_fetched_ahead_by_the_system;
 mod chunks_are_rewritten;
 mod completions_are_done_once;
 mod copies_share_and_part;
