@@ -23,6 +23,8 @@ use tokio::sync::watch;
 
 use super::ThisNode;
 use super::listen;
+use super::status::StatusArgs;
+use super::told;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::inflight;
@@ -46,6 +48,8 @@ pub struct MasterArgs {
     dir: PathBuf,
     #[command(flatten)]
     listen: listen::ListenArgs,
+    #[command(flatten)]
+    status: StatusArgs,
     #[command(flatten)]
     meta: MetaArgs,
     /// Serve even if a failover of the database to one of its standbys may lose acknowledged
@@ -77,12 +81,15 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
+    let status = args.status.bind()?;
+    let (stop, stopped) = watch::channel(false);
+    let service = ControlService::default();
+    status.open(told::of_a_master(service.clone(), Arc::clone(&node.agent)), &stopped)?;
     node.running()?.beat(move || beat_of(address.clone()));
     let secrets = tokio::select! {
         secrets = secrets(&node, &dir) => secrets?,
         () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
     };
-    let service = ControlService::default();
     let desk = Arc::new(Desk {
         ca: node.directory.load_ca(cluster)?,
         tokens: Arc::new(service.clone()),
@@ -102,7 +109,6 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let config = Config { settings, audit, ..Config::default() };
     let stored = Stored { args, node: &node, dir: &dir, seal: secrets.seal };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
-    let (stop, stopped) = watch::channel(false);
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {
         ended = master.take_turns(&stored) => ended.and_then(ended_alone),
