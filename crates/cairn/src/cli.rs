@@ -11,6 +11,7 @@ use crate::client::{
     bucket, export, gc, get, key, logs, ls, put, read_only, rm, share, stat, user,
 };
 use crate::cluster;
+use crate::config;
 use crate::describe;
 use crate::doctor;
 use crate::failure::Result;
@@ -69,6 +70,7 @@ enum Command {
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Cert(cert::CertArgs),
+    Config(config::ConfigCommandArgs),
     Completions(describe::CompletionsArgs),
     Man(describe::ManArgs),
 }
@@ -105,6 +107,7 @@ impl Cli {
             Command::Backup(args) => backup::run(args),
             Command::Restore(args) => restore::run(args),
             Command::Cert(args) => cert::run(args),
+            Command::Config(args) => config::run(args, &Cli::command()),
             Command::Completions(args) => describe::completions(args, Cli::command()),
             Command::Man(args) => describe::man(args, Cli::command()),
         }

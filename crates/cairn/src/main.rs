@@ -14,6 +14,7 @@
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
 //!   cairn cert ──► cert/: keys and certificates in a directory, without a server
+//!   cairn config, and --config of these ──► config: options in a file, before clap sees them
 //!   cairn completions, man ──► describe: the command line itself
 //!   cairn doctor ──► the crate `doctor`, over what servers and the kernel say
 //! ```
@@ -30,6 +31,8 @@ mod disk_cache;
 mod inflight;
 mod metadata;
 mod secret_file;
+
+mod config;
 
 mod offline;
 
@@ -52,7 +55,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use mimalloc::MiMalloc;
 
 /// Gives memory back after a load, where the allocator of the system keeps it.
@@ -63,8 +66,13 @@ fn main() -> ExitCode {
     server::process::keep_private();
     // For what makes TLS connections without saying by which library. Nothing was installed before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match cli::Cli::parse().run() {
+    match run() {
         Ok(code) => code,
         Err(failure) => output::report(&failure),
     }
+}
+
+fn run() -> failure::Result<ExitCode> {
+    let matches = config::matches(std::env::args_os().collect(), &cli::Cli::command())?;
+    cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

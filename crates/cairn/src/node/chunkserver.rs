@@ -17,6 +17,7 @@ use super::ThisNode;
 use super::files::{self, Files, Near};
 use super::listen;
 use super::{status, told};
+use crate::config::ConfigArgs;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::inflight;
@@ -51,6 +52,8 @@ pub struct ChunkserverArgs {
     #[arg(long, value_name = "N", default_value_t = 7)]
     scrub_days: u32,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -59,6 +62,7 @@ pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
 }
 
 async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::block_in_place;
 
 use super::ThisNode;
+use crate::config::ConfigArgs;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
@@ -53,6 +54,8 @@ pub struct GatewayArgs {
     #[command(flatten)]
     disk_cache: DiskCacheArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -83,6 +86,7 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
 }
 
 async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(inflight::Role::Gateway)?;

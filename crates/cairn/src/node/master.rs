@@ -25,6 +25,7 @@ use super::ThisNode;
 use super::listen;
 use super::status::StatusArgs;
 use super::told;
+use crate::config::ConfigArgs;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::inflight;
@@ -66,6 +67,8 @@ pub struct MasterArgs {
     #[command(flatten)]
     audit: AuditArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -74,6 +77,7 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
 }
 
 async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;

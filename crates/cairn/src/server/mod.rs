@@ -31,12 +31,13 @@ use open::Parts;
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &ServerArgs) -> Result<ExitCode> {
-    let preset = welcome::preset()?;
+    let preset = welcome::chosen(args.root_key.as_deref(), args.root_secret_file.as_deref())?;
     args.doors.records.keep_own_log();
     process::run(&args.log, serve(args, preset))
 }
 
 async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = signals::Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(Role::Server)?;
