@@ -20,6 +20,7 @@ use crate::mount;
 use crate::node::{chunkserver, gateway, master};
 use crate::offline::{fsck, meta, scrub};
 use crate::server;
+use crate::top;
 
 /// One store, many doors: keeps files and serves them through S3, HTTP and FUSE
 #[derive(Parser)]
@@ -67,6 +68,7 @@ enum Command {
     Meta(meta::MetaCommandArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Cert(cert::CertArgs),
@@ -104,6 +106,7 @@ impl Cli {
             Command::Meta(args) => meta::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Top(args) => top::run(args),
             Command::Backup(args) => backup::run(args),
             Command::Restore(args) => restore::run(args),
             Command::Cert(args) => cert::run(args),

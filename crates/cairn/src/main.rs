@@ -13,6 +13,7 @@
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
+//!   cairn top ──► top/: what servers count while it asks
 //!   cairn cert ──► cert/: keys and certificates in a directory, without a server
 //!   cairn config, and --config of these ──► config: options in a file, before clap sees them
 //!   cairn completions, man ──► describe: the command line itself
@@ -46,6 +47,7 @@ mod cluster;
 mod mount;
 
 mod doctor;
+mod top;
 
 mod backup;
 mod cert;

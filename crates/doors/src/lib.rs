@@ -18,6 +18,7 @@ pub mod tls;
 mod cors;
 pub mod observe;
 mod room;
+pub mod traffic;
 mod upload;
 mod witness;
 

@@ -4,16 +4,19 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
 use cairn_auth::share_link_of;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
+use crate::traffic::{Passed, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
@@ -59,11 +62,17 @@ pub struct Records {
     door: &'static str,
     audit: Option<LineLog>,
     access: Option<LineLog>,
+    traffic: Option<Arc<Traffic>>,
 }
 
 impl Records {
     pub fn new(audit: Option<LineLog>, access: Option<LineLog>) -> Records {
-        Records { door: "", audit, access }
+        Records { door: "", audit, access, traffic: None }
+    }
+
+    /// The same, and requests are counted while somebody asks for that.
+    pub fn counting(self, traffic: &Arc<Traffic>) -> Records {
+        Records { traffic: Some(Arc::clone(traffic)), ..self }
     }
 
     /// The same, of a door.
@@ -77,7 +86,8 @@ impl Records {
 
     /// A request begins. Its records are made when what this returns is dropped.
     pub(crate) fn begin(&self, source: IpAddr, request: &mut Request<Upload>) -> Option<Recorded> {
-        if self.audit.is_none() && self.access.is_none() {
+        let is_counted = self.traffic.as_ref().is_some_and(|traffic| traffic.is_watched());
+        if self.audit.is_none() && self.access.is_none() && !is_counted {
             return None;
         }
         let witness = Witness::new();
@@ -85,6 +95,8 @@ impl Records {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let (records, began) = (self.clone(), Instant::now());
         let answer = Answer::default();
+        let length = request.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         Some(Recorded(Box::new(InProgress {
             records,
             source,
@@ -92,6 +104,7 @@ impl Records {
             uri,
             witness,
             began,
+            received_bytes: length.unwrap_or_default(),
             answer,
         })))
     }
@@ -107,6 +120,8 @@ struct InProgress {
     uri: Uri,
     witness: Witness,
     began: Instant,
+    /// As its client says.
+    received_bytes: u64,
     answer: Answer,
 }
 
@@ -143,6 +158,9 @@ impl Drop for Recorded {
         let facts = self.0.witness.take();
         if let Some(log) = &self.0.records.access {
             log.note_access(self.0.accessed(&facts));
+        }
+        if let Some(traffic) = self.0.records.traffic.as_ref().filter(|all| all.is_watched()) {
+            traffic.count(self.0.passed(&facts));
         }
         if let Some(log) = &self.0.records.audit
             && let Some(outcome) = self.0.outcome(&facts)
@@ -210,6 +228,22 @@ impl InProgress {
             request: request.clone(),
             trace: trace.as_ref().and_then(trace_of).map(str::to_owned),
             ..AuditRecord::default()
+        }
+    }
+
+    fn passed(&self, facts: &Facts) -> Passed {
+        let Answer { status, bytes, trace, .. } = &self.answer;
+        Passed {
+            door: self.records.door,
+            operation: facts.operation.unwrap_or(self.method.as_str()).to_owned(),
+            user: facts.actor.as_ref().and_then(|actor| actor.user),
+            bucket: facts.bucket.as_deref().map(short),
+            key: facts.key.as_deref().map(short),
+            status: *status,
+            received_bytes: self.received_bytes,
+            sent_bytes: *bytes,
+            took: self.began.elapsed(),
+            trace: trace.as_ref().and_then(trace_of).map(str::to_owned),
         }
     }
 

@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 45] = [
+const COMMANDS: [&[&str]; 49] = [
     &[],
     &["server"],
     &["put"],
@@ -45,6 +45,10 @@ const COMMANDS: [&[&str]; 45] = [
     &["cert", "server"],
     &["cert", "client"],
     &["completions"],
+    &["config"],
+    &["config", "check"],
+    &["config", "example"],
+    &["top"],
     &["man"],
 ];
 

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::target::Query;
-use super::{Body, backups, dump, exports, json_of, no_content, own_keys, rfc3339};
+use super::{Body, backups, dump, exports, json_of, no_content, own_keys, rfc3339, traffic};
 use crate::admit::Admit;
+use crate::traffic::Traffic;
 
 /// One request to `/admin/`.
 pub struct Request<'a> {
@@ -23,6 +24,7 @@ pub struct Request<'a> {
     pub path: &'a str,
     pub query: &'a Query,
     pub json: &'a [u8],
+    pub traffic: &'a Traffic,
 }
 
 /// Answers it, for a caller who may administer the store.
@@ -55,6 +57,7 @@ pub async fn reply(
         }
         ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
         ("GET", ("status", "")) => Ok(status(admit).await?),
+        ("GET", ("traffic", "")) => Ok(traffic::reply(admit.fs(), request.traffic).await?),
         ("GET", ("read-only", "")) => {
             let read_only = admit.fs().read(caller, IsReadOnly).await?;
             Ok(json_of(StatusCode::OK, &serde_json::json!({ "read_only": read_only })))
@@ -79,7 +82,7 @@ pub async fn reply(
         (_, ("users", "")) => Err(Failure::Method { allow: "GET" }),
         (_, ("users", _)) => Err(Failure::Method { allow: "PATCH" }),
         (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),
-        (_, ("status", "") | ("meta", "dump")) => Err(Failure::Method { allow: "GET" }),
+        (_, ("status" | "traffic", "") | ("meta", "dump")) => Err(Failure::Method { allow: "GET" }),
         _ => Err(Error::NotFound(format!("/admin/{path}")).into()),
     }
 }

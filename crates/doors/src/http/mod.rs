@@ -60,6 +60,7 @@ mod shared;
 mod site;
 mod status;
 mod target;
+mod traffic;
 mod tus;
 mod website;
 mod website_api;

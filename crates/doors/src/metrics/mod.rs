@@ -37,6 +37,7 @@ pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
 pub use self::store::{of_blocks, of_master};
 use self::store::{of_connections, of_store};
 use crate::observe::{Ended, Observer};
+use crate::traffic::Traffic;
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
 const BUCKETS_US: [u64; 16] = [
@@ -223,6 +224,7 @@ pub struct Metrics {
     /// Of those who follow objects.
     follows: Mutex<Vec<Arc<FollowCounts>>>,
     more: Mutex<Vec<MoreNumbers>>,
+    traffic: Arc<Traffic>,
 }
 
 /// Numbers that a door has besides those of its calls.
@@ -274,6 +276,7 @@ impl Metrics {
             lines: Mutex::default(),
             follows: Mutex::default(),
             more: Mutex::default(),
+            traffic: Arc::default(),
         })
     }
 
@@ -285,6 +288,11 @@ impl Metrics {
     /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
     pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
         DoorMetrics { all: Arc::clone(self), door: name }
+    }
+
+    /// Requests of the last seconds, while somebody asks for them.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// Shows how following goes, too.
