@@ -11,6 +11,7 @@
 
 pub mod host;
 pub mod limits;
+mod paced;
 mod pulse;
 mod timing;
 pub mod tls;

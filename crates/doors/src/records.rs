@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
@@ -16,6 +16,7 @@ use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
+use crate::paced::{Paced, Pacing};
 use crate::traffic::{Passed, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
@@ -290,21 +291,23 @@ fn without_secrets(query: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect::<Vec<_>>().join("&"))
 }
 
-/// The body of a reply, which knows when it was sent.
+/// The body of a reply, which knows when it was sent, and is not sent faster than its user may.
 pub struct RecordedBody<B> {
     body: B,
     recorded: Option<Recorded>,
+    pacing: Option<Pacing>,
 }
 
 /// The reply to a request that is recorded.
 pub(crate) fn of_reply<B>(
-    reply: Response<B>,
+    mut reply: Response<B>,
     mut recorded: Option<Recorded>,
 ) -> Response<RecordedBody<B>> {
+    let pacing = reply.extensions_mut().remove::<Paced>().map(Paced::begin);
     if let Some(recorded) = &mut recorded {
         recorded.answered(&reply);
     }
-    reply.map(|body| RecordedBody { body, recorded })
+    reply.map(|body| RecordedBody { body, recorded, pacing })
 }
 
 impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<B> {
@@ -315,7 +318,15 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if let Some(pacing) = &mut self.pacing {
+            ready!(pacing.poll_due(context));
+        }
         let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(pacing) = &mut self.pacing
+        {
+            pacing.went(frame.data_ref().map_or(0, Bytes::len));
+        }
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(recorded) = &mut self.recorded
         {

@@ -27,3 +27,4 @@ mod stores_of_before_are_opened;
 mod support;
 mod top_shows_requests;
 mod usage;
+mod users_are_limited;

@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 49] = [
+const COMMANDS: [&[&str]; 50] = [
     &[],
     &["server"],
     &["put"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 49] = [
     &["user", "ls"],
     &["user", "disable"],
     &["user", "enable"],
+    &["user", "limit"],
     &["gc"],
     &["fsck"],
     &["scrub"],

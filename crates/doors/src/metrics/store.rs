@@ -37,6 +37,11 @@ pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {
         MetaStats::Local(master) => of_master(&master),
         MetaStats::Remote(session) => of_session(&session),
     });
+    let limits = fs.throttled();
+    let help = "Requests refused as their user had used up a limit";
+    numbers.push(counter("limited_requests", help, limits.refused()));
+    let help = "Pauses of bodies and of calls as their user had used up a limit";
+    numbers.push(counter("limited_pauses", help, limits.delayed()));
     if let Ok(usage) = fs.blocks().usage().await {
         numbers.extend(of_blocks(&usage));
     }
