@@ -22,6 +22,7 @@ ROLES = {
     "cairn_session_": {"gateway"},
     "cairn_cache_": {"server", "gateway"},
     "cairn_blocks_": {"server", "gateway", "chunkserver"},
+    "cairn_disk_": {"server", "master", "chunkserver"},
     "cairn_log_": {"server", "gateway"},
     "cairn_master_": {"master"},
     "cairn_node_hears_master": {"master", "chunkserver"},

@@ -22,7 +22,7 @@ use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::server::scrub::{self, OnDamage};
-use crate::server::{log, process, signals::Signals};
+use crate::server::{log, process, signals::Signals, space};
 
 /// Keep blocks of a cluster on a disk
 ///
@@ -83,11 +83,12 @@ async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), None, takers)?);
     let (stop, stopped) = watch::channel(false);
     let (served, agent) = (Arc::clone(&ready.served), Arc::clone(&node.agent));
-    let told = told::of_a_chunkserver(store.clone(), served, agent);
+    let told = told::of_a_chunkserver((store.clone(), served), agent, &args.dir);
     status.open(told.clone(), &stopped)?;
     let healed = OnDamage::Heal(ready.sick.clone());
     let near = files.as_ref().map(|_| near(&node, &ready));
     let mut running = ready.start(listener, Pace::default(), &stopped);
+    space::start(&mut running.work, &args.dir, &stopped);
     scrub::start(&mut running.work, &store, healed, &dir, args.scrub_days, &stopped);
     let tls = files.as_ref().and_then(|files| files.tls.clone());
     if let Some((files, near)) = files.zip(near) {

@@ -121,7 +121,7 @@ impl Files {
         let connections = Arc::new(Connections::default());
         let observer = Observer::new(&RealRng, SLOW);
         let metrics = Metrics::of_links(Arc::clone(&connections), observer);
-        metrics.count_more(told.numbers);
+        told.numbers.into_iter().for_each(|numbers| metrics.count_more(numbers));
         let (blocks, ready, counts) = (Arc::new(blocks), told.readiness, metrics.door(NAME));
         let door = FilesDoor::new(key, blocks, clock, &RealRng, ready, counts);
         if let Some(tls) = &self.tls {

@@ -112,7 +112,8 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let source = format!("gateway-{}", node.loaded.identity.node());
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
-    let offers = doors::Offers { redirects, mounts, handles, records, lines };
+    let numbers = Vec::new();
+    let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers };
     let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");

@@ -20,6 +20,7 @@ use cairn_meta::engine::postgres;
 use cairn_roles::beat_of;
 use cairn_roles::master::{Config, DRAIN, MasterNode, Source};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::ThisNode;
 use super::listen;
@@ -31,7 +32,7 @@ use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::records::{AuditArgs, Sinks};
-use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
+use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
@@ -88,7 +89,10 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let status = args.status.bind()?;
     let (stop, stopped) = watch::channel(false);
     let service = ControlService::default();
-    status.open(told::of_a_master(service.clone(), Arc::clone(&node.agent)), &stopped)?;
+    let told = told::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
+    status.open(told, &stopped)?;
+    let mut work = JoinSet::new();
+    space::start(&mut work, &args.dir, &stopped);
     node.running()?.beat(move || beat_of(address.clone()));
     let secrets = tokio::select! {
         secrets = secrets(&node, &dir) => secrets?,

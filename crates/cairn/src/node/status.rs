@@ -33,7 +33,7 @@ pub struct StatusArgs {
 pub struct Told {
     pub role: &'static str,
     pub readiness: Readiness,
-    pub numbers: MoreNumbers,
+    pub numbers: Vec<MoreNumbers>,
 }
 
 /// The door, if there is to be one. It is bound and not yet open.
@@ -56,7 +56,7 @@ impl Status {
         let shown = format!("{NAME} http://{}", listener.local_addr()?);
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::of_links(Arc::clone(&connections), Observer::new(&RealRng, SLOW));
-        metrics.count_more(told.numbers);
+        told.numbers.into_iter().for_each(|numbers| metrics.count_more(numbers));
         let door = StatusDoor::new(told.role, told.readiness, &RealRng, metrics.door(NAME));
         let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
         let serving = Serving { limits, connections, ..Serving::default() };

@@ -1,5 +1,6 @@
 //! How masters and chunkservers are, in conditions and in numbers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +10,15 @@ use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::{Agent, ControlService, NodeStatus, Status};
 use cairn_cluster::data::Chunkserver;
 use cairn_doors::http::Condition;
-use cairn_doors::metrics::{Number, counter, gauge, gauge_seconds, of_blocks, of_master};
+use cairn_doors::metrics::{
+    MoreNumbers, Number, counter, gauge, gauge_seconds, of_blocks, of_master,
+};
 
 use super::status::Told;
+use crate::server::space;
 
 /// Of a master. That chunkservers are away keeps it from nothing: it is ready without them.
-pub fn of_a_master(service: ControlService, agent: Arc<Agent>) -> Told {
+pub fn of_a_master(service: ControlService, agent: Arc<Agent>, directory: &Path) -> Told {
     let (served, heard) = (service.clone(), Arc::clone(&agent));
     let readiness = move || vec![turn(served.serving().is_ok(), heard.hears_master())];
     let numbers = move || {
@@ -28,7 +32,8 @@ pub fn of_a_master(service: ControlService, agent: Arc<Agent>) -> Told {
         }
         all
     };
-    Told { role: "master", readiness: Arc::new(readiness), numbers: Arc::new(numbers) }
+    let numbers: Vec<MoreNumbers> = vec![Arc::new(numbers), space::numbers(directory)];
+    Told { role: "master", readiness: Arc::new(readiness), numbers }
 }
 
 fn turn(serves: bool, hears: bool) -> Condition {
@@ -41,7 +46,11 @@ fn turn(serves: bool, hears: bool) -> Condition {
 }
 
 /// Of a chunkserver. That it is full keeps it from no reads: it is ready nevertheless.
-pub fn of_a_chunkserver(store: Store, served: Arc<Chunkserver>, agent: Arc<Agent>) -> Told {
+pub fn of_a_chunkserver(
+    (store, served): (Store, Arc<Chunkserver>),
+    agent: Arc<Agent>,
+    directory: &Path,
+) -> Told {
     let (stored, heard) = (store.clone(), Arc::clone(&agent));
     let readiness = move || {
         let unheard = (!heard.hears_master()).then(|| "no master answers".to_owned());
@@ -56,7 +65,8 @@ pub fn of_a_chunkserver(store: Store, served: Arc<Chunkserver>, agent: Arc<Agent
         all.push(hears(&agent));
         all
     };
-    Told { role: "chunkserver", readiness: Arc::new(readiness), numbers: Arc::new(numbers) }
+    let numbers: Vec<MoreNumbers> = vec![Arc::new(numbers), space::numbers(directory)];
+    Told { role: "chunkserver", readiness: Arc::new(readiness), numbers }
 }
 
 fn failed(store: &Store) -> Option<String> {

@@ -7,8 +7,8 @@ use cairn_base::{Error, Result, Secret, Timestamp};
 use cairn_fs::ops::credentials::{
     AddAccessKey, AddToken, DisableUser, ListCredentials, ListUsers, RemoveCredential,
 };
-use cairn_fs::ops::user_limits::{ListUserLimits, SetUserLimits};
 use cairn_fs::ops::read_only::{IsReadOnly, SetReadOnly};
+use cairn_fs::ops::user_limits::{ListUserLimits, SetUserLimits};
 use cairn_fs::rows::UserLimits;
 use cairn_fs::{GcReport, MetaStats};
 use http::{Method, Response, StatusCode};

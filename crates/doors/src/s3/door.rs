@@ -38,10 +38,10 @@ use super::{headers, owner, preflight, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
+use crate::paced::{self, Paced};
 use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
-use crate::paced::{self, Paced};
 use crate::witness::Witness;
 use crate::{cors, host, limits, timing};
 
