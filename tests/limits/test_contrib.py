@@ -108,6 +108,19 @@ def test_every_alert_is_tested_and_has_a_remedy():
         assert f"| `{alert}` |" in book, f"docs/operating.md has no remedy for {alert}"
 
 
+def test_every_finding_has_a_condition_and_a_remedy():
+    """docs/doctor.md says when `cairn doctor` finds something, and the book says what to do."""
+    sources = (path for path in (ROOT / "crates/doctor/src/findings").glob("*.rs") if path.name != "tests.rs")
+    # What limits the rest is no finding.
+    texts = [path.read_text() for path in sources if path.name != "limit.rs"]
+    kinds = {kind for text in texts for kind in re.findall(r'kind: "([^"]+)"', text)}
+    assert len(kinds) > 15, kinds
+    conditions, book = (ROOT / "docs/doctor.md").read_text(), (ROOT / "docs/operating.md").read_text()
+    for kind in kinds:
+        assert f"`{kind}`" in conditions, f"docs/doctor.md has no condition of {kind}"
+        assert f"`{kind}`" in book, f"docs/operating.md has no remedy for {kind}"
+
+
 @pytest.mark.skipif(not PROMTOOL.exists(), reason="no promtool here")
 @pytest.mark.parametrize("words", [["check", "rules", RULES], ["test", "rules", TESTS]], ids=["check", "test"])
 def test_rules_are_valid_and_alert_when_they_should(words):
