@@ -283,7 +283,7 @@ mod tests {
         let throttle = Throttle::default();
         let clock: Arc<dyn Clock> = Arc::new(HandClock::default());
         let limits = UserLimits { requests: 1, bytes: 0 };
-        for user in 0..3 * USERS as u64 {
+        for user in 0..3 * USERS as u64 - 1 {
             let limits = (user % 2 == 0).then_some(limits).or(Some(UserLimits::default()));
             let account = throttle.note(UserId(user), limits, (&clock, Duration::ZERO));
             assert_eq!(account.is_some(), user % 2 == 0);

@@ -50,7 +50,10 @@ fn value(arg: &Arg) -> String {
                 false => format!("{name:?}"),
             };
             let all: Vec<String> = names.iter().map(|name| quoted(name.as_str())).collect();
-            if all.is_empty() { "\"FILE\"".to_owned() } else { all.join(", ") }
+            match all.is_empty() {
+                true => format!("{:?}", arg.get_id().as_str().to_uppercase()),
+                false => all.join(", "),
+            }
         }
     };
     let shown = if is_secret(arg) { "\"FILE\"".to_owned() } else { shown };
