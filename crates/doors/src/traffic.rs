@@ -186,8 +186,11 @@ impl Traffic {
 
     /// Counts a request.
     pub fn count(&self, passed: Passed) {
+        self.count_at(passed, Instant::now());
+    }
+
+    fn count_at(&self, passed: Passed, now: Instant) {
         let mut state = self.state.lock();
-        let now = Instant::now();
         if now >= state.until {
             // Nobody asks any more.
             self.is_watched.store(false, Relaxed);
@@ -201,8 +204,11 @@ impl Traffic {
     /// The last period that is over, with up to `most` names of each kind. From now on requests are
     /// counted for a while.
     pub fn ask(&self, most: usize) -> Seen {
+        self.ask_at(most, Instant::now())
+    }
+
+    fn ask_at(&self, most: usize, now: Instant) -> Seen {
         let mut state = self.state.lock();
-        let now = Instant::now();
         if now >= state.until {
             (state.present, state.last, state.since) = (Counts::default(), None, now);
         }
@@ -237,8 +243,6 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::advance;
-
     use super::*;
 
     fn get(user: u64, key: &str, millis: u64) -> Passed {
@@ -254,16 +258,16 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn whole_periods_are_told_while_somebody_asks() {
-        let traffic = Traffic::default();
+    #[test]
+    fn whole_periods_are_told_while_somebody_asks() {
+        let (traffic, mut now) = (Traffic::default(), Instant::now());
         assert!(!traffic.is_watched());
-        assert_eq!(traffic.ask(10).period, Duration::ZERO);
+        assert_eq!(traffic.ask_at(10, now).period, Duration::ZERO);
         assert!(traffic.is_watched());
-        (0..20).for_each(|at| traffic.count(get(at % 2, "k", at)));
-        assert_eq!(traffic.ask(10).period, Duration::ZERO, "the first is not over");
-        advance(PERIOD).await;
-        let seen = traffic.ask(10);
+        (0..20).for_each(|at| traffic.count_at(get(at % 2, "k", at), now));
+        assert_eq!(traffic.ask_at(10, now).period, Duration::ZERO, "the first is not over");
+        now += PERIOD;
+        let seen = traffic.ask_at(10, now);
         assert_eq!(seen.period, PERIOD);
         assert_eq!(seen.doors[0].1.requests, 20);
         assert_eq!(seen.users.iter().map(|(_, tally)| tally.requests).sum::<u64>(), 20);
@@ -271,10 +275,10 @@ mod tests {
         assert_eq!(seen.objects[0].1.sent_bytes, 2000);
         let slow: Vec<u128> = seen.slowest.iter().map(|one| one.took.as_millis()).collect();
         assert_eq!(slow, (10..20).rev().collect::<Vec<_>>());
-        advance(PERIOD * 2).await;
-        assert!(traffic.ask(10).doors.is_empty(), "nothing came since then");
-        advance(WATCHED).await;
-        traffic.count(get(1, "k", 1));
+        now += PERIOD * 2;
+        assert!(traffic.ask_at(10, now).doors.is_empty(), "nothing came since then");
+        now += WATCHED;
+        traffic.count_at(get(1, "k", 1), now);
         assert!(!traffic.is_watched(), "nobody asks any more");
     }
 
