@@ -31,11 +31,12 @@ class Cluster:
     """`with Cluster() as cluster:` starts all of it and waits until it is whole.
 
     `disks` maps names of nodes to directories, for those that are to be elsewhere. With `nfs` all
-    gateways have an NFS door; that is for clusters without `netns`.
+    gateways have an NFS door; that is for clusters without `netns`. With `status` masters and chunkservers
+    have a door of status, at `node.http`.
     """
 
     def __init__(self, chunkservers=3, gateways=2, masters=1, postgres=False, netns=False,
-                 repair_after=5, disks=None, replicas=3, nfs=False):  # fmt: skip
+                 repair_after=5, disks=None, replicas=3, nfs=False, status=False):  # fmt: skip
         self.work = scratch("cluster")
         self.network = Network() if netns else None
         self.names = [f"m{n + 1}" for n in range(masters)]
@@ -43,6 +44,7 @@ class Cluster:
         self.others += [f"g{n + 1}" for n in range(gateways)]
         self.has_postgres, self.repair_after = postgres, repair_after
         self.disks, self.replicas, self.has_nfs = disks or {}, replicas, nfs
+        self.has_status = status
         self.nodes, self.database = {}, None
         self.keep = bool(os.environ.get("CAIRN_TEST_KEEP"))
         self.open = contextlib.ExitStack()
@@ -103,6 +105,8 @@ class Cluster:
         }[role]
         if self.database and role == "master":
             node.arguments += ["--meta", self.database.url]
+        if self.has_status and role != "gateway":
+            node.arguments += ["--status", http]
         if self.has_nfs and role == "gateway":
             node.nfs = more[0]
             node.arguments += ["--nfs", node.nfs]

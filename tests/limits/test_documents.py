@@ -49,6 +49,7 @@ GIVEN = {
     "docs/logs.md": STORE,
     "docs/mount.md": OBJECT,
     "docs/timing.md": MOUNT,
+    "docs/top.md": STORE,
 }
 NGINX = (
     """printf '%s\\n' '{"create":{}}' '{"message":"timed out"}' | curl -f -u $CAIRN_KEY:$CAIRN_SECRET """

@@ -11,6 +11,7 @@ use crate::client::{
     bucket, export, gc, get, key, logs, ls, put, read_only, rm, share, stat, user,
 };
 use crate::cluster;
+use crate::config;
 use crate::describe;
 use crate::doctor;
 use crate::failure::Result;
@@ -19,6 +20,7 @@ use crate::mount;
 use crate::node::{chunkserver, gateway, master};
 use crate::offline::{fsck, meta, scrub};
 use crate::server;
+use crate::top;
 
 /// One store, many doors: keeps files and serves them through S3, HTTP and FUSE
 #[derive(Parser)]
@@ -66,9 +68,11 @@ enum Command {
     Meta(meta::MetaCommandArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Cert(cert::CertArgs),
+    Config(config::ConfigCommandArgs),
     Completions(describe::CompletionsArgs),
     Man(describe::ManArgs),
 }
@@ -102,9 +106,11 @@ impl Cli {
             Command::Meta(args) => meta::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Top(args) => top::run(args),
             Command::Backup(args) => backup::run(args),
             Command::Restore(args) => restore::run(args),
             Command::Cert(args) => cert::run(args),
+            Command::Config(args) => config::run(args, &Cli::command()),
             Command::Completions(args) => describe::completions(args, Cli::command()),
             Command::Man(args) => describe::man(args, Cli::command()),
         }

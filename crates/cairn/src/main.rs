@@ -13,7 +13,9 @@
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
+//!   cairn top ──► top/: what servers count while it asks
 //!   cairn cert ──► cert/: keys and certificates in a directory, without a server
+//!   cairn config, and --config of these ──► config: options in a file, before clap sees them
 //!   cairn completions, man ──► describe: the command line itself
 //!   cairn doctor ──► the crate `doctor`, over what servers and the kernel say
 //! ```
@@ -31,6 +33,8 @@ mod inflight;
 mod metadata;
 mod secret_file;
 
+mod config;
+
 mod offline;
 
 mod server;
@@ -43,6 +47,7 @@ mod cluster;
 mod mount;
 
 mod doctor;
+mod top;
 
 mod backup;
 mod cert;
@@ -52,7 +57,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use mimalloc::MiMalloc;
 
 /// Gives memory back after a load, where the allocator of the system keeps it.
@@ -63,8 +68,13 @@ fn main() -> ExitCode {
     server::process::keep_private();
     // For what makes TLS connections without saying by which library. Nothing was installed before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match cli::Cli::parse().run() {
+    match run() {
         Ok(code) => code,
         Err(failure) => output::report(&failure),
     }
+}
+
+fn run() -> failure::Result<ExitCode> {
+    let matches = config::matches(std::env::args_os().collect(), &cli::Cli::command())?;
+    cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

@@ -11,6 +11,7 @@
 //!            └─► Fs::run | read (any other operation of the metadata)
 //! ```
 
+mod account;
 mod cache;
 mod changed;
 mod digest;
@@ -26,6 +27,7 @@ mod backup;
 mod fetch;
 mod gc;
 mod kept;
+mod limited;
 mod object;
 mod write;
 
@@ -35,8 +37,9 @@ mod file;
 mod layout;
 mod multipart;
 
+pub use account::{Account, ThrottleCounts};
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{NodeCounts, Peers, Spent};
+pub use cairn_blocks::{NodeCounts, Peers, Spent, Usage};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};

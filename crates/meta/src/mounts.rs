@@ -325,6 +325,9 @@ never! {
     share_links::UseShareLink,
     tags::GetTags,
     tags::PutTags,
+    user_limits::FindUserLimits,
+    user_limits::ListUserLimits,
+    user_limits::SetUserLimits,
     website::PutWebsite,
     write_over::WriteOver,
 }

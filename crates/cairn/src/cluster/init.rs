@@ -50,6 +50,9 @@ pub struct InitArgs {
     /// with one replica]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     minimum: Option<u8>,
+    /// Do nothing if DIR is a node of a cluster already, for starts of containers
+    #[arg(long)]
+    if_new: bool,
 }
 
 pub fn run(args: &InitArgs) -> Result<ExitCode> {
@@ -66,6 +69,9 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let shown = args.dir.display();
     if args.dir.join("cluster.toml").exists() {
+        if args.if_new {
+            return Ok(ExitCode::SUCCESS);
+        }
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
         )));
@@ -84,6 +90,7 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
         None => Metadata::in_directory(&dir)?,
         Some(config) => Metadata::in_database(&config)?,
     };
+    let is_preset = preset.is_some();
     let credential = match preset {
         Some((id, secret)) => NewCredential { id, secret },
         None => cairn_auth::generate(&*rng),
@@ -104,7 +111,7 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let authority = ca.authority().clone();
     let joined = Joined { node, roles, certificate, authority, masters };
     directory.save(&joined, std::slice::from_ref(&args.address))?;
-    show(&credential, args)?;
+    show(&credential, is_preset, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,21 +139,28 @@ async fn fill(
     Ok(())
 }
 
-fn show(credential: &NewCredential, args: &InitArgs) -> Result<()> {
+/// Credentials that were given are not shown: the output may be kept.
+fn show(credential: &NewCredential, is_preset: bool, args: &InitArgs) -> Result<()> {
     let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
     let address = &args.address;
+    let shown = match is_preset {
+        true => format!("A new cluster. The access key of root is {id}."),
+        false => format!(
+            "A new cluster. Its first credentials, shown only this once:\n\n  \
+             access key  {id}\n  secret key  {secret}"
+        ),
+    };
+    let shown = Secret::new(shown);
     let text = Secret::new(format!(
-        "A new cluster. Its first credentials, shown only this once:
-
-  access key  {id}
-  secret key  {secret}
+        "{}
 
 Next:
 
   cairn master {dir} --listen {address}
   cairn cluster token {dir} --role chunkserver     one for each disk
   cairn cluster token {dir} --role gateway         one for each gateway
-"
+",
+        shown.expose()
     ));
     output::line(text.expose())
 }

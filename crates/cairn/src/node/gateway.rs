@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::block_in_place;
 
 use super::ThisNode;
+use crate::config::ConfigArgs;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
@@ -53,6 +54,8 @@ pub struct GatewayArgs {
     #[command(flatten)]
     disk_cache: DiskCacheArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -83,6 +86,7 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
 }
 
 async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(inflight::Role::Gateway)?;
@@ -108,7 +112,8 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let source = format!("gateway-{}", node.loaded.identity.node());
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
-    let offers = doors::Offers { redirects, mounts, handles, records, lines };
+    let numbers = Vec::new();
+    let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers };
     let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");

@@ -20,15 +20,19 @@ use cairn_meta::engine::postgres;
 use cairn_roles::beat_of;
 use cairn_roles::master::{Config, DRAIN, MasterNode, Source};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::ThisNode;
 use super::listen;
+use super::status::StatusArgs;
+use super::told;
+use crate::config::ConfigArgs;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::records::{AuditArgs, Sinks};
-use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
+use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
@@ -47,6 +51,8 @@ pub struct MasterArgs {
     #[command(flatten)]
     listen: listen::ListenArgs,
     #[command(flatten)]
+    status: StatusArgs,
+    #[command(flatten)]
     meta: MetaArgs,
     /// Serve even if a failover of the database to one of its standbys may lose acknowledged
     /// changes
@@ -62,6 +68,8 @@ pub struct MasterArgs {
     #[command(flatten)]
     audit: AuditArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -70,6 +78,7 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
 }
 
 async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
@@ -77,12 +86,18 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
+    let status = args.status.bind()?;
+    let (stop, stopped) = watch::channel(false);
+    let service = ControlService::default();
+    let told = told::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
+    status.open(told, &stopped)?;
+    let mut work = JoinSet::new();
+    space::start(&mut work, &args.dir, &stopped);
     node.running()?.beat(move || beat_of(address.clone()));
     let secrets = tokio::select! {
         secrets = secrets(&node, &dir) => secrets?,
         () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
     };
-    let service = ControlService::default();
     let desk = Arc::new(Desk {
         ca: node.directory.load_ca(cluster)?,
         tokens: Arc::new(service.clone()),
@@ -102,7 +117,6 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let config = Config { settings, audit, ..Config::default() };
     let stored = Stored { args, node: &node, dir: &dir, seal: secrets.seal };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
-    let (stop, stopped) = watch::channel(false);
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {
         ended = master.take_turns(&stored) => ended.and_then(ended_alone),

@@ -5,6 +5,8 @@ mod files;
 pub mod gateway;
 mod listen;
 pub mod master;
+mod status;
 mod this;
+mod told;
 
 pub use this::{ThisNode, host_and_port};

@@ -17,6 +17,7 @@ pub struct LogArgs {
     /// Level of the log on stderr: error, warn, info, debug, trace, or a filter by module
     #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
     log: String,
+    /// Form of the log
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
 }
@@ -26,6 +27,9 @@ pub enum Format {
     Text,
     /// One JSON object a line
     Json,
+    /// To journald itself, with the fields of each record as fields of its own, such as
+    /// CAIRN_TRACE; not to stderr
+    Journal,
 }
 
 /// The library of FUSE warns of what is no trouble: it fails to unmount what has just been
@@ -58,7 +62,16 @@ fn start(filter: &str, format: Format) -> Result<()> {
     let all = tracing_subscriber::registry().with(own);
     let started = match format {
         Format::Text => all.with(shown.with_filter(filter)).try_init(),
+        Format::Journal => all.with(journal()?.with_filter(filter)).try_init(),
         Format::Json => all.with(shown.json().flatten_event(true).with_filter(filter)).try_init(),
     };
     started.map_err(|error| Failure::new(format!("logging: {error}")))
+}
+
+fn journal() -> Result<tracing_journald::Layer> {
+    let layer = tracing_journald::layer();
+    let layer = layer.map_err(|error| {
+        Failure::new(format!("--log-format journal: journald cannot be reached: {error}"))
+    })?;
+    Ok(layer.with_field_prefix(Some("CAIRN".to_owned())).with_syslog_identifier("cairn".to_owned()))
 }

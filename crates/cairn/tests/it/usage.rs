@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 45] = [
+const COMMANDS: [&[&str]; 50] = [
     &[],
     &["server"],
     &["put"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 45] = [
     &["user", "ls"],
     &["user", "disable"],
     &["user", "enable"],
+    &["user", "limit"],
     &["gc"],
     &["fsck"],
     &["scrub"],
@@ -45,6 +46,10 @@ const COMMANDS: [&[&str]; 45] = [
     &["cert", "server"],
     &["cert", "client"],
     &["completions"],
+    &["config"],
+    &["config", "check"],
+    &["config", "example"],
+    &["top"],
     &["man"],
 ];
 

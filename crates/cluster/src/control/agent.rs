@@ -131,6 +131,8 @@ pub struct Agent {
     loads: Loads,
     /// Others may have taken this node for one that is down.
     away: AtomicBool,
+    /// A master has answered the last beat.
+    heard: AtomicBool,
 }
 
 impl Agent {
@@ -202,6 +204,7 @@ impl Agent {
             epoch,
             loads,
             away: AtomicBool::new(true),
+            heard: AtomicBool::new(false),
         })
     }
 
@@ -226,6 +229,11 @@ impl Agent {
     /// Whether others may have taken this node for one that is down, since this was asked last.
     pub fn was_away(&self) -> bool {
         self.away.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether a master that serves has answered the last beat.
+    pub fn hears_master(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// Waits until there is a map.
@@ -328,6 +336,7 @@ impl Agent {
                 _ => {}
             }
             was_heard = beaten.is_ok();
+            self.heard.store(was_heard, Ordering::Relaxed);
             self.away.fetch_or(!was_heard, Ordering::SeqCst);
             if was_heard
                 && let Some(papers) = &self.papers

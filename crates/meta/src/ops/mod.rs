@@ -49,6 +49,7 @@ pub mod symlink;
 pub mod tags;
 pub mod truncate;
 pub mod unlink;
+pub mod user_limits;
 pub mod website;
 pub mod write;
 pub mod write_over;

@@ -33,7 +33,7 @@ pub use calls::{Calls, DoneCall};
 pub use cluster::IssuedToken;
 pub use cors::{CorsRule, CorsRules};
 pub use counter::{Counter, decode_number, encode_number};
-pub use credentials::{AccessKey, Token, User};
+pub use credentials::{AccessKey, Token, User, UserLimits};
 pub use directory::{Entry, Tally};
 pub use export::{Export, Squash};
 pub use extents::{Extent, Extents, Place};

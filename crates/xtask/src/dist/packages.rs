@@ -89,6 +89,9 @@ fn server(root: &Path, release: &Release) -> io::Result<Deb> {
         // Only root reads it: it may have credentials.
         let options = fs::read(root.join(format!("contrib/etc/{role}.conf")))?;
         files.file(&format!("etc/cairn/{role}.conf"), 0o600, options);
+        // The user of the units reads it, and everybody may: secrets are in files that it names.
+        let options = fs::read(root.join(format!("contrib/etc/{role}.toml")))?;
+        files.file(&format!("etc/cairn/{role}.toml"), 0o644, options);
     }
     for folder in ["prometheus", "grafana"] {
         examples(&mut files, &root.join("contrib").join(folder), name)?;
