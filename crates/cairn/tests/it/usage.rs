@@ -38,6 +38,7 @@ const COMMANDS: [&[&str]; 45] = [
     &["backup", "create"],
     &["backup", "list"],
     &["backup", "check"],
+    &["backup", "prune"],
     &["backup", "holds"],
     &["restore"],
     &["cert"],
