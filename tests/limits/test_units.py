@@ -33,7 +33,7 @@ def service(name):
     parser.optionxform = str
     parser.read(UNITS / name)
     options = dict(parser["Service"])
-    lines = (UNITS / name).read_text().splitlines()
+    lines = (UNITS / name).read_text().replace("\\\n", " ").splitlines()
     options["Before"] = [line.partition("=")[2] for line in lines if line.startswith("ExecStartPre=")]
     options["Starts"] = [line.partition("=")[2] for line in lines if line.startswith("ExecStart=")]
     return options
@@ -94,7 +94,8 @@ class Systemd:
         for command in commands:
             words = [word.replace("/usr/local/bin/cairn", binary()) for word in self.words(command)]
             environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **self.variables}
-            subprocess.run(words, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+            done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+            assert done.returncode == 0, done.stderr
 
 
 def test_the_unit_of_backups_makes_them_and_removes_old_ones(server, tmp_path):
@@ -121,5 +122,6 @@ def test_systemd_understands_the_units_of_backups(tmp_path):
         text = (UNITS / name).read_text()
         (tmp_path / name).write_text(text.replace("/usr/local/bin/cairn", binary()))
     units = [str(path) for path in tmp_path.iterdir()]
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False)
+    command = ["systemd-analyze", "verify", "--man=no", *units]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "cairn-backup" not in done.stderr, done.stderr

@@ -55,8 +55,8 @@ impl Blocks for BackupBlocks {
 
     async fn get(&self, _: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
         let read = self.kept(block);
-        let fetch = async || {
-            let repository = Arc::clone(&self.repository);
+        let repository = Arc::clone(&self.repository);
+        let fetch = || async move {
             let reading = tokio::task::spawn_blocking(move || {
                 repository.block(block).and_then(take_owner).map(|(_, bytes)| bytes)
             });

@@ -186,7 +186,7 @@ fn copy(
     let bar = output::bytes_bar(total, "blocks");
     let queue = Mutex::new(wanted.iter());
     // The server may be started again meanwhile: the hold is a row there.
-    let again = Again::default();
+    let again = Again::reached();
     let (sender, fetched) = sync_channel(jobs);
     thread::scope(|scope| {
         for _ in 0..jobs {

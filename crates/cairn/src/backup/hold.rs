@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::renewing::Renewing;
+use super::target::Again;
 use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -78,7 +79,7 @@ impl BackupHold {
 
     /// Asks the server: a hold that can be renewed has lasted all the time.
     pub fn confirm(&self) -> Result<()> {
-        match renew(&self.server, &self.id, self.seconds) {
+        match Again::reached().run(|| renew(&self.server, &self.id, self.seconds)) {
             Err(failure) if failure.is_not_found() => Err(ended()),
             renewed => renewed,
         }

@@ -14,8 +14,9 @@ mod renewing;
 mod rows;
 mod time;
 
-mod hold;
 mod target;
+
+mod hold;
 
 mod place_lock;
 

@@ -63,8 +63,8 @@ fn kept(states: &[Dated], keep: &Keep) -> Vec<bool> {
     for of_store in by_store.values() {
         let newest = || of_store.iter().rev().copied();
         newest().take(keep.keep_last as usize).for_each(|at| kept[at] = true);
-        let day = |at| (date(at).year(), u32::from(date(at).ordinal()));
-        let week = |at| {
+        let day = |at: usize| (date(at).year(), u32::from(date(at).ordinal()));
+        let week = |at: usize| {
             let (year, week, _) = date(at).to_iso_week_date();
             (year, u32::from(week))
         };

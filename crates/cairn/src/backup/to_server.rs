@@ -233,7 +233,7 @@ fn send_one(
         0 => Outgoing::Bytes(Bytes::new()),
         _ => Outgoing::Reader(&mut body, Some(size)),
     };
-    match server.request_with(("PUT", &target.path()), outgoing, &headers) {
+    match server.request_with(("PUT", target.path().as_str()), outgoing, &headers) {
         Err(failure) if failure.is_unmet() => Ok(None),
         put => put.map(|_| Some(size)),
     }

@@ -19,6 +19,11 @@ pub struct Again {
 }
 
 impl Again {
+    /// For a server that was reached before.
+    pub fn reached() -> Again {
+        Again { was_reached: AtomicBool::new(true) }
+    }
+
     /// # Errors
     /// Those of `work`: at once if they are no passing ones, or if nothing went well before; else
     /// after `waits::BACKUP_AGAIN`.

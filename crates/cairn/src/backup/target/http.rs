@@ -39,14 +39,14 @@ impl Http {
     fn send_put(&self, name: &str, bytes: &Bytes, headers: &[(&str, &str)]) -> Result<()> {
         let path = self.address(name).path();
         let sent =
-            self.server.request_with(("PUT", &path), Outgoing::Bytes(bytes.clone()), headers);
+            self.server.request_with(("PUT", path.as_str()), Outgoing::Bytes(bytes.clone()), headers);
         sent.map(drop).map_err(|failure| self.said(failure))
     }
 
     /// `None` if there is no such object.
     fn send_get(&self, name: &str, headers: &[(&str, &str)]) -> Result<Option<Reply>> {
         let path = format!("{}?no-redirect", self.address(name).path());
-        match self.server.request_with(("GET", &path), Outgoing::Nothing, headers) {
+        match self.server.request_with(("GET", path.as_str()), Outgoing::Nothing, headers) {
             Err(failure) if failure.is_not_found() => Ok(None),
             reply => reply.map(Some).map_err(|failure| self.said(failure)),
         }
@@ -86,7 +86,7 @@ impl Target for Http {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let header = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
-        let Some(reply) = self.send_get(name, &[("range", &header)])? else { return Ok(None) };
+        let Some(reply) = self.send_get(name, &[("range", header.as_str())])? else { return Ok(None) };
         let is_part = !reply.header("content-range").is_empty();
         let bytes = read(name, reply)?;
         Ok(Some(if is_part { bytes } else { part_of(&bytes, &range) }))

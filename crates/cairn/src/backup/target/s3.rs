@@ -176,7 +176,7 @@ fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
 
 impl S3 {
     fn send_put(&self, name: &str, bytes: &Bytes, condition: Option<(&str, &str)>) -> Result<()> {
-        match self.send("PUT", (&self.path(name), ""), (bytes, condition))? {
+        match self.send("PUT", (self.path(name).as_str(), ""), (bytes, condition))? {
             Some(_) => Ok(()),
             None => Err(Failure::new(format!("s3://{}: there is no such bucket", self.bucket))),
         }
@@ -208,14 +208,14 @@ impl Target for S3 {
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let reply = self.send("GET", (&self.path(name), ""), (&Bytes::new(), None))?;
+        let reply = self.send("GET", (self.path(name).as_str(), ""), (&Bytes::new(), None))?;
         reply.map(|reply| read(name, reply)).transpose()
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let header = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
         let beside = (&Bytes::new(), Some(("range", header.as_str())));
-        let Some(reply) = self.send("GET", (&self.path(name), ""), beside)? else {
+        let Some(reply) = self.send("GET", (self.path(name).as_str(), ""), beside)? else {
             return Ok(None);
         };
         let is_part = reply.status() == StatusCode::PARTIAL_CONTENT;
@@ -235,7 +235,7 @@ impl Target for S3 {
             };
             let query = format!("{next}encoding-type=url&list-type=2&prefix={}", escape(&whole));
             let path = format!("/{}", escape(&self.bucket));
-            let reply = self.send("GET", (&path, &query), (&Bytes::new(), None))?;
+            let reply = self.send("GET", (path.as_str(), query.as_str()), (&Bytes::new(), None))?;
             let none = || Failure::new(format!("s3://{}: there is no such bucket", self.bucket));
             let mut xml = String::new();
             let read = reply.ok_or_else(none)?.into_body().take(REPLY_BYTES);
@@ -252,6 +252,6 @@ impl Target for S3 {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.send("DELETE", (&self.path(name), ""), (&Bytes::new(), None)).map(drop)
+        self.send("DELETE", (self.path(name).as_str(), ""), (&Bytes::new(), None)).map(drop)
     }
 }
