@@ -13,17 +13,19 @@ mod packer;
 mod read;
 mod remove;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{BlockId, Secret};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::frames::{self, At, Sort, Writer};
 use super::place_lock::{PlaceLock, Purpose};
 use super::seal::{Argon2id, Keys};
 use super::target::Target;
+use crate::client::pool;
 use crate::failure::{Failure, Result};
 
 pub use packer::Packer;
@@ -39,6 +41,8 @@ pub const STATES: &str = "states/";
 /// Bytes of an entry of an index, and entries of a frame of one.
 const ENTRY_BYTES: usize = 49;
 const FRAME_ENTRIES: usize = 10_000;
+/// Indexes that are read at the same time.
+const LOADS: usize = 8;
 /// Before the bytes of a block in its frame: the owner.
 pub const OWNER_BYTES: usize = 20;
 
@@ -133,12 +137,18 @@ impl Repository {
     fn begin(target: &dyn Target, passphrase: Option<&Secret<String>>) -> Result<(Vec<u8>, Keys)> {
         // A new head would make what is there unreadable.
         for prefix in [PACKS, INDEX, STATES] {
-            if !target.list(prefix)?.is_empty() {
-                return Err(Failure::new(format!(
-                    "there is a backup without its object head, which has {prefix}: put head \
-                     back, or choose another place"
-                )));
+            if target.list(prefix)?.is_empty() {
+                continue;
             }
+            // It may have been made meanwhile, with what is listed.
+            if let Some(head) = target.get(HEAD)? {
+                let keys = Repository::keys_of(&head, passphrase)?;
+                return Ok((head, keys));
+            }
+            return Err(Failure::new(format!(
+                "there is a backup without its object head, which has {prefix}: put head back, or \
+                 choose another place"
+            )));
         }
         let (keys, argon2id) = match passphrase {
             None => (Keys::none(), None),
@@ -177,24 +187,34 @@ impl Repository {
     fn load_indexes(&mut self) -> Result<()> {
         let mut names = self.target.list(INDEX)?;
         names.retain(|name| is_id(name, INDEX));
-        names.sort();
-        for name in names {
-            let bytes = self.target.get(&name)?;
-            let bytes = bytes.ok_or_else(|| Failure::new(format!("{name}: gone meanwhile")))?;
-            let pack = format!("{PACKS}{}", &name[INDEX.len()..]);
-            let bad = || Failure::new(format!("{name}: damaged: an entry makes no sense"));
-            let mut entries = Vec::new();
-            for frame in frames::frames(&self.keys, Sort::Index, &name, &bytes)? {
-                let (all, rest) = frame.as_chunks::<ENTRY_BYTES>();
-                if !rest.is_empty() {
-                    return Err(bad());
-                }
-                entries.extend(all.iter().map(decode));
-            }
-            let entries: Option<Vec<(Item, At)>> = entries.into_iter().collect();
-            self.add(pack, entries.ok_or_else(bad)?);
+        let loaded = Mutex::new(BTreeMap::new());
+        let feed =
+            |send: &mut dyn FnMut(String) -> Result<()>| names.into_iter().try_for_each(send);
+        pool::run(LOADS, feed, |name| {
+            let entries = self.load_index(&name)?;
+            loaded.lock().insert(name, entries);
+            Ok(())
+        })?;
+        for (name, entries) in loaded.into_inner() {
+            self.add(format!("{PACKS}{}", &name[INDEX.len()..]), entries);
         }
         Ok(())
+    }
+
+    fn load_index(&self, name: &str) -> Result<Vec<(Item, At)>> {
+        let bytes = self.target.get(name)?;
+        let bytes = bytes.ok_or_else(|| Failure::new(format!("{name}: gone meanwhile")))?;
+        let bad = || Failure::new(format!("{name}: damaged: an entry makes no sense"));
+        let mut entries = Vec::new();
+        for frame in frames::frames(&self.keys, Sort::Index, name, &bytes)? {
+            let (all, rest) = frame.as_chunks::<ENTRY_BYTES>();
+            if !rest.is_empty() {
+                return Err(bad());
+            }
+            entries.extend(all.iter().map(decode));
+        }
+        let entries: Option<Vec<(Item, At)>> = entries.into_iter().collect();
+        entries.ok_or_else(bad)
     }
 
     fn add(&mut self, pack: String, entries: Vec<(Item, At)>) {

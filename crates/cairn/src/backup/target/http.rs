@@ -38,8 +38,11 @@ impl Http {
 
     fn send_put(&self, name: &str, bytes: &Bytes, headers: &[(&str, &str)]) -> Result<()> {
         let path = self.address(name).path();
-        let sent =
-            self.server.request_with(("PUT", path.as_str()), Outgoing::Bytes(bytes.clone()), headers);
+        let sent = self.server.request_with(
+            ("PUT", path.as_str()),
+            Outgoing::Bytes(bytes.clone()),
+            headers,
+        );
         sent.map(drop).map_err(|failure| self.said(failure))
     }
 
@@ -86,7 +89,9 @@ impl Target for Http {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let header = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
-        let Some(reply) = self.send_get(name, &[("range", header.as_str())])? else { return Ok(None) };
+        let Some(reply) = self.send_get(name, &[("range", header.as_str())])? else {
+            return Ok(None);
+        };
         let is_part = !reply.header("content-range").is_empty();
         let bytes = read(name, reply)?;
         Ok(Some(if is_part { bytes } else { part_of(&bytes, &range) }))
