@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize};
 use cairn_base::inflight::{Awaited, waiting};
-use cairn_base::{Error, Result, SessionId, Stage, Timestamp, stage};
+use cairn_base::{Result, SessionId, Stage, Timestamp, stage};
 
 use crate::master;
 use crate::master::host::Sessions;
