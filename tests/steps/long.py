@@ -147,6 +147,7 @@ def sizes(_):
         "clients/test_archives.py",
         "clients/test_tus.py",
         "clients/test_aws_cli.py",
+        "limits/test_backups.py",
         "limits/test_big_uploads.py",
         "mount/test_big_directory.py",
     ]

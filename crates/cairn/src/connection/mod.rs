@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cairn_base::Secret;
+use cairn_base::{Secret, waits};
 use cairn_tls::{Trust, authorities};
 use hyper::header::HeaderMap;
 use hyper::{Request, Response};
@@ -168,7 +168,8 @@ impl Server {
         let ca = ca.or_else(|| profile.ca.clone());
         let authorization = authorization(prefix, profile)?;
         let known = Known { base: base.to_owned(), ca, authorization };
-        let client = Client::new(&known.base, known.trust()?, None).map_err(Failure::usage)?;
+        let client = Client::new(&known.base, known.trust()?, Some(waits::BACKUP_REQUEST));
+        let client = client.map_err(Failure::usage)?;
         Ok(Server { client, base: known.base, authorization: known.authorization })
     }
 
@@ -229,7 +230,8 @@ impl Server {
         self.request_with((method, path), body, kind.as_slice())
     }
 
-    fn request_with(
+    /// Sends a request with these headers beside those that all requests have.
+    pub fn request_with(
         &self,
         (method, path): (&str, &str),
         body: Outgoing<'_>,
@@ -244,15 +246,17 @@ impl Server {
             request = request.header("authorization", authorization.expose().as_str());
         }
         for (name, value) in headers {
-            request = request.header(*name, *value);
+            // Values may be UTF-8.
+            request = request.header(*name, value.as_bytes());
         }
         let what = |error: String| Failure::new(format!("{}: {error}", self.base));
         let request = request.body(()).map_err(|error| what(error.to_string()))?;
         let response = self.client.send(request, body).map_err(|error| match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
                 what("connection refused: is the server running? (--server URL)".to_owned())
+                    .passing()
             }
-            _ => what(in_words(&error.to_string())),
+            _ => what(in_words(&error.to_string())).passing(),
         })?;
         let reply = Reply { response };
         match reply.response.status().is_success() {
@@ -365,6 +369,9 @@ impl Reply {
                 Failure::refused(format!("{text}: set CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN"))
             }
             404 => Failure::not_found(text),
+            412 => Failure::unmet(text),
+            408 | 429 | 500 | 502..=504 => Failure::new(text).passing(),
+            507 => Failure::full(text),
             400..500 => Failure::refused(text),
             _ => Failure::new(text),
         }

@@ -39,6 +39,7 @@ const COMMANDS: [&[&str]; 50] = [
     &["backup", "create"],
     &["backup", "list"],
     &["backup", "check"],
+    &["backup", "prune"],
     &["backup", "holds"],
     &["restore"],
     &["cert"],
