@@ -52,6 +52,15 @@ def seeds(programs):
         yield job
 
 
+def raft(programs):
+    """1,000 seeds of masters that keep metadata together, none of them in the short form."""
+    for first in range(1_000, 2_000, 125):
+        env = {"CAIRN_RAFT_SEED": str(first), "CAIRN_RAFT_SEEDS": "125"}
+        job = rust(*programs["sim", "it"], "masters::what_masters_acknowledge", env=env, timeout=HOUR)
+        job.name += f" of raft from {first}"
+        yield job
+
+
 def episodes(_):
     for seed in range(11, 15):
         command = [jobs.PYTHON, "-B", "tests/cluster/episodes.py", "--episodes", "10"]
@@ -214,6 +223,7 @@ PARTS = {
     "models": (models, "models beside state machines, 8 times the short form"),
     "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
     "seeds": (seeds, "2,000 simulated clusters"),
+    "raft": (raft, "1,000 seeds of three simulated masters that keep metadata together"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),

@@ -198,8 +198,12 @@ async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Ar
         Some(Err(Unproposed::Ended(error))) => return Err(error),
         _ => return Ok(None),
     };
+    let since = match is_planted(Bug::WaitFromLastHeard) {
+        true => shared.contact.heard_leader(),
+        false => lead.since,
+    };
     let is_over = || {
-        let waited = shared.now().saturating_sub(lead.since);
+        let waited = shared.now().saturating_sub(since);
         alone || waited > shared.timing.former_lease() || is_planted(Bug::FormerLeaseIgnored)
     };
     while !is_over() {

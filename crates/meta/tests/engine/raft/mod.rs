@@ -9,3 +9,4 @@ mod model;
 mod power_cuts;
 mod snapshots;
 mod store;
+mod two_snapshots;
