@@ -28,6 +28,7 @@ mod output;
 
 mod disk_cache;
 mod inflight;
+mod members;
 mod metadata;
 mod secret_file;
 

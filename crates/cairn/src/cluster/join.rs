@@ -1,11 +1,11 @@
 //! `cairn cluster join`: makes this machine's directory a node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cairn_base::Clock;
 use cairn_base::clock::RealClock;
+use cairn_base::{Clock, NodeId};
 use cairn_cluster::identity::{Directory, JoinToken};
 use cairn_cluster::wire::join;
 
@@ -32,9 +32,18 @@ pub fn run(args: &JoinArgs) -> Result<ExitCode> {
         text => text.to_owned(),
     };
     let token = JoinToken::from_text(text.trim())?;
-    let shown = args.dir.display().to_string();
+    let node = join_as(&args.dir, &token)?;
+    let (shown, roles) = (args.dir.display(), token.roles);
+    let role = roles.iter().next().map_or("", cairn_base::Role::word);
+    output::line(format!("joined as node {node} ({roles}); start it: cairn {role} {shown}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes `dir` a node of the token's cluster.
+pub fn join_as(dir: &Path, token: &JoinToken) -> Result<NodeId> {
+    let shown = dir.display().to_string();
     let clock = Arc::new(RealClock::default());
-    let directory = Directory::open(&args.dir).map_err(|error| Failure::from(error).of(&shown))?;
+    let directory = Directory::open(dir).map_err(|error| Failure::from(error).of(&shown))?;
     if directory.load(clock.now())?.is_some() {
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
@@ -42,10 +51,7 @@ pub fn run(args: &JoinArgs) -> Result<ExitCode> {
     }
     let key = directory.key()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let joined = runtime.block_on(join(&token, &key, clock))?;
+    let joined = runtime.block_on(join(token, &key, clock))?;
     directory.save(&joined, &token.addresses)?;
-    let (node, roles) = (joined.node, joined.roles);
-    let role = roles.iter().next().map_or("", cairn_base::Role::word);
-    output::line(format!("joined as node {node} ({roles}); start it: cairn {role} {shown}"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(joined.node)
 }

@@ -55,7 +55,8 @@ pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     process::run(&args.log, run_chunkserver(args))
 }
 
-async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop.
+pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();

@@ -198,6 +198,8 @@ async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Ar
         Some(Err(Unproposed::Ended(error))) => return Err(error),
         _ => return Ok(None),
     };
+    // Before the first take-over of all there was no lease.
+    let alone = alone || fence.epoch == 1;
     let is_over = || {
         let waited = shared.now().saturating_sub(lead.since);
         alone || waited > shared.timing.former_lease() || is_planted(Bug::FormerLeaseIgnored)
