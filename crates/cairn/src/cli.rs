@@ -17,7 +17,7 @@ use crate::doctor;
 use crate::failure::Result;
 use crate::inflight;
 use crate::mount;
-use crate::node::{chunkserver, gateway, master};
+use crate::node::{chunkserver, gateway, machine, master};
 use crate::offline::{fsck, meta, scrub};
 use crate::server;
 use crate::top;
@@ -46,6 +46,7 @@ enum Command {
     Master(master::MasterArgs),
     Chunkserver(chunkserver::ChunkserverArgs),
     Gateway(gateway::GatewayArgs),
+    Node(machine::NodeArgs),
     Mount(Box<mount::MountArgs>),
     Stats(mount::stats::StatsArgs),
     Inflight(inflight::InflightArgs),
@@ -84,6 +85,7 @@ impl Cli {
             Command::Master(args) => master::run(args),
             Command::Chunkserver(args) => chunkserver::run(args),
             Command::Gateway(args) => gateway::run(args),
+            Command::Node(args) => machine::run(args),
             Command::Mount(args) => mount::run(args),
             Command::Stats(args) => mount::stats::run(args),
             Command::Inflight(args) => inflight::run(args),

@@ -30,6 +30,7 @@ mod output;
 
 mod disk_cache;
 mod inflight;
+mod members;
 mod metadata;
 mod secret_file;
 

@@ -1,6 +1,6 @@
 //! `cairn cluster init`: a new cluster, with this node as its first master.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use cairn_meta::ops::cluster::{GetMap, PutMap};
 use cairn_meta::ops::credentials::AddAccessKey;
 use cairn_meta::ops::sessions::Format;
 
-use crate::dir::DataDir;
+use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::members::{self, Alone};
 use crate::metadata::{MetaArgs, Metadata};
 use crate::node::host_and_port;
 use crate::output;
@@ -32,6 +33,7 @@ use crate::server::welcome;
 
 Examples:
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
+  cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 --engine embedded
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 \\
       --meta postgres://cairn:password@db/cairn --replicas 3 --minimum 2")]
 pub struct InitArgs {
@@ -42,6 +44,16 @@ pub struct InitArgs {
     address: String,
     #[command(flatten)]
     meta: MetaArgs,
+    /// How masters keep the metadata where they are not in a database: `raft` on the disks of one,
+    /// three or five masters, `embedded` on the disk of one that stays alone
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        value_enum,
+        default_value = "raft",
+        conflicts_with = "meta"
+    )]
+    engine: EngineName,
     /// Number of replicas of each block, 1 to 5
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
@@ -55,7 +67,35 @@ pub struct InitArgs {
     if_new: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum EngineName {
+    Raft,
+    Embedded,
+}
+
+impl InitArgs {
+    fn place(&self) -> MetaPlace {
+        match (self.meta.place(), self.engine) {
+            (MetaPlace::Directory, EngineName::Raft) => MetaPlace::Members,
+            (place, _) => place,
+        }
+    }
+}
+
+/// The commands that come next, to be shown.
+pub enum Next<'a> {
+    Roles,
+    /// The cluster is that of the machine with this directory.
+    Machine(&'a Path),
+}
+
 pub fn run(args: &InitArgs) -> Result<ExitCode> {
+    make(args, Next::Roles)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the cluster, and shows its first credentials.
+pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
     let preset = welcome::preset()?;
     let minimum = args.minimum.unwrap_or(args.replicas.min(2));
     if minimum > args.replicas {
@@ -76,7 +116,7 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
             "{shown}: is a node of a cluster already: choose another directory"
         )));
     }
-    let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
+    let dir = DataDir::open_or_create(&args.dir, args.place(), &*rng)?;
     let seal = dir.seal_key(&*rng)?;
     let cluster = ClusterId(u128::from_be_bytes(dir.format.cluster));
     let directory = Directory::open(&args.dir)?;
@@ -86,10 +126,6 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let certificate = ca.issue(node, roles, &key.public(), clock.now(), &*rng)?;
     let pin = Pin { key: key.public().hash(), roles };
 
-    let metadata = match args.meta.database() {
-        None => Metadata::in_directory(&dir)?,
-        Some(config) => Metadata::in_database(&config)?,
-    };
     let is_preset = preset.is_some();
     let credential = match preset {
         Some((id, secret)) => NewCredential { id, secret },
@@ -105,14 +141,32 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
         next_group: 1,
         ..ClusterMap::default()
     };
-    runtime.block_on(fill(&metadata, &dir, &clock, first, &credential.id, sealed))?;
+    let row = (&*credential.id, sealed);
+    match (args.meta.database(), args.place()) {
+        (Some(config), _) => {
+            let metadata = Metadata::in_database(&config)?;
+            runtime.block_on(fill(&metadata, &dir, &clock, first, row))?;
+        }
+        (None, MetaPlace::Members) => runtime.block_on(async {
+            if members::has_begun(&dir) {
+                return Err(Failure::new(format!("{shown}: holds metadata already")));
+            }
+            let alone = Alone::found(&dir, node, None).await?;
+            fill(&alone.metadata, &dir, &clock, first, row).await?;
+            alone.close().await;
+            Ok(())
+        })?,
+        (None, _) => {
+            let metadata = Metadata::in_directory(&dir)?;
+            runtime.block_on(fill(&metadata, &dir, &clock, first, row))?;
+        }
+    }
     directory.save_ca(&ca)?;
     let masters = vec![KnownNode { node, pin }];
     let authority = ca.authority().clone();
     let joined = Joined { node, roles, certificate, authority, masters };
     directory.save(&joined, std::slice::from_ref(&args.address))?;
-    show(&credential, is_preset, args)?;
-    Ok(ExitCode::SUCCESS)
+    show(&credential, is_preset, args, next)
 }
 
 /// Writes the first rows.
@@ -121,8 +175,7 @@ async fn fill(
     dir: &DataDir,
     clock: &Arc<dyn Clock>,
     map: ClusterMap,
-    id: &str,
-    sealed: Vec<u8>,
+    (id, sealed): (&str, Vec<u8>),
 ) -> Result<()> {
     let system = Caller::system();
     let (engine, clock) = (Arc::clone(&metadata.engine), Arc::clone(clock));
@@ -140,7 +193,12 @@ async fn fill(
 }
 
 /// Credentials that were given are not shown: the output may be kept.
-fn show(credential: &NewCredential, is_preset: bool, args: &InitArgs) -> Result<()> {
+fn show(
+    credential: &NewCredential,
+    is_preset: bool,
+    args: &InitArgs,
+    next: Next<'_>,
+) -> Result<()> {
     let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
     let address = &args.address;
     let shown = match is_preset {
@@ -151,13 +209,32 @@ fn show(credential: &NewCredential, is_preset: bool, args: &InitArgs) -> Result<
         ),
     };
     let shown = Secret::new(shown);
+    if let Next::Machine(dir) = next {
+        let text = Secret::new(format!(
+            "{}
+
+For each further machine, while this one runs:
+
+  cairn cluster token {} --machine
+",
+            shown.expose(),
+            dir.display()
+        ));
+        return output::line(text.expose());
+    }
+    let more = match args.place() {
+        MetaPlace::Directory => String::new(),
+        _ => format!(
+            "  cairn cluster token {dir} --role master          one for each further master\n"
+        ),
+    };
     let text = Secret::new(format!(
         "{}
 
 Next:
 
   cairn master {dir} --listen {address}
-  cairn cluster token {dir} --role chunkserver     one for each disk
+{more}  cairn cluster token {dir} --role chunkserver     one for each disk
   cairn cluster token {dir} --role gateway         one for each gateway
 ",
         shown.expose()

@@ -1,11 +1,11 @@
 //! `cairn cluster join`: makes this machine's directory a node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cairn_base::clock::RealClock;
-use cairn_base::{Clock, Secret};
+use cairn_base::{Clock, NodeId, Secret};
 use cairn_cluster::identity::{Directory, JoinToken};
 use cairn_cluster::wire::join;
 
@@ -35,26 +35,39 @@ pub struct JoinArgs {
 }
 
 pub fn run(args: &JoinArgs) -> Result<ExitCode> {
-    let shown = args.dir.display().to_string();
-    let clock = Arc::new(RealClock::default());
-    let directory = Directory::open(&args.dir).map_err(|error| Failure::from(error).of(&shown))?;
-    if directory.load(clock.now())?.is_some() {
-        if args.if_new {
-            return Ok(ExitCode::SUCCESS);
-        }
+    if args.if_new && open(&args.dir)?.1 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (token, dir) = (token(args)?, &args.dir);
+    let node = join_as(dir, &token)?;
+    let (shown, roles) = (dir.display(), token.roles);
+    let role = roles.iter().next().map_or("", cairn_base::Role::word);
+    output::line(format!("joined as node {node} ({roles}); start it: cairn {role} {shown}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory, and whether it is a node of a cluster already.
+fn open(dir: &Path) -> Result<(Directory, bool)> {
+    let shown = dir.display().to_string();
+    let directory = Directory::open(dir).map_err(|error| Failure::from(error).of(&shown))?;
+    let is_node = directory.load(RealClock::default().now())?.is_some();
+    Ok((directory, is_node))
+}
+
+/// Makes `dir` a node of the token's cluster.
+pub fn join_as(dir: &Path, token: &JoinToken) -> Result<NodeId> {
+    let (directory, is_node) = open(dir)?;
+    if is_node {
+        let shown = dir.display();
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
         )));
     }
-    let token = token(args)?;
     let key = directory.key()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let joined = runtime.block_on(join(&token, &key, clock))?;
+    let joined = runtime.block_on(join(token, &key, Arc::new(RealClock::default())))?;
     directory.save(&joined, &token.addresses)?;
-    let (node, roles) = (joined.node, joined.roles);
-    let role = roles.iter().next().map_or("", cairn_base::Role::word);
-    output::line(format!("joined as node {node} ({roles}); start it: cairn {role} {shown}"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(joined.node)
 }
 
 fn token(args: &JoinArgs) -> Result<JoinToken> {

@@ -61,7 +61,8 @@ pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     process::run(&args.log, run_chunkserver(args))
 }
 
-async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop.
+pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;

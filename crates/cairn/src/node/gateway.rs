@@ -85,7 +85,8 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     process::run(&args.log, run_gateway(args))
 }
 
-async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop.
+pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     args.config.announce();
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;

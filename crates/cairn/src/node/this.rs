@@ -30,6 +30,7 @@ impl ThisNode {
     pub fn open(path: &Path, role: Role) -> Result<ThisNode> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
+        let path = &super::directory_of(path, role);
         let shown = path.display().to_string();
         let of = |error: cairn_base::Error| Failure::from(error).of(&shown);
         if !path.exists() {

@@ -19,6 +19,7 @@ mod keeper;
 pub mod messages;
 pub mod plan;
 mod recalls;
+mod seating;
 mod service;
 mod status;
 mod working;

@@ -202,6 +202,8 @@ async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Ar
         true => shared.contact.heard_leader(),
         false => lead.since,
     };
+    // Before the first take-over of all there was no lease.
+    let alone = alone || fence.epoch == 1;
     let is_over = || {
         let waited = shared.now().saturating_sub(since);
         alone || waited > shared.timing.former_lease() || is_planted(Bug::FormerLeaseIgnored)
