@@ -12,6 +12,7 @@ use http::request::Parts;
 
 use crate::attempts::Attempts;
 use crate::forms::Form;
+use crate::listeners::Listeners;
 use crate::site::{Host, Site};
 
 pub struct Inner {
@@ -19,6 +20,7 @@ pub struct Inner {
     pub site: Site,
     pub attempts: Attempts,
     pub forms: Arc<Shares>,
+    pub listeners: Arc<Listeners>,
 }
 
 impl Inner {

@@ -18,6 +18,7 @@ mod words;
 
 mod attempts;
 mod forms;
+mod listeners;
 mod reply;
 
 mod inner;
@@ -31,6 +32,8 @@ mod page;
 mod failure;
 
 mod logins;
+
+mod events;
 
 mod files;
 
