@@ -10,8 +10,6 @@ import os
 import re
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from console.profiles import Profile, client_of, expect
 from harness.server import SECRET
 from harness.wait import eventually
@@ -228,27 +226,6 @@ def test_a_list_that_is_taller_than_a_browser_allows_scrolls_exactly(in_store):
     focused = page.evaluate("document.activeElement.textContent")
     assert 29 <= int(focused.split()[1]) - top <= 31, (focused, top)
     profile.picture("tall")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name, width, height", [("wide", 1280, 800), ("phone", 390, 780)])
-def test_pages_fit_their_screen(chromium, store, scheme, name, width, height):
-    profile = Profile(chromium, store, color_scheme=scheme, viewport={"width": width, "height": height})
-    page = profile.page
-    page.goto("/login")
-    profile.picture(f"{name}-{scheme}-login")
-    profile.log_in()
-    expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
-    screens = {"buckets": "/", "nothing": "/b/none", "folder": "/b/folders?in=trip%2F"}
-    screens["object"] = "/b/folders/object?key=trip%2Fday%201%2Fnote%200001.txt"
-    screens |= {"links": "/shares", "keys": "/keys", "people": "/people", "person": "/person?name=root"}
-    screens |= {"settings": "/b/folders/settings", "share": "/b/folders/share?key=trip%2F"}
-    for screen, place in screens.items():
-        page.goto(place)
-        profile.picture(f"{name}-{scheme}-{screen}")
-        over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert over <= 0, (screen, over)
-    profile.close()
 
 
 def test_pages_work_without_scripts(chromium, store):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.conftest import REBOUND
-from console.profiles import Profile, client_of, expect, fetch
+from console.profiles import Profile, client_of, expect, fetch, press_to
 from harness.server import KEY, SECRET
 from harness.wait import eventually
 
@@ -195,15 +195,6 @@ def test_people_get_keys_and_rights(in_store, chromium, store):
     carol.page.goto("/b/team")
     expect(carol.page.get_by_role("heading", name="Log in to Cairn")).to_be_visible()
     carol.close()
-
-
-def press_to(page, target):
-    """Presses Tab until something has the focus."""
-    for _ in range(60):
-        if target.evaluate("element => element === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError("the keyboard does not reach it")
 
 
 def test_a_file_is_deleted_by_keyboard_alone(in_store, store):
