@@ -16,7 +16,7 @@ SIZES = {"wide": (1280, 800), "phone": (390, 780)}
 def look(profile, into, size, screen):
     page = profile.page
     screens.show(page, screen)
-    page.wait_for_load_state("networkidle")
+    page.evaluate("Promise.allSettled([...document.images].map((image) => image.decode()))")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.screenshot(path=into / f"{screen.name}-{size}-{scheme}.png", animations="disabled")

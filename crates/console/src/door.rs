@@ -1,6 +1,6 @@
 //! From a request to a reply.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Error, Party, Scope, Share, Shares, stage};
@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 
 use crate::attempts::Attempts;
 use crate::failure::Failure;
-use crate::inner::{Asked, Inner};
+use crate::inner::{Asked, AuditPlaces, Inner};
 use crate::limits;
 use crate::reply::{self, Body, Reply};
 use crate::route::{self, Kind};
@@ -35,8 +35,20 @@ impl ConsoleDoor {
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let inner = Arc::new(Inner { admit, site, attempts, forms, listeners: Arc::default() });
+        let inner = Arc::new(Inner {
+            admit,
+            site,
+            attempts,
+            forms,
+            listeners: Arc::default(),
+            audit: OnceLock::new(),
+        });
         ConsoleDoor { inner, observer, stats }
+    }
+
+    /// Shows records of the audit from these places, from now on. The first call counts.
+    pub fn show_audit(&self, places: AuditPlaces) {
+        let _ = self.inner.audit.set(places);
     }
 }
 

@@ -35,6 +35,8 @@ mod logins;
 
 mod events;
 
+mod live;
+
 mod files;
 
 mod people;
@@ -45,4 +47,5 @@ mod route;
 mod door;
 
 pub use door::ConsoleDoor;
+pub use inner::AuditPlaces;
 pub use site::{Data, Site, literal, loopback};

@@ -48,3 +48,10 @@ pub const LISTENER_ALIVE: Duration = Duration::from_secs(20);
 /// How often it is looked at whether the login of an open page holds, where nothing says that it
 /// has ended.
 pub const LISTENER_LOGIN: Duration = Duration::from_secs(60);
+
+/// Records of the audit on a page; and bytes of stored ones that one request looks through.
+pub const RECORDS: usize = 100;
+pub const RECORDS_BYTES: u64 = 8 << 20;
+/// Days of the audit that are offered, of each process that stores them, and such processes.
+pub const AUDIT_DAYS: usize = 31;
+pub const AUDIT_SOURCES: usize = 32;
