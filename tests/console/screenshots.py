@@ -27,7 +27,7 @@ def main(into):
     if not found:
         sys.exit("chromium is not installed: run tests/install")
     into.mkdir(parents=True, exist_ok=True)
-    with Server(args=["--console", "127.0.0.1:0"]) as store, playwright.sync_playwright() as play:
+    with Server(args=["--console", "127.0.0.1:0", "--audit-memory"]) as store, playwright.sync_playwright() as play:
         screens.fill(store)
         browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
         for number, (size, (width, height)) in enumerate(SIZES.items()):

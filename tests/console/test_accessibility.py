@@ -20,7 +20,7 @@ RUN = """async () => {
 
 @pytest.fixture(scope="module")
 def store():
-    with Server(args=["--console", "127.0.0.1:0"]) as running:
+    with Server(args=["--console", "127.0.0.1:0", "--audit-memory"]) as running:
         screens.fill(running)
         yield running
 

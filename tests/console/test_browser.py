@@ -114,7 +114,7 @@ def test_what_a_browser_adds_to_a_request_is_no_metadata(in_store, tmp_path, sto
     expect(page).to_have_title("a.html · Cairn")
 
 
-def test_a_large_file_survives_the_death_of_the_server(in_store, tmp_path, store):
+def test_a_large_file_survives_cuts_and_the_death_of_the_server(in_store, tmp_path, store):
     profile, page = in_store, in_store.page
     profile.make_bucket("large")
     file, digest = tmp_path / "film.bin", hashlib.md5()
@@ -134,9 +134,14 @@ def test_a_large_file_survives_the_death_of_the_server(in_store, tmp_path, store
     page.get_by_role("button", name="Pause all").click()
     expect(state).to_have_text(re.compile("^Paused at"))
     page.get_by_role("button", name="Resume all").click()
-    store.kill()
+    # The connection is cut, and then the server is killed.
+    slow.send("Network.emulateNetworkConditions", rates | {"offline": True, "uploadThroughput": -1})
     expect(state).to_have_text(re.compile("Trying again"))
     profile.picture("upload-cut")
+    slow.send("Network.emulateNetworkConditions", rates | {"uploadThroughput": MIB * MEBIBYTE / 7})
+    expect(state).to_have_text(re.compile(r"^[1-9]\d % of "))
+    store.kill()
+    expect(state).to_have_text(re.compile("Trying again"))
     store.start()
     slow.send("Network.emulateNetworkConditions", rates | {"uploadThroughput": -1})
     expect(page.get_by_text("1 file uploaded")).to_be_visible()
