@@ -8,7 +8,6 @@ import concurrent.futures
 import hashlib
 import os
 import re
-from urllib.parse import parse_qs, urlsplit
 
 from console.profiles import Profile, client_of, expect
 from harness.server import SECRET
@@ -185,21 +184,28 @@ def test_a_long_folder_scrolls_with_few_rows(in_store, store):
     expect(page.get_by_text("row 0000001")).to_be_visible()
 
 
+# The rows are made up in the browser, so that there can be many, and soon.
+MANY_ROWS = """
+const all = %d;
+window.asked = [];
+const fetched = window.fetch;
+window.fetch = async (place, ...more) => {
+    if (!String(place).startsWith("/b/long/rows?")) return fetched(place, ...more);
+    const query = new URLSearchParams(String(place).split("?")[1]);
+    const first = query.get("after") ? Number(query.get("after").split(" ")[1]) + 1 : 0;
+    const last = Math.min(all, first + Number(query.get("rows")));
+    window.asked.push(first);
+    const name = (number) => `row ${String(number).padStart(7, "0")}`;
+    const rows = Array.from({ length: last - first }, (_, at) => (
+        { key: name(first + at), size: first + at, changed: "2026-01-01T00:00:00Z" }));
+    return Response.json({ rows, next: last < all ? name(last - 1) : null });
+};
+"""
+
+
 def test_a_list_that_is_taller_than_a_browser_allows_scrolls_exactly(in_store):
-    """The rows are made up here, so that there can be many."""
     profile, page = in_store, in_store.page
-    asked = []
-
-    def rows(route):
-        query = parse_qs(urlsplit(route.request.url).query)
-        first = int(query.get("after", ["row -1"])[0].split()[1]) + 1
-        last = min(TALL, first + int(query["rows"][0]))
-        asked.append(first)
-        found = [{"key": f"row {n:07}", "size": n, "changed": "2026-01-01T00:00:00Z"} for n in range(first, last)]
-        after = f"row {last - 1:07}" if last < TALL else None
-        route.fulfill(json={"rows": found, "next": after})
-
-    page.route("**/b/long/rows?*", rows)
+    page.add_init_script(MANY_ROWS % TALL)
     page.goto("/b/long")
     grid = page.locator(".grid-scroll")
     scroll_to_the_end(page, grid, TALL)
@@ -215,12 +221,12 @@ def test_a_list_that_is_taller_than_a_browser_allows_scrolls_exactly(in_store):
         return grid.evaluate(seen) - 1
 
     # In the middle, where rows were let go and are asked for again.
-    count = len(asked)
+    count = page.evaluate("asked.length")
     grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight / 2; }")
     eventually(lambda: abs(first_seen() - TALL // 2) < 50, "the scroll is drawn")
     before = first_seen()
     expect(grid.get_by_role("link", name=f"row {before:07}")).to_be_visible()
-    assert len(asked) > count
+    assert page.evaluate("asked.length") > count
     grid.hover()
     page.mouse.wheel(0, 400)
     eventually(lambda: abs(first_seen() - before - 10) <= 1, "a turn of the wheel moves by ten rows")
