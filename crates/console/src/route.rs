@@ -55,7 +55,10 @@ impl Kind {
 
     /// Whether it is a script that asks.
     fn is_of_script(self) -> bool {
-        matches!(self, Kind::ListRows | Kind::PresignUpload | Kind::FollowFiles | Kind::FollowBuckets)
+        matches!(
+            self,
+            Kind::ListRows | Kind::PresignUpload | Kind::FollowFiles | Kind::FollowBuckets
+        )
     }
 }
 

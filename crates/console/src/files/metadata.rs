@@ -171,9 +171,10 @@ mod tests {
 
     #[test]
     fn what_a_form_has_is_changed_and_the_rest_stays() {
-        let changed = of("content-type=text/css&cache-control=&meta=X-Amz-Meta-Color&meta-value=red\
+        let changed =
+            of("content-type=text/css&cache-control=&meta=X-Amz-Meta-Color&meta-value=red\
             &meta=&meta-value=&meta=size&meta-value=%C3%BC")
-        .unwrap();
+            .unwrap();
         assert_eq!((&*changed.content_type, &*changed.expires), ("text/css", "never"));
         let metadata = [("color".to_owned(), "red".to_owned()), ("size".into(), "ü".into())];
         assert_eq!(changed.user_metadata, metadata);
@@ -191,6 +192,8 @@ mod tests {
             assert!(of(bad).is_err(), "{bad}");
         }
         assert!(of(&format!("cache-control={}", "x".repeat(64 << 10))).is_err());
-        assert!(of(&format!("meta=a&meta-value={}", "x".repeat(limits::USER_METADATA_BYTES))).is_err());
+        assert!(
+            of(&format!("meta=a&meta-value={}", "x".repeat(limits::USER_METADATA_BYTES))).is_err()
+        );
     }
 }

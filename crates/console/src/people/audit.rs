@@ -41,7 +41,8 @@ impl Wanted {
 
     fn matches(&self, record: &Value) -> bool {
         let text = |name| text_of(record, name);
-        let is_user = self.user.is_empty() || text("name") == self.user || text("user") == self.user;
+        let is_user =
+            self.user.is_empty() || text("name") == self.user || text("user") == self.user;
         let is_outcome = self.outcome.is_empty() || text("outcome") == self.outcome;
         let operation = text("operation").to_ascii_lowercase();
         is_user && is_outcome && operation.contains(&self.action)
@@ -50,9 +51,7 @@ impl Wanted {
     fn place(&self, before: u64) -> String {
         let all = [&self.from, &self.user, &self.action, &self.outcome];
         let [from, user, action, outcome] = all.map(|text| words::in_query(text));
-        format!(
-            "/audit?from={from}&user={user}&action={action}&outcome={outcome}&before={before}"
-        )
+        format!("/audit?from={from}&user={user}&action={action}&outcome={outcome}&before={before}")
     }
 }
 
@@ -142,10 +141,9 @@ async fn stored(of: &For<'_>, bucket: &str, from: &str, wanted: &Wanted) -> Resu
     let object = of.inner.fs().open(&of.login.caller, bucket, &format!("{from}.jsonl")).await?;
     let mut found = Found::default();
     let before = wanted.before.unwrap_or(u64::MAX);
-    found.before = stored_lines::each(&object, before, limits::RECORDS_BYTES, |line| {
-        found.take(wanted, line)
-    })
-    .await?;
+    found.before =
+        stored_lines::each(&object, before, limits::RECORDS_BYTES, |line| found.take(wanted, line))
+            .await?;
     Ok(found)
 }
 

@@ -63,7 +63,9 @@ fn put(rig: &Rig, bucket: &str, key: &str, text: &'static str) {
         let mut writer = rig.fs().begin(&root, bucket).await.unwrap();
         writer.push(text.into()).await.unwrap();
         let written = writer.finish().await.unwrap();
-        rig.fs().put_object(&root, PutRequest::new(bucket, key), written).await.unwrap();
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        let request = PutRequest { bucket, key, ..PutRequest::default() };
+        rig.fs().put_object(&root, request, written).await.unwrap();
     });
 }
 
