@@ -34,6 +34,15 @@ def fetch(address, method="GET", body=None, password=None):
     return Connection(f"{parts.scheme}://{parts.netloc}").send(method, parts.path + query, headers, body)
 
 
+def press_to(page, target):
+    """Presses Tab until something has the focus."""
+    for _ in range(60):
+        if target.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError("the keyboard does not reach it")
+
+
 class Profile:
     """A browser with cookies of its own, and what its pages complained about."""
 

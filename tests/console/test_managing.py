@@ -2,14 +2,16 @@
 
 import io
 import re
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from console.conftest import REBOUND
-from console.profiles import Profile, client_of, expect, fetch
-from harness.server import KEY, SECRET
+from console.profiles import Profile, client_of, expect, fetch, press_to
+from harness.doors import Connection
+from harness.server import KEY, SECRET, Server
 from harness.wait import eventually
 
 BUCKETS = {"name": "Buckets", "exact": True}
@@ -98,6 +100,91 @@ def test_tags_and_visibility_are_changed(in_store, store):
     page.goto("/")
     expect(page.get_by_text("public")).to_be_visible()
     assert fetch(f"{store.s3}/tagged/a.txt").body == b"a.txt"
+
+
+def test_metadata_is_changed(in_store, store):
+    profile, page = in_store, in_store.page
+    client = bucket_of(store, "described", "page.txt")
+    before = client.head_object(Bucket="described", Key="page.txt")
+    page.goto("/b/described/object?key=page.txt")
+    page.get_by_text("Change metadata").click()
+    profile.picture("metadata")
+    page.get_by_label("Content-Type", exact=True).fill("text/markdown; charset=utf-8")
+    page.get_by_label("Name of metadata 1").fill("Author")
+    page.get_by_label("Value of metadata 1").fill("Carol")
+    page.get_by_role("button", name="Save metadata").click()
+    expect(page.get_by_text("x-amz-meta-author")).to_be_visible()
+    after = client.head_object(Bucket="described", Key="page.txt")
+    assert after["ContentType"] == "text/markdown; charset=utf-8" and after["Metadata"] == {"author": "Carol"}
+    assert after["ETag"] == before["ETag"]
+    # Somebody else was faster.
+    page.get_by_text("Change metadata").click()
+    client.put_object(Bucket="described", Key="page.txt", Body=b"other", ContentType="text/html")
+    page.get_by_role("button", name="Save metadata").click()
+    expect(page.get_by_text("has changed since this form was made")).to_be_visible()
+    assert client.head_object(Bucket="described", Key="page.txt")["ContentType"] == "text/html"
+
+
+def test_the_audit_is_shown_by_user_action_and_outcome(chromium, tmp_path):
+    with Server(args=["--console", "127.0.0.1:0", "--audit-bucket", "audit"]) as store:
+        client = bucket_of(store, "watched", "a.txt")
+        profile = Profile(chromium, store)
+        profile.log_in("a wrong secret key")
+        expect(profile.page.get_by_role("alert")).to_be_visible()
+        profile.log_in()
+        page = profile.page
+        page.get_by_role("link", name="People").click()
+        page.get_by_role("link", name="Audit").click()
+        rows = page.locator("tbody tr")
+        expect(rows.filter(has_text="PutObject")).to_contain_text("watched/a.txt")
+        expect(rows.filter(has_text="refused").filter(has_text="LogIn")).to_have_count(1)
+        profile.picture("audit")
+        page.get_by_label("Outcome").select_option("refused")
+        page.get_by_role("button", name="Show").click()
+        expect(rows).to_have_count(1)
+        page.get_by_label("Outcome").select_option("")
+        page.get_by_label("User").fill("root")
+        page.get_by_label("Action").fill("put")
+        page.get_by_role("button", name="Show").click()
+        expect(rows).to_have_count(1)
+        # All records are in the bucket, too.
+        eventually(lambda: "audit" in [one["Name"] for one in client.list_buckets()["Buckets"]], "the bucket")
+        for number in range(150):
+            client.put_object(Bucket="watched", Key=f"many {number:03}", Body=b"")
+
+        def stored():
+            keys = keys_in(client, "audit")
+            return keys and b"many 149" in client.get_object(Bucket="audit", Key=keys[0])["Body"].read()
+
+        eventually(stored, "the last record is in the bucket")
+        page.reload()
+        page.get_by_label("Records").select_option(index=1)
+        page.get_by_role("button", name="Show").click()
+        expect(rows).to_have_count(100)
+        page.get_by_role("link", name="Older records").click()
+        expect(rows.filter(has_text="watched/a.txt")).to_have_count(1)
+        expect(rows).to_have_count(51)
+        profile.close()
+
+
+def test_an_upload_by_drag_and_drop_takes_folders(in_store, store, tmp_path):
+    page = in_store.page
+    client = bucket_of(store, "dropped")
+    for name in ["photos/one.txt", "photos/inner/two.txt"]:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    page.goto("/b/dropped")
+    # As the browser's window gets it, with directories of the disk.
+    drags = in_store.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(tmp_path / "photos")], "dragOperationsMask": 1}
+    for kind in ["dragEnter", "dragOver", "drop"]:
+        drags.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 400, "data": data})
+        if kind == "dragOver":
+            assert "drops" in page.evaluate("document.body.className")
+    expect(page.get_by_text("2 files uploaded")).to_be_visible()
+    assert keys_in(client, "dropped") == ["photos/inner/two.txt", "photos/one.txt"]
+    expect(page.get_by_role("link", name="photos/")).to_be_visible()
 
 
 def test_a_link_with_a_password_is_opened_in_another_profile(in_store, chromium, store):
@@ -195,15 +282,6 @@ def test_people_get_keys_and_rights(in_store, chromium, store):
     carol.page.goto("/b/team")
     expect(carol.page.get_by_role("heading", name="Log in to Cairn")).to_be_visible()
     carol.close()
-
-
-def press_to(page, target):
-    """Presses Tab until something has the focus."""
-    for _ in range(60):
-        if target.evaluate("element => element === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError("the keyboard does not reach it")
 
 
 def test_a_file_is_deleted_by_keyboard_alone(in_store, store):
@@ -305,6 +383,24 @@ def test_a_login_is_a_new_one_and_leads_nowhere_else(profile, chromium, store):
     thief.page.goto("/")
     expect(thief.page.get_by_role("heading", name="Log in to Cairn")).to_be_visible()
     thief.close()
+
+
+def test_guessing_is_slow_and_locks_nobody_out(store):
+    def log_in(secret, key=KEY):
+        began = time.monotonic()
+        form = f"key={key}&secret={secret}"
+        headers = {"sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
+        reply = Connection(store.console).send("POST", "/login", headers, form)
+        return reply.status, time.monotonic() - began
+
+    for _ in range(5):
+        assert log_in("a-guess", "SOMEBODY")[0] == 401
+    status, seconds = log_in("a-guess", "SOMEBODY")
+    assert status == 401 and seconds >= 1, seconds
+    # Another account from this network, and the right secret.
+    assert log_in("a-guess", "ANOTHER")[1] >= 1
+    status, seconds = log_in(SECRET)
+    assert status == 303 and seconds < 1, seconds
 
 
 def test_a_login_leads_to_the_console_alone(profile, store):

@@ -171,8 +171,10 @@ def browser(_):
         "CAIRN_TEST_BROWSER_MIB": "2048",
         "CAIRN_TEST_BROWSER_ROWS": "1000000",
         "CAIRN_TEST_BROWSER_TALL": "2000000",
+        "CAIRN_TEST_BROWSER_IDLE_SECONDS": "60",
     }
-    yield python("console/test_browser.py", env=env, timeout=HOUR)
+    for name in ["browser", "live", "managing", "accessibility"]:
+        yield python(f"console/test_{name}.py", env=env, timeout=HOUR)
 
 
 def hostile(_):
@@ -232,7 +234,7 @@ PARTS = {
     "nfs": (nfs, "NFS: 1,000,000 operations; in a guest: programs, 100,000 files, 50 kills, 20 fail-overs"),
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
-    "browser": (browser, "500 files and one of 2 GiB by the console, and a folder of 1,000,000 objects"),
+    "browser": (browser, "the console: 500 files and one of 2 GiB, a folder of 1,000,000 objects, 10 idle pages for a minute"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),

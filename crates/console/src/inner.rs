@@ -1,7 +1,8 @@
 //! All that requests have behind them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use cairn_audit::RecentLines;
 use cairn_auth::Caller;
 use cairn_base::{Result, Secret, Shares, UserId};
 use cairn_doors::Witness;
@@ -12,6 +13,7 @@ use http::request::Parts;
 
 use crate::attempts::Attempts;
 use crate::forms::Form;
+use crate::listeners::Listeners;
 use crate::site::{Host, Site};
 
 pub struct Inner {
@@ -19,6 +21,17 @@ pub struct Inner {
     pub site: Site,
     pub attempts: Attempts,
     pub forms: Arc<Shares>,
+    pub listeners: Arc<Listeners>,
+    pub audit: OnceLock<AuditPlaces>,
+}
+
+/// Where records of the audit can be read.
+#[derive(Clone, Debug, Default)]
+pub struct AuditPlaces {
+    /// The last ones of this process.
+    pub recent: Option<Arc<RecentLines>>,
+    /// The bucket that has all of them, of all processes that were told so.
+    pub bucket: Option<String>,
 }
 
 impl Inner {

@@ -18,6 +18,7 @@ mod words;
 
 mod attempts;
 mod forms;
+mod listeners;
 mod reply;
 
 mod inner;
@@ -32,6 +33,10 @@ mod failure;
 
 mod logins;
 
+mod events;
+
+mod live;
+
 mod files;
 
 mod people;
@@ -42,4 +47,5 @@ mod route;
 mod door;
 
 pub use door::ConsoleDoor;
+pub use inner::AuditPlaces;
 pub use site::{Data, Site, literal, loopback};

@@ -61,7 +61,9 @@ impl Inner {
         if now >= found.expires || found.seen < ago(now, limits::IDLE) {
             return Ok(None);
         }
-        if found.seen < ago(now, limits::TOUCH) {
+        // A page that asks by itself says so: nobody uses it.
+        let is_used = !headers.contains_key("x-cairn-refresh");
+        if is_used && found.seen < ago(now, limits::TOUCH) {
             // A login is not over for a store that takes no changes now.
             if let Err(error) = self.fs().run(&system, TouchLogin { user, hash }).await {
                 tracing::debug!(%error, "the use of a login is not noted");

@@ -30,6 +30,7 @@ pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
                 @if of.login.is_some() {
                     script type="module" src=(assets::path("console.js")) {}
                     script type="module" src=(assets::path("listing.js")) {}
+                    script type="module" src=(assets::path("live.js")) {}
                     script type="module" src=(assets::path("uploads.js")) {}
                 }
             }

@@ -22,12 +22,12 @@ macro_rules! kinds {
 
 kinds! {
     Asset LogInPage LogIn LogOut LogOutEverywhere
-    ListBuckets MakeBucket DeleteBucket
+    ListBuckets MakeBucket DeleteBucket FollowBuckets FollowFiles
     ListFiles ListRows ShowObject Download Preview MakeFolder DeleteFiles PresignUpload
-    TransferFiles TagObject ArchiveFolder ShowBucketSettings ChangeBucketSettings GrantRights
+    TransferFiles TagObject ChangeMetadata ArchiveFolder ShowBucketSettings ChangeBucketSettings GrantRights
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
-    ListPeople ShowPerson MakeKey EndKey DisablePerson GrantPerson
+    ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
     Other
 }
 
@@ -55,7 +55,10 @@ impl Kind {
 
     /// Whether it is a script that asks.
     fn is_of_script(self) -> bool {
-        matches!(self, Kind::ListRows | Kind::PresignUpload)
+        matches!(
+            self,
+            Kind::ListRows | Kind::PresignUpload | Kind::FollowFiles | Kind::FollowBuckets
+        )
     }
 }
 
@@ -84,8 +87,10 @@ fn of_files(asked: &Shape<'_>) -> Option<Kind> {
     let &Shape { is_read, is_post, first, second } = asked;
     Some(match (first, second) {
         ("", "") if is_read => Kind::ListBuckets,
+        ("changes", "") if is_read => Kind::FollowBuckets,
         ("buckets", "") if is_post => Kind::MakeBucket,
         ("b", "") if is_read => Kind::ListFiles,
+        ("b", "changes") if is_read => Kind::FollowFiles,
         ("b", "rows") if is_read => Kind::ListRows,
         ("b", "object") if is_read => Kind::ShowObject,
         ("b", "download") if is_read => Kind::Download,
@@ -96,6 +101,7 @@ fn of_files(asked: &Shape<'_>) -> Option<Kind> {
         ("b", "uploads") if is_post => Kind::PresignUpload,
         ("b", "transfer") if is_post => Kind::TransferFiles,
         ("b", "tags") if is_post => Kind::TagObject,
+        ("b", "metadata") if is_post => Kind::ChangeMetadata,
         ("b", "zip") if is_post => Kind::ArchiveFolder,
         _ => return None,
     })
@@ -131,6 +137,7 @@ fn of_people(asked: &Shape<'_>) -> Option<Kind> {
         ("people", "") if is_read => Kind::ListPeople,
         ("people", "") if is_post => Kind::MakeKey,
         ("person", "") if is_read => Kind::ShowPerson,
+        ("audit", "") if is_read => Kind::ShowAudit,
         ("end-key", "") if is_post => Kind::EndKey,
         ("disable", "") if is_post => Kind::DisablePerson,
         ("grant", "") if is_post => Kind::GrantPerson,
@@ -226,6 +233,7 @@ async fn for_user(
         Kind::LogOutEverywhere => inner.log_out(login, true).await,
         Kind::ListBuckets => files::buckets::list(inner, asked, login).await,
         Kind::MakeBucket => files::buckets::make(inner, asked, login).await,
+        Kind::FollowBuckets => files::changes::of_buckets(&of).await,
         Kind::ListShareLinks => share::links::list(&of).await,
         Kind::EndShareLink => share::links::end(&of).await,
         Kind::ListOwnKeys => people::own::list(&of).await,
@@ -233,6 +241,7 @@ async fn for_user(
         Kind::EndOwnKey => people::own::end(&of).await,
         Kind::ListPeople => people::users::list(&of).await,
         Kind::ShowPerson => people::user::show(&of).await,
+        Kind::ShowAudit => people::audit::show(&of).await,
         Kind::MakeKey => people::user::make_key(&of).await,
         Kind::EndKey => people::user::end_key(&of).await,
         Kind::DisablePerson => people::user::disable(&of).await,
@@ -248,6 +257,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
     match kind {
         Kind::ListFiles => files::listing::page(&at).await,
         Kind::ListRows => files::listing::rows(&at).await,
+        Kind::FollowFiles => files::changes::of_folder(&at).await,
         Kind::ShowObject => files::object::show(&at).await,
         Kind::Download => files::object::download(&at).await,
         Kind::Preview => files::object::preview(&at).await,
@@ -257,6 +267,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
         Kind::PresignUpload => files::uploads::presign(&at).await,
         Kind::TransferFiles => files::transfer::transfer(&at).await,
         Kind::TagObject => files::tags::put(&at).await,
+        Kind::ChangeMetadata => files::metadata::put(&at).await,
         Kind::ArchiveFolder => share::archive::make(&at).await,
         Kind::ShowBucketSettings => files::settings::show(&at).await,
         Kind::ChangeBucketSettings => files::settings::change(&at).await,
@@ -290,6 +301,8 @@ mod tests {
             (Method::POST, "/keys", Kind::MakeOwnKey),
             (Method::GET, "/people", Kind::ListPeople),
             (Method::GET, "/grant", Kind::Other),
+            (Method::GET, "/changes", Kind::FollowBuckets),
+            (Method::GET, "/b/photos/changes", Kind::FollowFiles),
         ] {
             assert_eq!(Kind::of(&method, path), kind, "{method} {path}");
         }

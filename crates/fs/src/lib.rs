@@ -23,6 +23,8 @@ mod readers;
 
 mod fs;
 
+mod watching;
+
 mod backup;
 mod fetch;
 mod gc;
@@ -54,4 +56,5 @@ pub use memos::Kept;
 pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use party::party_of;
+pub use watching::Watching;
 pub use write::{BodyWriter, PutRequest, Written};

@@ -287,6 +287,8 @@ never! {
     logins::EndLogins,
     logins::FindLogin,
     logins::TouchLogin,
+    look::LookBuckets,
+    look::LookFolder,
     move_object::MoveObject,
     multipart::AbortUpload,
     multipart::CompleteUpload,

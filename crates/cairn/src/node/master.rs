@@ -35,7 +35,7 @@ use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::members;
 use crate::metadata::{MetaArgs, Metadata};
-use crate::server::records::{AuditArgs, Sinks};
+use crate::server::records::{AuditArgs, Memory, Sinks};
 use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
@@ -122,7 +122,7 @@ pub async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
         rng: Arc::clone(&node.rng),
     });
     let (mut sinks, names) = (Sinks::default(), Arc::new(|_| None) as Names);
-    let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new())?;
+    let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new(), Memory::Never)?;
     let admin = AdminServer::new(service.clone(), audit.clone());
     let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
     let known = Some(Arc::clone(&desk));

@@ -1,9 +1,11 @@
 //! Buckets, folders and objects.
 
 pub mod buckets;
+pub mod changes;
 pub mod delete;
 pub mod folders;
 pub mod listing;
+pub mod metadata;
 pub mod object;
 pub mod rights;
 pub mod settings;

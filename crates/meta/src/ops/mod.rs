@@ -26,6 +26,7 @@ pub mod list_objects;
 pub mod list_uploads;
 pub mod lock;
 pub mod logins;
+pub mod look;
 pub mod lookup;
 pub mod mkdir;
 pub mod move_object;
