@@ -1,6 +1,6 @@
 //! From a request to a reply.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use cairn_base::inflight::{About, Request as InFlight};
@@ -12,15 +12,17 @@ use cairn_doors::serve::{Door, Remote};
 use cairn_doors::{Upload, Witness};
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
 use crate::attempts::Attempts;
+use crate::body::Body;
 use crate::failure::Failure;
 use crate::inner::{Asked, Inner};
 use crate::limits;
-use crate::reply::{self, Body, Reply};
+use crate::reply::{self, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
+use crate::store::{Insight, Store};
 
 /// The console; cheap to clone.
 #[derive(Clone)]
@@ -31,12 +33,20 @@ pub struct ConsoleDoor {
 }
 
 impl ConsoleDoor {
-    pub fn new(admit: Arc<Admit>, metrics: &DoorMetrics, site: Site) -> ConsoleDoor {
+    /// `insight`: what the process knows beyond the operations of the store.
+    pub fn new(
+        admit: Arc<Admit>,
+        metrics: &DoorMetrics,
+        site: Site,
+        insight: Insight,
+    ) -> ConsoleDoor {
         let observer = Arc::clone(metrics.all().observer());
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let inner = Arc::new(Inner { admit, site, attempts, forms });
+        let store = Store::new(Arc::clone(metrics.all()), insight);
+        let make = |own: &_| Inner { admit, site, attempts, forms, store, own: Weak::clone(own) };
+        let inner = Arc::new_cyclic(make);
         ConsoleDoor { inner, observer, stats }
     }
 }
@@ -146,17 +156,21 @@ impl Inner {
     }
 }
 
-/// Compresses the body, and takes it off a reply to HEAD.
+/// Compresses the body, and takes it off a reply to HEAD. Events are sent as they are.
 async fn finish(asked: &HeaderMap, method: &Method, reply: Reply) -> Reply {
+    let is_head = *method == Method::HEAD;
     let (head, body) = reply.into_parts();
+    let Body::Whole(body) = body else {
+        return Reply::from_parts(head, if is_head { Body::default() } else { body });
+    };
     // It is in memory: that neither waits nor fails.
     let whole: Bytes = body.collect().await.map(|whole| whole.to_bytes()).unwrap_or_default();
-    let mut reply = Reply::from_parts(head, Full::new(whole.clone()));
+    let mut reply = Reply::from_parts(head, Body::whole(whole.clone()));
     reply::compress(asked, &mut reply, &whole);
-    if *method == Method::HEAD {
+    if is_head {
         let length = http_body::Body::size_hint(reply.body()).lower();
         reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        *reply.body_mut() = Full::default();
+        *reply.body_mut() = Body::default();
     }
     reply
 }

@@ -7,7 +7,7 @@
 //! ```text
 //!   request ──► site (Host, Origin) ──► logins (cookie ──► Caller) ──► route ──► a page, or JSON
 //!                                                                        │
-//!                       pages, files/  ──►  fs, and presigned URLs  ◄────┘
+//!                pages, files/, store/  ──►  fs, and presigned URLs  ◄────┘
 //! ```
 
 pub mod limits;
@@ -17,6 +17,7 @@ mod site;
 mod words;
 
 mod attempts;
+mod body;
 mod forms;
 mod reply;
 
@@ -36,6 +37,7 @@ mod files;
 
 mod people;
 mod share;
+mod store;
 
 mod route;
 
@@ -43,3 +45,4 @@ mod door;
 
 pub use door::ConsoleDoor;
 pub use site::{Data, Site, literal, loopback};
+pub use store::Insight;

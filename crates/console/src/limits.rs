@@ -37,3 +37,12 @@ pub const DOWNLOAD_SECS: u32 = 300;
 pub const UPLOAD_SECS: u32 = 15 * 60;
 /// Presigned URLs that are made by one request.
 pub const URLS: usize = 16;
+
+/// Pages of the store that get new numbers at the same time. No user takes the last quarter.
+pub const LIVE_PAGES: u64 = 256;
+/// How often it is decided again whether a user may see them, and after how long a silence the
+/// browser is shown that the connection is alive.
+pub const LIVE_CHECK: Duration = Duration::from_secs(2);
+pub const LIVE_ALIVE: Duration = Duration::from_secs(16);
+/// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
+pub const SHOWN: usize = 200;

@@ -6,6 +6,7 @@ use cairn_auth::{Caller, CredentialId, Origin, hash_token};
 use cairn_base::{Party, Result, Secret, Timestamp, UserId};
 use cairn_doors::serve::Remote;
 use cairn_fs::ops::logins::{AddLogin, EndLogins, FindLogin, FoundLogin, TouchLogin};
+use cairn_fs::ops::read_only::IsReadOnly;
 use http::header::COOKIE;
 use http::{HeaderMap, StatusCode};
 use maud::html;
@@ -49,27 +50,42 @@ fn ago(now: Timestamp, time: std::time::Duration) -> Timestamp {
 }
 
 impl Inner {
-    /// The login that the cookie of a request names, if it is not over.
+    /// The login that the cookie of a request names, if it is not over. Notes that it is used.
     pub async fn login(&self, headers: &HeaderMap, peer: Remote) -> Result<Option<LoggedIn>> {
-        let (name, _) = self.site.cookie();
-        let Some((user, secret)) = parse(headers, &name) else { return Ok(None) };
-        let hash = hash_token(secret.expose());
-        let system = Caller::system();
-        let found: Option<FoundLogin> = self.fs().read(&system, FindLogin { user, hash }).await?;
-        let Some(found) = found else { return Ok(None) };
-        let now = self.fs().clock().now();
-        if now >= found.expires || found.seen < ago(now, limits::IDLE) {
-            return Ok(None);
-        }
-        if found.seen < ago(now, limits::TOUCH) {
+        let found = self.find_login(headers, peer).await?;
+        let Some((mut login, seen)) = found else { return Ok(None) };
+        if seen < ago(self.fs().clock().now(), limits::TOUCH) {
+            let (user, hash) = (login.user, hash_token(login.secret.expose()));
+            let touched = self.fs().run(&Caller::system(), TouchLogin { user, hash }).await;
             // A login is not over for a store that takes no changes now.
-            if let Err(error) = self.fs().run(&system, TouchLogin { user, hash }).await {
+            if let Err(error) = touched {
                 tracing::debug!(%error, "the use of a login is not noted");
             }
         }
-        let FoundLogin { name, credential, .. } = found;
+        login.is_read_only = self.fs().read(&Caller::system(), IsReadOnly).await?;
+        Ok(Some(login))
+    }
+
+    /// As [`Inner::login`], with the time of its last use, which this is none of.
+    pub async fn find_login(
+        &self,
+        headers: &HeaderMap,
+        peer: Remote,
+    ) -> Result<Option<(LoggedIn, Timestamp)>> {
+        let (name, _) = self.site.cookie();
+        let Some((user, secret)) = parse(headers, &name) else { return Ok(None) };
+        let find = FindLogin { user, hash: hash_token(secret.expose()) };
+        let found: Option<FoundLogin> = self.fs().read(&Caller::system(), find).await?;
+        let Some(FoundLogin { name, credential, expires, seen, .. }) = found else {
+            return Ok(None);
+        };
+        let now = self.fs().clock().now();
+        if now >= expires || seen < ago(now, limits::IDLE) {
+            return Ok(None);
+        }
         let caller = caller(user, &credential, peer);
-        Ok(Some(LoggedIn { user, name, credential, secret, caller }))
+        let login = LoggedIn { user, name, credential, secret, caller, is_read_only: false };
+        Ok(Some((login, seen)))
     }
 
     /// Takes an access key and its secret. Wrong ones wait.

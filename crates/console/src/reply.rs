@@ -1,27 +1,28 @@
 //! Replies, with the headers that keep pages apart from everything else.
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     LOCATION, REFERRER_POLICY, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 use maud::Markup;
 use serde::Serialize;
 
 use crate::assets::{self, Asset, GZIP_FROM};
+use crate::body::Body;
 
-pub type Body = Full<Bytes>;
 pub type Reply = Response<Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 fn of(status: StatusCode, content_type: HeaderValue, bytes: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Full::new(bytes.into()));
+    let mut reply = Response::new(Body::whole(bytes));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
     reply.headers_mut().insert(CACHE_CONTROL, NO_STORE);
@@ -35,6 +36,17 @@ pub fn html(status: StatusCode, page: Markup) -> Reply {
 pub fn json(status: StatusCode, shown: &impl Serialize) -> Reply {
     let json = serde_json::to_vec(shown).expect("text and numbers can be JSON");
     of(status, JSON, json)
+}
+
+/// Events, for as long as the browser stays (`text/event-stream`).
+pub fn events(stream: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
+    let mut reply = Response::new(Body::Live(Box::pin(stream)));
+    reply.headers_mut().insert(CONTENT_TYPE, EVENTS);
+    reply.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    // Says to nginx that nothing of this is to wait.
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    reply.headers_mut().insert(buffering, HeaderValue::from_static("no"));
+    reply
 }
 
 /// To another page, by GET.
@@ -118,7 +130,7 @@ pub fn compress(asked: &HeaderMap, reply: &mut Reply, whole: &Bytes) {
         None => assets::gzip(whole),
     };
     reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    *reply.body_mut() = Full::new(made);
+    *reply.body_mut() = Body::whole(made);
 }
 
 #[cfg(test)]

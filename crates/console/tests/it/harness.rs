@@ -14,7 +14,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Clock, RealDisk, Rng, Secret, Timestamp};
 use cairn_blocks::Store;
-use cairn_console::{ConsoleDoor, Data, Site, loopback};
+use cairn_console::{ConsoleDoor, Data, Insight, Site, loopback};
 use cairn_doors::Records;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::metrics::{Connections, Metrics};
@@ -90,7 +90,8 @@ impl Rig {
             let links = Data::At("https://files.example".to_owned());
             let origins = loopback(console.port());
             let site = Site::new(&origins, (data, links), false, console.port()).unwrap();
-            let door = ConsoleDoor::new(Arc::clone(&admit), &metrics.door("console"), site);
+            let (own, insight) = (metrics.door("console"), Insight::default());
+            let door = ConsoleDoor::new(Arc::clone(&admit), &own, site, insight);
             let serving = |door| Serving { records: records.of(door), ..Serving::default() };
             tokio::spawn(serve(at_console, door, serving("console"), stopped.clone()));
             let config = S3Config { pages: origins, ..S3Config::default() };

@@ -10,6 +10,7 @@ mod number;
 mod peers;
 mod process;
 mod throttled;
+mod totals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use prometheus_client::registry::Registry;
 pub use self::form::Form;
 use self::number::Numbers;
 pub use self::number::{Number, counter, gauge};
+pub use self::totals::{DoorTotals, Times};
 use crate::observe::{Ended, Observer};
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
