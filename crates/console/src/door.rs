@@ -44,7 +44,7 @@ impl ConsoleDoor {
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let store = Store::new(Arc::clone(metrics.all()), insight);
+        let store = Store::new(admit.fs(), Arc::clone(metrics.all()), insight);
         let make = |own: &_| Inner { admit, site, attempts, forms, store, own: Weak::clone(own) };
         let inner = Arc::new_cyclic(make);
         ConsoleDoor { inner, observer, stats }

@@ -46,3 +46,5 @@ mod door;
 pub use door::ConsoleDoor;
 pub use site::{Data, Site, literal, loopback};
 pub use store::Insight;
+pub use store::cluster::{Asking, NodeReport, Nodes};
+pub use store::scrub::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};

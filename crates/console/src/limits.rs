@@ -46,3 +46,8 @@ pub const LIVE_CHECK: Duration = Duration::from_secs(2);
 pub const LIVE_ALIVE: Duration = Duration::from_secs(16);
 /// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
 pub const SHOWN: usize = 200;
+/// Lines of a log that a page begins with, the most of them that it shows at first, bytes, and lines
+/// that a script keeps.
+pub const TAIL_LINES: usize = 200;
+pub const TAIL_BYTES: usize = 256 << 10;
+pub const TAIL_KEPT: usize = 2000;

@@ -28,7 +28,8 @@ kinds! {
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
     ListPeople ShowPerson MakeKey EndKey DisablePerson GrantPerson
-    ShowStore ShowRequests FollowStore MakeStoreReadOnly MakeBucketReadOnly
+    ShowStore ShowRequests ShowMounts ShowCluster ShowScrub ShowDoctor ShowLogs FollowStore
+    FollowLog MakeStoreReadOnly MakeBucketReadOnly OrderScrub DrainNode
     Other
 }
 
@@ -57,7 +58,7 @@ impl Kind {
 
     /// Whether it is a script that asks.
     fn is_of_script(self) -> bool {
-        matches!(self, Kind::ListRows | Kind::PresignUpload | Kind::FollowStore)
+        matches!(self, Kind::ListRows | Kind::PresignUpload | Kind::FollowStore | Kind::FollowLog)
     }
 }
 
@@ -148,6 +149,14 @@ fn of_store(asked: &Shape<'_>) -> Option<Kind> {
     Some(match (first, name) {
         ("store", "") if is_read => Kind::ShowStore,
         ("store", "requests") if is_read => Kind::ShowRequests,
+        ("store", "mounts") if is_read => Kind::ShowMounts,
+        ("store", "cluster") if is_read => Kind::ShowCluster,
+        ("store", "scrub") if is_read => Kind::ShowScrub,
+        ("store", "scrub") if is_post => Kind::OrderScrub,
+        ("store", "doctor") if is_read => Kind::ShowDoctor,
+        ("store", "logs") if is_read => Kind::ShowLogs,
+        ("store", "tail") if is_read => Kind::FollowLog,
+        ("store", "drain") if is_post => Kind::DrainNode,
         ("store", "live") if is_read => Kind::FollowStore,
         ("store", "read-only") if is_post => Kind::MakeStoreReadOnly,
         _ => return None,
@@ -253,10 +262,24 @@ async fn for_user(
         Kind::EndKey => people::user::end_key(&of).await,
         Kind::DisablePerson => people::user::disable(&of).await,
         Kind::GrantPerson => people::user::grant(&of).await,
+        _ => about_store(of, kind).await,
+    }
+}
+
+async fn about_store(of: For<'_>, kind: Kind) -> Result<Reply, Failure> {
+    match kind {
         Kind::ShowStore => store::overview::show(&of).await,
         Kind::ShowRequests => store::requests::show(&of).await,
+        Kind::ShowMounts => store::mounts::show(&of).await,
+        Kind::ShowCluster => store::cluster::show(&of).await,
+        Kind::ShowScrub => store::scrub::show(&of).await,
+        Kind::ShowDoctor => store::doctor::show(&of).await,
+        Kind::ShowLogs => store::tail::show(&of).await,
         Kind::FollowStore => store::follow::follow(&of).await,
+        Kind::FollowLog => store::tail::follow(&of).await,
         Kind::MakeStoreReadOnly => store::read_only::set_store(&of).await,
+        Kind::OrderScrub => store::scrub::order(&of).await,
+        Kind::DrainNode => store::cluster::drain(&of).await,
         _ => in_bucket(of, kind).await,
     }
 }

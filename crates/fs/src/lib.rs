@@ -36,7 +36,7 @@ mod layout;
 mod multipart;
 
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{NodeCounts, Peers, Spent};
+pub use cairn_blocks::{NodeCounts, Peers, Spent, Usage as BlocksUsage};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};

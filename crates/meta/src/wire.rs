@@ -309,6 +309,8 @@ verbs! {
     660 => holds::EndHolds, store(CollectGarbage);
     672 => read_only::SetReadOnly, some(&[PutBucketSettings, Administer]);
     673 => read_only::IsReadOnly, store(ListAllMyBuckets);
+    700 => held::ListLocks, store(Administer);
+    701 => cluster::DrainNode, store(Administer);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

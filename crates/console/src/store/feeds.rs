@@ -83,7 +83,8 @@ async fn run(inner: Weak<Inner>, screen: Screen) {
 
 /// An event with all parts of a page, as `text/event-stream`.
 fn event(parts: &Parts) -> Bytes {
-    let texts: HashMap<&str, &str> = parts.iter().map(|(id, part)| (*id, part.0.as_str())).collect();
+    let texts: HashMap<&str, &str> =
+        parts.iter().map(|(id, part)| (*id, part.0.as_str())).collect();
     let json = serde_json::to_string(&texts).expect("text can be JSON");
     format!("event: parts\ndata: {json}\n\n").into()
 }

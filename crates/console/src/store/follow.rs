@@ -19,42 +19,43 @@ use crate::limits;
 use crate::reply::{self, Reply};
 
 /// Nothing was said for long: the connection is alive.
-const ALIVE: Bytes = Bytes::from_static(b": alive\n\n");
+pub const ALIVE: Bytes = Bytes::from_static(b": alive\n\n");
 /// The login is over, or is no more than that: the page is to be loaded again.
-const END: Bytes = Bytes::from_static(b"event: end\ndata: login\n\n");
+const END: Bytes = Bytes::from_static(b"event: end\ndata: {\"reason\":\"login\"}\n\n");
 
 /// `GET /store/live?screen=...`
 pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let query = of.asked.query()?;
     let screen = Screen::of(query.get("screen")).ok_or(Failure::NoPage)?;
-    let store = &of.inner.store;
-    let place = store.places.take_now(Party::User(of.login.user), 1);
-    let place = place.ok_or_else(|| {
-        Error::Unavailable("too many pages of the store are open: close some of them".into())
-    })?;
-    let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
-    let latest = store.feeds.follow(&of.inner.own, screen);
+    let held = place(of)?;
+    let latest = of.inner.store.feeds.follow(&of.inner.own, screen);
     let mut checks = interval(limits::LIVE_CHECK);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let seat = Seat::default();
     let follower = Follower {
-        standing: Standing {
-            inner,
-            headers: of.asked.parts.headers.clone(),
-            peer: of.asked.peer,
-            user: of.login.user,
-        },
+        standing: Standing::of(of)?,
         latest,
         checks,
         silent: Duration::ZERO,
         seat: seat.clone(),
-        _place: place,
+        _place: held,
     };
     let events = stream::unfold(Some(follower), |follower| async { follower?.step().await });
     let mut reply = reply::events(events);
     reply.extensions_mut().insert(seat);
     Ok(reply)
+}
+
+/// A place among the pages that get events.
+///
+/// # Errors
+/// `Unavailable` where there are too many of them.
+pub fn place(of: &For<'_>) -> Result<Share, Error> {
+    let place = of.inner.store.places.take_now(Party::User(of.login.user), 1);
+    place.ok_or_else(|| {
+        Error::Unavailable("too many pages of the store are open: close some of them".into())
+    })
 }
 
 struct Follower {
@@ -68,7 +69,7 @@ struct Follower {
 }
 
 /// By what one may go on.
-struct Standing {
+pub struct Standing {
     inner: Arc<Inner>,
     headers: HeaderMap,
     peer: Remote,
@@ -76,10 +77,16 @@ struct Standing {
 }
 
 impl Standing {
+    pub fn of(of: &For<'_>) -> Result<Standing, Failure> {
+        let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
+        let headers = of.asked.parts.headers.clone();
+        Ok(Standing { inner, headers, peer: of.asked.peer, user: of.login.user })
+    }
+
     /// Whether the login is there still, and its user may. That is no use of the login: a page that
     /// is left open does not keep it. While the store does not answer nobody knows, and nothing
     /// comes either.
-    async fn holds(&self) -> bool {
+    pub async fn holds(&self) -> bool {
         match self.inner.find_login(&self.headers, self.peer).await {
             Ok(Some((login, _))) => login.user == self.user && admit(&login).is_ok(),
             Ok(None) => false,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_auth::Caller;
 use cairn_base::map::Group;
 use cairn_base::{ClusterMap, Result};
-use cairn_blocks::Usage;
+use cairn_fs::BlocksUsage;
 use cairn_fs::ops::cluster::GetMap;
 use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
@@ -56,14 +56,18 @@ fn concern(level: Level, text: impl Into<String>) -> Concern {
 }
 
 /// The share of the space that is taken: of what blocks have, and what is free besides.
-pub fn taken(usage: &Usage) -> f64 {
+pub fn taken(usage: &BlocksUsage) -> f64 {
     let taken = usage.live_bytes.saturating_add(usage.dead_bytes);
     let all = taken.saturating_add(usage.free_bytes);
     if all == 0 { 0.0 } else { taken as f64 / all as f64 }
 }
 
 /// All that an operator should know, the worst first.
-pub async fn concerns(inner: &Arc<Inner>, usage: &Result<Usage>, moments: &[Moment]) -> Vec<Concern> {
+pub async fn concerns(
+    inner: &Arc<Inner>,
+    usage: &Result<BlocksUsage>,
+    moments: &[Moment],
+) -> Vec<Concern> {
     let fs = inner.fs();
     let mut all = Vec::new();
     if let Some(failure) = fs.meta().failed() {
@@ -93,7 +97,7 @@ pub async fn concerns(inner: &Arc<Inner>, usage: &Result<Usage>, moments: &[Mome
     all
 }
 
-fn of_usage(usage: &Usage) -> Vec<Concern> {
+fn of_usage(usage: &BlocksUsage) -> Vec<Concern> {
     let mut all = Vec::new();
     let (taken, free) = (taken(usage), words::size(usage.free_bytes));
     let percent = (taken * 100.0).floor();
@@ -122,7 +126,8 @@ fn of_usage(usage: &Usage) -> Vec<Concern> {
     }
     if usage.corrupt_reads > 0 {
         let reads = words::counted(usage.corrupt_reads, "read");
-        let text = format!("{reads} of blocks failed their checks since the start: scrub the store.");
+        let text =
+            format!("{reads} of blocks failed their checks since the start: scrub the store.");
         all.push(concern(Level::Failure, text));
     }
     all
@@ -135,8 +140,7 @@ fn of_map(map: &ClusterMap) -> Vec<Concern> {
         all.push(concern(Level::Warning, format!("Node {id} ({roles}) does not answer.")));
     }
     let in_sync = |group: &Group| group.in_sync().filter(|node| map.is_up(*node)).count();
-    let lacking =
-        |group: &&Group| (1..group.redundancy.members()).contains(&in_sync(group));
+    let lacking = |group: &&Group| (1..group.redundancy.members()).contains(&in_sync(group));
     let lost = map.groups.values().filter(|group| in_sync(group) == 0).count() as u64;
     let degraded = map.groups.values().filter(lacking).count() as u64;
     if lost > 0 {
@@ -145,7 +149,8 @@ fn of_map(map: &ClusterMap) -> Vec<Concern> {
     }
     if degraded > 0 {
         let groups = words::counted(degraded, "group");
-        let text = format!("{groups} of blocks have fewer replicas than wanted: they are repaired.");
+        let text =
+            format!("{groups} of blocks have fewer replicas than wanted: they are repaired.");
         all.push(concern(Level::Warning, text));
     }
     all
@@ -170,8 +175,12 @@ pub fn sentence(concerns: &[Concern]) -> Markup {
     let count = concerns.iter().filter(|one| one.level == worst).count() as u64;
     let (class, text) = match worst {
         Level::Note => ("state good", "All is well.".to_owned()),
-        Level::Warning => ("state warn", format!("It works, with {}.", words::counted(count, "warning"))),
-        Level::Failure => ("state bad", format!("It needs help: {}.", words::counted(count, "failure"))),
+        Level::Warning => {
+            ("state warn", format!("It works, with {}.", words::counted(count, "warning")))
+        }
+        Level::Failure => {
+            ("state bad", format!("It needs help: {}.", words::counted(count, "failure")))
+        }
     };
     html! { p class=(class) { (text) } }
 }
@@ -192,8 +201,8 @@ pub fn list(concerns: &[Concern]) -> Markup {
 mod tests {
     use super::*;
 
-    fn usage(live: u64, free: u64) -> Usage {
-        Usage { live_bytes: live, free_bytes: free, ..Usage::default() }
+    fn usage(live: u64, free: u64) -> BlocksUsage {
+        BlocksUsage { live_bytes: live, free_bytes: free, ..BlocksUsage::default() }
     }
 
     #[test]
@@ -213,7 +222,7 @@ mod tests {
         let said = |all: &[Concern]| sentence(all).into_string();
         assert!(said(&[]).contains("All is well") && said(&all[1..]).contains("All is well"));
         assert!(said(&all).contains("with 1 warning"));
-        let damaged = of_usage(&Usage { corrupt_reads: 3, ..usage(1, 9) });
+        let damaged = of_usage(&BlocksUsage { corrupt_reads: 3, ..usage(1, 9) });
         assert!(said(&damaged).contains("1 failure") && damaged[0].text.starts_with("3 reads"));
     }
 }

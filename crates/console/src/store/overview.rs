@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::Result;
-use cairn_blocks::Usage;
+use cairn_fs::BlocksUsage;
 use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
 
@@ -36,7 +36,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     let parts = parts(&inner).await;
     let is_read_only = of.inner.fs().read(&Caller::system(), IsReadOnly).await?;
     let below = read_only::of_store(is_read_only);
-    Ok(screen::page(of, Screen::Overview, &parts, &html! {}, &below))
+    Ok(screen::page(of, Screen::Overview, &parts, &below))
 }
 
 pub async fn parts(inner: &Arc<Inner>) -> Parts {
@@ -131,7 +131,7 @@ fn doors(current: &Moment) -> Markup {
     }
 }
 
-fn space(usage: &Result<Usage>) -> Markup {
+fn space(usage: &Result<BlocksUsage>) -> Markup {
     let Ok(usage) = usage else { return html! {} };
     let share = health::taken(usage);
     html! {

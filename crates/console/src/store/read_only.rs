@@ -69,9 +69,8 @@ pub async fn set_store(of: &For<'_>) -> Result<Reply, Failure> {
     of.asked.witness.note(|facts| facts.resource = Some(format!("the store {what}")));
     if read_only && !form.is_confirmed() {
         let body = ask("the store", "/store/read-only", PART);
-        let page = Page {
-            title: "Read-only mode", login: Some(of.login), part: PART, ..Page::default()
-        };
+        let page =
+            Page { title: "Read-only mode", login: Some(of.login), part: PART, ..Page::default() };
         return Ok(reply::html(StatusCode::OK, page::page(&page, &body)));
     }
     of.inner.fs().run(&of.login.caller, SetReadOnly { bucket: None, read_only }).await?;

@@ -44,7 +44,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
     let parts = parts(&inner).await?;
-    Ok(screen::page(of, Screen::Requests, &parts, &html! {}, &html! {}))
+    Ok(screen::page(of, Screen::Requests, &parts, &html! {}))
 }
 
 pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {

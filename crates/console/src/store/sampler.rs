@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Result, Stage};
-use cairn_blocks::Usage;
 use cairn_doors::metrics::{DoorTotals, Metrics};
-use cairn_fs::Fs;
+use cairn_fs::{BlocksUsage, Fs};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -58,7 +57,7 @@ pub struct Sampler {
     metrics: Arc<Metrics>,
     began: Instant,
     series: Mutex<Series>,
-    usage: Mutex<Option<(Duration, Result<Usage>)>>,
+    usage: Mutex<Option<(Duration, Result<BlocksUsage>)>>,
 }
 
 #[derive(Default)]
@@ -83,8 +82,12 @@ impl Sampler {
         if age.is_none_or(|age| age >= FRESH) {
             series.add(now, self.metrics.doors());
         }
-        let shown: Vec<Moment> =
-            series.moments.iter().filter(|one| now.saturating_sub(one.at) <= SHOWN).cloned().collect();
+        let shown: Vec<Moment> = series
+            .moments
+            .iter()
+            .filter(|one| now.saturating_sub(one.at) <= SHOWN)
+            .cloned()
+            .collect();
         let current = match shown.last().filter(|last| now.saturating_sub(last.at) <= STALE) {
             Some(last) => last.clone(),
             None => {
@@ -97,7 +100,7 @@ impl Sampler {
     }
 
     /// The usage of the block store, of some seconds ago at most.
-    pub async fn usage(&self, fs: &Fs) -> Result<Usage> {
+    pub async fn usage(&self, fs: &Fs) -> Result<BlocksUsage> {
         let now = self.began.elapsed();
         if let Some((at, usage)) = &*self.usage.lock()
             && now.saturating_sub(*at) < USAGE_PERIOD

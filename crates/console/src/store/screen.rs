@@ -7,7 +7,7 @@ use cairn_base::Result;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{overview, requests, sampler};
+use super::{cluster, doctor, mounts, overview, requests, sampler, scrub};
 use crate::inner::{For, Inner};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
@@ -19,18 +19,36 @@ pub const PART: &str = "/store";
 pub enum Screen {
     Overview,
     Requests,
+    Mounts,
+    Cluster,
+    Scrub,
+    Doctor,
+    Logs,
 }
 
 /// Parts of a page that change, each with its id.
 pub type Parts = Vec<(&'static str, Markup)>;
 
 impl Screen {
-    const ALL: [Screen; 2] = [Screen::Overview, Screen::Requests];
+    const ALL: [Screen; 7] = [
+        Screen::Overview,
+        Screen::Requests,
+        Screen::Mounts,
+        Screen::Cluster,
+        Screen::Scrub,
+        Screen::Doctor,
+        Screen::Logs,
+    ];
 
     pub fn place(self) -> &'static str {
         match self {
             Screen::Overview => "/store",
             Screen::Requests => "/store/requests",
+            Screen::Mounts => "/store/mounts",
+            Screen::Cluster => "/store/cluster",
+            Screen::Scrub => "/store/scrub",
+            Screen::Doctor => "/store/doctor",
+            Screen::Logs => "/store/logs",
         }
     }
 
@@ -38,6 +56,11 @@ impl Screen {
         match self {
             Screen::Overview => "Overview",
             Screen::Requests => "Requests",
+            Screen::Mounts => "Mounts and locks",
+            Screen::Cluster => "Cluster",
+            Screen::Scrub => "Scrub",
+            Screen::Doctor => "Doctor",
+            Screen::Logs => "Logs",
         }
     }
 
@@ -52,7 +75,10 @@ impl Screen {
 
     /// How often it is made anew while somebody looks at it.
     pub fn period(self) -> Duration {
-        sampler::PERIOD
+        match self {
+            Screen::Doctor => doctor::PERIOD,
+            _ => sampler::PERIOD,
+        }
     }
 
     /// # Errors
@@ -61,23 +87,35 @@ impl Screen {
         match self {
             Screen::Overview => Ok(overview::parts(inner).await),
             Screen::Requests => requests::parts(inner).await,
+            Screen::Mounts => mounts::parts(inner).await,
+            Screen::Cluster => cluster::parts(inner).await,
+            Screen::Scrub => Ok(scrub::parts(inner)),
+            Screen::Doctor => doctor::parts(inner).await,
+            // A tail has events of its own.
+            Screen::Logs => Ok(Parts::new()),
         }
     }
 }
 
-/// A page of the store: `above` and `below` stay as they are, the parts between them change.
-pub fn page(of: &For<'_>, screen: Screen, parts: &Parts, above: &Markup, below: &Markup) -> Reply {
+/// The way from each page of the store to the others.
+pub fn tabs(current: Screen) -> Markup {
+    html! {
+        nav class="tabs" aria-label="Store" {
+            @for one in Screen::ALL {
+                a href=(one.place()) aria-current=[(one == current).then_some("page")] { (one.name()) }
+            }
+        }
+    }
+}
+
+/// A page of the store: its parts change, and `below` stays as it is.
+pub fn page(of: &For<'_>, screen: Screen, parts: &Parts, below: &Markup) -> Reply {
     let crumbs = [("Store".to_owned(), PART.to_owned())];
     let is_first = screen == Screen::Overview;
     let title = if is_first { "Store" } else { screen.name() };
     let body = html! {
         div class="title" { h1 { (title) } }
-        nav class="tabs" aria-label="Store" {
-            @for one in Screen::ALL {
-                a href=(one.place()) aria-current=[(one == screen).then_some("page")] { (one.name()) }
-            }
-        }
-        (above)
+        (tabs(screen))
         cairn-live class="live" data-events=(format!("/store/live?screen={}", screen.id())) {
             p class="hint live-state" {
                 span data-live-state { "These are the values of when the page was loaded." }

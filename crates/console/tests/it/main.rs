@@ -9,4 +9,5 @@ mod files_are_managed;
 mod logins_end;
 mod pages_are_protected;
 mod people_and_links;
+mod the_store;
 mod uploads_are_signed;

@@ -80,9 +80,8 @@ impl Metrics {
             let at = doors.iter().position(|known| known.door == stats.door);
             let at = at.unwrap_or_else(|| {
                 // All verbs of a door share these.
-                let spent = |histogram: &Histogram| {
-                    Duration::from_nanos(histogram.sum_ns.load(Relaxed))
-                };
+                let spent =
+                    |histogram: &Histogram| Duration::from_nanos(histogram.sum_ns.load(Relaxed));
                 let stages = stats.stages.stages.each_ref().map(spent);
                 doors.push(DoorTotals { door: stats.door, stages, ..DoorTotals::default() });
                 doors.len() - 1

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cairn_console::{ConsoleDoor, Data, Insight, Site, literal, loopback};
+use cairn_console::{ConsoleDoor, Data, Site, literal, loopback};
 use cairn_doors::serve;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -122,7 +122,7 @@ fn serve(
     site: impl FnOnce(&str, &str) -> cairn_base::Result<Site>,
 ) -> Result<Served> {
     let site = site(behind.shown(s3::DOOR.name), behind.shown(http::DOOR.name))?;
-    let (own, insight) = (behind.metrics.door(DOOR.name), Insight::default());
+    let (own, insight) = (behind.metrics.door(DOOR.name), behind.offers.insight.clone());
     let door = ConsoleDoor::new(Arc::clone(behind.admit), &own, site, insight);
     let mut serving = behind.serving(DOOR.name);
     serving.limits.connections = serving.limits.connections.min(CONNECTIONS);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_audit::LineQueue;
 use cairn_auth::HandleKey;
+use cairn_console::Insight;
 use cairn_doors::Records;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::{Mounts, Redirects};
@@ -162,6 +163,8 @@ pub struct Offers {
     /// Where records of requests go, and the lines that metrics count.
     pub records: Records,
     pub lines: Vec<Arc<LineQueue>>,
+    /// What the console shows of this process.
+    pub insight: Insight,
 }
 
 impl Behind<'_> {
