@@ -76,7 +76,7 @@ impl ScrubOrders {
     fn goes_on(&self, progress: &ScrubProgress, is_sick: bool) {
         if let Some(run) = &mut self.state.lock().0 {
             (run.blocks, run.bytes) = (progress.blocks, progress.bytes);
-            run.total_blocks = progress.total_blocks as u64;
+            run.total_blocks = progress.total_blocks;
             run.damaged_blocks += u64::from(is_sick);
         }
     }

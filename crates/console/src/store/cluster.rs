@@ -252,8 +252,8 @@ fn drains(map: &ClusterMap) -> Markup {
 pub async fn drain(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let form = of.asked.form()?;
-    let node = form.number("node", "Node")?.map(NodeId);
-    let node = node.ok_or_else(|| Error::Invalid("node: which one?".into()))?;
+    let node = u64::from_str_radix(form.get("node"), 16).map(NodeId);
+    let node = node.map_err(|_| Error::Invalid("node: use a number, as the page has it".into()))?;
     let is_draining = form.get("drain") == "yes";
     let what = if is_draining { "drain" } else { "undrain" };
     of.asked.witness.note(|facts| facts.resource = Some(format!("{what} node {node}")));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_auth::Caller;
 use cairn_base::map::Group;
-use cairn_base::{ClusterMap, Result};
+use cairn_base::ClusterMap;
 use cairn_fs::BlocksUsage;
 use cairn_fs::ops::cluster::GetMap;
 use cairn_fs::ops::read_only::IsReadOnly;
@@ -65,7 +65,7 @@ pub fn taken(usage: &BlocksUsage) -> f64 {
 /// All that an operator should know, the worst first.
 pub async fn concerns(
     inner: &Arc<Inner>,
-    usage: &Result<BlocksUsage>,
+    usage: &Result<BlocksUsage, String>,
     moments: &[Moment],
 ) -> Vec<Concern> {
     let fs = inner.fs();

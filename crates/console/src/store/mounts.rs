@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_auth::Caller;
-use cairn_base::{NodeId, Result, UserId};
+use cairn_base::{NodeId, Result, SessionId, UserId};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::held::{ListLocks, LockedFile};
 use cairn_fs::ops::sessions::ListSessions;
@@ -55,7 +55,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
 }
 
 /// The sessions that are live, and whether these are all.
-async fn sessions(inner: &Inner) -> Result<(Vec<(u64, Session)>, bool)> {
+async fn sessions(inner: &Inner) -> Result<(Vec<(SessionId, Session)>, bool)> {
     let (mut live, mut after) = (Vec::new(), None);
     for _ in 0..READ / PAGE {
         let verb = ListSessions { after, limit: PAGE };
@@ -63,7 +63,7 @@ async fn sessions(inner: &Inner) -> Result<(Vec<(u64, Session)>, bool)> {
         after = page.last().map(|(session, _)| *session);
         let is_last = page.len() < PAGE;
         let found = page.into_iter().filter(|(_, row)| row.state == SessionState::Live);
-        live.extend(found.map(|(session, row)| (session.0, row)));
+        live.extend(found);
         if is_last {
             return Ok((live, true));
         }
@@ -113,18 +113,18 @@ fn of_session(row: &Session, names: &HashMap<UserId, String>) -> String {
 }
 
 fn shown_sessions(
-    live: &[(u64, Session)],
+    live: &[(SessionId, Session)],
     files: &[LockedFile],
     names: &HashMap<UserId, String>,
 ) -> Markup {
-    let locked = |session: u64| {
-        let has = |file: &&LockedFile| file.locks.iter().any(|lock| lock.session.0 == session);
+    let locked = |session: SessionId| {
+        let has = |file: &&LockedFile| file.locks.iter().any(|lock| lock.session == session);
         files.iter().filter(has).count() as u64
     };
     let rows = html! {
         @for (session, row) in live {
             tr {
-                td class="name" { code { (format!("{session:x}")) } }
+                td class="name" { code { (session) } }
                 td { (of_session(row, names)) }
                 td { (words::time(row.started)) }
                 td class="number" { (words::count(locked(*session))) }
@@ -156,7 +156,7 @@ fn locks(files: &[LockedFile], is_more: bool) -> Markup {
         @for file in files {
             @for lock in &file.locks {
                 tr {
-                    td class="name" { (file.bucket) ", inode " (file.ino) }
+                    td class="name" { (file.bucket) ", inode " (file.ino.0) }
                     td { (kind(lock)) }
                     td class="number" { (bytes(lock)) }
                     td { code { (lock.session) } }
@@ -184,8 +184,6 @@ fn locks(files: &[LockedFile], is_more: bool) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use cairn_base::SessionId;
-
     use super::*;
 
     #[test]

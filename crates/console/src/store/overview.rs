@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::Result;
 use cairn_fs::BlocksUsage;
 use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
@@ -131,7 +130,7 @@ fn doors(current: &Moment) -> Markup {
     }
 }
 
-fn space(usage: &Result<BlocksUsage>) -> Markup {
+fn space(usage: &Result<BlocksUsage, String>) -> Markup {
     let Ok(usage) = usage else { return html! {} };
     let share = health::taken(usage);
     html! {

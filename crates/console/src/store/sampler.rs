@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::{Result, Stage};
+use cairn_base::Stage;
 use cairn_doors::metrics::{DoorTotals, Metrics};
 use cairn_fs::{BlocksUsage, Fs};
 use parking_lot::Mutex;
@@ -57,7 +57,7 @@ pub struct Sampler {
     metrics: Arc<Metrics>,
     began: Instant,
     series: Mutex<Series>,
-    usage: Mutex<Option<(Duration, Result<BlocksUsage>)>>,
+    usage: Mutex<Option<(Duration, Result<BlocksUsage, String>)>>,
 }
 
 #[derive(Default)]
@@ -100,14 +100,17 @@ impl Sampler {
     }
 
     /// The usage of the block store, of some seconds ago at most.
-    pub async fn usage(&self, fs: &Fs) -> Result<BlocksUsage> {
+    ///
+    /// # Errors
+    /// What the block store says, in words.
+    pub async fn usage(&self, fs: &Fs) -> Result<BlocksUsage, String> {
         let now = self.began.elapsed();
         if let Some((at, usage)) = &*self.usage.lock()
             && now.saturating_sub(*at) < USAGE_PERIOD
         {
             return usage.clone();
         }
-        let usage = fs.blocks().usage().await;
+        let usage = fs.blocks().usage().await.map_err(|error| error.to_string());
         *self.usage.lock() = Some((now, usage.clone()));
         usage
     }
