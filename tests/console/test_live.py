@@ -135,7 +135,7 @@ def test_a_page_out_of_sight_does_not_listen(in_store, store):
         Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
         document.dispatchEvent(new Event("visibilitychange"));
     }"""
-    listens = "document.querySelector('cairn-live').source !== undefined"
+    listens = "document.querySelector('cairn-changes').source !== undefined"
     page.wait_for_function(listens)
     page.evaluate(hide, True)
     assert not page.evaluate(listens)
@@ -165,7 +165,7 @@ def test_ten_open_pages_cost_nothing_while_nothing_changes(chromium, store):
         for _ in range(10):
             profile = open_pages.enter_context(another(chromium, store))
             profile.page.goto("/b/live-idle")
-            profile.page.wait_for_function("document.querySelector('cairn-live').source?.readyState === 1")
+            profile.page.wait_for_function("document.querySelector('cairn-changes').source?.readyState === 1")
         requests = requests_of(store)
         before, began = cpu_seconds(store), time.monotonic()
         time.sleep(IDLE_SECONDS)

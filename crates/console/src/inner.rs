@@ -1,6 +1,6 @@
 //! All that requests have behind them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use cairn_audit::RecentLines;
 use cairn_auth::Caller;
@@ -15,6 +15,9 @@ use crate::attempts::Attempts;
 use crate::forms::Form;
 use crate::listeners::Listeners;
 use crate::site::{Host, Site};
+use crate::store::Store;
+use crate::store::cluster::Nodes;
+use crate::store::scrub::Scrubs;
 
 pub struct Inner {
     pub admit: Arc<Admit>,
@@ -22,7 +25,20 @@ pub struct Inner {
     pub attempts: Attempts,
     pub forms: Arc<Shares>,
     pub listeners: Arc<Listeners>,
-    pub audit: OnceLock<AuditPlaces>,
+    pub insight: Insight,
+    pub store: Store,
+    /// This very one, for replies that outlive their requests.
+    pub own: Weak<Inner>,
+}
+
+/// What a process knows of itself beyond the operations of its store.
+#[derive(Clone, Default)]
+pub struct Insight {
+    pub audit: AuditPlaces,
+    /// Where this process keeps blocks.
+    pub scrubs: Option<Arc<dyn Scrubs>>,
+    /// Where it is a node of a cluster.
+    pub nodes: Option<Arc<dyn Nodes>>,
 }
 
 /// Where records of the audit can be read.
@@ -85,6 +101,8 @@ pub struct LoggedIn {
     /// The part of the cookie of which the store has a hash.
     pub secret: Secret<String>,
     pub caller: Caller,
+    /// The store takes no changes now: each page says so.
+    pub is_read_only: bool,
 }
 
 /// A request of a user who has logged in.

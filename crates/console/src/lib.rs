@@ -7,7 +7,7 @@
 //! ```text
 //!   request ──► site (Host, Origin) ──► logins (cookie ──► Caller) ──► route ──► a page, or JSON
 //!                                                                        │
-//!                       pages, files/  ──►  fs, and presigned URLs  ◄────┘
+//!                pages, files/, store/  ──►  fs, and presigned URLs  ◄────┘
 //! ```
 
 pub mod limits;
@@ -17,6 +17,7 @@ mod site;
 mod words;
 
 mod attempts;
+mod body;
 mod forms;
 mod listeners;
 mod reply;
@@ -41,11 +42,14 @@ mod files;
 
 mod people;
 mod share;
+mod store;
 
 mod route;
 
 mod door;
 
 pub use door::ConsoleDoor;
-pub use inner::AuditPlaces;
+pub use inner::{AuditPlaces, Insight};
 pub use site::{Data, Site, literal, loopback};
+pub use store::cluster::{Asking, NodeReport, Nodes};
+pub use store::scrub::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};

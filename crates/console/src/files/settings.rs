@@ -14,6 +14,7 @@ use crate::fields::{self, Text};
 use crate::forms::Form;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
+use crate::store::read_only;
 use crate::words;
 
 /// What is offered to the user.
@@ -59,6 +60,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         @if may.set { (settings(at, bucket)) } @else {
             p class="hint" { "Only a user who administers the bucket can change its settings." }
         }
+        @if may.set { (read_only::of_bucket(at.bucket, bucket.read_only)) }
         (rights)
         @if may.limit { (quotas(at, &usage)) }
     };

@@ -82,8 +82,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     // Who may see all users may see what they did.
     of.inner.fs().read(&of.login.caller, ListUsers).await?;
     let wanted = Wanted::of(of)?;
-    let none = AuditPlaces::default();
-    let places = of.inner.audit.get().unwrap_or(&none);
+    let places = &of.inner.insight.audit;
     let days = match &places.bucket {
         Some(bucket) => days(of, bucket).await,
         None => Vec::new(),

@@ -51,7 +51,7 @@ impl Page {
 
 /// The place where a page hears of changes, with the state that it shows.
 fn events_of(page: &str) -> String {
-    let part = page.split("<cairn-live data-events=\"").nth(1).unwrap();
+    let part = page.split("<cairn-changes data-events=\"").nth(1).unwrap();
     let (place, rest) = part.split_once('"').unwrap();
     let seen = rest.split("data-seen=\"").nth(1).unwrap().split('"').next().unwrap();
     format!("{}&seen={seen}", place.replace("&amp;", "&"))

@@ -11,6 +11,7 @@ mod peers;
 mod process;
 mod store;
 mod throttled;
+mod totals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use self::number::Numbers;
 pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
 pub use self::store::{of_blocks, of_master};
 use self::store::{of_connections, of_store};
+pub use self::totals::{DoorTotals, Times};
 use crate::observe::{Ended, Observer};
 use crate::traffic::Traffic;
 

@@ -1,0 +1,226 @@
+//! Scrubs of a single server: one now, its progress, and the objects that are damaged.
+
+use std::sync::Arc;
+
+use cairn_base::{Error, Result, Timestamp};
+use maud::{Markup, html};
+
+use super::admit;
+use super::screen::{self, Parts, Screen};
+use crate::failure::Failure;
+use crate::fields;
+use crate::inner::{For, Inner};
+use crate::limits;
+use crate::reply::{self, Reply};
+use crate::sheet::{self, Column, column};
+use crate::words;
+
+/// Scrubs of the blocks of this process.
+pub trait Scrubs: Send + Sync {
+    fn state(&self) -> ScrubState;
+    /// Begins one, unless one runs.
+    fn begin(&self);
+    /// Ends the one that runs, if any, before its end.
+    fn stop(&self);
+}
+
+/// How scrubs stand.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubState {
+    pub running: Option<ScrubRun>,
+    /// The last one that ended since this process began.
+    pub last: Option<ScrubEnd>,
+    /// When one reached its end last, as it was noted on the disk.
+    pub noted: Option<Timestamp>,
+    /// How often one begins on its own; 0 for never.
+    pub every_days: u32,
+    /// The most that one reads, bytes a second.
+    pub rate: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubRun {
+    pub began: Timestamp,
+    pub blocks: u64,
+    /// Of the blocks that there were at the start.
+    pub total_blocks: u64,
+    pub bytes: u64,
+    pub damaged_blocks: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubEnd {
+    pub ended: Timestamp,
+    pub blocks: u64,
+    pub bytes: u64,
+    pub damaged_blocks: u64,
+    /// The objects that damaged blocks are of. A block that no object needs any more hits nobody.
+    pub damaged: Vec<DamagedObject>,
+    /// It was stopped before its end.
+    pub is_stopped: bool,
+    /// Why it failed, or why objects could not be named.
+    pub failure: Option<String>,
+}
+
+/// An object of which bytes are damaged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DamagedObject {
+    /// `bucket/key`.
+    pub object: String,
+    /// The first byte that is damaged, and the one after the last.
+    pub start: u64,
+    pub end: u64,
+    pub why: String,
+}
+
+const DAMAGED: [Column; 3] =
+    [column("Object", "name"), column("Bytes", "number"), column("Why", "")];
+
+fn scrubs(inner: &Inner) -> Result<&Arc<dyn Scrubs>> {
+    let found = inner.insight.scrubs.as_ref();
+    found
+        .ok_or_else(|| Error::Invalid("this process keeps no blocks: nodes scrub their own".into()))
+}
+
+pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
+    admit(of.login)?;
+    let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
+    let parts = parts(&inner);
+    let is_running = scrubs(&inner).is_ok_and(|scrubs| scrubs.state().running.is_some());
+    let below = html! {
+        @if scrubs(&inner).is_ok() {
+            form method="post" action=(Screen::Scrub.place()) class="line" {
+                @if is_running {
+                    (fields::hidden(&[("order", "stop")]))
+                    button type="submit" { "Stop the scrub" }
+                } @else {
+                    (fields::hidden(&[("order", "begin")]))
+                    button type="submit" class="primary" { "Scrub now" }
+                }
+            }
+        }
+    };
+    Ok(screen::page(of, Screen::Scrub, &parts, &below))
+}
+
+/// `POST /store/scrub`
+pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
+    admit(of.login)?;
+    let form = of.asked.form()?;
+    let order = form.get("order");
+    of.asked.witness.note(|facts| facts.resource = Some(format!("scrub {order:?}")));
+    let scrubs = scrubs(of.inner)?;
+    match order {
+        "begin" => scrubs.begin(),
+        "stop" => scrubs.stop(),
+        _ => return Err(Error::Invalid("order: use begin or stop".into()).into()),
+    }
+    Ok(reply::see_other(Screen::Scrub.place()))
+}
+
+pub fn parts(inner: &Inner) -> Parts {
+    match scrubs(inner) {
+        Ok(scrubs) => {
+            let state = scrubs.state();
+            vec![("state", running(&state)), ("last", last(&state))]
+        }
+        Err(_) => vec![(
+            "state",
+            html! {
+                p {
+                    "Each chunkserver scrubs its own blocks (" code { "--scrub-days" } ") and replaces those "
+                    "that are damaged by what other nodes have. " a href=(Screen::Cluster.place()) { "Cluster" }
+                    " shows how many each has found and replaced."
+                }
+            },
+        )],
+    }
+}
+
+fn running(state: &ScrubState) -> Markup {
+    let ScrubState { every_days, rate, .. } = state;
+    html! {
+        @match &state.running {
+            Some(run) => {
+                p class="state" role="status" { "A scrub runs." }
+                progress max=(run.total_blocks.max(1)) value=(run.blocks) aria-label="Progress of the scrub" {}
+                p {
+                    (words::count(run.blocks)) " of " (words::counted(run.total_blocks, "block")) ", "
+                    (words::size(run.bytes)) " read, "
+                    (words::counted(run.damaged_blocks, "damaged block")) ". It began at "
+                    (words::time(run.began)) " (UTC)."
+                }
+            }
+            None => p class="state" role="status" { "No scrub runs." },
+        }
+        p class="hint" {
+            "A scrub reads and verifies every block, at most " (words::size(*rate)) " a second, and rests "
+            "in between, so that requests go on. "
+            @if *every_days > 0 { "One begins on its own every " (words::counted(u64::from(*every_days), "day")) "." }
+            @else { "None begins on its own (" code { "--scrub-days 0" } ")." }
+        }
+    }
+}
+
+fn last(state: &ScrubState) -> Markup {
+    let Some(end) = &state.last else {
+        return html! {
+            @if let Some(noted) = state.noted {
+                p class="hint" { "The last one ended before this process began, at " (words::time(noted)) " (UTC)." }
+            }
+        };
+    };
+    let rows = html! {
+        @for DamagedObject { object, start, end, why } in end.damaged.iter().take(limits::SHOWN) {
+            tr {
+                td class="name" { (object) }
+                td class="number" { (words::count(*start)) " to " (words::count(*end)) }
+                td { (why) }
+            }
+        }
+    };
+    html! {
+        section class="group" aria-labelledby="last" {
+            h2 id="last" { "The last scrub" }
+            p {
+                @if end.is_stopped { "It was stopped at " } @else { "It ended at " }
+                (words::time(end.ended)) " (UTC): " (words::counted(end.blocks, "block")) ", "
+                (words::size(end.bytes)) " read, " (words::counted(end.damaged_blocks, "damaged block")) "."
+            }
+            @if let Some(failure) = &end.failure { p class="error" { (failure) } }
+            @if !end.damaged.is_empty() {
+                (sheet::scrolling("Damaged objects", &DAMAGED, &rows))
+                @if end.damaged.len() > limits::SHOWN {
+                    p class="hint" {
+                        "The first " (words::count(limits::SHOWN as u64)) " of "
+                        (words::count(end.damaged.len() as u64)) "; the log has all."
+                    }
+                }
+                p { "Reads of these bytes fail. Restore the objects from a backup, or write them again." }
+            } @else if end.damaged_blocks > 0 && end.failure.is_none() {
+                p class="hint" { "No object needs the damaged blocks." }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_objects_are_listed_with_what_to_do() {
+        let object = |number| DamagedObject {
+            object: format!("photos/<{number}>.jpg"),
+            start: 0,
+            end: 4096,
+            why: "checksum".to_owned(),
+        };
+        let damaged: Vec<DamagedObject> = (0..300).map(object).collect();
+        let end = ScrubEnd { blocks: 10, damaged_blocks: 2, damaged, ..ScrubEnd::default() };
+        let state = ScrubState { last: Some(end), ..ScrubState::default() };
+        let text = last(&state).into_string();
+        assert!(text.contains("photos/&lt;0&gt;.jpg") && text.contains("0 to 4,096"), "{text}");
+        assert!(text.contains("The first 200 of 300") && text.contains("from a backup"));
+    }
+}
