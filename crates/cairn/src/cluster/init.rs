@@ -110,7 +110,7 @@ pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
     let shown = args.dir.display();
     if args.dir.join("cluster.toml").exists() {
         if args.if_new {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
