@@ -60,7 +60,7 @@ const NODES: [Column; 9] = [
 const GROUPS: [Column; 4] = [
     column("Group", "name"),
     column("Wanted", "number"),
-    column("Members", ""),
+    column("Members", "words"),
     column("State", ""),
 ];
 
@@ -198,7 +198,7 @@ fn groups(map: &ClusterMap) -> Markup {
             tr {
                 td class="name" { (id) }
                 td class="number" { (group.redundancy.number()) }
-                td {
+                td class="words" {
                     @for (at, member) in group.members.iter().enumerate() {
                         @if at > 0 { ", " }
                         (member.node)

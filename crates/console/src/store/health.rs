@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cairn_auth::Caller;
-use cairn_base::map::Group;
 use cairn_base::ClusterMap;
+use cairn_base::map::Group;
 use cairn_fs::Usage as BlocksUsage;
 use cairn_fs::ops::cluster::GetMap;
 use cairn_fs::ops::read_only::IsReadOnly;

@@ -19,6 +19,9 @@ use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
 
+/// The least that a plot of bytes reaches up to.
+const KIB: f64 = 1024.0;
+
 const DOORS: [Column; 7] = [
     column("Door", "name"),
     column("Requests/s", "number"),
@@ -83,12 +86,13 @@ fn lines(moments: &[Moment], current: &Moment, of: fn(&Rates) -> Option<f64>) ->
 
 fn plots(moments: &[Moment], current: &Moment) -> Markup {
     let plot = |title, say, least, of| {
-        plot::show(&Plot { title, say, least, lines: lines(moments, current, of) })
+        let (is_bytes, lines) = (least >= KIB, lines(moments, current, of));
+        plot::show(&Plot { title, say, is_bytes, least, lines })
     };
     html! {
         div class="plots" {
             (plot("Requests a second", say::rate, 1.0, |rates| Some(rates.requests)))
-            (plot("Bytes in and out", say::bytes_rate, 1024.0, |rates| {
+            (plot("Bytes in and out", say::bytes_rate, KIB, |rates| {
                 Some(rates.received_bytes + rates.sent_bytes)
             }))
             (plot("99 % of requests within", seconds, 1e-3, |rates| {

@@ -28,6 +28,8 @@ pub struct Plot<'a> {
     pub title: &'a str,
     /// A value in words.
     pub say: fn(f64) -> String,
+    /// Ticks are 1, 2 or 5 times a power of ten; of bytes, of a unit such as KiB.
+    pub is_bytes: bool,
     /// The least that the axis reaches up to.
     pub least: f64,
     pub lines: Vec<Line>,
@@ -38,6 +40,12 @@ fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= step * 0.999);
     factor.unwrap_or(10.0) * power
+}
+
+/// As [`nice`], of bytes.
+fn nice_bytes(step: f64) -> f64 {
+    let unit = 1024_f64.powf(step.max(1.0).log(1024.0).floor());
+    nice(step / unit) * unit
 }
 
 fn x(ago: Duration) -> f64 {
@@ -52,7 +60,8 @@ fn y(value: f64, top: f64) -> f64 {
 pub fn show(plot: &Plot<'_>) -> Markup {
     let values = || plot.lines.iter().flat_map(|line| line.runs.iter().flatten());
     let highest = values().map(|(_, value)| *value).fold(0.0, f64::max);
-    let step = nice(highest.max(plot.least) / TICKS);
+    let step = highest.max(plot.least) / TICKS;
+    let step = if plot.is_bytes { nice_bytes(step) } else { nice(step) };
     let top = (highest.max(plot.least) / step).ceil() * step;
     let ticks = (0..=(top / step).round() as u32).map(|tick| f64::from(tick) * step);
     let ticks: Vec<f64> = ticks.collect();
@@ -100,7 +109,8 @@ mod tests {
     fn shown(runs: Vec<Vec<(Duration, f64)>>) -> String {
         let line = Line { colour: 9, runs };
         let say = |value| format!("{value}");
-        show(&Plot { title: "Requests", say, least: 1.0, lines: vec![line] }).into_string()
+        let lines = vec![line];
+        show(&Plot { title: "Requests", say, is_bytes: false, least: 1.0, lines }).into_string()
     }
 
     #[test]
@@ -112,6 +122,15 @@ mod tests {
         assert_eq!(text.matches("<polyline").count(), 2, "the gap is no line");
         assert!(text.contains("class=\"c1\"") && text.contains("at most 10"), "{text}");
         assert!(text.contains(">5</text>") && text.contains(">10</text>"), "{text}");
+    }
+
+    #[test]
+    fn ticks_of_bytes_are_of_their_units() {
+        let kib = 1024.0;
+        assert_eq!(
+            [1.0, 300.0, 3.0 * kib, 15.0 * kib].map(nice_bytes),
+            [1.0, 500.0, 5.0 * kib, 20.0 * kib]
+        );
     }
 
     #[test]

@@ -27,18 +27,18 @@ const FLIGHTS: [Column; 6] = [
     column("Since", "number"),
     column("Is in", ""),
     column("For", "number"),
-    column("Waits for", ""),
+    column("Waits for", "words"),
 ];
 const SLOW: [Column; 6] = [
     column("Request", "name"),
     column("Ended", "number"),
     column("Status", "number"),
     column("Took", "number"),
-    column("Where", ""),
+    column("Where", "words"),
     column("Trace", ""),
 ];
 const STAGES: [Column; 3] =
-    [column("Door", "name"), column("Time of requests", "number"), column("Where", "")];
+    [column("Door", "name"), column("Time of requests", "number"), column("Where", "words")];
 
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
@@ -97,7 +97,7 @@ fn flights(seen: &[Seen], all: usize, names: &HashMap<UserId, String>) -> Markup
                 td class="number" { (say::span(*age)) }
                 td { (stage.map_or("", say_stage)) }
                 td class="number" { (say::span(*stage_age)) }
-                td {
+                td class="words" {
                     @for (at, (what, _)) in waits.iter().enumerate() {
                         @if at > 0 { "; " } (what)
                     }
@@ -150,7 +150,7 @@ fn slow(recent: &[(Duration, Ended)], limit: Duration) -> Markup {
                 td class="number" { (say::span(*ago)) " ago" }
                 td class="number" { (status) }
                 td class="number" { (say::span(stages.total())) }
-                td { (of_one(stages)) }
+                td class="words" { (of_one(stages)) }
                 td { code { (stages.trace) } }
             }
         }
@@ -195,7 +195,7 @@ fn stages(moments: &[Moment]) -> Markup {
             tr {
                 td class="name" { (door) }
                 td class="number" { (say::span(*time)) }
-                td { (wheres(*time, |stage| sums.get(stage as usize).copied().unwrap_or_default())) }
+                td class="words" { (wheres(*time, |stage| sums.get(stage as usize).copied().unwrap_or_default())) }
             }
         }
     };

@@ -74,7 +74,7 @@ pub struct DamagedObject {
 }
 
 const DAMAGED: [Column; 3] =
-    [column("Object", "name"), column("Bytes", "number"), column("Why", "")];
+    [column("Object", "name"), column("Bytes", "number"), column("Why", "words")];
 
 fn scrubs(inner: &Inner) -> Result<&Arc<dyn Scrubs>> {
     let found = inner.insight.scrubs.as_ref();
@@ -86,21 +86,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
     let parts = parts(&inner);
-    let is_running = scrubs(&inner).is_ok_and(|scrubs| scrubs.state().running.is_some());
-    let below = html! {
-        @if scrubs(&inner).is_ok() {
-            form method="post" action=(Screen::Scrub.place()) class="line" {
-                @if is_running {
-                    (fields::hidden(&[("order", "stop")]))
-                    button type="submit" { "Stop the scrub" }
-                } @else {
-                    (fields::hidden(&[("order", "begin")]))
-                    button type="submit" class="primary" { "Scrub now" }
-                }
-            }
-        }
-    };
-    Ok(screen::page(of, Screen::Scrub, &parts, &below))
+    Ok(screen::page(of, Screen::Scrub, &parts, &html! {}))
 }
 
 /// `POST /store/scrub`
@@ -122,7 +108,11 @@ pub fn parts(inner: &Inner) -> Parts {
     match scrubs(inner) {
         Ok(scrubs) => {
             let state = scrubs.state();
-            vec![("state", running(&state)), ("last", last(&state))]
+            vec![
+                ("state", running(&state)),
+                ("order", form(state.running.is_some())),
+                ("last", last(&state)),
+            ]
         }
         Err(_) => vec![(
             "state",
@@ -134,6 +124,20 @@ pub fn parts(inner: &Inner) -> Parts {
                 }
             },
         )],
+    }
+}
+
+fn form(is_running: bool) -> Markup {
+    html! {
+        form method="post" action=(Screen::Scrub.place()) class="line" {
+            @if is_running {
+                (fields::hidden(&[("order", "stop")]))
+                button type="submit" { "Stop the scrub" }
+            } @else {
+                (fields::hidden(&[("order", "begin")]))
+                button type="submit" class="primary" { "Scrub now" }
+            }
+        }
     }
 }
 
@@ -175,7 +179,7 @@ fn last(state: &ScrubState) -> Markup {
             tr {
                 td class="name" { (object) }
                 td class="number" { (words::count(*start)) " to " (words::count(*end)) }
-                td { (why) }
+                td class="words" { (why) }
             }
         }
     };

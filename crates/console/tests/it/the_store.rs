@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_auth::Caller;
+use cairn_base::map::{Group, Member, Node};
+use cairn_base::{ClusterMap, GroupId, KeyHash, NodeId, Pin, Redundancy, Role};
 use cairn_console::{DamagedObject, Insight, ScrubEnd, ScrubRun, ScrubState, Scrubs};
+use cairn_fs::ops::cluster::{GetMap, PutMap};
 use cairn_fs::ops::credentials::RemoveCredential;
+use cairn_fs::ops::lock::{ReleaseLock, TakeLock};
+use cairn_fs::rows::{Lock, Space};
 
 use crate::harness::{Browser, Rig};
 
@@ -230,4 +235,64 @@ fn a_log_is_tailed_from_its_last_lines_on() {
     assert_eq!(root.get("/store/logs?bucket=missing").status, 404);
     root.post("/logout", "");
     read_until(&mut tail, "\"reason\":\"login\"");
+}
+
+#[test]
+fn locks_are_shown_with_who_holds_them() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    root.post("/buckets", "name=photos");
+    assert!(root.get("/store/mounts").body.contains("No file is locked."));
+    let (caller, record) = (Caller::system(), "x".into());
+    let appended = rig.runtime.block_on(rig.fs().append(&caller, "photos", "a.txt", record));
+    let (_, ino, _) = appended.unwrap();
+    let (session, space) = (rig.fs().session(), Space::Flock);
+    let lock =
+        Lock { session, owner: 1, pid: 4711, exclusive: true, start: 0, last: u64::MAX, space };
+    assert_eq!(rig.run(TakeLock { ino, lock }), None);
+    let page = root.get("/store/mounts").body;
+    assert!(page.contains(&format!("photos, inode {}", ino.0)), "{page}");
+    assert!(page.contains("exclusive (flock)") && page.contains(">4711<"), "{page}");
+    rig.run(ReleaseLock { ino, lock });
+    assert!(root.get("/store/mounts").body.contains("No file is locked."));
+}
+
+/// Chunkservers 1 and 2, of which the second is down, and a group that both have.
+fn cluster() -> ClusterMap {
+    let mut map = ClusterMap { epoch: 1, replicas: 2, minimum: 1, ..ClusterMap::default() };
+    for number in [1, 2] {
+        let pin = Pin { key: KeyHash([number; 32]), roles: Role::Chunkserver.into() };
+        let node = Node { is_up: number == 1, ..Node::new(pin) };
+        map.nodes.insert(NodeId(number.into()), node);
+    }
+    let members = [1, 2].map(|node| Member::new(NodeId(node), true)).to_vec();
+    let group = Group { redundancy: Redundancy::Copies(2), members, ..Group::default() };
+    map.groups.insert(GroupId(1), group);
+    (map.next_node, map.next_group) = (3, 2);
+    map
+}
+
+#[test]
+fn a_chunkserver_is_drained_once_that_was_confirmed() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    rig.run(PutMap { map: cluster().encode() });
+    let map = || ClusterMap::decode(&rig.run(GetMap).unwrap()).unwrap();
+    let page = root.get("/store/cluster").body;
+    assert!(page.contains("lacks replicas") && page.contains("2 (down)"), "{page}");
+    assert!(root.get("/store").body.contains("It works, with 2 warnings."));
+    let asked = root.post("/store/drain", "node=1&drain=yes");
+    assert!(asked.body.contains("Drain node 1?") && asked.body.contains("1 group"));
+    assert!(!map().nodes[&NodeId(1)].is_draining, "nothing before it is confirmed");
+    assert_eq!(root.post("/store/drain", "node=1&drain=yes&confirm=yes").status, 303);
+    assert!(map().nodes[&NodeId(1)].is_draining && map().epoch == 2);
+    let record = rig.audited(r#""operation":"DrainNode","outcome":"done""#);
+    assert!(record.contains("drain node 1"), "{record}");
+    assert!(root.get("/store/cluster").body.contains("Cancel the drain of node 1"));
+    assert_eq!(root.post("/store/drain", "node=1&drain=no").status, 303);
+    assert!(!map().nodes[&NodeId(1)].is_draining);
+    for bad in ["node=9", "node=x", "node="] {
+        let refused = root.post("/store/drain", &format!("{bad}&drain=no")).status;
+        assert!(matches!(refused, 400 | 404), "{bad}: {refused}");
+    }
 }
