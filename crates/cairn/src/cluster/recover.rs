@@ -14,6 +14,7 @@ use super::members::{self, MembersShown};
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::node::{ThisNode, directory_of};
+use crate::offline::store::frozen_engine;
 use crate::output;
 
 /// Nodes may have maps of the lost masters that this one never had: its next map is newer than any
@@ -46,6 +47,8 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
         let text = "is not the directory of one of several masters: there is nothing to recover";
         return Err(Failure::new(format!("{shown}: {text}")));
     }
+    // With all entries of the log, of which the store has applied none when it is opened.
+    let map = map_of(&*frozen_engine(&dir)?.snapshot()?)?;
     let path = dir.meta();
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let opened = MemberStore::open_any(Arc::new(disk), dir.sizes.of_meta());
@@ -53,8 +56,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     let own = NodeId(store.member());
     let last = store.last().or(store.applied().0);
     let (term, index) = last.map_or((0, 0), |id| (id.term, id.index));
-    let map = map_of(&*store.snapshot())?;
-    let voters = store.applied().1.members.voters;
+    let voters = store.members()?.voters;
     let others = ask(args, &map)?;
     output::line(format!("node {own}, this one: its log ends at term {term}, index {index}"))?;
     let mut ahead = None;
@@ -123,7 +125,7 @@ fn ask(args: &RecoverArgs, map: &ClusterMap) -> Result<Option<MembersShown>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let node = ThisNode::open(&args.dir, Role::Master)?;
-        node.view.adopt(&Arc::new(map.clone()));
+        node.view.adopt_rows(&Arc::new(map.clone()));
         members::ask_as(&node, Role::Master, Some(map)).await
     })
 }
