@@ -9,9 +9,10 @@
 //! A key of the file is an option of the command line without its `--`. So there is no second list
 //! of options that could differ from the first.
 
+mod options;
+
 mod file;
 mod given;
-mod options;
 
 mod check;
 mod example;
