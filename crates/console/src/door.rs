@@ -16,12 +16,13 @@ use http_body_util::BodyExt;
 use crate::attempts::Attempts;
 use crate::body::Body;
 use crate::failure::Failure;
-use crate::inner::{Asked, Inner, Insight};
+use crate::inner::{Asked, Inner};
+use crate::insight::Insight;
 use crate::limits;
+use crate::looks::Looks;
 use crate::reply::{self, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
-use crate::store::Store;
 
 /// The console; cheap to clone.
 #[derive(Clone)]
@@ -43,7 +44,7 @@ impl ConsoleDoor {
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let store = Store::new(admit.fs(), Arc::clone(metrics.all()));
+        let looks = Looks::new(admit.fs(), Arc::clone(metrics.all()));
         let inner = Arc::new_cyclic(|own| Inner {
             admit,
             site,
@@ -51,7 +52,7 @@ impl ConsoleDoor {
             forms,
             listeners: Arc::default(),
             insight,
-            store,
+            looks,
             own: Weak::clone(own),
         });
         ConsoleDoor { inner, observer, stats }

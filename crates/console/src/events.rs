@@ -1,7 +1,8 @@
 //! Events for pages that are open, as `text/event-stream`.
 //!
-//! It is not: a place that knows of what there are events. A page gives a stream of them, or of their
-//! bytes; here it is sent for as long as the page is open, the login holds and the server runs.
+//! It is not: a place that knows of what there are events. A page gives a stream of them, or of
+//! their bytes; here it is sent for as long as the page is open, the login holds and the server
+//! runs.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use cairn_audit::RecentLines;
 use cairn_auth::Caller;
 use cairn_base::{Result, Secret, Shares, UserId};
 use cairn_doors::Witness;
@@ -13,11 +12,10 @@ use http::request::Parts;
 
 use crate::attempts::Attempts;
 use crate::forms::Form;
+use crate::insight::Insight;
 use crate::listeners::Listeners;
+use crate::looks::Looks;
 use crate::site::{Host, Site};
-use crate::store::Store;
-use crate::store::cluster::Nodes;
-use crate::store::scrub::Scrubs;
 
 pub struct Inner {
     pub admit: Arc<Admit>,
@@ -26,28 +24,9 @@ pub struct Inner {
     pub forms: Arc<Shares>,
     pub listeners: Arc<Listeners>,
     pub insight: Insight,
-    pub store: Store,
+    pub looks: Looks,
     /// This very one, for replies that outlive their requests.
     pub own: Weak<Inner>,
-}
-
-/// What a process knows of itself beyond the operations of its store.
-#[derive(Clone, Default)]
-pub struct Insight {
-    pub audit: AuditPlaces,
-    /// Where this process keeps blocks.
-    pub scrubs: Option<Arc<dyn Scrubs>>,
-    /// Where it is a node of a cluster.
-    pub nodes: Option<Arc<dyn Nodes>>,
-}
-
-/// Where records of the audit can be read.
-#[derive(Clone, Debug, Default)]
-pub struct AuditPlaces {
-    /// The last ones of this process.
-    pub recent: Option<Arc<RecentLines>>,
-    /// The bucket that has all of them, of all processes that were told so.
-    pub bucket: Option<String>,
 }
 
 impl Inner {

@@ -16,8 +16,11 @@ mod assets;
 mod site;
 mod words;
 
-mod attempts;
 mod body;
+mod insight;
+mod looks;
+
+mod attempts;
 mod forms;
 mod listeners;
 mod reply;
@@ -29,6 +32,7 @@ mod nav;
 mod sheet;
 
 mod page;
+mod read_only;
 
 mod failure;
 
@@ -49,7 +53,7 @@ mod route;
 mod door;
 
 pub use door::ConsoleDoor;
-pub use inner::{AuditPlaces, Insight};
+pub use insight::nodes::{Asking, NodeReport, Nodes};
+pub use insight::scrubs::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
+pub use insight::{AuditPlaces, Insight};
 pub use site::{Data, Site, literal, loopback};
-pub use store::cluster::{Asking, NodeReport, Nodes};
-pub use store::scrub::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};

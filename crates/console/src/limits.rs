@@ -59,8 +59,8 @@ pub const AUDIT_SOURCES: usize = 32;
 
 /// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
 pub const SHOWN: usize = 200;
-/// Lines of a log that a page begins with, the most of them that it shows at first, bytes, and lines
-/// that a script keeps.
+/// Lines of a log that a page begins with, the most of them that it shows at first, bytes, and
+/// lines that a script keeps.
 pub const TAIL_LINES: usize = 200;
 pub const TAIL_BYTES: usize = 256 << 10;
 pub const TAIL_KEPT: usize = 2000;

@@ -24,7 +24,8 @@ kinds! {
     Asset LogInPage LogIn LogOut LogOutEverywhere
     ListBuckets MakeBucket DeleteBucket FollowBuckets FollowFiles
     ListFiles ListRows ShowObject Download Preview MakeFolder DeleteFiles PresignUpload
-    TransferFiles TagObject ChangeMetadata ArchiveFolder ShowBucketSettings ChangeBucketSettings GrantRights
+    TransferFiles TagObject ChangeMetadata ArchiveFolder ShowBucketSettings ChangeBucketSettings
+    GrantRights
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
     ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
@@ -291,7 +292,7 @@ async fn about_store(of: For<'_>, kind: Kind) -> Result<Reply, Failure> {
         Kind::ShowLogs => store::tail::show(&of).await,
         Kind::FollowStore => store::follow::follow(&of).await,
         Kind::FollowLog => store::tail::follow(&of).await,
-        Kind::MakeStoreReadOnly => store::read_only::set_store(&of).await,
+        Kind::MakeStoreReadOnly => store::read_only::set(&of).await,
         Kind::OrderScrub => store::scrub::order(&of).await,
         Kind::DrainNode => store::cluster::drain(&of).await,
         _ => in_bucket(of, kind).await,
@@ -320,7 +321,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
         Kind::ShowBucketSettings => files::settings::show(&at).await,
         Kind::ChangeBucketSettings => files::settings::change(&at).await,
         Kind::GrantRights => files::rights::grant(&at).await,
-        Kind::MakeBucketReadOnly => store::read_only::set_bucket(&at).await,
+        Kind::MakeBucketReadOnly => files::read_only::set(&at).await,
         Kind::ShowShareForm => share::form::show(&at).await,
         Kind::MakeShareLink => share::form::make(&at).await,
         _ => Err(Failure::NoPage),

@@ -1,5 +1,6 @@
 //! `cairn cluster recover`: one master goes on alone, where the majority is lost.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -73,14 +74,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
             output::line(format!("node {node} at {address}: {why}"))?;
         }
     }
-    let answers = |id: &u64| {
-        *id == own.0
-            || others.iter().flat_map(MembersShown::reports).any(|report| report.member == *id)
-    };
-    let is_majority = |ids: &std::collections::BTreeSet<u64>| {
-        ids.iter().filter(|id| answers(id)).count() * 2 > ids.len()
-    };
-    if !voters.is_empty() && voters.iter().all(is_majority) {
+    if !voters.is_empty() && voters.iter().all(|ids| is_majority(ids, own, others.as_ref())) {
         return Err(Failure::new(
             "a majority of the masters is there with this one: start it (cairn master), and \
              nothing is lost",
@@ -112,6 +106,14 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
          masters join (cairn cluster token --role master)."
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether most of these masters answer; this one does.
+fn is_majority(ids: &BTreeSet<u64>, own: NodeId, others: Option<&MembersShown>) -> bool {
+    let is_heard = |id: u64| {
+        others.into_iter().flat_map(MembersShown::reports).any(|report| report.member == id)
+    };
+    ids.iter().filter(|id| **id == own.0 || is_heard(**id)).count() * 2 > ids.len()
 }
 
 fn map_of(rows: &dyn Snapshot) -> cairn_base::Result<ClusterMap> {

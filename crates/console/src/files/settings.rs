@@ -8,13 +8,12 @@ use cairn_fs::rows::{Bucket, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{At, rights};
+use super::{At, read_only, rights};
 use crate::failure::Failure;
 use crate::fields::{self, Text};
 use crate::forms::Form;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
-use crate::store::read_only;
 use crate::words;
 
 /// What is offered to the user.

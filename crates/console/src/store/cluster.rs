@@ -1,13 +1,12 @@
 //! The cluster map: nodes, groups, repairs, and drains.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::map::{Group, Node};
-use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result, Role};
+use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_fs::ops::cluster::{DrainNode, GetMap};
 use http::StatusCode;
 use maud::{Markup, html};
@@ -17,34 +16,12 @@ use super::{admit, say};
 use crate::failure::Failure;
 use crate::fields::{self, Confirm};
 use crate::inner::{For, Inner};
+use crate::insight::nodes::NodeReport;
 use crate::limits;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
 use crate::words;
-
-/// What the master that serves has heard of each node.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct NodeReport {
-    /// Since its last beat.
-    pub silent: Duration,
-    pub version: String,
-    pub blocks: u64,
-    pub live_bytes: u64,
-    pub free_bytes: u64,
-    /// Blocks that did not check out when read since its start, and those replaced since.
-    pub corrupt: u64,
-    pub healed: u64,
-    /// Groups of which it copies blocks, and how many blocks and bytes it has copied.
-    pub copying: Vec<(GroupId, u64, u64)>,
-}
-
-/// Asks the master that serves.
-pub trait Nodes: Send + Sync {
-    fn reports(&self) -> Asking;
-}
-
-pub type Asking = Pin<Box<dyn Future<Output = Result<BTreeMap<NodeId, NodeReport>>> + Send>>;
 
 const NODES: [Column; 9] = [
     column("Node", "name"),

@@ -10,8 +10,8 @@ use cairn_fs::ops::cluster::GetMap;
 use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
 
-use super::sampler::Moment;
 use crate::inner::Inner;
+use crate::looks::sampler::Moment;
 use crate::words;
 
 /// Shares of the space from which on there is a warning, and from which on it is urgent.

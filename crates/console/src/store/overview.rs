@@ -10,11 +10,11 @@ use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
 
 use super::plot::{self, COLOURS, Line, Plot};
-use super::sampler::{Moment, Rates};
 use super::screen::{self, Parts, Screen};
 use super::{admit, health, read_only, say};
 use crate::failure::Failure;
 use crate::inner::{For, Inner};
+use crate::looks::sampler::{Moment, Rates};
 use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
@@ -42,9 +42,9 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
 }
 
 pub async fn parts(inner: &Arc<Inner>) -> Parts {
-    let store = &inner.store;
-    let (moments, current) = store.sampler.look();
-    let usage = store.sampler.usage(inner.fs()).await;
+    let looks = &inner.looks;
+    let (moments, current) = looks.sampler.look();
+    let usage = looks.sampler.usage(inner.fs()).await;
     let concerns = health::concerns(inner, &usage, &moments).await;
     vec![
         ("health", health::sentence(&concerns)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::sampler::SHOWN;
+use crate::looks::sampler::SHOWN;
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 150.0;

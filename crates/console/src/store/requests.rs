@@ -11,12 +11,12 @@ use cairn_doors::observe::Ended;
 use cairn_fs::ops::credentials::UserName;
 use maud::{Markup, html};
 
-use super::sampler::Moment;
 use super::screen::{self, Parts, Screen};
 use super::{admit, say};
 use crate::failure::Failure;
 use crate::inner::{For, Inner};
 use crate::limits;
+use crate::looks::sampler::Moment;
 use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
@@ -58,8 +58,8 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
             names.insert(user, name.unwrap_or_else(|| user.to_string()));
         }
     }
-    let observer = inner.store.metrics.observer();
-    let (moments, _) = inner.store.sampler.look();
+    let observer = inner.looks.metrics.observer();
+    let (moments, _) = inner.looks.sampler.look();
     Ok(vec![
         ("flights", flights(&seen, all, &names)),
         ("slow", slow(&observer.recent(), observer.slow())),

@@ -1,14 +1,9 @@
 //! The pages of the store: their names, places and parts, and the frame that they share.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use cairn_base::Result;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{cluster, doctor, mounts, overview, requests, sampler, scrub};
-use crate::inner::{For, Inner};
+use crate::inner::For;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 
@@ -71,29 +66,6 @@ impl Screen {
 
     pub fn of(id: &str) -> Option<Screen> {
         Screen::ALL.into_iter().find(|screen| screen.id() == id)
-    }
-
-    /// How often it is made anew while somebody looks at it.
-    pub fn period(self) -> Duration {
-        match self {
-            Screen::Doctor => doctor::PERIOD,
-            _ => sampler::PERIOD,
-        }
-    }
-
-    /// # Errors
-    /// Where the page cannot be made.
-    pub async fn parts(self, inner: &Arc<Inner>) -> Result<Parts> {
-        match self {
-            Screen::Overview => Ok(overview::parts(inner).await),
-            Screen::Requests => requests::parts(inner).await,
-            Screen::Mounts => mounts::parts(inner).await,
-            Screen::Cluster => cluster::parts(inner).await,
-            Screen::Scrub => Ok(scrub::parts(inner)),
-            Screen::Doctor => doctor::parts(inner).await,
-            // A tail has events of its own.
-            Screen::Logs => Ok(Parts::new()),
-        }
     }
 }
 

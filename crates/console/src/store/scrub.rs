@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::{Error, Result, Timestamp};
+use cairn_base::{Error, Result};
 use maud::{Markup, html};
 
 use super::admit;
@@ -10,68 +10,11 @@ use super::screen::{self, Parts, Screen};
 use crate::failure::Failure;
 use crate::fields;
 use crate::inner::{For, Inner};
+use crate::insight::scrubs::{DamagedObject, ScrubState, Scrubs};
 use crate::limits;
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
 use crate::words;
-
-/// Scrubs of the blocks of this process.
-pub trait Scrubs: Send + Sync {
-    fn state(&self) -> ScrubState;
-    /// Begins one, unless one runs.
-    fn begin(&self);
-    /// Ends the one that runs, if any, before its end.
-    fn stop(&self);
-}
-
-/// How scrubs stand.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ScrubState {
-    pub running: Option<ScrubRun>,
-    /// The last one that ended since this process began.
-    pub last: Option<ScrubEnd>,
-    /// When one reached its end last, as it was noted on the disk.
-    pub noted: Option<Timestamp>,
-    /// How often one begins on its own; 0 for never.
-    pub every_days: u32,
-    /// The most that one reads, bytes a second.
-    pub rate: u64,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ScrubRun {
-    pub began: Timestamp,
-    pub blocks: u64,
-    /// Of the blocks that there were at the start.
-    pub total_blocks: u64,
-    pub bytes: u64,
-    pub damaged_blocks: u64,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ScrubEnd {
-    pub ended: Timestamp,
-    pub blocks: u64,
-    pub bytes: u64,
-    pub damaged_blocks: u64,
-    /// The objects that damaged blocks are of. A block that no object needs any more hits nobody.
-    pub damaged: Vec<DamagedObject>,
-    /// It was stopped before its end.
-    pub is_stopped: bool,
-    /// Why it failed, or why objects could not be named.
-    pub failure: Option<String>,
-}
-
-/// An object of which bytes are damaged.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DamagedObject {
-    /// `bucket/key`.
-    pub object: String,
-    /// The first byte that is damaged, and the one after the last.
-    pub start: u64,
-    pub end: u64,
-    pub why: String,
-}
 
 const DAMAGED: [Column; 3] =
     [column("Object", "name"), column("Bytes", "number"), column("Why", "words")];
@@ -211,6 +154,7 @@ fn last(state: &ScrubState) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::insight::scrubs::ScrubEnd;
 
     #[test]
     fn damaged_objects_are_listed_with_what_to_do() {

@@ -146,7 +146,7 @@ pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     let seen = seen.and_then(|seen| seen.to_str().ok()).and_then(Position::parse);
     let from = seen.map_or(From::Lines(limits::TAIL_LINES), From::At);
     let caller: &Caller = &of.login.caller;
-    let tails = &of.inner.store.tails;
+    let tails = &of.inner.looks.tails;
     let wanted = Wanted { caller, bucket: &place.bucket, key: &place.key, from };
     let feed = Feed::new(tails, wanted).await?;
     let mut checks = interval(limits::TAIL_CHECK);

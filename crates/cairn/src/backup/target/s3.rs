@@ -14,8 +14,7 @@ use hyper::{Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use super::super::time::compact_time;
-use super::objects::{OBJECT_BYTES, Target};
-use super::part_of;
+use super::objects::{OBJECT_BYTES, Target, part_of};
 use super::sign::{Asked, Credentials, headers};
 use crate::client::address::escape;
 use crate::connection::http::{Client, Outgoing, ReplyBody, authority, host_header};
