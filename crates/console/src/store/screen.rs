@@ -70,7 +70,9 @@ impl Screen {
     }
 
     pub fn of(id: &str) -> Option<Screen> {
-        Screen::ALL.into_iter().find(|screen| screen.id() == id)
+        // A tail has events of its own.
+        let mut all = Screen::ALL.into_iter().filter(|screen| *screen != Screen::Logs);
+        all.find(|screen| screen.id() == id)
     }
 
     /// How often it is made anew while somebody looks at it.
@@ -91,7 +93,6 @@ impl Screen {
             Screen::Cluster => cluster::parts(inner).await,
             Screen::Scrub => Ok(scrub::parts(inner)),
             Screen::Doctor => doctor::parts(inner).await,
-            // A tail has events of its own.
             Screen::Logs => Ok(Parts::new()),
         }
     }
