@@ -14,7 +14,7 @@ from harness.wait import eventually
 
 TICKS = 100  # of processor time a second, in /proc
 PAGES = 10
-WATCHED_SECONDS = 20
+WATCHED_SECONDS = 10
 
 
 def test_numbers_come_live_and_pause(in_store, store):

@@ -10,6 +10,7 @@ use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_fs::ops::cluster::{DrainNode, GetMap};
 use http::StatusCode;
 use maud::{Markup, html};
+use tokio::time::timeout;
 
 use super::screen::{self, PART, Parts, Screen};
 use super::{admit, say};
@@ -22,6 +23,9 @@ use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
 use crate::words;
+
+/// How long a page waits for the master.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 const NODES: [Column; 9] = [
     column("Node", "name"),
@@ -64,7 +68,10 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
         return Ok(vec![("sum", single)]);
     };
     let reports = match &inner.insight.nodes {
-        Some(nodes) => nodes.reports().await,
+        Some(nodes) => {
+            let late = |_| Error::Unavailable(format!("no master answers within {PATIENCE:?}"));
+            timeout(PATIENCE, nodes.reports()).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
+        }
         None => Err(Error::Unavailable("this process cannot ask the master".into())),
     };
     Ok(vec![("sum", sum(&map)), ("nodes", nodes(&map, &reports)), ("groups", groups(&map))])

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::Caller;
 use cairn_fs::Usage as BlocksUsage;
-use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
 
 use super::plot::{self, COLOURS, Line, Plot};
@@ -36,8 +34,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
     let parts = parts(&inner).await;
-    let is_read_only = of.inner.fs().read(&Caller::system(), IsReadOnly).await?;
-    let below = read_only::of_store(is_read_only);
+    let below = read_only::of_store(of.login.is_read_only);
     Ok(screen::page(of, Screen::Overview, &parts, &below))
 }
 

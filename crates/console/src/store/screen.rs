@@ -65,7 +65,9 @@ impl Screen {
     }
 
     pub fn of(id: &str) -> Option<Screen> {
-        Screen::ALL.into_iter().find(|screen| screen.id() == id)
+        // A tail has events of its own.
+        let mut all = Screen::ALL.into_iter().filter(|screen| *screen != Screen::Logs);
+        all.find(|screen| screen.id() == id)
     }
 }
 
