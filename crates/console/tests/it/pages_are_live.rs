@@ -17,7 +17,9 @@ impl Page {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let cookie = browser.cookie.as_deref().unwrap_or_default();
         let host = &browser.host;
-        let request = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\n\r\n");
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\nconnection: close\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).unwrap();
         let mut page = Page(BufReader::new(stream));
         let status = page.line().split(' ').nth(1).unwrap().parse().unwrap();
