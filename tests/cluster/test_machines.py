@@ -1,4 +1,4 @@
-"""Three machines become a cluster with five commands, `cairn node` and tokens, and any one may die."""
+"""Three machines become a cluster with five commands, and any one of them may die."""
 
 import json
 import os

@@ -1,8 +1,8 @@
-//! `cairn node`: a machine of a small cluster: a master, a chunkserver and a gateway in one process.
+//! `cairn node`: a machine of a small cluster: master, chunkserver and gateway in one process.
 //!
 //! ```text
 //!   DIR/machine.toml   under which name others reach this machine, and at which ports
-//!   DIR/master/        the node of each role, as `cairn master`, `chunkserver` and `gateway` have it
+//!   DIR/master/        the nodes, as `cairn master`, `chunkserver` and `gateway` have them
 //!   DIR/disk/
 //!   DIR/gateway/
 //! ```
@@ -54,8 +54,8 @@ pub struct NodeArgs {
     /// Name or address under which the other machines reach this one; needed the first time
     #[arg(long, value_name = "HOST")]
     address: Option<String>,
-    /// Join the cluster of this token, the first time; - to read it from stdin, where other users of
-    /// this machine do not see it
+    /// Join the cluster of this token, the first time; - to read it from stdin, where other users
+    /// of this machine do not see it
     #[arg(long, value_name = "TOKEN")]
     join: Option<String>,
     /// Port at which the master listens for other machines; the chunkserver takes the one after it
