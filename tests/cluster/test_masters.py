@@ -1,4 +1,4 @@
-"""Three masters keep the metadata together: any of them may die, and no acknowledged change is lost."""
+"""Three masters keep the metadata together: any may die, and nothing acknowledged is lost."""
 
 import shutil
 import subprocess

@@ -1,10 +1,8 @@
-//! `cairn node`: a machine of a small cluster: a master, a chunkserver and a gateway in one
-//! process.
+//! `cairn node`: a machine of a small cluster: master, chunkserver and gateway in one process.
 //!
 //! ```text
 //!   DIR/machine.toml   under which name others reach this machine, and at which ports
-//!   DIR/master/        the node of each role, as `cairn master`, `chunkserver` and `gateway`
-//!                      have it
+//!   DIR/master/        the nodes, as `cairn master`, `chunkserver` and `gateway` have them
 //!   DIR/disk/
 //!   DIR/gateway/
 //! ```

@@ -33,7 +33,7 @@ fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.issue(id, grant).await)
 }
 
-/// A token for a node with these roles, which the cluster remembers for so long, or for a day;
+/// A token for a node with these roles, which the cluster remembers for so long, or for a day.
 /// `dir` is that of a master.
 pub fn new_token(dir: &Path, roles: Roles, expires: Option<Duration>) -> Result<JoinToken> {
     let map = status(dir)?.map;

@@ -13,8 +13,7 @@ use crate::control::messages::ControlMethod;
 use crate::limits::MEMBER_REPORT;
 use crate::wire::{Dial, NoService, Terms, connect};
 
-/// A master's answer, or why there is none. The node is that of the certificate, once one was
-/// shown.
+/// A master's answer, or why there is none. The node is that of its certificate, if it showed one.
 #[derive(Debug)]
 pub struct Asked {
     pub address: String,
