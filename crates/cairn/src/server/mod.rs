@@ -61,14 +61,8 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
     let lines = sinks.queues().to_vec();
     let numbers = vec![space::numbers(&args.dir)];
-    let offers = doors::Offers {
-        mounts,
-        handles,
-        records,
-        lines,
-        numbers,
-        ..doors::Offers::default()
-    };
+    let offers =
+        doors::Offers { mounts, handles, records, lines, numbers, ..doors::Offers::default() };
     let served =
         doors::start((&parts.fs, &parts.admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;

@@ -156,7 +156,9 @@ fn a_disk_is_slow_if_a_sync_is() {
 /// A gateway's counters of a node: how many, and seconds.
 fn peer(node: &str, what: &str, count: u64, seconds: f64) -> String {
     let labels = format!("{{node=\"{node}\",what=\"{what}\"}}");
-    format!("cairn_peer_requests_total{labels} {count}\ncairn_peer_seconds_total{labels} {seconds}\n")
+    format!(
+        "cairn_peer_requests_total{labels} {count}\ncairn_peer_seconds_total{labels} {seconds}\n"
+    )
 }
 
 #[test]
