@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 47] = [
     &[],
     &["server"],
     &["put"],
@@ -39,6 +39,7 @@ const COMMANDS: [&[&str]; 46] = [
     &["backup", "list"],
     &["backup", "check"],
     &["backup", "prune"],
+    &["backup", "locks"],
     &["backup", "holds"],
     &["restore"],
     &["cert"],

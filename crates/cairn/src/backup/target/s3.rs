@@ -106,7 +106,7 @@ impl S3 {
             request = request.header(name, value.expose().as_str());
         }
         // Signatures need not cover them.
-        for (name, value) in condition {
+        if let Some((name, value)) = condition {
             request = request.header(name, value);
         }
         let of = |error: String| Failure::new(format!("{}: {error}", self.endpoint));
