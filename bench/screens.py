@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright import sync_api as playwright
 
 from console import screens
-from console.profiles import Profile, client_of, expect
+from console.profiles import Profile, becomes_true, client_of, expect
 from harness.server import Server, binary
 
 MIB = 1 << 20
@@ -42,7 +42,7 @@ def times_of(page, screen):
     if late:
         page.wait_for_selector(late)
         seen = page.evaluate("performance.now()")
-    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+    becomes_true(page, "performance.getEntriesByName('first-contentful-paint').length > 0")
     paint, data, server = page.evaluate(TIMES)
     return paint, seen if late else data, server
 
@@ -127,7 +127,7 @@ def idle(browser, store, seconds):
         profile.log_in()
         expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
         profile.page.goto("/" if number % 2 else f"/b/{screens.BUCKET}?in={screens.FOLDER}")
-        profile.page.wait_for_function("document.querySelector('cairn-live').source?.readyState === 1")
+        becomes_true(profile.page, "document.querySelector('cairn-live').source?.readyState === 1")
         profiles.append(profile)
     time.sleep(1)
     print(f"{PAGES} idle pages: {share():.2%} of a core; the server without them: {alone:.2%}")

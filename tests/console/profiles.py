@@ -11,7 +11,7 @@ from playwright import sync_api as playwright
 
 from harness.doors import Connection
 from harness.server import KEY, REGION, SECRET
-from harness.wait import PATIENCE_SECONDS
+from harness.wait import PATIENCE_SECONDS, eventually
 
 expect = playwright.expect
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)
@@ -32,6 +32,11 @@ def fetch(address, method="GET", body=None, password=None):
         headers["authorization"] = "Basic " + base64.b64encode(f":{password}".encode()).decode()
     query = f"?{parts.query}" if parts.query else ""
     return Connection(f"{parts.scheme}://{parts.netloc}").send(method, parts.path + query, headers, body)
+
+
+def becomes_true(page, expression):
+    """Waits for an expression; the policy of pages forbids that the browser does so by itself."""
+    eventually(lambda: page.evaluate(expression), expression)
 
 
 def press_to(page, target):

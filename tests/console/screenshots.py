@@ -30,15 +30,14 @@ def main(into):
     with Server(args=["--console", "127.0.0.1:0", "--audit-memory"]) as store, playwright.sync_playwright() as play:
         screens.fill(store)
         browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        for number, (size, (width, height)) in enumerate(SIZES.items()):
+        for size, (width, height) in SIZES.items():
             profile = Profile(browser, store, viewport={"width": width, "height": height}, device_scale_factor=2)
             for screen in screens.SCREENS:
                 if screen.is_of_guests:
                     look(profile, into, size, screen)
             profile.log_in()
             expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
-            if number == 0:
-                screens.make_person(profile.page)
+            screens.make_person(profile.page)
             for screen in screens.all_screens(profile.page):
                 if not screen.is_of_guests:
                     look(profile, into, size, screen)

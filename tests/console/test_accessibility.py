@@ -56,8 +56,7 @@ def test_axe_finds_nothing_serious_on_any_screen(chromium, store, size):
             look(screen)
     profile.log_in()
     expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
-    if size == "wide":
-        screens.make_person(page)
+    screens.make_person(page)
     seen = [screen for screen in screens.all_screens(page) if not screen.is_of_guests]
     for screen in seen:
         look(screen)
@@ -83,7 +82,7 @@ def test_axe_would_find_something(chromium, store):
 def test_the_main_path_by_keyboard_alone(profile, store, tmp_path):
     page = profile.page
     page.goto("/")
-    # The focus is in the first field.
+    expect(page.get_by_label("Access key")).to_be_focused()
     page.keyboard.type(KEY)
     page.keyboard.press("Tab")
     page.keyboard.type(SECRET)

@@ -6,7 +6,7 @@ import re
 import time
 from pathlib import Path
 
-from console.profiles import Profile, client_of, expect
+from console.profiles import Profile, becomes_true, client_of, expect
 from harness import metrics
 from harness.cluster import Cluster
 from harness.doors import Connection
@@ -135,8 +135,8 @@ def test_a_page_out_of_sight_does_not_listen(in_store, store):
         Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
         document.dispatchEvent(new Event("visibilitychange"));
     }"""
-    listens = "document.querySelector('cairn-live').source !== undefined"
-    page.wait_for_function(listens)
+    listens = "document.querySelector('cairn-changes').source !== undefined"
+    becomes_true(page, listens)
     page.evaluate(hide, True)
     assert not page.evaluate(listens)
     put(client, "live-hidden", "meanwhile.txt")
@@ -165,7 +165,7 @@ def test_ten_open_pages_cost_nothing_while_nothing_changes(chromium, store):
         for _ in range(10):
             profile = open_pages.enter_context(another(chromium, store))
             profile.page.goto("/b/live-idle")
-            profile.page.wait_for_function("document.querySelector('cairn-live').source?.readyState === 1")
+            becomes_true(profile.page, "document.querySelector('cairn-changes').source?.readyState === 1")
         requests = requests_of(store)
         before, began = cpu_seconds(store), time.monotonic()
         time.sleep(IDLE_SECONDS)

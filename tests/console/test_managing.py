@@ -158,7 +158,7 @@ def test_the_audit_is_shown_by_user_action_and_outcome(chromium, tmp_path):
 
         eventually(stored, "the last record is in the bucket")
         page.reload()
-        page.get_by_label("Records").select_option(index=1)
+        page.get_by_label("Records", exact=True).select_option(index=1)
         page.get_by_role("button", name="Show").click()
         expect(rows).to_have_count(100)
         page.get_by_role("link", name="Older records").click()

@@ -8,6 +8,7 @@
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
 //!   cairn master, chunkserver, gateway ──► node/: keys, TLS, sockets ─► the crate `roles`
+//!   cairn node ──► machine: these three in one process
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
 //!   cairn inflight ──► inflight/: a thread of each of these processes, over a local socket
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
@@ -30,11 +31,11 @@ mod output;
 
 mod disk_cache;
 mod inflight;
-mod members;
 mod metadata;
 mod secret_file;
 
 mod config;
+mod members;
 
 mod offline;
 
@@ -53,6 +54,7 @@ mod top;
 mod backup;
 mod cert;
 mod describe;
+mod machine;
 
 mod cli;
 

@@ -146,7 +146,7 @@ pub async fn attend(engine: &Arc<RaftEngine>, view: &NodeView) -> Failure {
             ));
         }
         match block_in_place(|| map_of(&**engine)) {
-            Ok(Some(map)) => view.adopt(&Arc::new(map)),
+            Ok(Some(map)) => view.adopt_rows(&Arc::new(map)),
             Ok(None) => {}
             Err(error) => tracing::error!(%error, "the cluster map was not read"),
         }

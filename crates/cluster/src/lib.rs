@@ -24,6 +24,7 @@ pub mod wire;
 pub mod data;
 
 pub mod control;
+
 pub mod members;
 
 pub mod admin;

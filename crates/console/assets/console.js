@@ -3,7 +3,8 @@
 
 const policy = globalThis.trustedTypes?.createPolicy("console", { createHTML: (text) => text });
 
-function parse(text) {
+/** The document of a text that this server made. */
+export function parse(text) {
   return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
 }
 

@@ -74,8 +74,8 @@ class Listing extends HTMLElement {
 
   build() {
     this.picks = "selects" in this.dataset;
-    this.space = made("div", { className: "grid-space", role: "rowgroup" });
-    this.grid = made("div", { className: "grid-scroll", tabIndex: 0 }, this.space);
+    this.space = made("div", { className: "grid-space" });
+    this.grid = made("div", { className: "grid-scroll", tabIndex: 0, role: "rowgroup" }, this.space);
     const title = (className, textContent) => made("div", { className, role: "columnheader", textContent });
     const titles = [title("name", "Name"), title("number", "Size"), title("wide", "Changed (UTC)")];
     if (this.picks) titles.unshift(made("div", { role: "columnheader" }, made("span", { className: "hidden", textContent: "Selected" })));

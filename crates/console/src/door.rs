@@ -1,6 +1,6 @@
 //! From a request to a reply.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Error, Party, Scope, Share, Shares, stage};
@@ -14,10 +14,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
 
 use crate::attempts::Attempts;
+use crate::body::Body;
 use crate::failure::Failure;
-use crate::inner::{Asked, AuditPlaces, Inner};
+use crate::inner::{Asked, Inner};
+use crate::insight::Insight;
 use crate::limits;
-use crate::reply::{self, Body, Reply};
+use crate::looks::Looks;
+use crate::reply::{self, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
 
@@ -30,25 +33,29 @@ pub struct ConsoleDoor {
 }
 
 impl ConsoleDoor {
-    pub fn new(admit: Arc<Admit>, metrics: &DoorMetrics, site: Site) -> ConsoleDoor {
+    /// `insight`: what the process knows beyond the operations of the store.
+    pub fn new(
+        admit: Arc<Admit>,
+        metrics: &DoorMetrics,
+        site: Site,
+        insight: Insight,
+    ) -> ConsoleDoor {
         let observer = Arc::clone(metrics.all().observer());
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let inner = Arc::new(Inner {
+        let looks = Looks::new(admit.fs(), Arc::clone(metrics.all()));
+        let inner = Arc::new_cyclic(|own| Inner {
             admit,
             site,
             attempts,
             forms,
             listeners: Arc::default(),
-            audit: OnceLock::new(),
+            insight,
+            looks,
+            own: Weak::clone(own),
         });
         ConsoleDoor { inner, observer, stats }
-    }
-
-    /// Shows records of the audit from these places, from now on. The first call counts.
-    pub fn show_audit(&self, places: AuditPlaces) {
-        let _ = self.inner.audit.set(places);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Events for pages that are open, as `text/event-stream`.
 //!
-//! It is not: a place that knows of what there are events. A page gives a stream of them; here it
-//! is sent for as long as the page is open, the login holds and the server runs.
+//! It is not: a place that knows of what there are events. A page gives a stream of them, or of
+//! their bytes; here it is sent for as long as the page is open, the login holds and the server
+//! runs.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub struct Event {
 }
 
 impl Event {
-    fn bytes(&self) -> Bytes {
+    pub fn bytes(&self) -> Bytes {
         let mut text = format!("event: {}\n", self.name);
         if !self.id.is_empty() {
             text.push_str(&format!("id: {}\n", self.id));
@@ -45,11 +46,17 @@ impl Event {
     }
 }
 
+impl From<Event> for Bytes {
+    fn from(event: Event) -> Bytes {
+        event.bytes()
+    }
+}
+
 /// Comes again after two seconds.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
 const ALIVE: &[u8] = b": alive\n\n";
-/// The page is to come no more.
-const END: &[u8] = b"event: end\ndata:\n\n";
+/// The login has ended: the page is to come no more.
+const END: &[u8] = b"event: end\ndata: {\"reason\":\"login\"}\n\n";
 
 /// Sends what comes of `source` until that ends, the page is closed, the login ends or the server
 /// stops.
@@ -59,14 +66,14 @@ const END: &[u8] = b"event: end\ndata:\n\n";
 pub fn reply(
     inner: &Inner,
     login: &LoggedIn,
-    source: impl Stream<Item = Event> + Send + 'static,
+    source: impl Stream<Item: Into<Bytes>> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let place = inner.listeners.take(login.user)?;
     let seat = Seat::default();
     let mut beats = interval(LISTENER_BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listening = Listening {
-        source: source.boxed(),
+        source: source.map(Into::into).boxed(),
         login: OpenLogin::of(inner, login),
         beats,
         silent: Duration::ZERO,
@@ -119,7 +126,7 @@ impl OpenLogin {
 
 /// A page that hears of changes.
 struct Listening {
-    source: BoxStream<'static, Event>,
+    source: BoxStream<'static, Bytes>,
     login: OpenLogin,
     beats: Interval,
     /// How long nothing was sent, and how long the login was not looked at.
@@ -131,7 +138,7 @@ struct Listening {
 
 /// What came while a page waited.
 enum Came {
-    Event(Option<Event>),
+    Event(Option<Bytes>),
     /// The login may have ended.
     Doubt,
     /// Nothing was sent for long.
@@ -147,7 +154,7 @@ impl Listening {
             match self.wait().await {
                 Came::Event(Some(event)) => {
                     self.silent = Duration::ZERO;
-                    return Some((event.bytes(), Some(self)));
+                    return Some((event, Some(self)));
                 }
                 Came::Doubt => {
                     self.unchecked = Duration::ZERO;

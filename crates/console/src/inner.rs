@@ -1,8 +1,7 @@
 //! All that requests have behind them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
-use cairn_audit::RecentLines;
 use cairn_auth::Caller;
 use cairn_base::{Result, Secret, Shares, UserId};
 use cairn_doors::Witness;
@@ -13,7 +12,9 @@ use http::request::Parts;
 
 use crate::attempts::Attempts;
 use crate::forms::Form;
+use crate::insight::Insight;
 use crate::listeners::Listeners;
+use crate::looks::Looks;
 use crate::site::{Host, Site};
 
 pub struct Inner {
@@ -22,16 +23,10 @@ pub struct Inner {
     pub attempts: Attempts,
     pub forms: Arc<Shares>,
     pub listeners: Arc<Listeners>,
-    pub audit: OnceLock<AuditPlaces>,
-}
-
-/// Where records of the audit can be read.
-#[derive(Clone, Debug, Default)]
-pub struct AuditPlaces {
-    /// The last ones of this process.
-    pub recent: Option<Arc<RecentLines>>,
-    /// The bucket that has all of them, of all processes that were told so.
-    pub bucket: Option<String>,
+    pub insight: Insight,
+    pub looks: Looks,
+    /// This very one, for replies that outlive their requests.
+    pub own: Weak<Inner>,
 }
 
 impl Inner {
@@ -85,6 +80,8 @@ pub struct LoggedIn {
     /// The part of the cookie of which the store has a hash.
     pub secret: Secret<String>,
     pub caller: Caller,
+    /// The store takes no changes now: each page says so.
+    pub is_read_only: bool,
 }
 
 /// A request of a user who has logged in.

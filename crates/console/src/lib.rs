@@ -7,7 +7,7 @@
 //! ```text
 //!   request ──► site (Host, Origin) ──► logins (cookie ──► Caller) ──► route ──► a page, or JSON
 //!                                                                        │
-//!                       pages, files/  ──►  fs, and presigned URLs  ◄────┘
+//!                pages, files/, store/  ──►  fs, and presigned URLs  ◄────┘
 //! ```
 
 pub mod limits;
@@ -15,6 +15,10 @@ pub mod limits;
 mod assets;
 mod site;
 mod words;
+
+mod body;
+mod insight;
+mod looks;
 
 mod attempts;
 mod forms;
@@ -28,6 +32,7 @@ mod nav;
 mod sheet;
 
 mod page;
+mod read_only;
 
 mod failure;
 
@@ -41,11 +46,14 @@ mod files;
 
 mod people;
 mod share;
+mod store;
 
 mod route;
 
 mod door;
 
 pub use door::ConsoleDoor;
-pub use inner::AuditPlaces;
+pub use insight::nodes::{Asking, NodeReport, Nodes};
+pub use insight::scrubs::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
+pub use insight::{AuditPlaces, Insight};
 pub use site::{Data, Site, literal, loopback};

@@ -38,7 +38,8 @@ pub const UPLOAD_SECS: u32 = 15 * 60;
 /// Presigned URLs that are made by one request.
 pub const URLS: usize = 16;
 
-/// Pages that hear of changes at the same time: of all users, and of one.
+/// Pages that hear of changes, or get new numbers or lines, at the same time: of all users, and of
+/// one.
 pub const LISTENERS: usize = 1024;
 pub const LISTENERS_OF_USER: usize = 64;
 /// How often a page that is open shows that its connection is alive: to the server's own watch over
@@ -55,3 +56,13 @@ pub const RECORDS_BYTES: u64 = 8 << 20;
 /// Days of the audit that are offered, of each process that stores them, and such processes.
 pub const AUDIT_DAYS: usize = 31;
 pub const AUDIT_SOURCES: usize = 32;
+
+/// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
+pub const SHOWN: usize = 200;
+/// Lines of a log that a page begins with, the most of them that it shows at first, bytes, and
+/// lines that a script keeps.
+pub const TAIL_LINES: usize = 200;
+pub const TAIL_BYTES: usize = 256 << 10;
+pub const TAIL_KEPT: usize = 2000;
+/// How often it is decided again whether a user may read a log that is followed.
+pub const TAIL_CHECK: Duration = Duration::from_secs(2);

@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Where a page hears of changes, and the state that it shows.
 pub fn listen(place: &str, version: &str) -> Markup {
-    html! { cairn-live data-events=(place) data-seen=(version) {} }
+    html! { cairn-changes data-events=(place) data-seen=(version) {} }
 }
 
 /// The state that a page which listens has seen: as the browser says if it comes again, or as the

@@ -6,6 +6,7 @@ use cairn_auth::{Caller, CredentialId, Origin, hash_token};
 use cairn_base::{Party, Result, Secret, Timestamp, UserId};
 use cairn_doors::serve::Remote;
 use cairn_fs::ops::logins::{AddLogin, EndLogins, FindLogin, FoundLogin, TouchLogin};
+use cairn_fs::ops::read_only::IsReadOnly;
 use http::header::COOKIE;
 use http::{HeaderMap, StatusCode};
 use maud::html;
@@ -71,7 +72,8 @@ impl Inner {
         }
         let FoundLogin { name, credential, .. } = found;
         let caller = caller(user, &credential, peer);
-        Ok(Some(LoggedIn { user, name, credential, secret, caller }))
+        let is_read_only = self.fs().read(&system, IsReadOnly).await?;
+        Ok(Some(LoggedIn { user, name, credential, secret, caller, is_read_only }))
     }
 
     /// Takes an access key and its secret. Wrong ones wait.

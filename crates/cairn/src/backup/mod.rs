@@ -47,6 +47,7 @@ use prune::Keep;
 use repository::{Access, Repository};
 use state::BackupState;
 use target::TargetArgs;
+use time::compact_time;
 
 /// Back up a store that runs
 ///
@@ -105,6 +106,20 @@ enum Command {
         /// Show what would be removed, and remove nothing
         #[arg(long)]
         dry_run: bool,
+    },
+    /// List the locks of a place, or end one that nobody has any more
+    #[command(after_help = "Examples:
+  cairn backup locks /backup/cairn
+  cairn backup locks /backup/cairn --end 0123456789abcdef")]
+    Locks {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// End this lock: a backup that has it fails
+        #[arg(long, value_name = "ID")]
+        end: Option<String>,
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
     },
     /// List the holds of backups that run, or end one
     #[command(after_help = "Examples:
@@ -185,6 +200,8 @@ pub fn run(args: &BackupArgs) -> Result<ExitCode> {
             return check(&place.open_alone("cairn backup check --repair")?, true);
         }
         Command::Prune { place, keep, dry_run } => prune(place, keep, *dry_run)?,
+        Command::Locks { target, end: Some(id), .. } => place_lock::end(&*target.open()?, id)?,
+        Command::Locks { target, end: None, json } => locks(target, *json)?,
         Command::Holds { end: Some(id), .. } => hold::end(&args.connection.open()?, id)?,
         Command::Holds { end: None, json } => holds(&args.connection, *json)?,
     }
@@ -223,6 +240,21 @@ fn prune(place: &Place, keep: &Keep, dry_run: bool) -> Result<()> {
         "{what} {states} states and {packs} packs ({rewritten} were needed in part), {bytes}"
     ));
     Ok(())
+}
+
+fn locks(target: &TargetArgs, json: bool) -> Result<()> {
+    let locks = place_lock::locks(&*target.open()?)?;
+    if json {
+        return locks.iter().try_for_each(|lock| {
+            let place_lock::ShownLock { id, owner, kind, ends } = lock;
+            let shown = serde_json::json!({"id": id, "owner": owner, "kind": kind, "ends": ends});
+            output::json(&shown)
+        });
+    }
+    let row = |lock: place_lock::ShownLock| {
+        vec![lock.id, lock.kind.to_owned(), compact_time(lock.ends), lock.owner]
+    };
+    output::table(&["ID", "KIND", "ENDS", "OWNER"], locks.into_iter().map(row).collect())
 }
 
 fn list(repository: &Repository, json: bool) -> Result<()> {

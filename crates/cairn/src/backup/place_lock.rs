@@ -20,8 +20,8 @@ use crate::output;
 pub const LOCKS: &str = "locks/";
 /// A lock counts for so long after its end, seconds: clocks differ.
 const GRACE: u64 = 120;
-/// Bytes of the text of an owner that are shown.
-const OWNER_BYTES: usize = 200;
+/// Characters of the text of an owner that are shown.
+const OWNER_CHARS: usize = 200;
 
 /// The kind of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +54,11 @@ impl LockName {
     }
 
     fn object(&self) -> String {
-        let kind = if self.purpose == Purpose::Add { "add" } else { "remove" };
-        format!("{LOCKS}{kind}-{:016x}-{}", self.ends, self.id)
+        format!("{LOCKS}{}-{:016x}-{}", self.kind(), self.ends, self.id)
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.purpose == Purpose::Add { "add" } else { "remove" }
     }
 
     fn is_over(&self, now: u64) -> bool {
@@ -176,16 +179,56 @@ impl PlaceLock {
     }
 }
 
+/// A lock, as it is listed.
+pub struct ShownLock {
+    pub id: String,
+    pub owner: String,
+    /// `add` or `remove`.
+    pub kind: &'static str,
+    /// Seconds since 1970, after which it counts for nothing.
+    pub ends: u64,
+}
+
+/// The locks of a place, also those that are over.
+pub fn locks(target: &dyn Target) -> Result<Vec<ShownLock>> {
+    let mut shown = Vec::new();
+    for name in target.list(LOCKS)? {
+        let Some(lock) = LockName::parse(&name) else { continue };
+        let owner = owner_of(target, &lock);
+        let (kind, ends) = (lock.kind(), lock.ends.saturating_add(GRACE));
+        shown.push(ShownLock { id: lock.id, owner, kind, ends });
+    }
+    Ok(shown)
+}
+
+/// Ends a lock: whoever has it fails.
+pub fn end(target: &dyn Target, id: &str) -> Result<()> {
+    let names = target.list(LOCKS)?.into_iter();
+    let of_lock = names.filter(|name| LockName::parse(name).is_some_and(|lock| lock.id == id));
+    let of_lock: Vec<String> = of_lock.collect();
+    if of_lock.is_empty() {
+        return Err(Failure::not_found(format!("no lock {id}: cairn backup locks lists them")));
+    }
+    of_lock.iter().try_for_each(|name| target.remove(name))
+}
+
+fn owner_of(target: &dyn Target, lock: &LockName) -> String {
+    // It may be gone meanwhile.
+    let owner = target.get(&lock.object()).ok().flatten().unwrap_or_default();
+    String::from_utf8_lossy(&owner).chars().take(OWNER_CHARS).collect()
+}
+
 fn in_use(target: &dyn Target, other: &LockName) -> Failure {
-    // It may be gone, and there is a failure to report already.
-    let owner = target.get(&other.object()).ok().flatten().unwrap_or_default();
-    let owner: String = String::from_utf8_lossy(&owner).chars().take(OWNER_BYTES).collect();
+    let owner = owner_of(target, other);
     let what = match other.purpose {
         Purpose::Add => "a backup to this place runs",
         Purpose::Remove => "something is being removed from this place",
     };
     let until = compact_time(other.ends.saturating_add(GRACE));
-    Failure::new(format!("{what} ({owner}): try again when it is over, or after {until}"))
+    Failure::new(format!(
+        "{what} ({owner}): try again when it is over, or after {until}; if it died, end its lock \
+         (cairn backup locks)"
+    ))
 }
 
 impl Drop for PlaceLock {
@@ -229,9 +272,10 @@ mod tests {
         let (_directory, target) = place();
         let taken = PlaceLock::take(&target, Purpose::Add, "me", 60).unwrap();
         taken.confirm().unwrap();
-        for name in target.list(LOCKS).unwrap() {
-            target.remove(&name).unwrap();
-        }
+        let [lock] = &locks(&*target).unwrap()[..] else { panic!() };
+        assert_eq!((lock.owner.as_str(), lock.kind), ("me", "add"));
+        assert!(end(&*target, "00").is_err());
+        end(&*target, &lock.id).unwrap();
         assert!(taken.confirm().unwrap_err().to_string().contains("is over"));
         assert!(target.list(LOCKS).unwrap().is_empty());
     }

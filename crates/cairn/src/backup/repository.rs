@@ -190,7 +190,7 @@ impl Repository {
         let loaded = Mutex::new(BTreeMap::new());
         let feed =
             |send: &mut dyn FnMut(String) -> Result<()>| names.into_iter().try_for_each(send);
-        pool::run(LOADS, feed, |name| {
+        pool::run(LOADS, feed, |name: String| {
             let entries = self.load_index(&name)?;
             loaded.lock().insert(name, entries);
             Ok(())

@@ -174,7 +174,7 @@ fn send_all(stored: &StoredState, server: &Server, selection: &Selection) -> Res
         }
         Ok(())
     };
-    pool::run(selection.jobs, feed, |key| {
+    pool::run(selection.jobs, feed, |key: String| {
         let size = send_one(stored, server, selection, &key);
         match size.map_err(|failure| failure.of(&key))? {
             Some(size) => {

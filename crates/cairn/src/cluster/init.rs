@@ -110,7 +110,7 @@ pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
     let shown = args.dir.display();
     if args.dir.join("cluster.toml").exists() {
         if args.if_new {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
@@ -141,32 +141,40 @@ pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
         next_group: 1,
         ..ClusterMap::default()
     };
-    let row = (&*credential.id, sealed);
-    match (args.meta.database(), args.place()) {
-        (Some(config), _) => {
-            let metadata = Metadata::in_database(&config)?;
-            runtime.block_on(fill(&metadata, &dir, &clock, first, row))?;
-        }
-        (None, MetaPlace::Members) => runtime.block_on(async {
-            if members::has_begun(&dir) {
-                return Err(Failure::new(format!("{shown}: holds metadata already")));
-            }
-            let alone = Alone::found(&dir, node, None).await?;
-            fill(&alone.metadata, &dir, &clock, first, row).await?;
-            alone.close().await;
-            Ok(())
-        })?,
-        (None, _) => {
-            let metadata = Metadata::in_directory(&dir)?;
-            runtime.block_on(fill(&metadata, &dir, &clock, first, row))?;
-        }
-    }
+    runtime.block_on(write(args, &dir, &clock, (node, first), (&*credential.id, sealed)))?;
     directory.save_ca(&ca)?;
     let masters = vec![KnownNode { node, pin }];
     let authority = ca.authority().clone();
     let joined = Joined { node, roles, certificate, authority, masters };
     directory.save(&joined, std::slice::from_ref(&args.address))?;
     show(&credential, is_preset, args, next)
+}
+
+/// Writes the first rows where this cluster keeps its metadata.
+async fn write(
+    args: &InitArgs,
+    dir: &DataDir,
+    clock: &Arc<dyn Clock>,
+    (node, first): (NodeId, ClusterMap),
+    row: (&str, Vec<u8>),
+) -> Result<()> {
+    match (args.meta.database(), args.place()) {
+        (Some(config), _) => {
+            let metadata = tokio::task::block_in_place(|| Metadata::in_database(&config))?;
+            fill(&metadata, dir, clock, first, row).await
+        }
+        (None, MetaPlace::Members) => {
+            if members::has_begun(dir) {
+                let shown = args.dir.display();
+                return Err(Failure::new(format!("{shown}: holds metadata already")));
+            }
+            let alone = Alone::found(dir, node, None).await?;
+            fill(&alone.metadata, dir, clock, first, row).await?;
+            alone.close().await;
+            Ok(())
+        }
+        (None, _) => fill(&Metadata::in_directory(dir)?, dir, clock, first, row).await,
+    }
 }
 
 /// Writes the first rows.

@@ -38,7 +38,7 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<Option<MembersShown>>
         }
         let node = node?;
         if let Some(map) = map {
-            node.view.adopt(&Arc::new(map.clone()));
+            node.view.adopt_rows(&Arc::new(map.clone()));
         }
         Ok(ask_as(&node, as_role, map).await?)
     })

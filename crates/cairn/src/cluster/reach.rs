@@ -33,8 +33,8 @@ fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.issue(id, grant).await)
 }
 
-/// A token for a node with these roles, which the cluster remembers for so long, or for a day; `dir`
-/// is that of a master.
+/// A token for a node with these roles, which the cluster remembers for so long, or for a day.
+/// `dir` is that of a master.
 pub fn new_token(dir: &Path, roles: Roles, expires: Option<Duration>) -> Result<JoinToken> {
     let map = status(dir)?.map;
     let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));

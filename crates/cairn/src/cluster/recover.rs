@@ -1,5 +1,6 @@
 //! `cairn cluster recover`: one master goes on alone, where the majority is lost.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::members::{self, MembersShown};
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::node::{ThisNode, directory_of};
+use crate::offline::store::frozen_engine;
 use crate::output;
 
 /// Nodes may have maps of the lost masters that this one never had: its next map is newer than any
@@ -46,6 +48,8 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
         let text = "is not the directory of one of several masters: there is nothing to recover";
         return Err(Failure::new(format!("{shown}: {text}")));
     }
+    // With all entries of the log, of which the store has applied none when it is opened.
+    let map = map_of(&*frozen_engine(&dir)?.snapshot()?)?;
     let path = dir.meta();
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let opened = MemberStore::open_any(Arc::new(disk), dir.sizes.of_meta());
@@ -53,8 +57,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     let own = NodeId(store.member());
     let last = store.last().or(store.applied().0);
     let (term, index) = last.map_or((0, 0), |id| (id.term, id.index));
-    let map = map_of(&*store.snapshot())?;
-    let voters = store.applied().1.members.voters;
+    let voters = store.members()?.voters;
     let others = ask(args, &map)?;
     output::line(format!("node {own}, this one: its log ends at term {term}, index {index}"))?;
     let mut ahead = None;
@@ -71,14 +74,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
             output::line(format!("node {node} at {address}: {why}"))?;
         }
     }
-    let answers = |id: &u64| {
-        *id == own.0
-            || others.iter().flat_map(MembersShown::reports).any(|report| report.member == *id)
-    };
-    let is_majority = |ids: &std::collections::BTreeSet<u64>| {
-        ids.iter().filter(|id| answers(id)).count() * 2 > ids.len()
-    };
-    if !voters.is_empty() && voters.iter().all(is_majority) {
+    if !voters.is_empty() && voters.iter().all(|ids| is_majority(ids, own, others.as_ref())) {
         return Err(Failure::new(
             "a majority of the masters is there with this one: start it (cairn master), and \
              nothing is lost",
@@ -112,6 +108,14 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether most of these masters answer; this one does.
+fn is_majority(ids: &BTreeSet<u64>, own: NodeId, others: Option<&MembersShown>) -> bool {
+    let is_heard = |id: u64| {
+        others.into_iter().flat_map(MembersShown::reports).any(|report| report.member == id)
+    };
+    ids.iter().filter(|id| **id == own.0 || is_heard(**id)).count() * 2 > ids.len()
+}
+
 fn map_of(rows: &dyn Snapshot) -> cairn_base::Result<ClusterMap> {
     let row: Option<Bytes> = rows.get(&[keys::map()])?.into_iter().next().flatten();
     let none = || cairn_base::Error::NotFound("there is no cluster map in these metadata".into());
@@ -123,7 +127,7 @@ fn ask(args: &RecoverArgs, map: &ClusterMap) -> Result<Option<MembersShown>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let node = ThisNode::open(&args.dir, Role::Master)?;
-        node.view.adopt(&Arc::new(map.clone()));
+        node.view.adopt_rows(&Arc::new(map.clone()));
         members::ask_as(&node, Role::Master, Some(map)).await
     })
 }

@@ -9,9 +9,10 @@
 //! A key of the file is an option of the command line without its `--`. So there is no second list
 //! of options that could differ from the first.
 
+mod options;
+
 mod file;
 mod given;
-mod options;
 
 mod check;
 mod example;
@@ -25,11 +26,10 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Result;
 use crate::output;
+use options::ROLES;
 
 pub use line::matches;
 
-/// Commands that read a file of options, each the name of a section there.
-const ROLES: [&str; 5] = ["server", "master", "chunkserver", "gateway", "mount"];
 /// Beside `--config`, for units.
 const ENVIRONMENT: &str = "CAIRN_CONFIG";
 

@@ -53,6 +53,8 @@ pub struct Server {
     client: Client,
     base: String,
     authorization: Option<Secret<String>>,
+    /// That names of the environment for credentials begin with.
+    prefix: String,
 }
 
 /// A reply whose status says that it went well.
@@ -114,7 +116,8 @@ impl Connection {
     fn open_with(&self, patience: Option<Duration>) -> Result<Server> {
         let known = self.known()?;
         let client = Client::new(&known.base, known.trust()?, patience).map_err(Failure::usage)?;
-        Ok(Server { client, base: known.base, authorization: known.authorization })
+        let prefix = "CAIRN".to_owned();
+        Ok(Server { client, base: known.base, authorization: known.authorization, prefix })
     }
 }
 
@@ -170,7 +173,8 @@ impl Server {
         let known = Known { base: base.to_owned(), ca, authorization };
         let client = Client::new(&known.base, known.trust()?, Some(waits::BACKUP_REQUEST));
         let client = client.map_err(Failure::usage)?;
-        Ok(Server { client, base: known.base, authorization: known.authorization })
+        let prefix = prefix.to_owned();
+        Ok(Server { client, base: known.base, authorization: known.authorization, prefix })
     }
 
     /// Sends a request without a body.
@@ -261,7 +265,7 @@ impl Server {
         let reply = Reply { response };
         match reply.response.status().is_success() {
             true => Ok(reply),
-            false => Err(reply.failure()),
+            false => Err(reply.failure(&self.prefix)),
         }
     }
 }
@@ -341,7 +345,7 @@ impl Reply {
         (length, self.response.into_body())
     }
 
-    fn failure(self) -> Failure {
+    fn failure(self, prefix: &str) -> Failure {
         #[derive(serde::Deserialize)]
         struct ShownError {
             message: String,
@@ -366,7 +370,8 @@ impl Reply {
         };
         match status.as_u16() {
             401 => {
-                Failure::refused(format!("{text}: set CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN"))
+                let names = format!("{prefix}_KEY and {prefix}_SECRET, or {prefix}_TOKEN");
+                Failure::refused(format!("{text}: set {names}"))
             }
             404 => Failure::not_found(text),
             412 => Failure::unmet(text),

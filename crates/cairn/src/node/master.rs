@@ -194,12 +194,13 @@ async fn member(
     }
     let terms = Terms::new(node.loaded.identity.cluster(), own, Role::Master);
     let dialer = Arc::new(TlsDialer::new(node.trust())?);
-    let peers = Arc::new(WirePeers::new(dialer, terms, Arc::clone(&node.view)));
+    let former = node.loaded.addresses.clone();
+    let peers = Arc::new(WirePeers::new(dialer, terms, Arc::clone(&node.view), former));
     let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
     let member = members::open(dir, own, peers, clock, rng).await?;
     let engine = Arc::new(RaftEngine::new(member));
     if let Some(map) = tokio::task::block_in_place(|| members::map_of(&*engine))? {
-        node.view.adopt(&Arc::new(map));
+        node.view.adopt_rows(&Arc::new(map));
     }
     Ok(Some(engine))
 }

@@ -115,9 +115,9 @@ fn of_cluster(status: &Status) -> Vec<Number> {
         counter("node_corrupt_reads", "Reads of a node that fail checks", one.store.corrupt)
     }));
     all.extend(of_groups(map));
-    let (mounts, nodes) = status.sessions.iter().partition::<Vec<_>, _>(|one| one.user.is_some());
-    for (kind, sessions) in [("mount", mounts), ("node", nodes)] {
-        all.push(gauge("sessions", "Sessions", sessions.len() as u64).of("kind", kind));
+    let mounts = status.sessions.iter().filter(|one| one.user.is_some()).count();
+    for (kind, count) in [("mount", mounts), ("node", status.sessions.len() - mounts)] {
+        all.push(gauge("sessions", "Sessions", count as u64).of("kind", kind));
     }
     all
 }

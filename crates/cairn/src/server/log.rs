@@ -33,8 +33,10 @@ pub enum Format {
 }
 
 /// The library of FUSE warns of what is no trouble: it fails to unmount what has just been
-/// unmounted.
-const QUIET: (&str, &str) = ("fuser", "fuser=error");
+/// unmounted. That of consensus says each thing that it does, and each message that did not arrive;
+/// what ends it is told by its caller.
+const QUIET: [(&str, LevelFilter, &str); 2] =
+    [("fuser", LevelFilter::ERROR, "fuser=error"), ("openraft", LevelFilter::OFF, "openraft=off")];
 
 impl LogArgs {
     pub fn start(&self) -> Result<()> {
@@ -44,9 +46,10 @@ impl LogArgs {
 
 fn start(filter: &str, format: Format) -> Result<()> {
     let mut filter = filter.to_owned();
-    let (module, quiet) = QUIET;
-    if !filter.contains(module) {
-        filter = format!("{filter},{quiet}");
+    for (module, _, quiet) in QUIET {
+        if !filter.contains(module) {
+            filter = format!("{filter},{quiet}");
+        }
     }
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         Failure::usage(format!("--log {filter}: {error}: use a level such as info"))
@@ -57,7 +60,11 @@ fn start(filter: &str, format: Format) -> Result<()> {
         // It would say on stderr that stderr takes nothing, and panic.
         .log_internal_errors(false);
     let own = OwnLog.with_filter(
-        Targets::new().with_default(LevelFilter::INFO).with_target(module, LevelFilter::ERROR),
+        QUIET
+            .iter()
+            .fold(Targets::new().with_default(LevelFilter::INFO), |all, (module, level, _)| {
+                all.with_target(*module, *level)
+            }),
     );
     let all = tracing_subscriber::registry().with(own);
     let started = match format {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::HandleKey;
+use cairn_console::Insight;
 use cairn_roles::Pace;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -51,7 +52,8 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let does = (&parts.fs, &parts.sessions, &parts.blocks);
     cairn_roles::server::start(&mut duties, does, Pace::default(), &stopped);
     let named = scrub::OnDamage::Name(Arc::clone(&parts.engine));
-    scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
+    let scrubs =
+        scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
     space::start(&mut duties, &args.dir, &stopped);
     let (records, sinks) = args.doors.records.start(&parts.fs, "server")?;
     if let Some(log) = records.audit() {
@@ -61,8 +63,16 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
     let lines = sinks.queues().to_vec();
     let numbers = vec![space::numbers(&args.dir)];
-    let offers =
-        doors::Offers { mounts, handles, records, lines, numbers, ..doors::Offers::default() };
+    let insight = Insight { scrubs: Some(scrubs), ..Insight::default() };
+    let offers = doors::Offers {
+        mounts,
+        handles,
+        records,
+        lines,
+        numbers,
+        insight,
+        ..doors::Offers::default()
+    };
     let served =
         doors::start((&parts.fs, &parts.admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;

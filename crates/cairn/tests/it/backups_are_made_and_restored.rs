@@ -129,8 +129,17 @@ fn one_that_was_killed_goes_on_and_damage_is_found() {
     let check = ["backup", "check", text(&backup)];
     let (code, stdout, _) = run(&mut server.client(&check));
     assert!(code == 1 && stdout.contains("damaged"), "{stdout}");
-    let (code, ..) = run(&mut server.client(&[&check[..], &["--repair"]].concat()));
-    assert_eq!(code, 1);
+    let repair = [&check[..], &["--repair"]].concat();
+    // The backup that was killed left a lock.
+    let (code, _, stderr) = run(&mut server.client(&repair));
+    assert!(code == 1 && stderr.contains("cairn backup locks"), "{stderr}");
+    let locks = server.ok(&["backup", "locks", text(&backup), "--json"]);
+    for lock in locks.lines() {
+        let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
+        server.ok(&["backup", "locks", text(&backup), "--end", lock["id"].as_str().unwrap()]);
+    }
+    let (code, stdout, _) = run(&mut server.client(&repair));
+    assert!(code == 1 && stdout.contains("damaged"), "{stdout}");
     server.ok(&create);
     server.ok(&check);
 }

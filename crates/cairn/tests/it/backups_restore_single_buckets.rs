@@ -77,7 +77,7 @@ fn into_another_bucket_of_another_server_from_a_state_of_before() {
     let place = backed.place.to_str().unwrap();
     let listed = backed.server.ok(&["backup", "list", place, "--json"]);
     let first: serde_json::Value = serde_json::from_str(listed.trim()).unwrap();
-    backed.server.ok(&["rm", "-r", "photos/"]);
+    backed.server.ok(&["rm", "-r", "--yes", "photos/"]);
     backed.server.ok(&["backup", "create", place]);
     let other = Server::start(&backed.directory.path().join("other"), &[]);
     let (code, said) = backed.restore(&other, &["--bucket", "photos", "--as", "copy"]);

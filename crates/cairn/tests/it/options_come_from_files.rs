@@ -91,7 +91,7 @@ fn faults_are_named() {
         ("[server]\nconfig = 'x'", "there is no key config"),
         ("[servr]\n", "there is no role [servr]: did you mean server?"),
         ("s3 = '127.0.0.1:1'", "s3 is in no section"),
-        ("server = 3", "server is in no section"),
+        ("server = 3", "server is a section: write [server]"),
         ("", "there is no section"),
         ("[server]\ns3 = 'x'", "invalid value 'x' for '--s3 <ADDR>'"),
         ("[server]\ns3 = ['127.0.0.1:1']", "s3 has one value"),

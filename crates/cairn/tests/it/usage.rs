@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 50] = [
+const COMMANDS: [&[&str]; 52] = [
     &[],
     &["server"],
     &["put"],
@@ -40,6 +40,7 @@ const COMMANDS: [&[&str]; 50] = [
     &["backup", "list"],
     &["backup", "check"],
     &["backup", "prune"],
+    &["backup", "locks"],
     &["backup", "holds"],
     &["restore"],
     &["cert"],

@@ -9,8 +9,9 @@ use cairn_meta::engine::raft::{Member, MemberStatus};
 
 use super::controller::Controller;
 use super::edit::Edit;
+use super::report::Entered;
+use super::seats::{Seats, seats};
 use crate::limits::MEMBER_LAG;
-use crate::members::{Entered, Seats, seats};
 use crate::wire::PeerInfo;
 
 impl Controller {

@@ -18,8 +18,8 @@ use super::controller::Controller;
 use super::joined::split;
 use super::messages::{ControlMethod, Vouched, VouchedFrom};
 use super::recalls::forward;
+use super::report::MemberReport;
 use crate::identity::Tokens;
-use crate::members::MemberReport;
 use crate::wire::{Peer, PeerInfo, Service};
 
 const STANDS_BY: &str = "this master stands by";

@@ -8,12 +8,12 @@ use cairn_meta::wire;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::report::MemberReport;
+use crate::control::MemberReport;
 use crate::control::messages::ControlMethod;
 use crate::limits::MEMBER_REPORT;
 use crate::wire::{Dial, NoService, Terms, connect};
 
-/// A master's answer, or why there is none. The node is that of the certificate, once one was shown.
+/// A master's answer, or why there is none. The node is that of its certificate, if it showed one.
 #[derive(Debug)]
 pub struct Asked {
     pub address: String,

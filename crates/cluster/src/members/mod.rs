@@ -10,10 +10,7 @@
 
 mod ask;
 mod peers;
-mod report;
-mod seats;
 
+pub use crate::control::{Entered, MemberReport, Seats, seats};
 pub use ask::{Asked, ask_all};
 pub use peers::WirePeers;
-pub use report::{Entered, MemberReport};
-pub use seats::{Seats, seats};

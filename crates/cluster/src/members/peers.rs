@@ -25,6 +25,8 @@ struct PeersShared {
     dialer: Arc<dyn Dial>,
     terms: Terms,
     view: Arc<NodeView>,
+    /// Where masters were when this one ran before.
+    former: Vec<String>,
     ways: Mutex<BTreeMap<u64, Arc<Way>>>,
 }
 
@@ -37,11 +39,17 @@ struct Way {
 }
 
 impl WirePeers {
-    /// `terms` are those of this master.
-    pub fn new(dialer: Arc<dyn Dial>, mut terms: Terms, view: Arc<NodeView>) -> WirePeers {
+    /// `terms` are those of this master; `former`: addresses at which masters were before, for
+    /// those that are not in the map yet.
+    pub fn new(
+        dialer: Arc<dyn Dial>,
+        mut terms: Terms,
+        view: Arc<NodeView>,
+        former: Vec<String>,
+    ) -> WirePeers {
         terms.expects = Some(Role::Master);
         let ways = Mutex::default();
-        WirePeers { shared: Arc::new(PeersShared { dialer, terms, view, ways }) }
+        WirePeers { shared: Arc::new(PeersShared { dialer, terms, view, former, ways }) }
     }
 }
 
@@ -101,14 +109,25 @@ impl PeersShared {
     }
 
     async fn connect(&self, node: NodeId) -> Result<Peer> {
-        let map = self.view.map();
-        let known = map.nodes.get(&node).filter(|known| !known.address.is_empty());
-        let unknown = || Error::Unavailable(format!("no address of node {node} is known"));
-        let link = self.dialer.dial(&known.ok_or_else(unknown)?.address).await?;
-        if link.peer.node != node {
-            let found = link.peer.node;
-            return Err(Error::Denied(format!("node {found} is at the address of node {node}")));
+        let map = self.view.newest();
+        let known = map.nodes.get(&node).map(|known| known.address.clone());
+        let addresses = match known.filter(|address| !address.is_empty()) {
+            Some(address) => vec![address],
+            None => self.former.clone(),
+        };
+        let mut last = Error::Unavailable(format!("no address of node {node} is known"));
+        for address in addresses {
+            match self.dialer.dial(&address).await {
+                Ok(link) if link.peer.node == node => {
+                    return connect(link, &self.terms, NoService).await;
+                }
+                Ok(link) => {
+                    let found = link.peer.node;
+                    last = Error::Denied(format!("node {found} is at {address}"));
+                }
+                Err(error) => last = error,
+            }
         }
-        connect(link, &self.terms, NoService).await
+        Err(last)
     }
 }

@@ -7,6 +7,7 @@ pub mod folders;
 pub mod listing;
 pub mod metadata;
 pub mod object;
+pub mod read_only;
 pub mod rights;
 pub mod settings;
 pub mod tags;

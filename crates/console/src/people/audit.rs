@@ -11,7 +11,8 @@ use super::stored_lines;
 use super::users::PART;
 use crate::failure::Failure;
 use crate::fields::{self, Text};
-use crate::inner::{AuditPlaces, For};
+use crate::inner::For;
+use crate::insight::AuditPlaces;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
@@ -82,8 +83,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     // Who may see all users may see what they did.
     of.inner.fs().read(&of.login.caller, ListUsers).await?;
     let wanted = Wanted::of(of)?;
-    let none = AuditPlaces::default();
-    let places = of.inner.audit.get().unwrap_or(&none);
+    let places = &of.inner.insight.audit;
     let days = match &places.bucket {
         Some(bucket) => days(of, bucket).await,
         None => Vec::new(),

@@ -10,4 +10,5 @@ mod logins_end;
 mod pages_are_live;
 mod pages_are_protected;
 mod people_and_links;
+mod the_store;
 mod uploads_are_signed;

@@ -17,7 +17,8 @@ impl Page {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let cookie = browser.cookie.as_deref().unwrap_or_default();
         let host = &browser.host;
-        let request = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\n\r\n");
+        let head = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\n");
+        let request = format!("{head}connection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut page = Page(BufReader::new(stream));
         let status = page.line().split(' ').nth(1).unwrap().parse().unwrap();
@@ -51,7 +52,7 @@ impl Page {
 
 /// The place where a page hears of changes, with the state that it shows.
 fn events_of(page: &str) -> String {
-    let part = page.split("<cairn-live data-events=\"").nth(1).unwrap();
+    let part = page.split("<cairn-changes data-events=\"").nth(1).unwrap();
     let (place, rest) = part.split_once('"').unwrap();
     let seen = rest.split("data-seen=\"").nth(1).unwrap().split('"').next().unwrap();
     format!("{}&seen={seen}", place.replace("&amp;", "&"))

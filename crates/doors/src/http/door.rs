@@ -264,12 +264,7 @@ impl Inner {
         if let Some(account) = account {
             reply.extensions_mut().insert(Paced::new(account));
         }
-        if is_tus {
-            tus::say_version(reply.headers_mut());
-        }
-        if is_shared {
-            shared::show_error(&parts.headers, &mut reply);
-        }
+        say_special((is_tus, is_shared), &parts, &mut reply);
         if let Some(page) = page {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }
@@ -290,6 +285,16 @@ impl Inner {
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         reply
+    }
+}
+
+/// What replies of tus and of share links have besides.
+fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Response<Body>) {
+    if is_tus {
+        tus::say_version(reply.headers_mut());
+    }
+    if is_shared {
+        shared::show_error(&parts.headers, reply);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, `/healthz`, `/readyz`, and
-//! `/metrics` for who is on this machine. It knows no user, no name and no metadata: what may be fetched is what
-//! the link says.
+//! `/metrics` for who is on this machine. It knows no user, no name and no metadata: what may be
+//! fetched is what the link says.
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //! A verb's counters are looked up once, when its door is made; a request then costs a handful of
 //! relaxed additions and no lock.
 
+mod connections;
 mod form;
 mod lines;
 mod logs;
@@ -11,6 +12,7 @@ mod peers;
 mod process;
 mod store;
 mod throttled;
+mod totals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,11 +33,15 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+pub use self::connections::Connections;
+pub(crate) use self::connections::Handshake;
+use self::connections::of_connections;
 pub use self::form::Form;
 use self::number::Numbers;
 pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
+use self::store::of_store;
 pub use self::store::{of_blocks, of_master};
-use self::store::{of_connections, of_store};
+pub use self::totals::{DoorTotals, Times};
 use crate::observe::{Ended, Observer};
 use crate::traffic::Traffic;
 
@@ -44,56 +50,6 @@ const BUCKETS_US: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 5_000_000, 30_000_000,
 ];
-
-/// Open connections of all listeners of one door, or of several.
-#[derive(Debug, Default)]
-pub struct Connections {
-    open: AtomicU64,
-    accepted: AtomicU64,
-    tls_full: AtomicU64,
-    tls_resumed: AtomicU64,
-    tls_failed: AtomicU64,
-    tls_us: AtomicU64,
-}
-
-/// How a TLS handshake ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Handshake {
-    /// With a signature of the server's key, which costs most.
-    Full,
-    Resumed,
-    Failed,
-}
-
-pub(crate) struct Open<'a>(&'a Connections);
-
-impl Connections {
-    pub(crate) fn enter(&self) -> Open<'_> {
-        self.open.fetch_add(1, Relaxed);
-        self.accepted.fetch_add(1, Relaxed);
-        Open(self)
-    }
-
-    pub(crate) fn shook_hands(&self, handshake: Handshake, took: Duration) {
-        let counter = match handshake {
-            Handshake::Full => &self.tls_full,
-            Handshake::Resumed => &self.tls_resumed,
-            Handshake::Failed => &self.tls_failed,
-        };
-        counter.fetch_add(1, Relaxed);
-        self.tls_us.fetch_add(took.as_micros() as u64, Relaxed);
-    }
-
-    pub fn open(&self) -> u64 {
-        self.open.load(Relaxed)
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Times, by how long they were.
 #[derive(Debug, Default)]

@@ -30,7 +30,7 @@ fn a_user_beyond_a_limit_is_told_when_to_come_back() {
     }
     let reply = alice.get("/storage").expect(429);
     assert_eq!(reply.error(), "too_many_requests");
-    assert_eq!(reply.header("retry-after"), Some("1"));
+    assert_eq!(reply.header("retry-after").as_deref(), Some("1"));
     alice.put("/storage/bucket", b"").expect(429);
     for _ in 0..20 {
         bob.get("/storage").expect(200);

@@ -19,6 +19,7 @@ pub mod exports;
 pub mod for_call;
 pub mod gc;
 pub mod getattr;
+pub mod held;
 pub mod holds;
 pub mod key_names;
 pub mod link;

@@ -43,7 +43,7 @@ pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
 pub use login::Login;
 pub use resumable::Resumable;
-pub use session::{Reserved, Session, SessionState, Slot};
+pub use session::{MOUNT, Reserved, Session, SessionState, Slot};
 pub use share_link::{ShareLink, UploadLimits};
 pub use upload::{Part, Upload};
 pub use website::{StoredWebsite, WebRedirect, WebRule, Website};

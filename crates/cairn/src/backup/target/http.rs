@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::objects::{OBJECT_BYTES, Target};
-use super::part_of;
+use super::objects::{OBJECT_BYTES, Target, part_of};
 use crate::client::address::Address;
 use crate::client::api;
 use crate::connection::http::Outgoing;

@@ -12,7 +12,6 @@ mod sign;
 pub use again::Again;
 pub use objects::Target;
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -82,12 +81,6 @@ impl TargetArgs {
 
 fn persistent(target: impl Target + 'static) -> Arc<dyn Target> {
     Arc::new(Persistent { target, again: Again::default() })
-}
-
-/// A range of an object that was sent whole.
-fn part_of(bytes: &[u8], range: &Range<u64>) -> Vec<u8> {
-    let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
-    bytes.get(at(range.start)..at(range.end)).unwrap_or_default().to_vec()
 }
 
 /// For tests.

@@ -28,3 +28,9 @@ pub trait Target: Send + Sync {
 
     fn remove(&self, name: &str) -> Result<()>;
 }
+
+/// A range of an object that was sent whole.
+pub fn part_of(bytes: &[u8], range: &Range<u64>) -> Vec<u8> {
+    let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+    bytes.get(at(range.start)..at(range.end)).unwrap_or_default().to_vec()
+}

@@ -14,8 +14,7 @@ use hyper::{Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use super::super::time::compact_time;
-use super::objects::{OBJECT_BYTES, Target};
-use super::part_of;
+use super::objects::{OBJECT_BYTES, Target, part_of};
 use super::sign::{Asked, Credentials, headers};
 use crate::client::address::escape;
 use crate::connection::http::{Client, Outgoing, ReplyBody, authority, host_header};
@@ -106,7 +105,7 @@ impl S3 {
             request = request.header(name, value.expose().as_str());
         }
         // Signatures need not cover them.
-        for (name, value) in condition {
+        if let Some((name, value)) = condition {
             request = request.header(name, value);
         }
         let of = |error: String| Failure::new(format!("{}: {error}", self.endpoint));

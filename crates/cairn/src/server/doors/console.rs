@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cairn_audit::LineLog;
-use cairn_console::{AuditPlaces, ConsoleDoor, Data, Site, literal, loopback};
+use cairn_console::{AuditPlaces, ConsoleDoor, Data, Insight, Site, literal, loopback};
 use cairn_doors::serve;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -125,10 +125,12 @@ fn serve(
     audit_bucket: Option<String>,
 ) -> Result<Served> {
     let site = site(behind.shown(s3::DOOR.name), behind.shown(http::DOOR.name))?;
-    let door = ConsoleDoor::new(Arc::clone(behind.admit), &behind.metrics.door(DOOR.name), site);
+    let own = behind.metrics.door(DOOR.name);
     let mut serving = behind.serving(DOOR.name);
     let recent = serving.records.audit().and_then(LineLog::recent).cloned();
-    door.show_audit(AuditPlaces { recent, bucket: audit_bucket });
+    let audit = AuditPlaces { recent, bucket: audit_bucket };
+    let insight = Insight { audit, ..behind.offers.insight.clone() };
+    let door = ConsoleDoor::new(Arc::clone(behind.admit), &own, site, insight);
     serving.limits.connections = serving.limits.connections.min(CONNECTIONS);
     Ok(Box::pin(serve::serve(listener, door, serving, behind.stopped.clone())))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_audit::LineQueue;
 use cairn_auth::HandleKey;
+use cairn_console::Insight;
 use cairn_doors::Records;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::{Mounts, Redirects};
@@ -164,6 +165,8 @@ pub struct Offers {
     pub lines: Vec<Arc<LineQueue>>,
     /// Further numbers for metrics.
     pub numbers: Vec<MoreNumbers>,
+    /// What the console shows of this process.
+    pub insight: Insight,
 }
 
 impl Behind<'_> {

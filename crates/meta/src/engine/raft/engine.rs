@@ -8,6 +8,7 @@
 //! ```
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,8 +168,13 @@ impl Engine for RaftEngine {
     }
 
     fn settle(&self) -> Later<Result<Fence>> {
-        let member = Arc::clone(&self.member);
-        Box::pin(async move { commit::settle(&member).await })
+        let (member, runtime) = (Arc::clone(&self.member), self.member.runtime.clone());
+        let mut settling = Box::pin(async move { commit::settle(&member).await });
+        // A committer has a thread of its own, and its waits are timers of the runtime.
+        Box::pin(poll_fn(move |context| {
+            let _entered = runtime.enter();
+            settling.as_mut().poll(context)
+        }))
     }
 
     fn is_low_on_space(&self) -> bool {

@@ -25,6 +25,26 @@ impl MemberStore {
         files::open_rows(disk, config, held.encode()?).map(drop)
     }
 
+    /// The members as of the last entry of the log, applied or not.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Io`.
+    pub fn members(&self) -> Result<Members> {
+        let mut members = self.applied().1.members;
+        let mut next = self.applied_next();
+        while next < self.next() {
+            let entries = self.entries(next, self.next(), self.portion())?;
+            let Some(last) = entries.last() else { break };
+            next = last.id.index + 1;
+            for entry in entries {
+                if let Proposal::Members(named) = entry.proposal {
+                    members = named;
+                }
+            }
+        }
+        Ok(members)
+    }
+
     /// Applies all entries, whether a majority had them or not.
     ///
     /// # Errors

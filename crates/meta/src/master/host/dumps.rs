@@ -4,15 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::{Action, Resource, authorize};
 use cairn_base::{Error, Result, SessionId};
 
-use super::peer::Sender;
-use super::sessions::Sessions;
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::decode_number;
-use crate::session::{DumpRows, DumpedRows};
+use crate::session::DumpedRows;
 
 /// States that are kept for dumps at the same time. Each keeps files of the engine.
 const DUMPS: usize = 4;
@@ -28,12 +25,12 @@ const END: &[u8] = b"\xff";
 #[derive(Default)]
 pub struct Dumps(Vec<RunningDump>);
 
-struct RunningDump {
-    session: SessionId,
-    number: u64,
-    snapshot: Arc<dyn Snapshot>,
+pub struct RunningDump {
+    pub session: SessionId,
+    pub number: u64,
+    pub snapshot: Arc<dyn Snapshot>,
     /// By the monotonic clock.
-    asked: Duration,
+    pub asked: Duration,
 }
 
 impl Dumps {
@@ -42,7 +39,7 @@ impl Dumps {
         self.0.retain(|one| now.saturating_sub(one.asked) < ABANDONED);
     }
 
-    fn find(&mut self, of: (SessionId, u64), now: Duration) -> Result<Arc<dyn Snapshot>> {
+    pub fn find(&mut self, of: (SessionId, u64), now: Duration) -> Result<Arc<dyn Snapshot>> {
         let found = self.0.iter_mut().find(|one| (one.session, one.number) == of);
         let gone = || Error::Unavailable("the dump has ended: begin it again".to_owned());
         let found = found.ok_or_else(gone)?;
@@ -50,11 +47,11 @@ impl Dumps {
         Ok(Arc::clone(&found.snapshot))
     }
 
-    fn remove(&mut self, of: (SessionId, u64)) {
+    pub fn remove(&mut self, of: (SessionId, u64)) {
         self.0.retain(|one| (one.session, one.number) != of);
     }
 
-    fn add(&mut self, dump: RunningDump) -> Result<()> {
+    pub fn add(&mut self, dump: RunningDump) -> Result<()> {
         self.let_go(dump.asked);
         self.remove((dump.session, dump.number));
         if self.0.len() >= DUMPS {
@@ -66,48 +63,8 @@ impl Dumps {
     }
 }
 
-impl Sessions {
-    pub(super) async fn dump_rows(
-        &self,
-        peer: &Sender,
-        asked: DumpRows,
-    ) -> Result<Option<DumpedRows>> {
-        let DumpRows { session, caller, dump, after } = asked;
-        if !self.is_attached(peer, session) {
-            return Ok(None);
-        }
-        if peer.user.is_some() {
-            let text = "a dump by a mount: ask at the HTTP door";
-            return self.note_unread(peer, Err(Error::Denied(text.to_owned())));
-        }
-        let caller = peer.caller(caller);
-        let context = caller.context(self.clock.now());
-        authorize(&caller, Action::DumpMetadata, Resource::Store, &context)?;
-        self.opened().await;
-        let (of, now) = ((session, dump), self.clock.monotonic());
-        let snapshot = match &after {
-            Some(_) => self.dumps.lock().find(of, now)?,
-            None => {
-                let master = self.master.clone();
-                let snapshot = self.master.blocking(move || master.snapshot()).await??;
-                let snapshot: Arc<dyn Snapshot> = Arc::from(snapshot);
-                let (number, asked) = (dump, self.clock.monotonic());
-                let running = RunningDump { session, number, snapshot, asked };
-                let snapshot = Arc::clone(&running.snapshot);
-                self.dumps.lock().add(running)?;
-                snapshot
-            }
-        };
-        let page = self.master.blocking(move || page(&*snapshot, after.as_ref())).await??;
-        self.master.check_serving()?;
-        if page.is_last {
-            self.dumps.lock().remove(of);
-        }
-        Ok(Some(page))
-    }
-}
-
-fn page(snapshot: &dyn Snapshot, after: Option<&Bytes>) -> Result<DumpedRows> {
+/// The rows behind a key, or the first ones.
+pub fn page(snapshot: &dyn Snapshot, after: Option<&Bytes>) -> Result<DumpedRows> {
     let next = after.map(|key| [&key[..], b"\0"].concat()).unwrap_or_default();
     let found = snapshot.scan(&next, END, PAGE)?;
     let mut is_last = found.len() < PAGE;

@@ -1,5 +1,6 @@
 //! The master's side of sessions.
 
+mod dumping;
 mod dumps;
 mod operations;
 mod peer;

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::clock::RealClock;
+use cairn_base::rng::SeededRng;
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::entry::Members;
-use cairn_meta::engine::raft::{FrozenMember, MemberStatus, MemberStore};
-use cairn_meta::engine::{Engine, Fence};
+use cairn_meta::engine::raft::{
+    FrozenMember, Member, MemberStatus, MemberStore, Peers, RaftEngine, Seams, Timing,
+};
+use cairn_meta::engine::{Engine, Fence, Later};
 use cairn_sim::SimDisk;
 
 use super::group::Group;
@@ -61,6 +66,7 @@ async fn one_voter_becomes_three_in_one_step() {
     change(&group, 1, &[1], &[2]).await;
     change(&group, 1, &[1], &[2, 3]).await;
     group.until("they learn", |group| (2..=3).all(|id| value(group, id, "a").is_some())).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let shown = status(&group, 1).await;
     assert!(shown.leads() && shown.leader == Some(1));
     assert_eq!((shown.lag_of(2), shown.lag_of(3)), (Some(0), Some(0)));
@@ -75,7 +81,8 @@ async fn one_voter_becomes_three_in_one_step() {
     assert_eq!(value(&group, new, "a").unwrap(), "2");
     group.put(new, &mut fence, vec![put("a", "3")]).await;
     group.open(1).await.unwrap();
-    group.until("it follows", |group| value(group, 1, "a").unwrap() == "3").await;
+    let follows = |group: &Group| value(group, 1, "a").is_some_and(|value| value == "3");
+    group.until("it follows", follows).await;
     let shown = status(&group, 1).await;
     assert!(!shown.leads() && shown.leader == Some(new), "{shown:?}");
 }
@@ -129,6 +136,49 @@ async fn a_survivor_goes_on_alone() {
     assert_eq!((shown.generation, shown.members.voters), (1, vec![set(&[id])]));
     let former = group.leader_of(&[id % 3 + 1, (id + 1) % 3 + 1]).await;
     assert_eq!(value(&group, former, "new"), None, "those of the former generation are apart");
+}
+
+/// The committer of a real master waits on a thread that belongs to no runtime.
+#[test]
+fn an_unknown_outcome_is_settled_from_any_thread() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let engine = runtime.block_on(async {
+        let seams = Seams {
+            peers: Arc::new(Nobody),
+            clock: Arc::new(RealClock::default()),
+            rng: Arc::new(SeededRng::new(1)),
+            threads: None,
+        };
+        let disk = Arc::new(SimDisk::new(1));
+        let timing = Timing::default();
+        let member = Member::open(disk, roomy(1), 1, seams, timing);
+        let member = member.await.unwrap();
+        member.found(&set(&[1])).await.unwrap();
+        let engine = RaftEngine::new(member);
+        engine.wait_for_turn().await.unwrap();
+        engine
+    });
+    let fence = engine.take_over().unwrap();
+    engine.commit(fence, vec![put("a", "1")]).unwrap();
+    let (mut settling, begun) = (engine.settle(), std::time::Instant::now());
+    let mut context = Context::from_waker(Waker::noop());
+    let settled = loop {
+        match settling.as_mut().poll(&mut context) {
+            Poll::Ready(settled) => break settled.unwrap(),
+            Poll::Pending => std::thread::sleep(Duration::from_millis(5)),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    };
+    assert_eq!(settled, Fence { batch: fence.batch + 1, ..fence });
+    runtime.block_on(engine.member().close());
+}
+
+struct Nobody;
+
+impl Peers for Nobody {
+    fn send(&self, _: u64, _: Bytes) -> Later<cairn_base::Result<Bytes>> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// A new member that was told of a generation.

@@ -141,8 +141,8 @@ impl Group {
         group
     }
 
-    /// Three members of which the first one keeps a log, and the others know of none. On the virtual
-    /// time of a runtime that is paused.
+    /// Three members of which the first one keeps a log, and the others know of none. On the
+    /// virtual time of a runtime that is paused.
     pub async fn alone(config: fn(u64) -> Config) -> Group {
         let mut group = Group::new(Hosts::paused(), config);
         for id in MEMBERS {

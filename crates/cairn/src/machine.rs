@@ -1,8 +1,8 @@
-//! `cairn node`: a machine of a small cluster: a master, a chunkserver and a gateway in one process.
+//! `cairn node`: a machine of a small cluster: master, chunkserver and gateway in one process.
 //!
 //! ```text
 //!   DIR/machine.toml   under which name others reach this machine, and at which ports
-//!   DIR/master/        the node of each role, as `cairn master`, `chunkserver` and `gateway` have it
+//!   DIR/master/        the nodes, as `cairn master`, `chunkserver` and `gateway` have them
 //!   DIR/disk/
 //!   DIR/gateway/
 //! ```
@@ -26,14 +26,12 @@ use clap::Parser;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::{chunkserver, gateway, host_and_port, master};
 use crate::cluster::{bundle, init, join, reach};
 use crate::failure::{Failure, Result};
+use crate::node::{MACHINE, chunkserver, directory_of, gateway, host_and_port, master};
 use crate::output;
 use crate::server::{log, process};
 
-/// Says that a directory is that of a machine.
-pub const MACHINE: &str = "machine.toml";
 /// Between two attempts to find the master that this machine has just started.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -54,8 +52,8 @@ pub struct NodeArgs {
     /// Name or address under which the other machines reach this one; needed the first time
     #[arg(long, value_name = "HOST")]
     address: Option<String>,
-    /// Join the cluster of this token, the first time; - to read it from stdin, where other users of
-    /// this machine do not see it
+    /// Join the cluster of this token, the first time; - to read it from stdin, where other users
+    /// of this machine do not see it
     #[arg(long, value_name = "TOKEN")]
     join: Option<String>,
     /// Port at which the master listens for other machines; the chunkserver takes the one after it
@@ -90,18 +88,6 @@ struct Machine {
     /// A name, or an IP address without brackets.
     host: String,
     port: u16,
-}
-
-/// The directory of the node with this role, if `dir` may be that of a machine.
-pub fn directory_of(dir: &Path, role: Role) -> PathBuf {
-    if !dir.join(MACHINE).exists() {
-        return dir.to_path_buf();
-    }
-    dir.join(match role {
-        Role::Master => "master",
-        Role::Chunkserver => "disk",
-        Role::Gateway => "gateway",
-    })
 }
 
 impl Machine {
