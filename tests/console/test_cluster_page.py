@@ -28,8 +28,9 @@ def test_a_chunkserver_dies_and_heals_and_another_is_drained(chromium):
         page.goto("/store/cluster")
 
         def row(name):
-            id = cluster.nodes[name].id
-            return page.get_by_role("region", name="Nodes").get_by_role("row").filter(has_text=cluster.nodes[name].address), id
+            node = cluster.nodes[name]
+            rows = page.get_by_role("region", name="Nodes").get_by_role("row")
+            return rows.filter(has_text=node.address), node.id
 
         nodes, _ = row("c1")
         expect(nodes.get_by_text("up", exact=True)).to_be_visible()
