@@ -24,6 +24,15 @@ def client_of(store):
     return boto3.client("s3", endpoint_url=store.s3, **keys)
 
 
+def bucket_of(store, name, *keys):
+    """Makes a bucket with objects whose contents are their keys."""
+    client = client_of(store)
+    client.create_bucket(Bucket=name)
+    for key in keys:
+        client.put_object(Bucket=name, Key=key, Body=key.encode(), ContentType="text/plain")
+    return client
+
+
 def fetch(address, method="GET", body=None, password=None):
     """The reply to somebody who has an address, and perhaps its password."""
     parts = urllib.parse.urlsplit(address)

@@ -258,10 +258,12 @@ fn about(record: &Value) -> String {
     if keys > 0 {
         about.push_str(&format!(" ({})", words::counted(keys as u64, "key")));
     }
-    for more in [resource, if about.is_empty() { text("path") } else { String::new() }] {
-        if !more.is_empty() {
-            about = [about, more].join(" ").trim().to_owned();
-        }
+    let more = match resource.is_empty() && about.is_empty() {
+        true => text("path"),
+        false => resource,
+    };
+    if !more.is_empty() {
+        about = [about, more].join(" ").trim().to_owned();
     }
     about
 }
