@@ -15,8 +15,8 @@ pub struct Seats {
 ///
 /// `masters`: of the cluster map, without those that leave. `up`: of these, the ones that were
 /// heard. `caught_up`: members that have nearly all of the leader's log. One voter stays alone
-/// until there are three, since two are no safer than one; so do three until there are five. A voter
-/// that leaves is replaced in the same step if a learner has caught up.
+/// until there are three, since two are no safer than one; so do three until there are five. A
+/// voter that leaves is replaced in the same step if a learner has caught up.
 pub fn seats(
     now: &Members,
     masters: &BTreeSet<u64>,
