@@ -1,5 +1,6 @@
 """Backups of a store under load, with kills of both sides: byte for byte, and the next one costs what changed."""
 
+import json
 import os
 import random
 import shutil
@@ -128,6 +129,8 @@ def test_a_store_under_load_is_copied_and_restored():
         run(server, "backup", "check", place)
         # Holds of backups that were killed end by themselves.
         eventually(lambda: run(server, "backup", "holds").stdout == "", "no hold is left")
+        for lock in run(server, "backup", "locks", place, "--json").stdout.splitlines():
+            run(server, "backup", "locks", place, "--end", json.loads(lock)["id"])
         run(server, "backup", "prune", place, "--keep-last", "1")
         shutil.copy(server.directory / "secret.key", work / "secret.key")
         run(server, "restore", place, work / "new/data", "--secret-key", work / "secret.key")
