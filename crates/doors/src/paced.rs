@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use cairn_auth::{Caller, Principal};
 use cairn_fs::{Account, Fs};
+use http::Response;
 use tokio::time::{Sleep, sleep};
 
 /// The account of a caller with limits.
@@ -22,6 +23,13 @@ pub async fn account_of(
         account.take_request()?;
     }
     Ok(account)
+}
+
+/// Has the body of a reply go at the pace of its user, if that has a limit.
+pub fn carry<B>(reply: &mut Response<B>, account: Option<Arc<Account>>) {
+    if let Some(account) = account {
+        reply.extensions_mut().insert(Paced::new(account));
+    }
 }
 
 /// The whole seconds after which a refused client should come back.

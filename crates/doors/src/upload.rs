@@ -141,8 +141,8 @@ impl Upload {
     }
 
     /// Says whose limit of bytes this counts against.
-    pub(crate) fn counts_for(&mut self, account: Arc<Account>) {
-        self.pacing = Some(Paced::new(account).begin());
+    pub(crate) fn counts_for(&mut self, account: Option<&Arc<Account>>) {
+        self.pacing = account.map(|account| Paced::new(Arc::clone(account)).begin());
     }
 
     /// Counts a frame that has come.

@@ -48,9 +48,9 @@ Example:
     /// Limit requests and bytes of a user, a second
     #[command(
         after_help = "Each server and gateway counts on its own: with three gateways the user may
-have three times as much. Beyond the limit of requests, S3 answers SlowDown and HTTP answers 429, both
-with Retry-After. Bodies of requests and of replies go at the rate of --bandwidth. Calls of NFS
-wait. Mounts are not limited.
+have three times as much. Beyond the limit of requests, S3 answers SlowDown and HTTP answers 429,
+both with Retry-After. Bodies of requests and of replies go at the rate of --bandwidth. Calls of
+NFS wait. Mounts are not limited.
 
 Examples:
   cairn user limit alice --requests 100 --bandwidth 10m

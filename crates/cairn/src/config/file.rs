@@ -5,8 +5,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::ROLES;
-use super::options::nearest;
+use super::options::{ROLES, nearest};
 use crate::failure::{Failure, Result};
 
 /// A longer file is none, bytes.

@@ -9,8 +9,8 @@ use clap::{Arg, ArgMatches, Command};
 use toml::Table;
 
 use super::given::{self, Given};
-use super::options::is_switch;
-use super::{ENVIRONMENT, ROLES, check, file};
+use super::options::{ENVIRONMENT, ROLES, is_switch};
+use super::{check, file};
 use crate::failure::{Failure, Result};
 
 /// What a command line says, with the options of its file if it names one.

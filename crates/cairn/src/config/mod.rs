@@ -28,11 +28,7 @@ use crate::failure::Result;
 use crate::output;
 
 pub use line::matches;
-
-/// Commands that read a file of options, each the name of a section there.
-const ROLES: [&str; 5] = ["server", "master", "chunkserver", "gateway", "mount"];
-/// Beside `--config`, for units.
-const ENVIRONMENT: &str = "CAIRN_CONFIG";
+use options::{ENVIRONMENT, ROLES};
 
 /// The file with options of a role. [`matches`] has read it before.
 #[derive(Args)]

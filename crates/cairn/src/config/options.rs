@@ -2,6 +2,10 @@
 
 use clap::{Arg, ArgAction, Command};
 
+/// Commands that read a file of options, each the name of a section there.
+pub const ROLES: [&str; 5] = ["server", "master", "chunkserver", "gateway", "mount"];
+/// Beside `--config`, for units.
+pub const ENVIRONMENT: &str = "CAIRN_CONFIG";
 /// Options of the command line alone.
 const NOT_IN_FILES: [&str; 3] = ["help", "version", "config"];
 /// What an option with a secret has behind its name in a file: there it names a file that has the

@@ -32,7 +32,7 @@ use crate::cors::{Cors, is_preflight};
 use crate::host;
 use crate::limits::{self, Limits};
 use crate::metrics::DoorMetrics;
-use crate::paced::{self, Paced};
+use crate::paced;
 use crate::records::without_token;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -153,7 +153,8 @@ fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
 }
 
 /// Says of the request in flight who asks.
-fn known(caller: &Caller) {
+fn known(caller: &Caller, witness: &Witness) {
+    witness.by(caller);
     if !caller.is_anonymous() {
         inflight::by(caller.user());
     }
@@ -232,8 +233,7 @@ impl Inner {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
                 is_anonymous = caller.is_anonymous();
-                known(&caller);
-                witness.by(&caller);
+                known(&caller, &witness);
                 let limited = paced::account_of(self.fs(), &caller).await;
                 match (target, limited.map(|found| account = found)) {
                     (Err(error), _) => Err(error.into()),
@@ -244,9 +244,7 @@ impl Inner {
                             .map_err(Failure::from)
                     }
                     (Ok(target), _) => {
-                        if let Some(account) = &account {
-                            upload.counts_for(Arc::clone(account));
-                        }
+                        upload.counts_for(account.as_ref());
                         let by_rule = page.as_ref().is_some_and(|p| cors::may_change(p, &parts));
                         let request =
                             route::Request { peer, parts: &parts, caller: &caller, stats, by_rule };
@@ -261,9 +259,7 @@ impl Inner {
             });
             self.failed(failure, &parts, upload, is_anonymous && !is_shared)
         });
-        if let Some(account) = account {
-            reply.extensions_mut().insert(Paced::new(account));
-        }
+        paced::carry(&mut reply, account);
         if is_tus {
             tus::say_version(reply.headers_mut());
         }

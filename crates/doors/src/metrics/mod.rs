@@ -34,8 +34,8 @@ use prometheus_client::registry::Registry;
 pub use self::form::Form;
 use self::number::Numbers;
 pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
+use self::store::{micros, of_store};
 pub use self::store::{of_blocks, of_master};
-use self::store::{of_connections, of_store};
 use crate::observe::{Ended, Observer};
 use crate::traffic::Traffic;
 
@@ -373,6 +373,18 @@ impl Metrics {
             Err(error) => format!("# {error}\n"),
         }
     }
+}
+
+fn of_connections(connections: &Connections) -> Vec<Number> {
+    let get = |counter: &AtomicU64| counter.load(Relaxed);
+    vec![
+        gauge("connections", "Open connections", connections.open()),
+        counter("connections_accepted", "Connections", get(&connections.accepted)),
+        counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
+        counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
+        counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),
+        counter_seconds("tls_seconds", "Time in TLS handshakes", micros(get(&connections.tls_us))),
+    ]
 }
 
 #[derive(Debug)]

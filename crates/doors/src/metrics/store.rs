@@ -1,27 +1,13 @@
-//! Numbers of connections, of metadata and of blocks.
+//! Numbers of metadata and of blocks.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats, Usage};
 
-use super::Connections;
 use super::number::{Number, counter, counter_seconds, gauge};
 
-fn micros(micros: u64) -> Duration {
+pub(super) fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
-}
-
-pub(super) fn of_connections(connections: &Connections) -> Vec<Number> {
-    let get = |counter: &AtomicU64| counter.load(Relaxed);
-    vec![
-        gauge("connections", "Open connections", connections.open()),
-        counter("connections_accepted", "Connections", get(&connections.accepted)),
-        counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
-        counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
-        counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),
-        counter_seconds("tls_seconds", "Time in TLS handshakes", micros(get(&connections.tls_us))),
-    ]
 }
 
 pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {

@@ -38,7 +38,7 @@ use super::{headers, owner, preflight, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
-use crate::paced::{self, Paced};
+use crate::paced;
 use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -302,16 +302,12 @@ impl Inner {
         };
         match admitted {
             Ok((Admitted { operation, caller, mode, decoded }, account)) => {
-                if let Some(account) = &account {
-                    upload.counts_for(Arc::clone(account));
-                }
+                upload.counts_for(account.as_ref());
                 let mut payload = Payload::new(upload, mode, decoded);
                 let outcome = self.serve(operation, &caller, parts, &mut payload).await;
                 let mut response = outcome.unwrap_or_else(|error| refused(parts, &error));
                 leave(|| payload.linger(), parts.is_waiting(), &mut response);
-                if let Some(account) = account {
-                    response.extensions_mut().insert(Paced::new(account));
-                }
+                paced::carry(&mut response, account);
                 response
             }
             Err(error) => {
