@@ -40,7 +40,7 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<Option<MembersShown>>
         if let Some(map) = map {
             node.view.adopt_rows(&Arc::new(map.clone()));
         }
-        Ok(ask_as(&node, as_role, map).await?)
+        ask_as(&node, as_role, map).await
     })
 }
 

@@ -51,6 +51,7 @@ impl Samples {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this looks at the machine, and blocks")]
 async fn take(metrics: &Metrics, began: Instant) -> Result<Sample> {
     let text = metrics.text(false).await;
     let looked = spawn_blocking(move || {

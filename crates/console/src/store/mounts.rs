@@ -1,6 +1,7 @@
 //! Sessions: nodes and mounts that use the metadata, and the locks that they hold.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use cairn_auth::Caller;
@@ -79,9 +80,9 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
     live.truncate(limits::SHOWN);
     let mut names = HashMap::new();
     for user in live.iter().filter_map(|(_, row)| row.user()) {
-        if !names.contains_key(&user) {
+        if let Entry::Vacant(vacant) = names.entry(user) {
             let name = inner.fs().read(&Caller::system(), UserName { user }).await?;
-            names.insert(user, name.unwrap_or_else(|| user.to_string()));
+            vacant.insert(name.unwrap_or_else(|| user.to_string()));
         }
     }
     let shown = shown_sessions(&live, &files, &names);

@@ -76,7 +76,7 @@ fn lines(moments: &[Moment], current: &Moment, of: fn(&Rates) -> Option<f64>) ->
             }
         }
         runs.retain(|run| !run.is_empty());
-        (any > 0.0).then(|| Line { colour, runs })
+        (any > 0.0).then_some(Line { colour, runs })
     };
     colours(current).into_iter().filter_map(line).collect()
 }

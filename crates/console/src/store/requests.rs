@@ -1,6 +1,7 @@
 //! Requests: what waits now, what was slow, and where the time of all goes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,9 +54,9 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
     seen.truncate(limits::SHOWN);
     let mut names = HashMap::new();
     for user in seen.iter().filter_map(|one| one.about.user) {
-        if !names.contains_key(&user) {
+        if let Entry::Vacant(vacant) = names.entry(user) {
             let name = inner.fs().read(&Caller::system(), UserName { user }).await?;
-            names.insert(user, name.unwrap_or_else(|| user.to_string()));
+            vacant.insert(name.unwrap_or_else(|| user.to_string()));
         }
     }
     let observer = inner.looks.metrics.observer();

@@ -1,6 +1,7 @@
 //! Who holds locks on which files: for those who administer the store.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, limits};
@@ -45,10 +46,9 @@ impl Verb for ListLocks {
             last = Some(ino);
             let mut locks = Locks::decode(row)?.held;
             for lock in &locks {
-                if !live.contains_key(&lock.session) {
+                if let Entry::Vacant(vacant) = live.entry(lock.session) {
                     let session: Option<Session> = load(view, &keys::session(lock.session))?;
-                    let is_live = session.is_some_and(|one| one.state == SessionState::Live);
-                    live.insert(lock.session, is_live);
+                    vacant.insert(session.is_some_and(|one| one.state == SessionState::Live));
                 }
             }
             locks.retain(|lock| live.get(&lock.session).copied().unwrap_or_default());

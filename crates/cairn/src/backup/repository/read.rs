@@ -1,6 +1,7 @@
 //! Reads items: of each pack only what is wanted, in as few requests as that takes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, Owner};
@@ -86,14 +87,18 @@ impl Repository {
                 from = 0;
             }
             let bytes = self.range(name, from, last.at.end())?;
-            if !readers.contains_key(&first.pack) {
-                let header = match from {
-                    0 => bytes.get(..HEADER_BYTES.min(bytes.len())).unwrap_or_default().to_vec(),
-                    _ => self.range(name, 0, HEADER_BYTES as u64)?,
-                };
-                readers.insert(first.pack, Reader::open(&self.keys, Sort::Pack, name, &header)?);
-            }
-            let Some(reader) = readers.get(&first.pack) else { continue };
+            let reader = match readers.entry(first.pack) {
+                Entry::Occupied(reader) => reader.into_mut(),
+                Entry::Vacant(vacant) => {
+                    let header = match from {
+                        0 => {
+                            bytes.get(..HEADER_BYTES.min(bytes.len())).unwrap_or_default().to_vec()
+                        }
+                        _ => self.range(name, 0, HEADER_BYTES as u64)?,
+                    };
+                    vacant.insert(Reader::open(&self.keys, Sort::Pack, name, &header)?)
+                }
+            };
             for (item, located) in run {
                 let offset = u64::from(located.at.offset) - from;
                 // Within the run, which is of less than 4 GiB.

@@ -116,10 +116,10 @@ impl World {
         let Some(place) = self.places.get_mut(&id) else { return };
         match fault {
             Fault::Stop(_) | Fault::Suspend(_) if !begins => place.host.resume(),
-            Fault::Stop(_) | Fault::Suspend(_) => {
-                if place.host.is_running() && place.host.paused_us.is_none() {
-                    place.host.paused_us = Some(0);
-                }
+            Fault::Stop(_) | Fault::Suspend(_)
+                if place.host.is_running() && place.host.paused_us.is_none() =>
+            {
+                place.host.paused_us = Some(0);
             }
             Fault::Slow(_) => place.host.set_slow(if begins { factor } else { 1 }),
             Fault::Full(_) => {

@@ -30,8 +30,10 @@ struct Cast<'a> {
     plan: Vec<Planned>,
 }
 
+type Script = fn(&mut Cast<'_>);
+
 /// The scripts, each as often as its number says.
-const SCRIPTS: [(u64, fn(&mut Cast<'_>)); 9] = [
+const SCRIPTS: [(u64, Script); 9] = [
     (3, cut_off),
     (2, heard_by_one),
     (3, stopped_and_cut_off),
