@@ -6,14 +6,12 @@
 //!
 //! ```text
 //!   request answered ──► AuditRecord ──► LineLog ──┬─► LineQueue ──► drain: a thread ──► LineSink
-//!                                                  ├─► LineQueue ──► drain: a thread ──► LineSink
-//!                                                  └─► RecentLines, which the console shows
+//!                                                  └─► LineQueue ──► drain: a thread ──► LineSink
 //! ```
 
 mod actor;
 pub mod levels;
 mod queue;
-mod recent;
 mod refusals;
 
 mod drain;
@@ -25,5 +23,4 @@ pub use actor::Actor;
 pub use drain::{LineSink, drain};
 pub use lines::{LineLog, Names};
 pub use queue::{LineQueue, QueueCounts};
-pub use recent::RecentLines;
 pub use record::{AccessRecord, AuditOutcome, AuditRecord, Noting, cut};

@@ -1,7 +1,8 @@
 //! From a request to a reply.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Error, Party, Scope, Share, Shares, stage};
 use cairn_doors::admit::Admit;
@@ -11,16 +12,13 @@ use cairn_doors::serve::{Door, Remote};
 use cairn_doors::{Upload, Witness};
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 
 use crate::attempts::Attempts;
-use crate::body::Body;
 use crate::failure::Failure;
 use crate::inner::{Asked, Inner};
-use crate::insight::Insight;
 use crate::limits;
-use crate::looks::Looks;
-use crate::reply::{self, Reply};
+use crate::reply::{self, Body, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
 
@@ -33,28 +31,12 @@ pub struct ConsoleDoor {
 }
 
 impl ConsoleDoor {
-    /// `insight`: what the process knows beyond the operations of the store.
-    pub fn new(
-        admit: Arc<Admit>,
-        metrics: &DoorMetrics,
-        site: Site,
-        insight: Insight,
-    ) -> ConsoleDoor {
+    pub fn new(admit: Arc<Admit>, metrics: &DoorMetrics, site: Site) -> ConsoleDoor {
         let observer = Arc::clone(metrics.all().observer());
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let looks = Looks::new(admit.fs(), Arc::clone(metrics.all()));
-        let inner = Arc::new_cyclic(|own| Inner {
-            admit,
-            site,
-            attempts,
-            forms,
-            listeners: Arc::default(),
-            insight,
-            looks,
-            own: Weak::clone(own),
-        });
+        let inner = Arc::new(Inner { admit, site, attempts, forms });
         ConsoleDoor { inner, observer, stats }
     }
 }
@@ -132,7 +114,7 @@ impl Inner {
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         reply::protect(reply.headers_mut(), &data);
-        finish(&asked_headers, &method, reply)
+        finish(&asked_headers, &method, reply).await
     }
 
     /// All of a body, and the room that it takes.
@@ -165,13 +147,16 @@ impl Inner {
 }
 
 /// Compresses the body, and takes it off a reply to HEAD.
-fn finish(asked: &HeaderMap, method: &Method, mut reply: Reply) -> Reply {
-    reply::compress(asked, &mut reply);
+async fn finish(asked: &HeaderMap, method: &Method, reply: Reply) -> Reply {
+    let (head, body) = reply.into_parts();
+    // It is in memory: that neither waits nor fails.
+    let whole: Bytes = body.collect().await.map(|whole| whole.to_bytes()).unwrap_or_default();
+    let mut reply = Reply::from_parts(head, Full::new(whole.clone()));
+    reply::compress(asked, &mut reply, &whole);
     if *method == Method::HEAD {
-        if let Some(length) = http_body::Body::size_hint(reply.body()).exact() {
-            reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        *reply.body_mut() = Body::default();
+        let length = http_body::Body::size_hint(reply.body()).lower();
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        *reply.body_mut() = Full::default();
     }
     reply
 }

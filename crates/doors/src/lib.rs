@@ -11,7 +11,6 @@
 
 pub mod host;
 pub mod limits;
-mod paced;
 mod pulse;
 mod timing;
 pub mod tls;
@@ -19,7 +18,6 @@ pub mod tls;
 mod cors;
 pub mod observe;
 mod room;
-pub mod traffic;
 mod upload;
 mod witness;
 

@@ -11,7 +11,6 @@
 //!            └─► Fs::run | read (any other operation of the metadata)
 //! ```
 
-mod account;
 mod cache;
 mod changed;
 mod digest;
@@ -23,13 +22,10 @@ mod readers;
 
 mod fs;
 
-mod watching;
-
 mod backup;
 mod fetch;
 mod gc;
 mod kept;
-mod limited;
 mod object;
 mod write;
 
@@ -39,9 +35,8 @@ mod file;
 mod layout;
 mod multipart;
 
-pub use account::{Account, ThrottleCounts};
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{NodeCounts, Peers, Spent, Usage};
+pub use cairn_blocks::{NodeCounts, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};
@@ -56,5 +51,4 @@ pub use memos::Kept;
 pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use party::party_of;
-pub use watching::Watching;
 pub use write::{BodyWriter, PutRequest, Written};

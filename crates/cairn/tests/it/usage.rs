@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 52] = [
+const COMMANDS: [&[&str]; 45] = [
     &[],
     &["server"],
     &["put"],
@@ -28,7 +28,6 @@ const COMMANDS: [&[&str]; 52] = [
     &["user", "ls"],
     &["user", "disable"],
     &["user", "enable"],
-    &["user", "limit"],
     &["gc"],
     &["fsck"],
     &["scrub"],
@@ -39,8 +38,6 @@ const COMMANDS: [&[&str]; 52] = [
     &["backup", "create"],
     &["backup", "list"],
     &["backup", "check"],
-    &["backup", "prune"],
-    &["backup", "locks"],
     &["backup", "holds"],
     &["restore"],
     &["cert"],
@@ -48,10 +45,6 @@ const COMMANDS: [&[&str]; 52] = [
     &["cert", "server"],
     &["cert", "client"],
     &["completions"],
-    &["config"],
-    &["config", "check"],
-    &["config", "example"],
-    &["top"],
     &["man"],
 ];
 

@@ -328,9 +328,7 @@ impl MountService {
             | SessionMethod::Flush
             | SessionMethod::Replayed
             | SessionMethod::Delegate
-            | SessionMethod::GiveBack
-            // The master denies it.
-            | SessionMethod::DumpRows => self.ask(peer, method, payload).await,
+            | SessionMethod::GiveBack => self.ask(peer, method, payload).await,
         }
     }
 

@@ -358,8 +358,7 @@ async fn administer(
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.resource = admin::subject(path, &json).or(facts.resource.take());
     });
-    let (method, traffic) = (&request.parts.method, door.metrics.traffic());
-    let asked = admin::Request { method, path, query, json: &json, traffic };
+    let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await
 }
 

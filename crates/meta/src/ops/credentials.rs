@@ -340,8 +340,7 @@ fn keys_of(view: &mut View<'_>, user: UserId) -> Result<usize, Stop> {
     Ok(count)
 }
 
-/// All rows of a sort of `keys::credentials`.
-pub fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop> {
+fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop> {
     let (start, end) = keys::credentials(sort);
     view.scan(&start, &end, limits::OP_ROWS)
 }

@@ -6,7 +6,6 @@
 
 mod audited;
 mod delegated;
-mod dumps;
 mod ends;
 mod executed;
 mod hostile;

@@ -5,7 +5,8 @@ use std::fmt;
 use cairn_auth::{Caller, Origin, RelayedCaller};
 use cairn_base::{NodeId, UserId};
 
-use crate::rows::MOUNT;
+/// In the number of an owner: it is a mount, and the rest the number of its user.
+const MOUNT: u64 = 1 << 63;
 
 /// Of a node, which says of each caller how that one came.
 const NOWHERE: Origin = Origin { source: None, tls: false, credential: None };

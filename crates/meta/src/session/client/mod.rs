@@ -10,7 +10,6 @@
 
 mod attach;
 mod contact;
-mod dump;
 mod inner;
 mod posting;
 mod read;
