@@ -11,7 +11,7 @@ from playwright import sync_api as playwright
 
 from harness.doors import Connection
 from harness.server import KEY, REGION, SECRET
-from harness.wait import PATIENCE_SECONDS
+from harness.wait import PATIENCE_SECONDS, eventually
 
 expect = playwright.expect
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)
@@ -24,6 +24,15 @@ def client_of(store):
     return boto3.client("s3", endpoint_url=store.s3, **keys)
 
 
+def bucket_of(store, name, *keys):
+    """Makes a bucket with objects whose contents are their keys."""
+    client = client_of(store)
+    client.create_bucket(Bucket=name)
+    for key in keys:
+        client.put_object(Bucket=name, Key=key, Body=key.encode(), ContentType="text/plain")
+    return client
+
+
 def fetch(address, method="GET", body=None, password=None):
     """The reply to somebody who has an address, and perhaps its password."""
     parts = urllib.parse.urlsplit(address)
@@ -32,6 +41,20 @@ def fetch(address, method="GET", body=None, password=None):
         headers["authorization"] = "Basic " + base64.b64encode(f":{password}".encode()).decode()
     query = f"?{parts.query}" if parts.query else ""
     return Connection(f"{parts.scheme}://{parts.netloc}").send(method, parts.path + query, headers, body)
+
+
+def becomes_true(page, expression):
+    """Waits for an expression; the policy of pages forbids that the browser does so by itself."""
+    eventually(lambda: page.evaluate(expression), expression)
+
+
+def press_to(page, target):
+    """Presses Tab until something has the focus."""
+    for _ in range(60):
+        if target.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError("the keyboard does not reach it")
 
 
 class Profile:

@@ -1,27 +1,15 @@
-"""The console in Debian's Chromium: files are arranged and shared, people are managed, and pages of others get nothing."""
+"""The console in Debian's Chromium: files are arranged and shared, and people are managed."""
 
 import io
 import re
 import zipfile
 from pathlib import Path
 
-import pytest
-
-from console.conftest import REBOUND
-from console.profiles import Profile, client_of, expect, fetch
-from harness.server import KEY, SECRET
+from console.profiles import Profile, bucket_of, expect, fetch, press_to
+from harness.server import Server
 from harness.wait import eventually
 
 BUCKETS = {"name": "Buckets", "exact": True}
-
-
-def bucket_of(store, name, *keys):
-    """Makes a bucket with objects whose contents are their keys."""
-    client = client_of(store)
-    client.create_bucket(Bucket=name)
-    for key in keys:
-        client.put_object(Bucket=name, Key=key, Body=key.encode(), ContentType="text/plain")
-    return client
 
 
 def keys_in(client, bucket):
@@ -98,6 +86,91 @@ def test_tags_and_visibility_are_changed(in_store, store):
     page.goto("/")
     expect(page.get_by_text("public")).to_be_visible()
     assert fetch(f"{store.s3}/tagged/a.txt").body == b"a.txt"
+
+
+def test_metadata_is_changed(in_store, store):
+    profile, page = in_store, in_store.page
+    client = bucket_of(store, "described", "page.txt")
+    before = client.head_object(Bucket="described", Key="page.txt")
+    page.goto("/b/described/object?key=page.txt")
+    page.get_by_text("Change metadata").click()
+    profile.picture("metadata")
+    page.get_by_label("Content-Type", exact=True).fill("text/markdown; charset=utf-8")
+    page.get_by_label("Name of metadata 1").fill("Author")
+    page.get_by_label("Value of metadata 1").fill("Carol")
+    page.get_by_role("button", name="Save metadata").click()
+    expect(page.get_by_text("x-amz-meta-author")).to_be_visible()
+    after = client.head_object(Bucket="described", Key="page.txt")
+    assert after["ContentType"] == "text/markdown; charset=utf-8" and after["Metadata"] == {"author": "Carol"}
+    assert after["ETag"] == before["ETag"]
+    # Somebody else was faster.
+    page.get_by_text("Change metadata").click()
+    client.put_object(Bucket="described", Key="page.txt", Body=b"other", ContentType="text/html")
+    page.get_by_role("button", name="Save metadata").click()
+    expect(page.get_by_text("has changed since this form was made")).to_be_visible()
+    assert client.head_object(Bucket="described", Key="page.txt")["ContentType"] == "text/html"
+
+
+def test_the_audit_is_shown_by_user_action_and_outcome(chromium, tmp_path):
+    with Server(args=["--console", "127.0.0.1:0", "--audit-bucket", "audit"]) as store:
+        client = bucket_of(store, "watched", "a.txt")
+        profile = Profile(chromium, store)
+        profile.log_in("a wrong secret key")
+        expect(profile.page.get_by_role("alert")).to_be_visible()
+        profile.log_in()
+        page = profile.page
+        page.get_by_role("link", name="People").click()
+        page.get_by_role("link", name="Audit").click()
+        rows = page.locator("tbody tr")
+        expect(rows.filter(has_text="PutObject")).to_contain_text("watched/a.txt")
+        expect(rows.filter(has_text="refused").filter(has_text="LogIn")).to_have_count(1)
+        profile.picture("audit")
+        page.get_by_label("Outcome").select_option("refused")
+        page.get_by_role("button", name="Show").click()
+        expect(rows).to_have_count(1)
+        page.get_by_label("Outcome").select_option("")
+        page.get_by_label("User").fill("root")
+        page.get_by_label("Action").fill("put")
+        page.get_by_role("button", name="Show").click()
+        expect(rows).to_have_count(1)
+        # All records are in the bucket, too.
+        eventually(lambda: "audit" in [one["Name"] for one in client.list_buckets()["Buckets"]], "the bucket")
+        for number in range(150):
+            client.put_object(Bucket="watched", Key=f"many {number:03}", Body=b"")
+
+        def stored():
+            keys = keys_in(client, "audit")
+            return keys and b"many 149" in client.get_object(Bucket="audit", Key=keys[0])["Body"].read()
+
+        eventually(stored, "the last record is in the bucket")
+        page.reload()
+        page.get_by_label("Records", exact=True).select_option(index=1)
+        page.get_by_role("button", name="Show").click()
+        expect(rows).to_have_count(100)
+        page.get_by_role("link", name="Older records").click()
+        expect(rows.filter(has_text="watched/a.txt")).to_have_count(1)
+        expect(rows).to_have_count(51)
+        profile.close()
+
+
+def test_an_upload_by_drag_and_drop_takes_folders(in_store, store, tmp_path):
+    page = in_store.page
+    client = bucket_of(store, "dropped")
+    for name in ["photos/one.txt", "photos/inner/two.txt"]:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    page.goto("/b/dropped")
+    # As the browser's window gets it, with directories of the disk.
+    drags = in_store.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(tmp_path / "photos")], "dragOperationsMask": 1}
+    for kind in ["dragEnter", "dragOver", "drop"]:
+        drags.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 400, "data": data})
+        if kind == "dragOver":
+            assert "drops" in page.evaluate("document.body.className")
+    expect(page.get_by_text("2 files uploaded")).to_be_visible()
+    assert keys_in(client, "dropped") == ["photos/inner/two.txt", "photos/one.txt"]
+    expect(page.get_by_role("link", name="photos/")).to_be_visible()
 
 
 def test_a_link_with_a_password_is_opened_in_another_profile(in_store, chromium, store):
@@ -197,15 +270,6 @@ def test_people_get_keys_and_rights(in_store, chromium, store):
     carol.close()
 
 
-def press_to(page, target):
-    """Presses Tab until something has the focus."""
-    for _ in range(60):
-        if target.evaluate("element => element === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError("the keyboard does not reach it")
-
-
 def test_a_file_is_deleted_by_keyboard_alone(in_store, store):
     page = in_store.page
     client = bucket_of(store, "keyboard", "a.txt", "b.txt")
@@ -242,86 +306,3 @@ def test_links_and_keys_work_without_scripts(chromium, store):
     # A bucket cannot be copied into itself.
     expect(page.get_by_text("into itself")).to_be_visible()
     profile.close()
-
-
-ATTACK = """
-const [at, tell] = ["%s", (word) => { document.documentElement.setAttribute("data-said", word); }];
-fetch(at + "/people", { credentials: "include" }).then((reply) => reply.text()).then(
-  (text) => tell("read " + text.length), () => tell("refused"));
-"""
-
-
-@pytest.mark.parametrize("kind", ["html", "svg"])
-def test_scripts_of_an_object_do_not_read_the_console(in_store, store, kind):
-    page = in_store.page
-    client = bucket_of(store, f"evil-{kind}", "victim.txt")
-    script = f"<script>{ATTACK % store.console}</script>"
-    pages = {
-        "html": ("text/html", f"<!doctype html>{script}"),
-        "svg": ("image/svg+xml", f'<svg xmlns="http://www.w3.org/2000/svg">{script.replace("=>", "=&gt;")}</svg>'),
-    }
-    content_type, text = pages[kind]
-    client.put_object(Bucket=f"evil-{kind}", Key="page", Body=text.encode(), ContentType=content_type)
-    wanted = {"Bucket": f"evil-{kind}", "Key": "page", "ResponseContentDisposition": "inline"}
-    # The worst case: the victim opens it as a page at the S3 door.
-    page.goto(client.generate_presigned_url("get_object", wanted))
-    said = page.locator("[data-said]")
-    if said.count() or kind == "html":
-        expect(said).to_have_attribute("data-said", "refused")
-    # The console itself shows neither as a page.
-    page.goto(f"/b/evil-{kind}/object?key=page")
-    expect(page.get_by_role("heading", name="page")).to_be_visible()
-    assert page.locator("html[data-said]").count() == 0
-    in_store.complaints.clear()  # of the attack
-
-
-def test_pages_of_other_origins_can_neither_frame_nor_change(in_store, store):
-    page = in_store.page
-    client = bucket_of(store, "foreign")
-    text = f"""<!doctype html><iframe src="{store.console}/"></iframe>
-        <form method="post" action="{store.console}/buckets"><input name="name" value="forged"></form>"""
-    client.put_object(Bucket="foreign", Key="page", Body=text.encode(), ContentType="text/html")
-    address = client.generate_presigned_url("get_object", {"Bucket": "foreign", "Key": "page"})
-    page.goto(address)
-    frame = page.frames[1]
-    assert "Log out" not in frame.content() and "foreign" not in frame.content()
-    with page.expect_navigation() as sent:
-        page.locator("form").evaluate("form => form.submit()")
-    assert sent.value.status == 403
-    assert "forged" not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]
-    in_store.complaints.clear()  # of the attack
-
-
-def test_a_login_is_a_new_one_and_leads_nowhere_else(profile, chromium, store):
-    page = profile.page
-    fixed = {"name": f"cairn-{store.console.rsplit(':', 1)[1]}", "value": f"1.{'A' * 43}", "url": store.console}
-    profile.context.add_cookies([fixed])
-    profile.log_in()
-    expect(page.get_by_role("heading", **BUCKETS)).to_be_visible()
-    cookies = [cookie for cookie in profile.context.cookies() if cookie["name"] == fixed["name"]]
-    assert len(cookies) == 1 and cookies[0]["value"] != fixed["value"] and cookies[0]["httpOnly"]
-    thief = Profile(chromium, store)
-    thief.context.add_cookies([fixed])
-    thief.page.goto("/")
-    expect(thief.page.get_by_role("heading", name="Log in to Cairn")).to_be_visible()
-    thief.close()
-
-
-def test_a_login_leads_to_the_console_alone(profile, store):
-    page = profile.page
-    for place in ["//evil.example/", "https://evil.example/", "/\\evil.example/"]:
-        page.context.clear_cookies()
-        page.goto(f"/login?to={place}")
-        page.get_by_label("Access key").fill(KEY)
-        page.get_by_label("Secret key").fill(SECRET)
-        page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("heading", **BUCKETS)).to_be_visible()
-        assert page.url.startswith(store.console + "/"), page.url
-
-
-def test_another_name_of_this_machine_is_no_console(in_store, store):
-    port = store.console.rsplit(":", 1)[1]
-    reply = in_store.page.goto(f"http://{REBOUND}:{port}/")
-    assert reply.status == 421
-    assert "Log in" not in in_store.page.content()
-    in_store.complaints.clear()  # not even its style is loaded

@@ -31,11 +31,13 @@ class Cluster:
     """`with Cluster() as cluster:` starts all of it and waits until it is whole.
 
     `disks` maps names of nodes to directories, for those that are to be elsewhere. With `nfs` all
-    gateways have an NFS door; that is for clusters without `netns`.
+    gateways have an NFS door; that is for clusters without `netns`. With `status` masters and chunkservers
+    have a door of status, at `node.http`. Without `postgres` the masters keep the metadata together, or,
+    with `engine="embedded"`, the only one has them alone.
     """
 
     def __init__(self, chunkservers=3, gateways=2, masters=1, postgres=False, netns=False,
-                 repair_after=5, disks=None, replicas=3, nfs=False):  # fmt: skip
+                 repair_after=5, disks=None, replicas=3, nfs=False, status=False, engine=None):  # fmt: skip
         self.work = scratch("cluster")
         self.network = Network() if netns else None
         self.names = [f"m{n + 1}" for n in range(masters)]
@@ -43,6 +45,7 @@ class Cluster:
         self.others += [f"g{n + 1}" for n in range(gateways)]
         self.has_postgres, self.repair_after = postgres, repair_after
         self.disks, self.replicas, self.has_nfs = disks or {}, replicas, nfs
+        self.has_status, self.engine = status, engine
         self.nodes, self.database = {}, None
         self.keep = bool(os.environ.get("CAIRN_TEST_KEEP"))
         self.open = contextlib.ExitStack()
@@ -58,6 +61,8 @@ class Cluster:
             # The other masters first: whoever joins later knows all of them.
             for name in self.names[1:]:
                 self.add(name)
+            if len(self.names) in (3, 5) and not self.has_postgres:
+                self.wait_voters(self.names)
             self.add_all(self.others)
             self.wait_whole()
         except BaseException:
@@ -78,6 +83,7 @@ class Cluster:
     def _init(self):
         first = self.make("m1")
         meta = ["--meta", self.database.url] if self.database else []
+        meta += ["--engine", self.engine] if self.engine else []
         self.command("cluster", "init", first.directory, "--address", first.address,
                      "--replicas", self.replicas, *meta, env=first.env)  # fmt: skip
         first.id = "1"
@@ -103,6 +109,8 @@ class Cluster:
         }[role]
         if self.database and role == "master":
             node.arguments += ["--meta", self.database.url]
+        if self.has_status and role != "gateway":
+            node.arguments += ["--status", http]
         if self.has_nfs and role == "gateway":
             node.nfs = more[0]
             node.arguments += ["--nfs", node.nfs]
@@ -158,8 +166,19 @@ class Cluster:
             directory = self.nodes[name].directory
             done = self.command("cluster", "status", directory, "--json", ok=False)
             if done.stdout.startswith("{"):
-                return json.loads(done.stdout)
+                status = json.loads(done.stdout)
+                if status["master"]:
+                    return status
         return None
+
+    def voters(self):
+        """Names of the masters that vote and answer, once one serves."""
+        masters = self.told()["members"]["masters"]
+        voting = {one["node"] for one in masters if one["as"] == "voter" and one["answers"]}
+        return [name for name in self.masters() if self.nodes[name].id in voting]
+
+    def wait_voters(self, names):
+        self.wait(lambda: self.voters() == sorted(names), f"{names} vote")
 
     def told(self):
         """The status, once a master answers."""

@@ -41,7 +41,7 @@ PUBLIC = [*OBJECT, "cairn bucket set photos --visibility public"]
 MOUNT = [*OBJECT, "cairn mount http://127.0.0.1:8080 /mnt/cairn"]
 # What the text around the commands takes for granted.
 GIVEN = {
-    "docs/backup.md": ["cairn server /srv/cairn", *STORE[1:]],
+    "docs/backup.md": ["cairn server /srv/cairn", *OBJECT[1:]],
     "docs/bench.md": [*PUBLIC, "cairn bucket create bench", *MOUNT[-1:]],
     "docs/doctor.md": STORE,
     "docs/http.md": OBJECT,
@@ -49,6 +49,7 @@ GIVEN = {
     "docs/logs.md": STORE,
     "docs/mount.md": OBJECT,
     "docs/timing.md": MOUNT,
+    "docs/top.md": STORE,
 }
 NGINX = (
     """printf '%s\\n' '{"create":{}}' '{"message":"timed out"}' | curl -f -u $CAIRN_KEY:$CAIRN_SECRET """

@@ -10,8 +10,9 @@ from packages.machine import Machine, packages
 
 SERVERS = ["cairn-server.service", "cairn-master.service", "cairn-gateway.service", "cairn-chunkserver@a.service"]
 MOUNT = "cairn-mount@a.service"
+BACKUP = "cairn-backup.service"
 # Of 10, by `systemd-analyze security`. A mount needs CAP_SYS_ADMIN and to be seen by others.
-EXPOSURE = {**dict.fromkeys(SERVERS, 3.0), MOUNT: 4.6}
+EXPOSURE = {**dict.fromkeys(SERVERS, 3.0), MOUNT: 4.6, BACKUP: 3.0}
 
 
 @pytest.mark.skipif(not shutil.which("lintian"), reason="no lintian here")
@@ -43,7 +44,8 @@ def test_a_package_comes_and_goes(way):
         assert machine.run("systemctl list-units --all --plain --no-legend 'cairn*'") == ""
         assert "cairn" in machine.run("getent passwd cairn")
         assert machine.run("stat -c '%a %U' /etc/cairn/server.conf") == "600 root\n"
-        for unit in [*SERVERS, MOUNT]:
+        machine.run("systemd-analyze verify cairn-backup.timer")
+        for unit in EXPOSURE:
             machine.run(f"systemd-analyze verify {unit}")
             machine.run(f"systemd-analyze security --threshold={EXPOSURE[unit] * 10:.0f} {unit}")
         machine.run("echo '# mine' >> /etc/cairn/server.conf")

@@ -52,6 +52,15 @@ def seeds(programs):
         yield job
 
 
+def raft(programs):
+    """1,000 seeds of masters that keep metadata together, none of them in the short form."""
+    for first in range(1_000, 2_000, 125):
+        env = {"CAIRN_RAFT_SEED": str(first), "CAIRN_RAFT_SEEDS": "125"}
+        job = rust(*programs["sim", "it"], "masters::what_masters_acknowledge", env=env, timeout=HOUR)
+        job.name += f" of raft from {first}"
+        yield job
+
+
 def episodes(_):
     for seed in range(11, 15):
         command = [jobs.PYTHON, "-B", "tests/cluster/episodes.py", "--episodes", "10"]
@@ -147,6 +156,7 @@ def sizes(_):
         "clients/test_archives.py",
         "clients/test_tus.py",
         "clients/test_aws_cli.py",
+        "limits/test_backups.py",
         "limits/test_big_uploads.py",
         "mount/test_big_directory.py",
     ]
@@ -161,8 +171,10 @@ def browser(_):
         "CAIRN_TEST_BROWSER_MIB": "2048",
         "CAIRN_TEST_BROWSER_ROWS": "1000000",
         "CAIRN_TEST_BROWSER_TALL": "2000000",
+        "CAIRN_TEST_BROWSER_IDLE_SECONDS": "60",
     }
-    yield python("console/test_browser.py", env=env, timeout=HOUR)
+    for name in ["browser", "live", "managing", "attacks", "accessibility"]:
+        yield python(f"console/test_{name}.py", env=env, timeout=HOUR)
 
 
 def hostile(_):
@@ -213,6 +225,7 @@ PARTS = {
     "models": (models, "models beside state machines, 8 times the short form"),
     "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
     "seeds": (seeds, "2,000 simulated clusters"),
+    "raft": (raft, "1,000 seeds of three simulated masters that keep metadata together"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
@@ -221,7 +234,7 @@ PARTS = {
     "nfs": (nfs, "NFS: 1,000,000 operations; in a guest: programs, 100,000 files, 50 kills, 20 fail-overs"),
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
-    "browser": (browser, "500 files and one of 2 GiB by the console, and a folder of 1,000,000 objects"),
+    "browser": (browser, "the console: 500 files and one of 2 GiB, a folder of 1,000,000 objects, 10 idle pages for a minute"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),

@@ -6,12 +6,14 @@
 //!
 //! ```text
 //!   request answered ──► AuditRecord ──► LineLog ──┬─► LineQueue ──► drain: a thread ──► LineSink
-//!                                                  └─► LineQueue ──► drain: a thread ──► LineSink
+//!                                                  ├─► LineQueue ──► drain: a thread ──► LineSink
+//!                                                  └─► RecentLines, which the console shows
 //! ```
 
 mod actor;
 pub mod levels;
 mod queue;
+mod recent;
 mod refusals;
 
 mod drain;
@@ -23,4 +25,5 @@ pub use actor::Actor;
 pub use drain::{LineSink, drain};
 pub use lines::{LineLog, Names};
 pub use queue::{LineQueue, QueueCounts};
+pub use recent::RecentLines;
 pub use record::{AccessRecord, AuditOutcome, AuditRecord, Noting, cut};

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::actor::Actor;
 use crate::queue::LineQueue;
+use crate::recent::RecentLines;
 use crate::refusals::Refusals;
 
 /// The name of a user, if it can be said without waiting.
@@ -26,6 +27,8 @@ pub struct LineLog {
     names: Names,
     root: Arc<str>,
     queues: Arc<[Arc<LineQueue>]>,
+    /// If the last lines are kept in memory.
+    recent: Option<Arc<RecentLines>>,
     /// If requests of nobody are bounded.
     pub(crate) refusals: Option<Arc<Refusals>>,
 }
@@ -38,7 +41,19 @@ impl fmt::Debug for LineLog {
 
 impl LineLog {
     pub fn new(clock: Arc<dyn Clock>, names: Names, queues: &[Arc<LineQueue>]) -> LineLog {
-        LineLog { clock, names, root: "root".into(), queues: queues.into(), refusals: None }
+        let (root, queues) = ("root".into(), queues.into());
+        LineLog { clock, names, root, queues, recent: None, refusals: None }
+    }
+
+    /// The same, with its last lines in memory.
+    #[must_use]
+    pub fn remembered(self) -> LineLog {
+        LineLog { recent: Some(Arc::default()), ..self }
+    }
+
+    /// The last lines, if they are kept.
+    pub fn recent(&self) -> Option<&Arc<RecentLines>> {
+        self.recent.as_ref()
     }
 
     /// The same, with at most a few records of requests of nobody, and with counts of the others.
@@ -85,6 +100,9 @@ impl LineLog {
             Err(error) => return tracing::error!(%error, "a record is no JSON"),
         }
         self.queues.iter().for_each(|queue| queue.add(&line));
+        if let Some(recent) = &self.recent {
+            recent.add(&line);
+        }
     }
 }
 

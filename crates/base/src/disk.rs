@@ -6,11 +6,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, preadv2};
 
 /// A directory on a disk. Names are single path components chosen by Cairn, never by users.
@@ -43,6 +45,8 @@ pub trait DiskFile: Send + Sync + 'static {
     /// As `read_at` where the bytes are in memory already; `None` where it would wait for the
     /// device.
     fn read_at_nowait(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
+    /// Says that bytes are soon read: the system may bring them into memory. May block.
+    fn will_read(&self, _offset: u64, _len: u64) {}
     /// Writes all of `bufs` one after another at `offset`.
     fn write_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()>;
     /// As `write_at`, of bytes that are not soon read: the system need not keep them in memory.
@@ -182,6 +186,11 @@ impl DiskFile for RealFile {
             }
         }
         Ok(Some(done))
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        // It is a hint: what cannot be fetched now, the read fetches.
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
     fn write_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()> {

@@ -66,10 +66,12 @@ pub enum Bug {
     NewerEntriesDropped,
     /// A master answers from memory after its lease.
     LostLeaseServes,
+    /// A new master counts its wait for the former lease from when it last heard the former master.
+    WaitFromLastHeard,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 31] = [
+    pub const ALL: [Bug; 32] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -101,6 +103,7 @@ impl Bug {
         Bug::ReadBeforeTerm,
         Bug::NewerEntriesDropped,
         Bug::LostLeaseServes,
+        Bug::WaitFromLastHeard,
     ];
 }
 

@@ -90,3 +90,15 @@ pub const INFLIGHT: Duration = Duration::from_secs(5);
 pub const INFLIGHT_TAKEN: Duration = Duration::from_secs(1);
 /// A collector of traces, for each batch. Then the batch is dropped.
 pub const TRACES: Duration = Duration::from_secs(5);
+
+// For backups.
+
+/// A request of a backup to its source or target, for a server that could be reached before and
+/// cannot be reached now: then the backup fails, and the next one goes on.
+pub const BACKUP_AGAIN: Duration = Duration::from_mins(2);
+/// Before the second attempt; twice as long before each further one, at most
+/// [`BACKUP_RETRY_MAX`].
+pub const BACKUP_RETRY: Duration = Duration::from_millis(250);
+pub const BACKUP_RETRY_MAX: Duration = Duration::from_secs(10);
+/// A request of a backup, to its end: then it counts as cut.
+pub const BACKUP_REQUEST: Duration = Duration::from_mins(15);

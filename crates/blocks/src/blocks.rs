@@ -26,6 +26,12 @@ pub trait Blocks: Send + Sync + 'static {
     /// blocks.
     fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>>;
 
+    /// Says that bytes of a block are soon read. `true` if they are then brought into memory that
+    /// is not the caller's; `false` if only a `get` brings them nearer. Never blocks.
+    fn will_read(&self, _: GroupId, _: BlockId, _: Range<u32>) -> bool {
+        false
+    }
+
     /// Forgets blocks, durably. Unknown ones are ignored.
     async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()>;
 

@@ -136,6 +136,16 @@ impl Found {
         (stored != self.length).then_some(stored)
     }
 
+    /// Tells the system that a range is soon read. Blocks.
+    pub(crate) fn will_read(&self, range: &Range<u32>) {
+        let stored = self.stored.unwrap_or(self.length);
+        // Of a compressed block, any part may be needed.
+        let (start, end) =
+            if stored == self.length { (range.start, range.end) } else { (0, stored) };
+        let data = self.place.offset + (HEADER_BYTES + record::table_bytes(stored)) as u64;
+        self.file.will_read(data + u64::from(start), u64::from(end.saturating_sub(start)));
+    }
+
     fn read_compressed(
         &self,
         range: &Range<u32>,

@@ -249,6 +249,12 @@ impl Blocks for Store {
         self.shared.read_now(Key { group, block }, &range)
     }
 
+    fn will_read(&self, group: GroupId, block: BlockId, range: Range<u32>) -> bool {
+        let Ok(found) = self.shared.find(Key { group, block }) else { return false };
+        self.shared.run(move || found.will_read(&range));
+        true
+    }
+
     async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
         let blocks = blocks.to_vec();
         self.blocking(move |store| store.shared.delete(group, &blocks)).await

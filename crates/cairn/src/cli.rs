@@ -11,14 +11,17 @@ use crate::client::{
     bucket, export, gc, get, key, logs, ls, put, read_only, rm, share, stat, user,
 };
 use crate::cluster;
+use crate::config;
 use crate::describe;
 use crate::doctor;
 use crate::failure::Result;
 use crate::inflight;
+use crate::machine;
 use crate::mount;
 use crate::node::{chunkserver, gateway, master};
 use crate::offline::{fsck, meta, scrub};
 use crate::server;
+use crate::top;
 
 /// One store, many doors: keeps files and serves them through S3, HTTP and FUSE
 #[derive(Parser)]
@@ -44,6 +47,7 @@ enum Command {
     Master(master::MasterArgs),
     Chunkserver(chunkserver::ChunkserverArgs),
     Gateway(gateway::GatewayArgs),
+    Node(machine::NodeArgs),
     Mount(Box<mount::MountArgs>),
     Stats(mount::stats::StatsArgs),
     Inflight(inflight::InflightArgs),
@@ -66,9 +70,11 @@ enum Command {
     Meta(meta::MetaCommandArgs),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Cert(cert::CertArgs),
+    Config(config::ConfigCommandArgs),
     Completions(describe::CompletionsArgs),
     Man(describe::ManArgs),
 }
@@ -80,6 +86,7 @@ impl Cli {
             Command::Master(args) => master::run(args),
             Command::Chunkserver(args) => chunkserver::run(args),
             Command::Gateway(args) => gateway::run(args),
+            Command::Node(args) => machine::run(args),
             Command::Mount(args) => mount::run(args),
             Command::Stats(args) => mount::stats::run(args),
             Command::Inflight(args) => inflight::run(args),
@@ -102,9 +109,11 @@ impl Cli {
             Command::Meta(args) => meta::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Top(args) => top::run(args),
             Command::Backup(args) => backup::run(args),
             Command::Restore(args) => restore::run(args),
             Command::Cert(args) => cert::run(args),
+            Command::Config(args) => config::run(args, &Cli::command()),
             Command::Completions(args) => describe::completions(args, Cli::command()),
             Command::Man(args) => describe::man(args, Cli::command()),
         }

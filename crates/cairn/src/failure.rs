@@ -14,6 +14,8 @@ pub struct Failure {
     is_not_found: bool,
     is_refused: bool,
     is_passing: bool,
+    is_unmet: bool,
+    is_full: bool,
     /// Of the operating system, if it is of a file.
     kind: Option<io::ErrorKind>,
 }
@@ -26,6 +28,8 @@ impl Failure {
             is_not_found: false,
             is_refused: false,
             is_passing: false,
+            is_unmet: false,
+            is_full: false,
             kind: None,
         }
     }
@@ -51,6 +55,29 @@ impl Failure {
     /// Later it may be possible.
     pub fn is_passing(&self) -> bool {
         self.is_passing
+    }
+
+    /// The same failure, and later it may be possible.
+    pub fn passing(self) -> Failure {
+        Failure { is_passing: true, ..self }
+    }
+
+    /// A condition of a request does not hold.
+    pub fn unmet(text: impl Into<String>) -> Failure {
+        Failure { is_unmet: true, ..Failure::refused(text) }
+    }
+
+    pub fn is_unmet(&self) -> bool {
+        self.is_unmet
+    }
+
+    /// There is no room for it.
+    pub fn full(text: impl Into<String>) -> Failure {
+        Failure { is_full: true, ..Failure::new(text) }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.is_full || self.kind == Some(io::ErrorKind::StorageFull)
     }
 
     /// The wanted name of a file cannot be the name of a file.

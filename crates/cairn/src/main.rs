@@ -8,12 +8,15 @@
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
 //!   cairn master, chunkserver, gateway ──► node/: keys, TLS, sockets ─► the crate `roles`
+//!   cairn node ──► machine: these three in one process
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
 //!   cairn inflight ──► inflight/: a thread of each of these processes, over a local socket
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
+//!   cairn top ──► top/: what servers count while it asks
 //!   cairn cert ──► cert/: keys and certificates in a directory, without a server
+//!   cairn config, and --config of these ──► config: options in a file, before clap sees them
 //!   cairn completions, man ──► describe: the command line itself
 //!   cairn doctor ──► the crate `doctor`, over what servers and the kernel say
 //! ```
@@ -31,6 +34,9 @@ mod inflight;
 mod metadata;
 mod secret_file;
 
+mod config;
+mod members;
+
 mod offline;
 
 mod server;
@@ -43,16 +49,18 @@ mod cluster;
 mod mount;
 
 mod doctor;
+mod top;
 
 mod backup;
 mod cert;
 mod describe;
+mod machine;
 
 mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use mimalloc::MiMalloc;
 
 /// Gives memory back after a load, where the allocator of the system keeps it.
@@ -63,8 +71,13 @@ fn main() -> ExitCode {
     server::process::keep_private();
     // For what makes TLS connections without saying by which library. Nothing was installed before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match cli::Cli::parse().run() {
+    match run() {
         Ok(code) => code,
         Err(failure) => output::report(&failure),
     }
+}
+
+fn run() -> failure::Result<ExitCode> {
+    let matches = config::matches(std::env::args_os().collect(), &cli::Cli::command())?;
+    cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::{RealDisk, Secret};
 use cairn_meta::dump::{self, Contents};
+use cairn_meta::engine::raft::RaftEngine;
 use cairn_meta::engine::{Embedded, Engine, Postgres, postgres};
 use cairn_meta::master;
 
@@ -50,12 +51,20 @@ pub struct Metadata {
     pub config: master::Config,
     /// For messages.
     pub shown: String,
+    place: MetaPlace,
 }
 
 impl Metadata {
-    /// Blocks.
+    /// Blocks. Refuses the directory of one of several masters.
     pub fn in_directory(dir: &DataDir) -> Result<Metadata> {
         let path = dir.meta();
+        if dir.format.meta == MetaPlace::Members {
+            return Err(Failure::new(format!(
+                "{}: several masters keep these metadata together: only `cairn master` changes \
+                 them; ask a gateway",
+                path.display()
+            )));
+        }
         let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
         let engine = Embedded::open(Arc::new(disk), dir.sizes.of_meta())
             .map_err(|error| Failure::from(error).of(path.display()))?;
@@ -65,6 +74,7 @@ impl Metadata {
             embedded: Some(engine),
             config: master::Config::default(),
             shown: path.display().to_string(),
+            place: MetaPlace::Directory,
         })
     }
 
@@ -78,12 +88,24 @@ impl Metadata {
         Ok(Metadata::of_database(config, Postgres::attach(config)?))
     }
 
+    /// Those of a member. Blocks while no majority answers.
+    pub fn of_member(dir: &DataDir, engine: Arc<RaftEngine>) -> Metadata {
+        Metadata {
+            engine,
+            embedded: None,
+            config: master::Config::far(),
+            shown: dir.meta().display().to_string(),
+            place: MetaPlace::Members,
+        }
+    }
+
     fn of_database(config: &postgres::Config, engine: Postgres) -> Metadata {
         Metadata {
             engine: Arc::new(engine),
             embedded: None,
             config: master::Config::far(),
             shown: format!("the database of --meta, schema {}", config.schema),
+            place: MetaPlace::Postgres,
         }
     }
 
@@ -99,9 +121,9 @@ impl Metadata {
 
     /// A load into it did not end.
     pub fn unfinished(&self) -> Failure {
-        let remedy = match self.embedded {
-            Some(_) => "remove that directory",
-            None => "drop that schema",
+        let remedy = match self.place {
+            MetaPlace::Directory | MetaPlace::Members => "remove that directory",
+            MetaPlace::Postgres => "drop that schema",
         };
         let shown = &self.shown;
         let text = "holds a part of a dump: a load was interrupted";
@@ -110,9 +132,9 @@ impl Metadata {
 
     /// Nothing can be loaded into it.
     pub fn occupied(&self) -> Failure {
-        let remedy = match self.embedded {
-            Some(_) => "move that directory away",
-            None => "name another schema (--meta-schema)",
+        let remedy = match self.place {
+            MetaPlace::Directory | MetaPlace::Members => "move that directory away",
+            MetaPlace::Postgres => "name another schema (--meta-schema)",
         };
         let text = "holds the metadata of a store already";
         Failure::new(format!("{}: {text}: {remedy} and load again", self.shown))
@@ -121,9 +143,13 @@ impl Metadata {
     /// It is not what belongs to the directory.
     pub fn foreign(&self, what: &str) -> Failure {
         let shown = &self.shown;
-        let remedy = match self.embedded {
-            Some(_) => "put back the one that was here, or load a dump (cairn meta load)",
-            None => "name the database and the schema that this directory was begun with",
+        let remedy = match self.place {
+            MetaPlace::Directory | MetaPlace::Members => {
+                "put back the one that was here, or load a dump (cairn meta load)"
+            }
+            MetaPlace::Postgres => {
+                "name the database and the schema that this directory was begun with"
+            }
         };
         Failure::new(format!("{shown}: {what}: {remedy}"))
     }

@@ -10,6 +10,7 @@
 //!      │
 //!   data       blocks between nodes, over HTTP in the same TLS
 //!   control    who is up, the cluster map, sessions of gateways with the master
+//!   members    masters that keep their metadata together: their messages, who votes
 //!   admin      what operators ask the master, as gRPC in the same TLS
 //!   mount      clients that are no nodes: a session and blocks, as a user of the store
 //! ```
@@ -23,6 +24,8 @@ pub mod wire;
 pub mod data;
 
 pub mod control;
+
+pub mod members;
 
 pub mod admin;
 pub mod mount;

@@ -35,6 +35,15 @@ pub const DIAL: Duration = Duration::from_secs(5);
 /// After so long without an answer the next address is tried as well.
 pub const HELD_UP: Duration = Duration::from_secs(1);
 
+/// A message between masters that keep metadata together, until its answer; mostly its sender waits
+/// for less. After a dialing failed, no other one begins for so long.
+pub const MEMBER_CALL: Duration = Duration::from_secs(60);
+pub const MEMBER_REDIAL: Duration = Duration::from_millis(100);
+/// A master's answer about its own member.
+pub const MEMBER_REPORT: Duration = Duration::from_secs(3);
+/// Entries that a learner may lack when it becomes a voter.
+pub const MEMBER_LAG: u64 = 1000;
+
 /// A join token as text, characters; the addresses in it, and the length of each.
 pub const TOKEN_CHARS: usize = 6 << 10;
 pub const TOKEN_ADDRESSES: usize = 16;

@@ -3,7 +3,8 @@
 
 const policy = globalThis.trustedTypes?.createPolicy("console", { createHTML: (text) => text });
 
-function parse(text) {
+/** The document of a text that this server made. */
+export function parse(text) {
   return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
 }
 
@@ -60,11 +61,70 @@ export function tell(text) {
   document.querySelector("main").prepend(said);
 }
 
-/** Others may have changed what is shown. */
+/** By what an element is found in another state of the same page. */
+function markOf(element) {
+  const { id, name, value, tagName, dataset } = element;
+  const text = element.getAttribute("href") ?? dataset.needsSelection ?? element.textContent;
+  return JSON.stringify([tagName, id, name, tagName === "INPUT" ? value : text]);
+}
+
+const CHECKED = "input[type=checkbox]:checked, input[type=radio]:checked";
+
+/** Puts a part of a page into the place of its former state. What was chosen and had the focus stays so. */
+function renew(old, fresh) {
+  const focused = old.contains(document.activeElement) && document.activeElement;
+  const checked = new Set([...old.querySelectorAll(CHECKED)].map(markOf));
+  const isAll = old.querySelector("input[name=all]:checked");
+  const adopted = document.adoptNode(fresh);
+  old.replaceWith(adopted);
+  for (const box of adopted.querySelectorAll("input")) if (checked.has(markOf(box))) box.checked = true;
+  if (isAll) adopted.querySelector("input[name=all]")?.dispatchEvent(new Event("change", { bubbles: true }));
+  if (!focused) return;
+  const mark = markOf(focused);
+  const found = [...adopted.querySelectorAll("a, button, input, summary")].find((one) => markOf(one) === mark);
+  (found ?? document.querySelector("main")).focus({ preventScroll: true });
+}
+
+let mending;
+let isWanted = false;
+
+/** Others have changed what is shown: the parts of the page that say so are asked for again. */
+export function mend() {
+  isWanted = true;
+  mending ??= (async () => {
+    // One at a time, and once more for what came meanwhile.
+    while (isWanted) {
+      isWanted = false;
+      await renewAll();
+    }
+    mending = undefined;
+  })();
+  return mending;
+}
+
+async function renewAll() {
+  const [url, at] = [location.href, turn];
+  let page, reply;
+  try {
+    reply = await fetch(url, { headers: { accept: "text/html", "x-cairn-refresh": "1" } });
+    page = parse(await reply.text());
+  } catch {
+    return; // the page is told again when there is a connection
+  }
+  if (location.href !== url || turn !== at) return;
+  if (!reply.ok || reply.redirected || styles(page) !== styles(document)) return visit(url, { push: false, stay: true });
+  for (const fresh of page.querySelectorAll("[data-live]")) {
+    const old = document.querySelector(`[data-live="${fresh.dataset.live}"]`);
+    const listing = old?.querySelector("cairn-listing");
+    if (listing?.grid) listing.mend();
+    else if (old && old.outerHTML !== fresh.outerHTML) renew(old, fresh);
+  }
+  selected();
+}
+
+/** Something was changed by this page itself. */
 export function refresh() {
-  const main = document.querySelector("main");
-  const isUsed = main.querySelector("input:focus, details[open], input:checked, cairn-listing .grid-scroll");
-  if (!isUsed) visit(location.href, { push: false, stay: true });
+  if (document.querySelector("main [data-live]")) mend();
 }
 
 document.addEventListener("click", (event) => {

@@ -7,6 +7,7 @@ const ROW = 40; // pixels, as in console.css
 const PAGE = 1000; // rows of one request
 const KEPT = 16; // pages whose rows are kept
 const OVERSCAN = 8; // rows beyond what is seen
+const SPLITS = 20; // pages that one page becomes at most when others add to it
 const TALLEST = 12_000_000; // pixels: browsers have a limit to the height of an element
 
 const UNITS = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -23,6 +24,26 @@ const made = (tag, of = {}, ...children) => {
   element.append(...children);
   return element;
 };
+
+/** Whether a key comes before another one: by the bytes of UTF-8, which have the order of code points. */
+function isBefore(one, other) {
+  let at = 0;
+  while (at < one.length && at < other.length && one[at] === other[at]) at += 1;
+  // Not in the middle of a character.
+  if (at && /[\ud800-\udbff]/.test(one[at - 1])) at -= 1;
+  return (one.codePointAt(at) ?? -1) < (other.codePointAt(at) ?? -1);
+}
+
+/** How many rows of these have keys up to `bound`. */
+function end(rows, bound) {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(bound, rows[middle].key)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
 
 class Listing extends HTMLElement {
   connectedCallback() {
@@ -53,8 +74,8 @@ class Listing extends HTMLElement {
 
   build() {
     this.picks = "selects" in this.dataset;
-    this.space = made("div", { className: "grid-space", role: "rowgroup" });
-    this.grid = made("div", { className: "grid-scroll", tabIndex: 0 }, this.space);
+    this.space = made("div", { className: "grid-space" });
+    this.grid = made("div", { className: "grid-scroll", tabIndex: 0, role: "rowgroup" }, this.space);
     const title = (className, textContent) => made("div", { className, role: "columnheader", textContent });
     const titles = [title("name", "Name"), title("number", "Size"), title("wide", "Changed (UTC)")];
     if (this.picks) titles.unshift(made("div", { role: "columnheader" }, made("span", { className: "hidden", textContent: "Selected" })));
@@ -117,17 +138,14 @@ class Listing extends HTMLElement {
     try {
       const after = this.next;
       const { rows, next } = await this.get(after);
-      if (this.gone) return;
+      if (this.gone || after !== this.next) return;
       const offset = this.pages.length ? this.offset() : 0;
       if (rows.length) this.pages.push({ after, start: this.count, count: rows.length, rows, used: performance.now() });
       this.count += rows.length;
-      this.next = next;
       if (!this.grid.isConnected) this.replaceChildren(this.table, this.foot), this.form?.querySelector("a[rel=next]")?.remove();
       this.space.style.setProperty("height", `${this.heights().tall}px`);
       this.scrollBack(offset);
-      this.table.setAttribute("aria-rowcount", next === null ? this.count : -1);
-      const count = this.count.toLocaleString("en");
-      this.said.textContent = next === null ? `${count} entries` : `${count} entries so far; more come as you scroll`;
+      this.say(next);
       this.evict();
     } catch (error) {
       this.said.textContent = `No more could be loaded. ${error.message}`;
@@ -138,20 +156,76 @@ class Listing extends HTMLElement {
     if (this.again.hidden) this.draw();
   }
 
-  /** Gets the rows of a page again that were let go. */
+  /** Gets the rows of a page again that were let go, or may be others now. */
   async refill(page) {
     if (this.fetching.has(page)) return;
     this.fetching.add(page);
     try {
-      page.rows = (await this.get(page.after)).rows;
-      page.used = performance.now();
+      page.isOld = false;
+      await this.renew(page);
       this.evict();
     } catch {
+      page.isOld = true;
       await new Promise((done) => setTimeout(done, 2000));
     } finally {
       this.fetching.delete(page);
     }
     if (!this.gone) this.draw();
+  }
+
+  /** Gets what is behind the key after which a page begins, up to where the next one does. */
+  async renew(page) {
+    let [part, { rows, next }] = [page, await this.get(page.after)];
+    for (let more = 0; ; more++) {
+      if (this.gone || !this.pages.includes(part)) return;
+      const bound = this.pages[this.pages.indexOf(part) + 1]?.after;
+      const count = bound === undefined ? rows.length : end(rows, bound);
+      this.resize(part, rows.slice(0, count));
+      // All of the page was seen, or it is the last one: then the list grows from its end.
+      if (bound === undefined) return this.say(next);
+      if (count < rows.length || next === null || !isBefore(next, bound)) return;
+      const after = next;
+      ({ rows, next } = await this.get(after));
+      const at = this.pages.indexOf(part) + 1;
+      if (more === SPLITS) {
+        // So much was added that what follows is loaded anew.
+        for (const lost of this.pages.splice(at)) this.count -= lost.count;
+        return this.say(after);
+      }
+      part = { after, start: part.start + part.count, count: 0, rows: [], used: performance.now() };
+      this.pages.splice(at, 0, part);
+    }
+  }
+
+  /** A page has other rows, and so those behind it other places. What is seen stays where it is. */
+  resize(page, rows) {
+    const grown = rows.length - page.count;
+    const first = Math.floor(this.offset() / ROW);
+    const offset = this.offset();
+    const isAbove = page.start + page.count <= first;
+    Object.assign(page, { rows, count: rows.length, used: performance.now() });
+    if (!grown) return;
+    this.count += grown;
+    for (const one of this.pages.slice(this.pages.indexOf(page) + 1)) one.start += grown;
+    this.space.style.setProperty("height", `${this.heights().tall}px`);
+    this.scrollBack(isAbove ? offset + grown * ROW : offset);
+    this.say(this.next);
+  }
+
+  /** Others have changed the folder: what is seen is asked for at once, and the rest when it is. */
+  mend() {
+    for (const page of this.pages) page.isOld = true;
+    const last = this.pages.at(-1);
+    for (const page of this.pages) if (page === last || !page.count) this.refill(page);
+    this.draw();
+  }
+
+  /** Says how long the list is; `next` is where it goes on. */
+  say(next) {
+    this.next = next;
+    this.table.setAttribute("aria-rowcount", next === null ? this.count : -1);
+    const count = this.count.toLocaleString("en");
+    this.said.textContent = next === null ? `${count} entries` : `${count} entries so far; more come as you scroll`;
   }
 
   evict() {
@@ -208,11 +282,12 @@ class Listing extends HTMLElement {
     row.element.style.setProperty("transform", `translateY(${index * ROW + shift}px)`);
     const page = this.pageOf(index);
     page.used = performance.now();
-    if (!page.rows) this.refill(page);
+    if (!page.rows || page.isOld) this.refill(page);
     const entry = page.rows?.[index - page.start];
     if (row.index === index && row.entry === entry) return;
     // What has the focus does not become another entry under it.
-    if (row.index !== index && row.element.contains(document.activeElement)) this.grid.focus({ preventScroll: true });
+    const isOther = row.index !== index || row.entry?.key !== entry?.key;
+    if (isOther && row.element.contains(document.activeElement)) this.grid.focus({ preventScroll: true });
     Object.assign(row, { index, entry });
     row.element.setAttribute("aria-rowindex", index + 1);
     row.element.classList.toggle("waits", !entry);

@@ -8,10 +8,11 @@ use cairn_auth::hash_token;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 6] = [
     ("console.css", "text/css; charset=utf-8", include_str!("../assets/console.css")),
     ("console.js", "text/javascript; charset=utf-8", include_str!("../assets/console.js")),
     ("listing.js", "text/javascript; charset=utf-8", include_str!("../assets/listing.js")),
+    ("live.js", "text/javascript; charset=utf-8", include_str!("../assets/live.js")),
     ("uploads.js", "text/javascript; charset=utf-8", include_str!("../assets/uploads.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];

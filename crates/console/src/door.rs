@@ -1,8 +1,7 @@
 //! From a request to a reply.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Error, Party, Scope, Share, Shares, stage};
 use cairn_doors::admit::Admit;
@@ -12,13 +11,16 @@ use cairn_doors::serve::{Door, Remote};
 use cairn_doors::{Upload, Witness};
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
 use crate::attempts::Attempts;
+use crate::body::Body;
 use crate::failure::Failure;
 use crate::inner::{Asked, Inner};
+use crate::insight::Insight;
 use crate::limits;
-use crate::reply::{self, Body, Reply};
+use crate::looks::Looks;
+use crate::reply::{self, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
 
@@ -31,12 +33,28 @@ pub struct ConsoleDoor {
 }
 
 impl ConsoleDoor {
-    pub fn new(admit: Arc<Admit>, metrics: &DoorMetrics, site: Site) -> ConsoleDoor {
+    /// `insight`: what the process knows beyond the operations of the store.
+    pub fn new(
+        admit: Arc<Admit>,
+        metrics: &DoorMetrics,
+        site: Site,
+        insight: Insight,
+    ) -> ConsoleDoor {
         let observer = Arc::clone(metrics.all().observer());
         let stats = Kind::NAMES.map(|name| metrics.verb(name)).into();
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
-        let inner = Arc::new(Inner { admit, site, attempts, forms });
+        let looks = Looks::new(admit.fs(), Arc::clone(metrics.all()));
+        let inner = Arc::new_cyclic(|own| Inner {
+            admit,
+            site,
+            attempts,
+            forms,
+            listeners: Arc::default(),
+            insight,
+            looks,
+            own: Weak::clone(own),
+        });
         ConsoleDoor { inner, observer, stats }
     }
 }
@@ -114,7 +132,7 @@ impl Inner {
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         reply::protect(reply.headers_mut(), &data);
-        finish(&asked_headers, &method, reply).await
+        finish(&asked_headers, &method, reply)
     }
 
     /// All of a body, and the room that it takes.
@@ -147,16 +165,13 @@ impl Inner {
 }
 
 /// Compresses the body, and takes it off a reply to HEAD.
-async fn finish(asked: &HeaderMap, method: &Method, reply: Reply) -> Reply {
-    let (head, body) = reply.into_parts();
-    // It is in memory: that neither waits nor fails.
-    let whole: Bytes = body.collect().await.map(|whole| whole.to_bytes()).unwrap_or_default();
-    let mut reply = Reply::from_parts(head, Full::new(whole.clone()));
-    reply::compress(asked, &mut reply, &whole);
+fn finish(asked: &HeaderMap, method: &Method, mut reply: Reply) -> Reply {
+    reply::compress(asked, &mut reply);
     if *method == Method::HEAD {
-        let length = http_body::Body::size_hint(reply.body()).lower();
-        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        *reply.body_mut() = Full::default();
+        if let Some(length) = http_body::Body::size_hint(reply.body()).exact() {
+            reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        *reply.body_mut() = Body::default();
     }
     reply
 }

@@ -1,6 +1,6 @@
 //! All that requests have behind them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cairn_auth::Caller;
 use cairn_base::{Result, Secret, Shares, UserId};
@@ -12,6 +12,9 @@ use http::request::Parts;
 
 use crate::attempts::Attempts;
 use crate::forms::Form;
+use crate::insight::Insight;
+use crate::listeners::Listeners;
+use crate::looks::Looks;
 use crate::site::{Host, Site};
 
 pub struct Inner {
@@ -19,6 +22,11 @@ pub struct Inner {
     pub site: Site,
     pub attempts: Attempts,
     pub forms: Arc<Shares>,
+    pub listeners: Arc<Listeners>,
+    pub insight: Insight,
+    pub looks: Looks,
+    /// This very one, for replies that outlive their requests.
+    pub own: Weak<Inner>,
 }
 
 impl Inner {
@@ -72,6 +80,8 @@ pub struct LoggedIn {
     /// The part of the cookie of which the store has a hash.
     pub secret: Secret<String>,
     pub caller: Caller,
+    /// The store takes no changes now: each page says so.
+    pub is_read_only: bool,
 }
 
 /// A request of a user who has logged in.

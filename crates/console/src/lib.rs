@@ -7,7 +7,7 @@
 //! ```text
 //!   request ──► site (Host, Origin) ──► logins (cookie ──► Caller) ──► route ──► a page, or JSON
 //!                                                                        │
-//!                       pages, files/  ──►  fs, and presigned URLs  ◄────┘
+//!                pages, files/, store/  ──►  fs, and presigned URLs  ◄────┘
 //! ```
 
 pub mod limits;
@@ -16,8 +16,13 @@ mod assets;
 mod site;
 mod words;
 
+mod body;
+mod insight;
+mod looks;
+
 mod attempts;
 mod forms;
+mod listeners;
 mod reply;
 
 mod inner;
@@ -27,19 +32,28 @@ mod nav;
 mod sheet;
 
 mod page;
+mod read_only;
 
 mod failure;
 
 mod logins;
 
+mod events;
+
+mod live;
+
 mod files;
 
 mod people;
 mod share;
+mod store;
 
 mod route;
 
 mod door;
 
 pub use door::ConsoleDoor;
+pub use insight::nodes::{Asking, NodeReport, Nodes};
+pub use insight::scrubs::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
+pub use insight::{AuditPlaces, Insight};
 pub use site::{Data, Site, literal, loopback};

@@ -37,3 +37,32 @@ pub const DOWNLOAD_SECS: u32 = 300;
 pub const UPLOAD_SECS: u32 = 15 * 60;
 /// Presigned URLs that are made by one request.
 pub const URLS: usize = 16;
+
+/// Pages that hear of changes, or get new numbers or lines, at the same time: of all users, and of
+/// one.
+pub const LISTENERS: usize = 1024;
+pub const LISTENERS_OF_USER: usize = 64;
+/// How often a page that is open shows that its connection is alive: to the server's own watch over
+/// connections, and after a silence to whoever passes the bytes on.
+pub const LISTENER_BEAT: Duration = Duration::from_secs(2);
+pub const LISTENER_ALIVE: Duration = Duration::from_secs(20);
+/// How often it is looked at whether the login of an open page holds, where nothing says that it
+/// has ended.
+pub const LISTENER_LOGIN: Duration = Duration::from_secs(60);
+
+/// Records of the audit on a page; and bytes of stored ones that one request looks through.
+pub const RECORDS: usize = 100;
+pub const RECORDS_BYTES: u64 = 8 << 20;
+/// Days of the audit that are offered, of each process that stores them, and such processes.
+pub const AUDIT_DAYS: usize = 31;
+pub const AUDIT_SOURCES: usize = 32;
+
+/// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
+pub const SHOWN: usize = 200;
+/// Lines of a log that a page begins with, the most of them that it shows at first, bytes, and
+/// lines that a script keeps.
+pub const TAIL_LINES: usize = 200;
+pub const TAIL_BYTES: usize = 256 << 10;
+pub const TAIL_KEPT: usize = 2000;
+/// How often it is decided again whether a user may read a log that is followed.
+pub const TAIL_CHECK: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@ use cairn_auth::{Caller, CredentialId, Origin, hash_token};
 use cairn_base::{Party, Result, Secret, Timestamp, UserId};
 use cairn_doors::serve::Remote;
 use cairn_fs::ops::logins::{AddLogin, EndLogins, FindLogin, FoundLogin, TouchLogin};
+use cairn_fs::ops::read_only::IsReadOnly;
 use http::header::COOKIE;
 use http::{HeaderMap, StatusCode};
 use maud::html;
@@ -61,7 +62,9 @@ impl Inner {
         if now >= found.expires || found.seen < ago(now, limits::IDLE) {
             return Ok(None);
         }
-        if found.seen < ago(now, limits::TOUCH) {
+        // A page that asks by itself says so: nobody uses it.
+        let is_used = !headers.contains_key("x-cairn-refresh");
+        if is_used && found.seen < ago(now, limits::TOUCH) {
             // A login is not over for a store that takes no changes now.
             if let Err(error) = self.fs().run(&system, TouchLogin { user, hash }).await {
                 tracing::debug!(%error, "the use of a login is not noted");
@@ -69,7 +72,8 @@ impl Inner {
         }
         let FoundLogin { name, credential, .. } = found;
         let caller = caller(user, &credential, peer);
-        Ok(Some(LoggedIn { user, name, credential, secret, caller }))
+        let is_read_only = self.fs().read(&system, IsReadOnly).await?;
+        Ok(Some(LoggedIn { user, name, credential, secret, caller, is_read_only }))
     }
 
     /// Takes an access key and its secret. Wrong ones wait.

@@ -22,6 +22,7 @@ const PARTS: &[Part] = &[
     part("/shares", "Links", None),
     part("/keys", "Keys", None),
     part("/people", "People", Some(Action::ManageUsers)),
+    part("/store", "Store", Some(Action::Administer)),
 ];
 
 /// The parts that are offered to a user.

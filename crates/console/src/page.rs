@@ -30,6 +30,7 @@ pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
                 @if of.login.is_some() {
                     script type="module" src=(assets::path("console.js")) {}
                     script type="module" src=(assets::path("listing.js")) {}
+                    script type="module" src=(assets::path("live.js")) {}
                     script type="module" src=(assets::path("uploads.js")) {}
                 }
             }
@@ -40,10 +41,19 @@ pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
                 }
                 main id="main" tabindex="-1" {
                     @if !of.crumbs.is_empty() { (crumbs(of)) }
+                    @if of.login.is_some_and(|login| login.is_read_only) { (read_only()) }
                     (body)
                 }
                 @if of.login.is_some() { cairn-uploads {} }
             }
+        }
+    }
+}
+
+fn read_only() -> Markup {
+    html! {
+        p class="banner" {
+            "The store is read-only: it can be looked at, and what is in it cannot be changed."
         }
     }
 }

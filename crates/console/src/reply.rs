@@ -1,27 +1,28 @@
 //! Replies, with the headers that keep pages apart from everything else.
 
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     LOCATION, REFERRER_POLICY, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 use maud::Markup;
 use serde::Serialize;
 
 use crate::assets::{self, Asset, GZIP_FROM};
+use crate::body::Body;
 
-pub type Body = Full<Bytes>;
 pub type Reply = Response<Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 fn of(status: StatusCode, content_type: HeaderValue, bytes: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Full::new(bytes.into()));
+    let mut reply = Response::new(Body::Full(bytes.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
     reply.headers_mut().insert(CACHE_CONTROL, NO_STORE);
@@ -35,6 +36,16 @@ pub fn html(status: StatusCode, page: Markup) -> Reply {
 pub fn json(status: StatusCode, shown: &impl Serialize) -> Reply {
     let json = serde_json::to_vec(shown).expect("text and numbers can be JSON");
     of(status, JSON, json)
+}
+
+/// Events for a script, for as long as the page is open: see [`crate::events`].
+pub fn events(stream: BoxStream<'static, Bytes>) -> Reply {
+    let mut reply = of(StatusCode::OK, EVENTS, Bytes::new());
+    // Says to nginx that nothing of this is to wait.
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    reply.headers_mut().insert(buffering, HeaderValue::from_static("no"));
+    *reply.body_mut() = Body::Stream(stream);
+    reply
 }
 
 /// To another page, by GET.
@@ -100,8 +111,10 @@ pub fn protect(headers: &mut HeaderMap, data: &str) {
 }
 
 /// Compresses a body where the client takes that. Lengths tell nothing: a page has no secret, or
-/// one that no other page has.
-pub fn compress(asked: &HeaderMap, reply: &mut Reply, whole: &Bytes) {
+/// one that no other page has. A stream stays as it is.
+pub fn compress(asked: &HeaderMap, reply: &mut Reply) {
+    let Body::Full(whole) = reply.body() else { return };
+    let whole = whole.clone();
     let accepts = asked.get_all(ACCEPT_ENCODING).iter().any(|value| {
         let codings = value.to_str().unwrap_or_default().split(',');
         codings.map(str::trim).any(|coding| coding == "gzip" || coding.starts_with("gzip;q=1"))
@@ -115,10 +128,10 @@ pub fn compress(asked: &HeaderMap, reply: &mut Reply, whole: &Bytes) {
     }
     let made = match reply.extensions_mut().remove::<Gzip>() {
         Some(Gzip(made)) => made,
-        None => assets::gzip(whole),
+        None => assets::gzip(&whole),
     };
     reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    *reply.body_mut() = Full::new(made);
+    *reply.body_mut() = Body::Full(made);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use http::Method;
 use crate::failure::Failure;
 use crate::inner::{Asked, For, Inner, LoggedIn};
 use crate::reply::{self, Reply};
-use crate::{assets, files, logins, people, share, words};
+use crate::{assets, files, logins, people, share, store, words};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -22,12 +22,15 @@ macro_rules! kinds {
 
 kinds! {
     Asset LogInPage LogIn LogOut LogOutEverywhere
-    ListBuckets MakeBucket DeleteBucket
+    ListBuckets MakeBucket DeleteBucket FollowBuckets FollowFiles
     ListFiles ListRows ShowObject Download Preview MakeFolder DeleteFiles PresignUpload
-    TransferFiles TagObject ArchiveFolder ShowBucketSettings ChangeBucketSettings GrantRights
+    TransferFiles TagObject ChangeMetadata ArchiveFolder ShowBucketSettings ChangeBucketSettings
+    GrantRights
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
-    ListPeople ShowPerson MakeKey EndKey DisablePerson GrantPerson
+    ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
+    ShowStore ShowRequests ShowMounts ShowCluster ShowScrub ShowDoctor ShowLogs FollowStore
+    FollowLog MakeStoreReadOnly MakeBucketReadOnly OrderScrub DrainNode
     Other
 }
 
@@ -42,9 +45,10 @@ impl Kind {
             is_read: matches!(*method, Method::GET | Method::HEAD),
             is_post: *method == Method::POST,
             first,
+            name: rest.trim_start_matches('/'),
             second: split(rest).1.trim_start_matches('/'),
         };
-        let groups = [of_login, of_files, of_settings, of_links, of_people];
+        let groups = [of_login, of_files, of_settings, of_links, of_people, of_store];
         groups.iter().find_map(|group| group(&asked)).unwrap_or(Kind::Other)
     }
 
@@ -55,7 +59,15 @@ impl Kind {
 
     /// Whether it is a script that asks.
     fn is_of_script(self) -> bool {
-        matches!(self, Kind::ListRows | Kind::PresignUpload)
+        matches!(
+            self,
+            Kind::ListRows
+                | Kind::PresignUpload
+                | Kind::FollowFiles
+                | Kind::FollowBuckets
+                | Kind::FollowStore
+                | Kind::FollowLog
+        )
     }
 }
 
@@ -65,11 +77,13 @@ struct Shape<'a> {
     is_read: bool,
     is_post: bool,
     first: &'a str,
+    /// All behind the first name.
+    name: &'a str,
     second: &'a str,
 }
 
 fn of_login(asked: &Shape<'_>) -> Option<Kind> {
-    let &Shape { is_read, is_post, first, second } = asked;
+    let &Shape { is_read, is_post, first, second, .. } = asked;
     Some(match (first, second) {
         ("assets", _) if is_read => Kind::Asset,
         ("login", "") if is_read => Kind::LogInPage,
@@ -81,11 +95,13 @@ fn of_login(asked: &Shape<'_>) -> Option<Kind> {
 }
 
 fn of_files(asked: &Shape<'_>) -> Option<Kind> {
-    let &Shape { is_read, is_post, first, second } = asked;
+    let &Shape { is_read, is_post, first, second, .. } = asked;
     Some(match (first, second) {
         ("", "") if is_read => Kind::ListBuckets,
+        ("changes", "") if is_read => Kind::FollowBuckets,
         ("buckets", "") if is_post => Kind::MakeBucket,
         ("b", "") if is_read => Kind::ListFiles,
+        ("b", "changes") if is_read => Kind::FollowFiles,
         ("b", "rows") if is_read => Kind::ListRows,
         ("b", "object") if is_read => Kind::ShowObject,
         ("b", "download") if is_read => Kind::Download,
@@ -96,23 +112,25 @@ fn of_files(asked: &Shape<'_>) -> Option<Kind> {
         ("b", "uploads") if is_post => Kind::PresignUpload,
         ("b", "transfer") if is_post => Kind::TransferFiles,
         ("b", "tags") if is_post => Kind::TagObject,
+        ("b", "metadata") if is_post => Kind::ChangeMetadata,
         ("b", "zip") if is_post => Kind::ArchiveFolder,
         _ => return None,
     })
 }
 
 fn of_settings(asked: &Shape<'_>) -> Option<Kind> {
-    let &Shape { is_read, is_post, first, second } = asked;
+    let &Shape { is_read, is_post, first, second, .. } = asked;
     Some(match (first, second) {
         ("b", "settings") if is_read => Kind::ShowBucketSettings,
         ("b", "settings") if is_post => Kind::ChangeBucketSettings,
         ("b", "rights") if is_post => Kind::GrantRights,
+        ("b", "read-only") if is_post => Kind::MakeBucketReadOnly,
         _ => return None,
     })
 }
 
 fn of_links(asked: &Shape<'_>) -> Option<Kind> {
-    let &Shape { is_read, is_post, first, second } = asked;
+    let &Shape { is_read, is_post, first, second, .. } = asked;
     Some(match (first, second) {
         ("shares", "") if is_read => Kind::ListShareLinks,
         ("end-share", "") if is_post => Kind::EndShareLink,
@@ -123,7 +141,7 @@ fn of_links(asked: &Shape<'_>) -> Option<Kind> {
 }
 
 fn of_people(asked: &Shape<'_>) -> Option<Kind> {
-    let &Shape { is_read, is_post, first, second } = asked;
+    let &Shape { is_read, is_post, first, second, .. } = asked;
     Some(match (first, second) {
         ("keys", "") if is_read => Kind::ListOwnKeys,
         ("keys", "") if is_post => Kind::MakeOwnKey,
@@ -131,9 +149,29 @@ fn of_people(asked: &Shape<'_>) -> Option<Kind> {
         ("people", "") if is_read => Kind::ListPeople,
         ("people", "") if is_post => Kind::MakeKey,
         ("person", "") if is_read => Kind::ShowPerson,
+        ("audit", "") if is_read => Kind::ShowAudit,
         ("end-key", "") if is_post => Kind::EndKey,
         ("disable", "") if is_post => Kind::DisablePerson,
         ("grant", "") if is_post => Kind::GrantPerson,
+        _ => return None,
+    })
+}
+
+fn of_store(asked: &Shape<'_>) -> Option<Kind> {
+    let &Shape { is_read, is_post, first, name, .. } = asked;
+    Some(match (first, name) {
+        ("store", "") if is_read => Kind::ShowStore,
+        ("store", "requests") if is_read => Kind::ShowRequests,
+        ("store", "mounts") if is_read => Kind::ShowMounts,
+        ("store", "cluster") if is_read => Kind::ShowCluster,
+        ("store", "scrub") if is_read => Kind::ShowScrub,
+        ("store", "scrub") if is_post => Kind::OrderScrub,
+        ("store", "doctor") if is_read => Kind::ShowDoctor,
+        ("store", "logs") if is_read => Kind::ShowLogs,
+        ("store", "tail") if is_read => Kind::FollowLog,
+        ("store", "drain") if is_post => Kind::DrainNode,
+        ("store", "live") if is_read => Kind::FollowStore,
+        ("store", "read-only") if is_post => Kind::MakeStoreReadOnly,
         _ => return None,
     })
 }
@@ -226,6 +264,7 @@ async fn for_user(
         Kind::LogOutEverywhere => inner.log_out(login, true).await,
         Kind::ListBuckets => files::buckets::list(inner, asked, login).await,
         Kind::MakeBucket => files::buckets::make(inner, asked, login).await,
+        Kind::FollowBuckets => files::changes::of_buckets(&of).await,
         Kind::ListShareLinks => share::links::list(&of).await,
         Kind::EndShareLink => share::links::end(&of).await,
         Kind::ListOwnKeys => people::own::list(&of).await,
@@ -233,10 +272,29 @@ async fn for_user(
         Kind::EndOwnKey => people::own::end(&of).await,
         Kind::ListPeople => people::users::list(&of).await,
         Kind::ShowPerson => people::user::show(&of).await,
+        Kind::ShowAudit => people::audit::show(&of).await,
         Kind::MakeKey => people::user::make_key(&of).await,
         Kind::EndKey => people::user::end_key(&of).await,
         Kind::DisablePerson => people::user::disable(&of).await,
         Kind::GrantPerson => people::user::grant(&of).await,
+        _ => about_store(of, kind).await,
+    }
+}
+
+async fn about_store(of: For<'_>, kind: Kind) -> Result<Reply, Failure> {
+    match kind {
+        Kind::ShowStore => store::overview::show(&of).await,
+        Kind::ShowRequests => store::requests::show(&of).await,
+        Kind::ShowMounts => store::mounts::show(&of).await,
+        Kind::ShowCluster => store::cluster::show(&of).await,
+        Kind::ShowScrub => store::scrub::show(&of).await,
+        Kind::ShowDoctor => store::doctor::show(&of).await,
+        Kind::ShowLogs => store::tail::show(&of).await,
+        Kind::FollowStore => store::follow::follow(&of).await,
+        Kind::FollowLog => store::tail::follow(&of).await,
+        Kind::MakeStoreReadOnly => store::read_only::set(&of).await,
+        Kind::OrderScrub => store::scrub::order(&of).await,
+        Kind::DrainNode => store::cluster::drain(&of).await,
         _ => in_bucket(of, kind).await,
     }
 }
@@ -248,6 +306,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
     match kind {
         Kind::ListFiles => files::listing::page(&at).await,
         Kind::ListRows => files::listing::rows(&at).await,
+        Kind::FollowFiles => files::changes::of_folder(&at).await,
         Kind::ShowObject => files::object::show(&at).await,
         Kind::Download => files::object::download(&at).await,
         Kind::Preview => files::object::preview(&at).await,
@@ -257,10 +316,12 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
         Kind::PresignUpload => files::uploads::presign(&at).await,
         Kind::TransferFiles => files::transfer::transfer(&at).await,
         Kind::TagObject => files::tags::put(&at).await,
+        Kind::ChangeMetadata => files::metadata::put(&at).await,
         Kind::ArchiveFolder => share::archive::make(&at).await,
         Kind::ShowBucketSettings => files::settings::show(&at).await,
         Kind::ChangeBucketSettings => files::settings::change(&at).await,
         Kind::GrantRights => files::rights::grant(&at).await,
+        Kind::MakeBucketReadOnly => files::read_only::set(&at).await,
         Kind::ShowShareForm => share::form::show(&at).await,
         Kind::MakeShareLink => share::form::make(&at).await,
         _ => Err(Failure::NoPage),
@@ -290,6 +351,13 @@ mod tests {
             (Method::POST, "/keys", Kind::MakeOwnKey),
             (Method::GET, "/people", Kind::ListPeople),
             (Method::GET, "/grant", Kind::Other),
+            (Method::GET, "/changes", Kind::FollowBuckets),
+            (Method::GET, "/b/photos/changes", Kind::FollowFiles),
+            (Method::GET, "/store", Kind::ShowStore),
+            (Method::GET, "/store/requests", Kind::ShowRequests),
+            (Method::GET, "/store/requests/x", Kind::Other),
+            (Method::GET, "/store/read-only", Kind::Other),
+            (Method::POST, "/b/photos/read-only", Kind::MakeBucketReadOnly),
         ] {
             assert_eq!(Kind::of(&method, path), kind, "{method} {path}");
         }

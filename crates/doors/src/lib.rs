@@ -11,6 +11,7 @@
 
 pub mod host;
 pub mod limits;
+mod paced;
 mod pulse;
 mod timing;
 pub mod tls;
@@ -18,6 +19,7 @@ pub mod tls;
 mod cors;
 pub mod observe;
 mod room;
+pub mod traffic;
 mod upload;
 mod witness;
 

@@ -1,5 +1,6 @@
 //! Observers of requests that have ended: the log, and collectors of traces.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use cairn_base::trace::{Trace, Traces};
 use cairn_base::{Allowance, Party, Rng, Stages};
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::timing;
@@ -18,6 +20,8 @@ pub const SLOW: Duration = Duration::from_secs(1);
 /// has a quarter of them: the collector is not theirs alone.
 const CLAIMED: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
+/// Requests that were slow or failed, which are remembered: the last ones.
+const REMEMBERED: usize = 50;
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +42,8 @@ pub struct Observer {
     export: Option<Export>,
     claimed: Allowance,
     since: Instant,
+    /// The last requests that were slow or failed, and when each ended.
+    recent: Mutex<VecDeque<(Duration, Ended)>>,
 }
 
 impl fmt::Debug for Observer {
@@ -62,7 +68,34 @@ impl Observer {
 
     fn with(traces: Traces, slow: Duration, export: Option<Export>) -> Observer {
         let claimed = Allowance::new(SECOND, CLAIMED);
-        Observer { traces, slow, export, claimed, since: Instant::now() }
+        let recent = Mutex::new(VecDeque::with_capacity(REMEMBERED));
+        Observer { traces, slow, export, claimed, since: Instant::now(), recent }
+    }
+
+    /// From when on a request is slow.
+    pub fn slow(&self) -> Duration {
+        self.slow
+    }
+
+    /// For how long it has observed.
+    pub fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// The last requests that were slow or failed, the latest first, and how long ago each ended.
+    pub fn recent(&self) -> Vec<(Duration, Ended)> {
+        let now = self.age();
+        let recent = self.recent.lock();
+        recent.iter().rev().map(|(at, ended)| (now.saturating_sub(*at), *ended)).collect()
+    }
+
+    fn remember(&self, ended: Ended) {
+        let now = self.age();
+        let mut recent = self.recent.lock();
+        if recent.len() == REMEMBERED {
+            recent.pop_front();
+        }
+        recent.push_back((now, ended));
     }
 
     /// The stages of a request that begins, from an address.
@@ -102,6 +135,7 @@ impl Observer {
     pub(crate) fn end(&self, ended: &Ended) {
         let (stages, total) = (&ended.stages, ended.stages.total());
         if self.is_logged(ended.status, stages) {
+            self.remember(*ended);
             let what = if has_failed(ended.status) { "request failed" } else { "slow request" };
             tracing::warn!(
                 trace = %stages.trace,
@@ -132,6 +166,17 @@ mod tests {
     use cairn_base::rng::SeededRng;
 
     use super::*;
+
+    #[test]
+    fn the_last_that_failed_are_remembered() {
+        let observer = Observer::new(&SeededRng::new(1), SLOW);
+        for status in [200, 500, 501, 503].into_iter().chain([502; REMEMBERED]) {
+            let stages = observer.begin_alone();
+            observer.end(&Ended { door: "s3", verb: "GetObject", status, stages });
+        }
+        let known: Vec<u16> = observer.recent().iter().map(|(_, ended)| ended.status).collect();
+        assert_eq!(known, [502; REMEMBERED], "the latest, and no more");
+    }
 
     #[test]
     fn clients_choose_some_requests_a_second_to_be_exported() {

@@ -4,16 +4,20 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
 use cairn_auth::share_link_of;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
+use crate::paced::{Paced, Pacing};
+use crate::traffic::{Passed, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
@@ -59,11 +63,17 @@ pub struct Records {
     door: &'static str,
     audit: Option<LineLog>,
     access: Option<LineLog>,
+    traffic: Option<Arc<Traffic>>,
 }
 
 impl Records {
     pub fn new(audit: Option<LineLog>, access: Option<LineLog>) -> Records {
-        Records { door: "", audit, access }
+        Records { door: "", audit, access, traffic: None }
+    }
+
+    /// The same, and requests are counted while somebody asks for that.
+    pub fn counting(self, traffic: &Arc<Traffic>) -> Records {
+        Records { traffic: Some(Arc::clone(traffic)), ..self }
     }
 
     /// The same, of a door.
@@ -77,7 +87,8 @@ impl Records {
 
     /// A request begins. Its records are made when what this returns is dropped.
     pub(crate) fn begin(&self, source: IpAddr, request: &mut Request<Upload>) -> Option<Recorded> {
-        if self.audit.is_none() && self.access.is_none() {
+        let is_counted = self.traffic.as_ref().is_some_and(|traffic| traffic.is_watched());
+        if self.audit.is_none() && self.access.is_none() && !is_counted {
             return None;
         }
         let witness = Witness::new();
@@ -85,6 +96,8 @@ impl Records {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let (records, began) = (self.clone(), Instant::now());
         let answer = Answer::default();
+        let length = request.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         Some(Recorded(Box::new(InProgress {
             records,
             source,
@@ -92,6 +105,7 @@ impl Records {
             uri,
             witness,
             began,
+            received_bytes: length.unwrap_or_default(),
             answer,
         })))
     }
@@ -107,6 +121,8 @@ struct InProgress {
     uri: Uri,
     witness: Witness,
     began: Instant,
+    /// As its client says.
+    received_bytes: u64,
     answer: Answer,
 }
 
@@ -143,6 +159,9 @@ impl Drop for Recorded {
         let facts = self.0.witness.take();
         if let Some(log) = &self.0.records.access {
             log.note_access(self.0.accessed(&facts));
+        }
+        if let Some(traffic) = self.0.records.traffic.as_ref().filter(|all| all.is_watched()) {
+            traffic.count(self.0.passed(&facts));
         }
         if let Some(log) = &self.0.records.audit
             && let Some(outcome) = self.0.outcome(&facts)
@@ -213,6 +232,22 @@ impl InProgress {
         }
     }
 
+    fn passed(&self, facts: &Facts) -> Passed {
+        let Answer { status, bytes, trace, .. } = &self.answer;
+        Passed {
+            door: self.records.door,
+            operation: facts.operation.unwrap_or(self.method.as_str()).to_owned(),
+            user: facts.actor.as_ref().and_then(|actor| actor.user),
+            bucket: facts.bucket.as_deref().map(short),
+            key: facts.key.as_deref().map(short),
+            status: *status,
+            received_bytes: self.received_bytes,
+            sent_bytes: *bytes,
+            took: self.began.elapsed(),
+            trace: trace.as_ref().and_then(trace_of).map(str::to_owned),
+        }
+    }
+
     fn accessed(&self, facts: &Facts) -> AccessRecord<'_> {
         let Answer { status, bytes, request, trace } = &self.answer;
         AccessRecord {
@@ -256,21 +291,23 @@ fn without_secrets(query: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect::<Vec<_>>().join("&"))
 }
 
-/// The body of a reply, which knows when it was sent.
+/// The body of a reply, which knows when it was sent, and is not sent faster than its user may.
 pub struct RecordedBody<B> {
     body: B,
     recorded: Option<Recorded>,
+    pacing: Option<Pacing>,
 }
 
 /// The reply to a request that is recorded.
 pub(crate) fn of_reply<B>(
-    reply: Response<B>,
+    mut reply: Response<B>,
     mut recorded: Option<Recorded>,
 ) -> Response<RecordedBody<B>> {
+    let pacing = reply.extensions_mut().remove::<Paced>().map(Paced::begin);
     if let Some(recorded) = &mut recorded {
         recorded.answered(&reply);
     }
-    reply.map(|body| RecordedBody { body, recorded })
+    reply.map(|body| RecordedBody { body, recorded, pacing })
 }
 
 impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<B> {
@@ -281,7 +318,15 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if let Some(pacing) = &mut self.pacing {
+            ready!(pacing.poll_due(context));
+        }
         let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(pacing) = &mut self.pacing
+        {
+            pacing.went(frame.data_ref().map_or(0, Bytes::len));
+        }
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(recorded) = &mut self.recorded
         {

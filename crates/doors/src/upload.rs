@@ -5,18 +5,20 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::stage::{self, Entered};
 use cairn_base::{Party, Shares, Stage};
+use cairn_fs::Account;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::limits::{self, Limits};
+use crate::paced::{Paced, Pacing};
 
 /// A request's body as it comes in.
 pub struct Upload {
@@ -28,6 +30,8 @@ pub struct Upload {
     timer: Option<Pin<Box<Sleep>>>,
     /// Of an upload that takes room which it shares with others.
     pace: Option<Pace>,
+    /// Of a user who has a limit of bytes.
+    pacing: Option<Pacing>,
     /// As long as there is one.
     waiting: Option<Entered>,
     /// Told when bytes are asked for, of a client that waits for that.
@@ -116,6 +120,7 @@ impl Upload {
             since: None,
             timer: None,
             pace: None,
+            pacing: None,
             waiting: None,
             asked: None,
         }
@@ -135,6 +140,11 @@ impl Upload {
         });
     }
 
+    /// Says whose limit of bytes this counts against.
+    pub(crate) fn counts_for(&mut self, account: Arc<Account>) {
+        self.pacing = Some(Paced::new(account).begin());
+    }
+
     /// Counts a frame that has come.
     fn counted(
         &mut self,
@@ -146,6 +156,9 @@ impl Upload {
             Ok(frame) => frame,
             Err(error) => return Some(Err(UploadError::Broken(error))),
         };
+        if let Some(pacing) = &mut self.pacing {
+            pacing.went(frame.data_ref().map_or(0, Bytes::len));
+        }
         if let Some(pace) = &mut self.pace {
             let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
             match has_waited {
@@ -231,6 +244,10 @@ impl Body for Upload {
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         if let Some(asked) = self.asked.take() {
             asked.store(!self.incoming.is_end_stream(), Ordering::Relaxed);
+        }
+        // Bytes that are late for that reason are not late.
+        if let Some(pacing) = &mut self.pacing {
+            ready!(pacing.poll_due(context));
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
             return Poll::Ready(self.counted(frame));

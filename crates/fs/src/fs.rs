@@ -15,6 +15,7 @@ use cairn_meta::session::client;
 use cairn_meta::{Master, Meta, RowWatch, WireVerb, keys};
 use parking_lot::Mutex;
 
+use crate::account::Throttle;
 use crate::cache::{Cache, Stats};
 use crate::garbage::{Abandoned, Looks};
 use crate::memos::{self, Memos};
@@ -71,6 +72,8 @@ pub(crate) struct Inner {
     pub(crate) ended: Mutex<BTreeMap<SessionId, Looks>>,
     /// No reader of another process reads a state older than this batch.
     pub(crate) reads_floor: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    /// Of users who have limits.
+    pub(crate) throttle: Throttle,
     counter: AtomicU64,
 }
 
@@ -119,6 +122,7 @@ impl Fs {
             abandoned: Mutex::new(Vec::new()),
             coalescing: Mutex::default(),
             ended: Mutex::new(BTreeMap::new()),
+            throttle: Throttle::default(),
             counter: AtomicU64::new(1),
             reads_spans: blocks.counted().kept.is_none(),
             meta,

@@ -11,6 +11,7 @@
 //!            └─► Fs::run | read (any other operation of the metadata)
 //! ```
 
+mod account;
 mod cache;
 mod changed;
 mod digest;
@@ -22,10 +23,13 @@ mod readers;
 
 mod fs;
 
+mod watching;
+
 mod backup;
 mod fetch;
 mod gc;
 mod kept;
+mod limited;
 mod object;
 mod write;
 
@@ -35,8 +39,9 @@ mod file;
 mod layout;
 mod multipart;
 
+pub use account::{Account, ThrottleCounts};
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{NodeCounts, Peers, Spent};
+pub use cairn_blocks::{NodeCounts, Peers, Spent, Usage};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};
@@ -51,4 +56,5 @@ pub use memos::Kept;
 pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use party::party_of;
+pub use watching::Watching;
 pub use write::{BodyWriter, PutRequest, Written};

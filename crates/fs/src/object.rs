@@ -217,6 +217,20 @@ impl Object {
         Ok(whole.freeze())
     }
 
+    /// Brings bytes nearer that are soon read, by as little work as possible. What is wrong with
+    /// them, the read finds out.
+    pub async fn will_read(&self, range: Range<u64>) {
+        if range.is_empty() || self.read_parts_now(range.clone()).is_some() {
+            return;
+        }
+        if let Ok(Some((group, block, part))) = self.run_of(&range).await
+            && self.fs.inner.blocks.will_read(group, block, part)
+        {
+            return;
+        }
+        let _ = self.read_all(range).await;
+    }
+
     /// The part of an extent that `range` is, if it lies in one that is known.
     fn one_extent(&self, range: &Range<u64>) -> Option<Extent> {
         let holds = |extent: &&Extent| extent.offset <= range.start && range.end <= extent.end();

@@ -245,6 +245,12 @@ pub fn locks(ino: Ino) -> Bytes {
     key(&[b"lf", &ino.0.to_be_bytes()])
 }
 
+/// Locks on all files, or on those after one.
+pub fn locks_after(after: Option<Ino>) -> (Bytes, Bytes) {
+    let start = after.map_or_else(|| key(&[b"lf"]), |after| key(&[&locks(after), b"\0"]));
+    (start, Bytes::from_static(b"lg"))
+}
+
 /// The file of an `l f` key.
 pub fn locks_of(locks_key: &[u8]) -> Option<Ino> {
     let ino = locks_key.strip_prefix(b"lf")?;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize};
 use cairn_base::inflight::{Awaited, waiting};
-use cairn_base::{Error, Result, SessionId, Stage, Timestamp, stage};
+use cairn_base::{Result, SessionId, Stage, Timestamp, stage};
 
 use crate::master;
 use crate::master::host::Sessions;
+use crate::master::threads;
 use crate::memo::Memo;
 use crate::session::client::{self, Client};
 use crate::{Master, RowWatch, WireVerb, dump, sights};
@@ -135,11 +136,10 @@ impl Meta {
         }
     }
 
-    /// Writes a dump of all rows as they are now. Blocks.
+    /// Writes a dump of all rows as they are now. Blocks; within a tokio runtime.
     ///
     /// # Errors
-    /// `Denied` to anybody but root; `NotImplemented` where the master is on another machine;
-    /// those of [`dump::write`].
+    /// `Denied` to anybody but root; those of [`dump::write`] and of [`client::Client::dump`].
     pub fn dump(
         &self,
         caller: &Caller,
@@ -147,11 +147,10 @@ impl Meta {
         out: &mut dyn Write,
     ) -> Result<dump::Summary> {
         authorize(caller, Action::DumpMetadata, Resource::Store, &caller.context(now))?;
-        let Meta::Local { master, .. } = self else {
-            let text = "a dump through a gateway: ask the master, or dump its database";
-            return Err(Error::NotImplemented(text.into()));
-        };
-        dump::write(&*master.snapshot()?, out, &mut |_| {})
+        match self {
+            Meta::Local { master, .. } => dump::write(&*master.snapshot()?, out, &mut |_| {}),
+            Meta::Remote(client) => threads::block_on(client.dump(caller, out)),
+        }
     }
 
     /// The session whose blocks may be published now.

@@ -309,6 +309,13 @@ verbs! {
     660 => holds::EndHolds, store(CollectGarbage);
     672 => read_only::SetReadOnly, some(&[PutBucketSettings, Administer]);
     673 => read_only::IsReadOnly, store(ListAllMyBuckets);
+    700 => held::ListLocks, store(Administer);
+    701 => cluster::DrainNode, store(Administer);
+    710 => look::LookFolder, all(&[ListBucket]);
+    711 => look::LookBuckets, store(Operate);
+    720 => user_limits::SetUserLimits, store(ManageUsers);
+    721 => user_limits::FindUserLimits, store(Operate);
+    722 => user_limits::ListUserLimits, store(ManageUsers);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

@@ -14,7 +14,7 @@ use cairn_posix::{
     Attempt, Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Step, Who,
 };
 use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::attributes::write_after;
 use crate::groups::{Groups, ID, NotNow};
@@ -198,7 +198,7 @@ impl Desk {
     /// Looks after what was written, until the desk is gone.
     pub async fn sweep(desk: std::sync::Weak<Desk>) {
         loop {
-            tokio::time::sleep(SWEEP).await;
+            sleep(SWEEP).await;
             let Some(desk) = desk.upgrade() else { return };
             desk.posix.sweep();
             desk.openings.sweep();
@@ -241,6 +241,10 @@ impl Desk {
             return Err(Status::ACCES);
         }
         inflight::by(export.user);
+        if let Some(account) = self.posix.fs().account(export.user).await {
+            // Clients know no refusal that is safe for calls that act.
+            sleep(account.take_late()).await;
+        }
         let identity = self.identity(client).await?;
         let identity = export.identity(identity);
         Ok(Place::new(bucket, (export, *top), ino, (identity, client)))

@@ -115,8 +115,7 @@ impl Posix {
             let Some(room) = self.ahead.room().filter(|_| !range.is_empty()) else { break };
             let object = object.clone();
             self.runtime.spawn(async move {
-                // Whoever reads it then finds out what is wrong with it.
-                let _ = object.read_all(range).await;
+                object.will_read(range).await;
                 drop(room);
             });
         }

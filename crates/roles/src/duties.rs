@@ -93,6 +93,17 @@ pub async fn look_around(controller: Arc<Controller>) {
     }
 }
 
+/// Sees to it that the masters of the map keep the metadata, indefinitely.
+pub async fn seat_members(controller: Arc<Controller>) {
+    let mut timer = every(LOOK_AROUND_PERIOD);
+    loop {
+        timer.tick().await;
+        if let Err(error) = controller.seat_members().await {
+            tracing::warn!(%error, "the members that keep the metadata did not change");
+        }
+    }
+}
+
 /// Ends sessions that have lapsed, indefinitely.
 pub async fn end_sessions(sessions: Arc<Sessions>) {
     let mut timer = every(SESSIONS_PERIOD);

@@ -28,4 +28,4 @@ pub mod master;
 pub mod server;
 
 pub use duties::Pace;
-pub use node::{Node, beat_of, secrets};
+pub use node::{Node, beat_of, enter, secrets};

@@ -14,6 +14,7 @@ use cairn_cluster::identity::Desk;
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::wire::{Listen, serve};
 use cairn_fs::Fs;
+use cairn_meta::engine::raft::Member;
 use cairn_meta::master::host::{Export, Sessions};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::session::LEASE;
@@ -54,6 +55,8 @@ pub struct Config {
     pub pace: Pace,
     /// Takes records of what mounts ask for.
     pub audit: Option<LineLog>,
+    /// Of this master, where several keep the metadata together.
+    pub member: Option<Arc<Member>>,
 }
 
 impl Default for Config {
@@ -64,6 +67,7 @@ impl Default for Config {
             late: cairn_fs::Config::default().late,
             pace: Pace::default(),
             audit: None,
+            member: None,
         }
     }
 }
@@ -117,6 +121,7 @@ impl MasterNode {
         tracing::info!(metadata = shown, "this master serves");
         let mut work = JoinSet::new();
         work.spawn(duties::look_around(Arc::clone(&controller)));
+        work.spawn(duties::seat_members(Arc::clone(&controller)));
         work.spawn(duties::end_sessions(Arc::clone(&controller.sessions)));
         work.spawn(clean_up(self.fs(&controller), controller, self.config.pace));
         let reason = master.wait_failed().await;
@@ -138,7 +143,7 @@ impl MasterNode {
             sessions.audit_to(log.clone());
         }
         let keeper = MapKeeper::start(master.clone(), Arc::clone(&node.view)).await?;
-        Ok(Arc::new(Controller::new(
+        let controller = Controller::new(
             node.id(),
             (master.clone(), sessions),
             keeper,
@@ -146,7 +151,8 @@ impl MasterNode {
             self.secrets.clone(),
             clock,
             self.config.settings,
-        )))
+        );
+        Ok(Arc::new(controller.with_member(self.config.member.clone())))
     }
 
     /// The store as this master sees it, to collect garbage: it writes no blocks, and so needs no

@@ -6,6 +6,7 @@ use cairn_base::{Clock, Error, NodeId, Result, Rng};
 use cairn_cluster::control::messages::{Beat, ControlMethod, Secrets};
 use cairn_cluster::control::{Agent, NodeView};
 use cairn_cluster::data::{MapSource, Pool, Replicated};
+use cairn_cluster::members::Entered;
 use cairn_cluster::wire::{Dial, Terms};
 
 /// The identity of a node, its view of the others, and the seams by which it reaches the world.
@@ -55,6 +56,19 @@ impl Node {
 pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     loop {
         match agent.call(ControlMethod::Secrets, &()).await {
+            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
+            told => return told,
+        }
+    }
+}
+
+/// Asks what a new master needs to know, until a master serves.
+///
+/// # Errors
+/// `Invalid` if the masters of this cluster have their metadata in a database, or one is alone.
+pub async fn enter(agent: &Agent) -> Result<Entered> {
+    loop {
+        match agent.call(ControlMethod::Enter, &()).await {
             Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
             told => return told,
         }

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod dist;
 mod files;
 pub mod proto;
+pub mod screenshots;
 pub mod supply;
 mod tokens;
 

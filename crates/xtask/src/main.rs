@@ -45,6 +45,12 @@ enum Chore {
         #[arg(default_value = "target/cluster")]
         dir: PathBuf,
     },
+    /// Make pictures of every screen of the console, light and dark, wide and on a phone. Wants
+    /// what `tests/install` installs.
+    Screenshots {
+        #[arg(default_value = "target/screenshots")]
+        into: PathBuf,
+    },
     /// Make packages of Debian: of the client, of the server, and of debug symbols apart; also a
     /// list of all licences and a bill of materials.
     Dist(xtask::dist::Options),
@@ -59,6 +65,9 @@ fn main() -> ExitCode {
         Chore::Proto => shown("proto", xtask::proto::make(&root())),
         Chore::Simulate { seeds, seed, verbose } => simulate(seeds, seed, verbose),
         Chore::ClusterUp { dir } => shown("cluster-up", xtask::cluster::up(&root(), &dir)),
+        Chore::Screenshots { into } => {
+            shown("screenshots", xtask::screenshots::make(&root(), &into))
+        }
         Chore::Dist(options) => shown("dist", xtask::dist::packages(&root(), &options)),
         Chore::Image(options) => shown("image", xtask::dist::image(&root(), &options)),
     }

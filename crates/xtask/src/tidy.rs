@@ -18,7 +18,7 @@ const DIRECTIONS: [(&str, &[&str]); 20] = [
     ("logs", &["base", "auth", "fs"]),
     ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster", "logs", "audit"]),
     ("doors", &["base", "auth", "fs", "logs", "audit"]),
-    ("console", &["base", "auth", "fs", "doors"]),
+    ("console", &["base", "auth", "audit", "fs", "doors", "doctor", "logs"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
     ("nfs", &["base", "auth", "fs", "posix"]),

@@ -1,6 +1,6 @@
 //! Reads a backup back and checks all of it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use cairn_base::BlockId;
 
@@ -44,18 +44,30 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
     Ok(checked)
 }
 
-/// The blocks that a state names, all of which must be in the backup.
-pub fn blocks(repository: &Repository, state: &BackupState) -> Result<BTreeSet<BlockId>> {
-    let mut blocks = BTreeSet::new();
-    let lists = state.lists.iter().map(|name| Item::Rows(*name));
-    repository.each(lists, &mut |_, list| {
+/// Adds the blocks that lists of rows name, and how many bytes of each. Lists may be in any order.
+pub fn blocks_of_lists(
+    repository: &Repository,
+    lists: impl Iterator<Item = [u8; 32]>,
+    blocks: &mut BTreeMap<BlockId, u32>,
+) -> Result<()> {
+    repository.each(lists.map(Item::Rows), &mut |_, list| {
         let rows = of_list(list).ok_or_else(|| Failure::new("a list of rows makes no sense"))?;
         for (key, value) in rows {
-            blocks.extend(blocks_of(&key, &value)?.iter().map(|named| named.block));
+            for named in blocks_of(&key, &value)? {
+                let length = blocks.entry(named.block).or_insert(0);
+                *length = named.length.max(*length);
+            }
         }
         Ok(())
-    })?;
-    let missing = blocks.iter().filter(|block| !repository.has(&Item::Block(**block))).count();
+    })
+}
+
+/// The blocks that a state names, and how many bytes of each: all are in the backup.
+pub fn blocks(repository: &Repository, state: &BackupState) -> Result<BTreeMap<BlockId, u32>> {
+    let mut blocks = BTreeMap::new();
+    blocks_of_lists(repository, state.lists.iter().copied(), &mut blocks)?;
+    let is_missing = |block: &BlockId, length: &u32| !repository.has_block(*block, *length);
+    let missing = blocks.iter().filter(|(block, length)| is_missing(block, length)).count();
     match missing {
         0 => Ok(blocks),
         _ => Err(Failure::new(format!("{missing} of {} blocks are missing", blocks.len()))),

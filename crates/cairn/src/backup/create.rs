@@ -13,10 +13,11 @@ use cairn_meta::dump;
 use parking_lot::Mutex;
 
 use super::hold::BackupHold;
-use super::repository::{Item, Packer, Repository};
+use super::repository::{Item, OWNER_BYTES, Packer, Repository};
 use super::rows::{Cutter, Named, blocks_of};
 use super::seal::hex;
 use super::state::{About, BackupState, new_name};
+use super::target::Again;
 use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -48,8 +49,8 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Back
     let (summary, lists, blocks) = metadata(&server, &mut repository, &mut packer, &hold)?;
     let (count, bytes) =
         (blocks.len() as u64, blocks.values().map(|named| u64::from(named.length)).sum());
-    let wanted: Vec<Named> =
-        blocks.into_values().filter(|named| !repository.has(&Item::Block(named.block))).collect();
+    let is_new = |named: &Named| !repository.has_block(named.block, named.length);
+    let wanted: Vec<Named> = blocks.into_values().filter(is_new).collect();
     copy(&server, &mut repository, &mut packer, (&wanted, how.jobs), &hold)?;
     packer.flush(&mut repository)?;
     // All is there. What could have been deleted before it was copied would have been missed,
@@ -154,19 +155,22 @@ fn metadata(
     Ok((summary, lists, blocks))
 }
 
+/// A block of the server, with its owner before it.
 fn fetch(server: &Server, named: &Named) -> Result<Vec<u8>> {
     let Named { group, block, length, owner } = named;
     let path = format!("/admin/blocks/{}/{}/{length}", group.0, hex(&block.to_bytes()));
     let reply = server.send("GET", &path);
     let reply = reply.map_err(|failure| failure.of(format!("block {block}")))?;
-    let mut bytes = Vec::with_capacity(20 + *length as usize);
+    let mut bytes = Vec::with_capacity(OWNER_BYTES + *length as usize);
     bytes.extend_from_slice(&owner.body.to_bytes());
     bytes.extend_from_slice(&owner.chunk.to_le_bytes());
     let (_, body) = reply.into_reader();
-    body.take(u64::from(*length) + 1).read_to_end(&mut bytes)?;
-    match bytes.len() == 20 + *length as usize {
+    let cut = |why: &str| Failure::new(format!("block {block}: {why}")).passing();
+    let read = body.take(u64::from(*length) + 1).read_to_end(&mut bytes);
+    read.map_err(|error| cut(&error.to_string()))?;
+    match bytes.len() == OWNER_BYTES + *length as usize {
         true => Ok(bytes),
-        false => Err(Failure::new(format!("block {block}: the reply has another length"))),
+        false => Err(cut("the reply has another length")),
     }
 }
 
@@ -181,13 +185,15 @@ fn copy(
     let total = wanted.iter().map(|named| u64::from(named.length)).sum();
     let bar = output::bytes_bar(total, "blocks");
     let queue = Mutex::new(wanted.iter());
+    // The server may be started again meanwhile: the hold is a row there.
+    let again = Again::reached();
     let (sender, fetched) = sync_channel(jobs);
     thread::scope(|scope| {
         for _ in 0..jobs {
-            let (queue, sender) = (&queue, sender.clone());
+            let (queue, again, sender) = (&queue, &again, sender.clone());
             scope.spawn(move || {
                 while let Some(named) = { queue.lock().next() } {
-                    let bytes = fetch(server, named);
+                    let bytes = again.run(|| fetch(server, named));
                     let failed = bytes.is_err();
                     // Nobody listens after a failure.
                     if sender.send((*named, bytes)).is_err() || failed {

@@ -44,6 +44,19 @@ pub struct At {
     pub number: u32,
 }
 
+impl At {
+    /// Of its body, before it was encrypted, bytes.
+    pub fn body_len(self, is_encrypted: bool) -> usize {
+        let tag = if is_encrypted { TAG_BYTES } else { 0 };
+        (self.length as usize).saturating_sub(HEAD_BYTES + tag + CRC_BYTES)
+    }
+
+    /// Behind it in its object.
+    pub fn end(self) -> u64 {
+        u64::from(self.offset) + u64::from(self.length)
+    }
+}
+
 /// An object that is being made.
 pub struct Writer {
     bytes: Vec<u8>,

@@ -1,19 +1,14 @@
 //! The hold of a backup that runs: renewed on a thread of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::renewing::Renewing;
+use super::target::Again;
 use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
-
-/// A hold is renewed so many times before it would end.
-const RENEWALS: u32 = 3;
 
 /// As the server shows it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -47,9 +42,7 @@ pub struct BackupHold {
     server: Arc<Server>,
     id: String,
     seconds: u32,
-    ended: Arc<AtomicBool>,
-    stop: Option<Sender<()>>,
-    renewing: Option<JoinHandle<()>>,
+    renewing: Renewing,
 }
 
 fn renew(server: &Server, id: &str, seconds: u32) -> Result<()> {
@@ -61,32 +54,24 @@ impl BackupHold {
     pub fn take(server: &Arc<Server>, owner: &str, seconds: u32) -> Result<BackupHold> {
         let wanted = serde_json::json!({ "owner": owner, "seconds": seconds });
         let ShownHold { id, .. } = server.send_json("POST", "/admin/holds", &wanted)?.json()?;
-        let ended = Arc::new(AtomicBool::new(false));
-        let (stop, stopped) = channel::<()>();
-        let pause = Duration::from_secs(u64::from(seconds)) / RENEWALS;
-        let (of_thread, its_id, flag) = (Arc::clone(server), id.clone(), Arc::clone(&ended));
-        let renewing = std::thread::spawn(move || {
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                match renew(&of_thread, &its_id, seconds) {
-                    Ok(()) => {}
-                    Err(failure) if failure.is_not_found() => {
-                        flag.store(true, Ordering::Release);
-                        return;
-                    }
-                    // It may be reached again before the end.
-                    Err(failure) => output::complain(&format!("the hold: {failure}")),
+        let (of_thread, its_id) = (Arc::clone(server), id.clone());
+        let renewing =
+            Renewing::start(seconds, move || match renew(&of_thread, &its_id, seconds) {
+                Ok(()) => true,
+                Err(failure) if failure.is_not_found() => false,
+                // It may be reached again before the end.
+                Err(failure) => {
+                    output::complain(&format!("the hold: {failure}"));
+                    true
                 }
-            }
-        });
-        let server = Arc::clone(server);
-        let (stop, renewing) = (Some(stop), Some(renewing));
-        Ok(BackupHold { server, id, seconds, ended, stop, renewing })
+            });
+        Ok(BackupHold { server: Arc::clone(server), id, seconds, renewing })
     }
 
     /// # Errors
     /// It has ended, as far as that is known without asking.
     pub fn check(&self) -> Result<()> {
-        match self.ended.load(Ordering::Acquire) {
+        match self.renewing.has_ended() {
             true => Err(ended()),
             false => Ok(()),
         }
@@ -94,7 +79,7 @@ impl BackupHold {
 
     /// Asks the server: a hold that can be renewed has lasted all the time.
     pub fn confirm(&self) -> Result<()> {
-        match renew(&self.server, &self.id, self.seconds) {
+        match Again::reached().run(|| renew(&self.server, &self.id, self.seconds)) {
             Err(failure) if failure.is_not_found() => Err(ended()),
             renewed => renewed,
         }
@@ -110,10 +95,7 @@ fn ended() -> Failure {
 
 impl Drop for BackupHold {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(renewing) = self.renewing.take() {
-            let _ = renewing.join();
-        }
+        self.renewing.stop();
         // If it cannot be told, the hold ends by itself.
         let _ = self.server.send("DELETE", &format!("/admin/holds/{}", self.id));
     }

@@ -10,18 +10,28 @@
 mod seal;
 
 mod frames;
-mod hold;
+mod renewing;
 mod rows;
+mod time;
 
 mod target;
-mod time;
+
+mod hold;
+
+mod place_lock;
 
 mod repository;
 
 mod state;
 
+mod as_dump;
+mod blocks;
 mod check;
+
 mod create;
+mod prune;
+mod to_server;
+
 pub mod restore;
 
 use std::path::{Path, PathBuf};
@@ -32,9 +42,12 @@ use crate::connection::Connection;
 use crate::failure::Result;
 use crate::{output, secret_file};
 use create::How;
-use repository::Repository;
+use place_lock::Purpose;
+use prune::Keep;
+use repository::{Access, Repository};
 use state::BackupState;
 use target::TargetArgs;
+use time::compact_time;
 
 /// Back up a store that runs
 ///
@@ -77,6 +90,36 @@ enum Command {
         /// Forget damaged items, so that the next backup writes them again
         #[arg(long)]
         repair: bool,
+    },
+    /// Remove old states, and all that only they need
+    ///
+    /// At least one of --keep-last, --keep-daily and --keep-weekly is needed; days and weeks are
+    /// those of UTC. Nothing is removed while a backup to the same place runs.
+    #[command(after_help = "Examples:
+  cairn backup prune /backup/cairn --keep-last 3 --keep-daily 14 --keep-weekly 8
+  cairn backup prune /backup/cairn --keep-last 1 --dry-run")]
+    Prune {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        keep: Keep,
+        /// Show what would be removed, and remove nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// List the locks of a place, or end one that nobody has any more
+    #[command(after_help = "Examples:
+  cairn backup locks /backup/cairn
+  cairn backup locks /backup/cairn --end 0123456789abcdef")]
+    Locks {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// End this lock: a backup that has it fails
+        #[arg(long, value_name = "ID")]
+        end: Option<String>,
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
     },
     /// List the holds of backups that run, or end one
     #[command(after_help = "Examples:
@@ -121,11 +164,28 @@ struct CreateArgs {
     pack_mib: u16,
 }
 
+/// Bytes of new packs, MiB, where packs are rewritten.
+const REWRITTEN_MIB: usize = 32;
+/// A lock of what removes something ends after so many seconds, unless it is renewed.
+const REMOVING_SECONDS: u32 = 300;
+
 impl Place {
-    fn open(&self, may_create: bool) -> Result<Repository> {
+    fn open(&self, access: Access<'_>) -> Result<Repository> {
         let passphrase = self.passphrase_file.as_deref().map(secret_file::read).transpose()?;
-        Repository::open(self.target.open()?, passphrase.as_ref(), may_create)
+        Repository::open(self.target.open()?, passphrase.as_ref(), access)
     }
+
+    /// Opens it alone, to remove something.
+    fn open_alone(&self, what: &str) -> Result<Repository> {
+        let owner = format!("{what}, of {}", host());
+        self.open(Access::Change(Purpose::Remove, &owner, REMOVING_SECONDS))
+    }
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    host.trim().chars().filter(|c| !c.is_control()).take(64).collect()
 }
 
 pub fn run(args: &BackupArgs) -> Result<ExitCode> {
@@ -134,8 +194,14 @@ pub fn run(args: &BackupArgs) -> Result<ExitCode> {
             let state = make(create, &args.connection)?;
             output::line(state.id())?;
         }
-        Command::List { place, json } => list(&place.open(false)?, *json)?,
-        Command::Check { place, repair } => return check(&place.open(false)?, *repair),
+        Command::List { place, json } => list(&place.open(Access::Read)?, *json)?,
+        Command::Check { place, repair: false } => return check(&place.open(Access::Read)?, false),
+        Command::Check { place, repair: true } => {
+            return check(&place.open_alone("cairn backup check --repair")?, true);
+        }
+        Command::Prune { place, keep, dry_run } => prune(place, keep, *dry_run)?,
+        Command::Locks { target, end: Some(id), .. } => place_lock::end(&*target.open()?, id)?,
+        Command::Locks { target, end: None, json } => locks(target, *json)?,
         Command::Holds { end: Some(id), .. } => hold::end(&args.connection.open()?, id)?,
         Command::Holds { end: None, json } => holds(&args.connection, *json)?,
     }
@@ -143,20 +209,52 @@ pub fn run(args: &BackupArgs) -> Result<ExitCode> {
 }
 
 fn make(args: &CreateArgs, connection: &Connection) -> Result<BackupState> {
-    let repository = args.place.open(true)?;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let target = Path::new(args.place.target.shown());
     let target = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let mut owner = format!("backup to {target}, of {}", host.trim());
+    let mut owner = format!("backup to {target}, of {}", host());
     owner.retain(|c| !c.is_control());
+    let owner: String = owner.chars().take(100).collect();
+    let repository = args.place.open(Access::Change(Purpose::Add, &owner, args.hold))?;
     let how = How {
-        owner: owner.chars().take(100).collect(),
+        owner,
         hold_seconds: args.hold,
         jobs: usize::from(args.jobs),
         pack_bytes: usize::from(args.pack_mib) << 20,
         keys: args.keys.clone(),
     };
     create::run(connection.open()?, repository, &how)
+}
+
+fn prune(place: &Place, keep: &Keep, dry_run: bool) -> Result<()> {
+    let mut repository = match dry_run {
+        true => place.open(Access::Read)?,
+        false => place.open_alone("cairn backup prune")?,
+    };
+    let pruned = prune::run(&mut repository, keep, REWRITTEN_MIB << 20, dry_run)?;
+    let what = if dry_run { "would remove" } else { "removed" };
+    pruned.states.iter().try_for_each(|id| output::line(format!("{what} {id}")))?;
+    let (states, packs, bytes) =
+        (pruned.states.len(), pruned.packs, output::human_bytes(pruned.bytes));
+    let rewritten = pruned.rewritten;
+    output::complain(&format!(
+        "{what} {states} states and {packs} packs ({rewritten} were needed in part), {bytes}"
+    ));
+    Ok(())
+}
+
+fn locks(target: &TargetArgs, json: bool) -> Result<()> {
+    let locks = place_lock::locks(&*target.open()?)?;
+    if json {
+        return locks.iter().try_for_each(|lock| {
+            let place_lock::ShownLock { id, owner, kind, ends } = lock;
+            let shown = serde_json::json!({"id": id, "owner": owner, "kind": kind, "ends": ends});
+            output::json(&shown)
+        });
+    }
+    let row = |lock: place_lock::ShownLock| {
+        vec![lock.id, lock.kind.to_owned(), compact_time(lock.ends), lock.owner]
+    };
+    output::table(&["ID", "KIND", "ENDS", "OWNER"], locks.into_iter().map(row).collect())
 }
 
 fn list(repository: &Repository, json: bool) -> Result<()> {

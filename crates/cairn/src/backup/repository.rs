@@ -5,17 +5,32 @@
 //!   packs/ID        frames: blocks, and lists of rows
 //!   index/ID        which are in that pack: written when the pack is there
 //!   states/ID       one state of a store: written last
+//!   locks/ID        of backups that run, and of what removes packs
 //! ```
 
-use std::collections::{HashMap, HashSet};
+mod damage;
+mod packer;
+mod read;
+mod remove;
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
 use cairn_base::{BlockId, Secret};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::frames::{self, At, BODY_BYTES, HEADER_BYTES, Reader, Sort, Writer};
-use super::seal::{Argon2id, Keys, hex, random};
+use super::frames::{self, At, Sort, Writer};
+use super::place_lock::{PlaceLock, Purpose};
+use super::seal::{Argon2id, Keys};
 use super::target::Target;
+use crate::client::pool;
 use crate::failure::{Failure, Result};
+
+pub use packer::Packer;
+pub use read::take_owner;
+pub use remove::PackUse;
 
 const HEAD: &str = "head";
 const FORMAT: &str = "cairn backup";
@@ -26,6 +41,10 @@ pub const STATES: &str = "states/";
 /// Bytes of an entry of an index, and entries of a frame of one.
 const ENTRY_BYTES: usize = 49;
 const FRAME_ENTRIES: usize = 10_000;
+/// Indexes that are read at the same time.
+const LOADS: usize = 8;
+/// Before the bytes of a block in its frame: the owner.
+pub const OWNER_BYTES: usize = 20;
 
 /// The content of a frame of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -44,7 +63,7 @@ struct Head {
 }
 
 /// Where an item is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Located {
     /// Its place in the list of packs.
     pack: u32,
@@ -52,10 +71,20 @@ struct Located {
 }
 
 pub struct Repository {
-    target: Box<dyn Target>,
+    target: Arc<dyn Target>,
     pub keys: Keys,
+    /// The object `head`, as it was when this was opened.
+    head: Vec<u8>,
+    lock: Option<PlaceLock>,
     packs: Vec<String>,
     items: HashMap<Item, Located>,
+}
+
+/// What is to be done with a backup.
+pub enum Access<'a> {
+    Read,
+    /// By this owner, whose lock ends by itself after so many seconds.
+    Change(Purpose, &'a str, u32),
 }
 
 /// The names of an object, below `prefix`.
@@ -74,44 +103,69 @@ fn unlike(is_encrypted: bool) -> Failure {
 }
 
 impl Repository {
-    /// Opens what is there, or, if it `may_create`, begins.
+    /// Opens what is there. To add to a place where nothing is, begins.
     pub fn open(
-        target: Box<dyn Target>,
+        target: Arc<dyn Target>,
         passphrase: Option<&Secret<String>>,
-        may_create: bool,
+        access: Access<'_>,
     ) -> Result<Repository> {
-        let keys = match (target.get(HEAD)?, passphrase) {
-            (Some(head), passphrase) => Repository::keys_of(&head, passphrase)?,
+        let may_create = matches!(access, Access::Change(Purpose::Add, ..));
+        let (head, keys) = match (target.get(HEAD)?, passphrase) {
+            (Some(head), passphrase) => {
+                let keys = Repository::keys_of(&head, passphrase)?;
+                (head, keys)
+            }
             (None, _) if !may_create => {
                 return Err(Failure::new("there is no backup: its object head is missing"));
             }
-            (None, passphrase) => {
-                // A new head would make what is there unreadable.
-                for prefix in [PACKS, INDEX, STATES] {
-                    if !target.list(prefix)?.is_empty() {
-                        return Err(Failure::new(format!(
-                            "there is a backup without its object head, which has {prefix}: put \
-                             head back, or choose another place"
-                        )));
-                    }
-                }
-                let (keys, argon2id) = match passphrase {
-                    None => (Keys::none(), None),
-                    Some(passphrase) => {
-                        let (keys, argon2id) = Keys::new(passphrase)?;
-                        (keys, Some(argon2id))
-                    }
-                };
-                let head = Head { format: FORMAT.to_owned(), version: VERSION, argon2id };
-                let head = serde_json::to_vec(&head).map_err(|e| Failure::new(e.to_string()))?;
-                target.put(HEAD, head)?;
-                keys
+            (None, passphrase) => Repository::begin(&*target, passphrase)?,
+        };
+        // Before it is looked what is there: nothing of that is removed from here on.
+        let lock = match access {
+            Access::Read => None,
+            Access::Change(purpose, owner, seconds) => {
+                Some(PlaceLock::take(&target, purpose, owner, seconds)?)
             }
         };
         let (packs, items) = (Vec::new(), HashMap::new());
-        let mut repository = Repository { target, keys, packs, items };
+        let mut repository = Repository { target, keys, head, lock, packs, items };
         repository.load_indexes()?;
         Ok(repository)
+    }
+
+    /// Makes a new head, and its keys.
+    fn begin(target: &dyn Target, passphrase: Option<&Secret<String>>) -> Result<(Vec<u8>, Keys)> {
+        // A new head would make what is there unreadable.
+        for prefix in [PACKS, INDEX, STATES] {
+            if target.list(prefix)?.is_empty() {
+                continue;
+            }
+            // It may have been made meanwhile, with what is listed.
+            if let Some(head) = target.get(HEAD)? {
+                let keys = Repository::keys_of(&head, passphrase)?;
+                return Ok((head, keys));
+            }
+            return Err(Failure::new(format!(
+                "there is a backup without its object head, which has {prefix}: put head back, or \
+                 choose another place"
+            )));
+        }
+        let (keys, argon2id) = match passphrase {
+            None => (Keys::none(), None),
+            Some(passphrase) => {
+                let (keys, argon2id) = Keys::new(passphrase)?;
+                (keys, Some(argon2id))
+            }
+        };
+        let head = Head { format: FORMAT.to_owned(), version: VERSION, argon2id };
+        let head = serde_json::to_vec(&head).map_err(|e| Failure::new(e.to_string()))?;
+        if target.put_new(HEAD, &Bytes::from(head.clone()))? {
+            return Ok((head, keys));
+        }
+        // Another one began at the same moment.
+        let head = target.get(HEAD)?.ok_or_else(|| Failure::new("head: gone meanwhile"))?;
+        let keys = Repository::keys_of(&head, passphrase)?;
+        Ok((head, keys))
     }
 
     fn keys_of(head: &[u8], passphrase: Option<&Secret<String>>) -> Result<Keys> {
@@ -133,35 +187,63 @@ impl Repository {
     fn load_indexes(&mut self) -> Result<()> {
         let mut names = self.target.list(INDEX)?;
         names.retain(|name| is_id(name, INDEX));
-        names.sort();
-        for name in names {
-            let bytes = self.target.get(&name)?;
-            let bytes = bytes.ok_or_else(|| Failure::new(format!("{name}: gone meanwhile")))?;
-            let pack = format!("{PACKS}{}", &name[INDEX.len()..]);
-            let bad = || Failure::new(format!("{name}: damaged: an entry makes no sense"));
-            let mut entries = Vec::new();
-            for frame in frames::frames(&self.keys, Sort::Index, &name, &bytes)? {
-                let (all, rest) = frame.as_chunks::<ENTRY_BYTES>();
-                if !rest.is_empty() {
-                    return Err(bad());
-                }
-                entries.extend(all.iter().map(decode));
-            }
-            let entries: Option<Vec<(Item, At)>> = entries.into_iter().collect();
-            self.add(pack, entries.ok_or_else(bad)?);
+        let loaded = Mutex::new(BTreeMap::new());
+        let feed =
+            |send: &mut dyn FnMut(String) -> Result<()>| names.into_iter().try_for_each(send);
+        pool::run(LOADS, feed, |name: String| {
+            let entries = self.load_index(&name)?;
+            loaded.lock().insert(name, entries);
+            Ok(())
+        })?;
+        for (name, entries) in loaded.into_inner() {
+            self.add(format!("{PACKS}{}", &name[INDEX.len()..]), entries);
         }
         Ok(())
+    }
+
+    fn load_index(&self, name: &str) -> Result<Vec<(Item, At)>> {
+        let bytes = self.target.get(name)?;
+        let bytes = bytes.ok_or_else(|| Failure::new(format!("{name}: gone meanwhile")))?;
+        let bad = || Failure::new(format!("{name}: damaged: an entry makes no sense"));
+        let mut entries = Vec::new();
+        for frame in frames::frames(&self.keys, Sort::Index, name, &bytes)? {
+            let (all, rest) = frame.as_chunks::<ENTRY_BYTES>();
+            if !rest.is_empty() {
+                return Err(bad());
+            }
+            entries.extend(all.iter().map(decode));
+        }
+        let entries: Option<Vec<(Item, At)>> = entries.into_iter().collect();
+        entries.ok_or_else(bad)
     }
 
     fn add(&mut self, pack: String, entries: Vec<(Item, At)>) {
         let number = self.packs.len() as u32;
         self.packs.push(pack);
-        self.items
-            .extend(entries.into_iter().map(|(item, at)| (item, Located { pack: number, at })));
+        for (item, at) in entries {
+            // Of a block, the pack with the most of it: earlier states may have named less.
+            let known = self.items.get(&item).map_or(0, |known| known.at.length);
+            if at.length > known {
+                self.items.insert(item, Located { pack: number, at });
+            }
+        }
     }
 
-    pub fn has(&self, item: &Item) -> bool {
-        self.items.contains_key(item)
+    /// Whether there is an item, with a body of at least so many bytes.
+    fn has(&self, item: &Item, bytes: usize) -> bool {
+        let is_encrypted = self.keys.is_encrypting();
+        self.items.get(item).is_some_and(|known| known.at.body_len(is_encrypted) >= bytes)
+    }
+
+    /// Whether the first bytes of a block are there.
+    pub fn has_block(&self, block: BlockId, length: u32) -> bool {
+        self.has(&Item::Block(block), OWNER_BYTES + length as usize)
+    }
+
+    /// # Errors
+    /// The lock of the place is over, as far as that is known without asking.
+    pub fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), PlaceLock::check)
     }
 
     /// The states, the oldest first.
@@ -179,95 +261,31 @@ impl Repository {
         frames::frames(&self.keys, Sort::State, name, &bytes)
     }
 
+    /// Puts a state, which makes it complete.
     pub fn put_state(&self, name: &str, frames: Vec<Vec<u8>>) -> Result<()> {
         let mut writer = Writer::begin(&self.keys, Sort::State, name)?;
         for frame in frames {
             writer.frame(frame)?;
         }
-        self.target.put(name, writer.finish()?)
-    }
-
-    /// Calls `visit` with each of these items and its bytes, pack by pack: each pack is read once.
-    ///
-    /// # Errors
-    /// The first item that is missing or damaged, and the pack that it was in; those of `visit`.
-    pub fn each(
-        &self,
-        items: impl Iterator<Item = Item>,
-        visit: &mut dyn FnMut(Item, Vec<u8>) -> Result<()>,
-    ) -> Result<()> {
-        let mut wanted: Vec<(u32, u32, Item, At)> = Vec::new();
-        for item in items {
-            let found = self.items.get(&item);
-            let found =
-                found.ok_or_else(|| Failure::new(format!("{item:?}: not in the backup")))?;
-            wanted.push((found.pack, found.at.number, item, found.at));
+        self.target.put(name, &writer.finish()?.into())?;
+        // Who removes packs ends this lock first, then looks which states there are: if the lock
+        // is still there, this state was seen.
+        let confirmed = self.lock.as_ref().map_or(Ok(()), PlaceLock::confirm);
+        if confirmed.is_err() {
+            self.target.remove(name)?;
         }
-        wanted.sort_unstable_by_key(|(pack, number, ..)| (*pack, *number));
-        for of_pack in wanted.chunk_by(|one, other| one.0 == other.0) {
-            let name = &self.packs[of_pack[0].0 as usize];
-            let bytes = self.target.get(name)?;
-            let bytes = bytes.ok_or_else(|| Failure::new(format!("{name}: missing")))?;
-            let reader = Reader::open(&self.keys, Sort::Pack, name, &bytes)?;
-            for (_, _, item, at) in of_pack {
-                visit(*item, reader.frame(name, &bytes, *at)?)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Which packs are missing, or have an item that is damaged.
-    pub fn damaged_packs(&self, progress: &mut dyn FnMut()) -> Result<Vec<(String, String)>> {
-        let of_packs = self.items_of_packs();
-        let mut damaged = Vec::new();
-        for (name, items) in self.packs.iter().zip(&of_packs) {
-            let read = match self.target.get(name)? {
-                None => Err(Failure::new(format!("{name}: missing"))),
-                Some(bytes) => {
-                    Reader::open(&self.keys, Sort::Pack, name, &bytes).and_then(|read| {
-                        items.iter().try_for_each(|(_, at)| read.frame(name, &bytes, *at).map(drop))
-                    })
-                }
-            };
-            damaged.extend(read.err().map(|failure| (name.clone(), failure.to_string())));
-            progress();
-        }
-        Ok(damaged)
-    }
-
-    fn items_of_packs(&self) -> Vec<Vec<(Item, At)>> {
-        let mut of_packs = vec![Vec::new(); self.packs.len()];
-        for (item, located) in &self.items {
-            if let Some(items) = of_packs.get_mut(located.pack as usize) {
-                items.push((*item, located.at));
-            }
-        }
-        of_packs
-    }
-
-    /// Forgets the missing and damaged items of a pack, so that the next backup writes them again.
-    /// All other items stay: an older state may need blocks that the store no longer has.
-    pub fn forget_damaged(&self, pack: &str) -> Result<()> {
-        let at = self.packs.iter().position(|name| name == pack);
-        let items = at.and_then(|at| self.items_of_packs().into_iter().nth(at));
-        let mut good = items.unwrap_or_default();
-        match self.target.get(pack)? {
-            None => good.clear(),
-            // A pack that this program cannot open is left as it is: another version may read it.
-            Some(bytes) => {
-                let reader = Reader::open(&self.keys, Sort::Pack, pack, &bytes)?;
-                good.retain(|(_, at)| reader.frame(pack, &bytes, *at).is_ok());
-            }
-        }
-        let index = format!("{INDEX}{}", pack.strip_prefix(PACKS).unwrap_or(pack));
-        match good.is_empty() {
-            true => self.target.remove(&index),
-            false => self.target.put(&index, index_of(&self.keys, &index, &good)?),
-        }
+        confirmed
     }
 
     /// Whether all that this process knows of is still there: a repair may have run meanwhile.
     pub fn confirm(&self) -> Result<()> {
+        if let Some(lock) = &self.lock {
+            lock.confirm()?;
+        }
+        if self.target.get(HEAD)?.as_ref() != Some(&self.head) {
+            let text = "head was changed by another backup that began here: run it again";
+            return Err(Failure::new(text));
+        }
         let listed = |prefix| Ok::<_, Failure>(self.target.list(prefix)?.into_iter().collect());
         let (packs, indexes): (HashSet<String>, HashSet<String>) = (listed(PACKS)?, listed(INDEX)?);
         let is_there = |pack: &String| {
@@ -324,75 +342,9 @@ fn decode(entry: &[u8; ENTRY_BYTES]) -> Option<(Item, At)> {
     Some((item, At { offset: number(33)?, length: number(37)?, number: number(41)? }))
 }
 
-/// Fills packs, and puts each to the target as it is full.
-pub struct Packer {
-    most_bytes: usize,
-    name: String,
-    pack: Option<Writer>,
-    entries: Vec<(Item, At)>,
-    /// The items of these.
-    known: HashSet<Item>,
-    /// Bytes of the objects that were put.
-    pub bytes: u64,
-}
-
-impl Packer {
-    pub fn new(most_bytes: usize) -> Packer {
-        Packer {
-            most_bytes,
-            name: String::new(),
-            pack: None,
-            entries: Vec::new(),
-            known: HashSet::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Adds an item, unless it is there.
-    pub fn add(&mut self, repository: &mut Repository, item: Item, bytes: Vec<u8>) -> Result<()> {
-        if repository.has(&item) || self.known.contains(&item) {
-            return Ok(());
-        }
-        if bytes.len() > BODY_BYTES {
-            return Err(Failure::new(format!("{item:?}: {} bytes are too many", bytes.len())));
-        }
-        let pack = match &mut self.pack {
-            Some(pack) => pack,
-            None => {
-                self.name = hex(&random::<16>()?);
-                let name = format!("{PACKS}{}", self.name);
-                self.pack.insert(Writer::begin(&repository.keys, Sort::Pack, &name)?)
-            }
-        };
-        let at = pack.frame(bytes)?;
-        let is_full = pack.len() >= self.most_bytes.max(HEADER_BYTES);
-        self.entries.push((item, at));
-        self.known.insert(item);
-        match is_full {
-            true => self.flush(repository),
-            false => Ok(()),
-        }
-    }
-
-    /// Puts the pack and its index, if there is something in it.
-    pub fn flush(&mut self, repository: &mut Repository) -> Result<()> {
-        let Some(pack) = self.pack.take() else { return Ok(()) };
-        let entries = std::mem::take(&mut self.entries);
-        self.known.clear();
-        let (pack_name, index_name) =
-            (format!("{PACKS}{}", self.name), format!("{INDEX}{}", self.name));
-        let index = index_of(&repository.keys, &index_name, &entries)?;
-        let pack = pack.finish()?;
-        self.bytes += (pack.len() + index.len()) as u64;
-        repository.target.put(&pack_name, pack)?;
-        repository.target.put(&index_name, index)?;
-        repository.add(pack_name, entries);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::target::in_directory;
     use super::*;
 
     #[test]
@@ -402,5 +354,28 @@ mod tests {
             assert_eq!(decode(&encode(&item, at)), Some((item, at)));
         }
         assert_eq!(decode(&[0; ENTRY_BYTES]), None);
+    }
+
+    /// An earlier state may have named less of a block than a later one does.
+    #[test]
+    fn a_block_is_there_as_far_as_it_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = in_directory(directory.path()).unwrap();
+        let open = || {
+            let access = Access::Change(Purpose::Add, "me", 60);
+            Repository::open(Arc::clone(&target), None, access).unwrap()
+        };
+        let block = BlockId::from_bytes([7; 16]);
+        let bytes = |length: usize| vec![length as u8; OWNER_BYTES + length];
+        for length in [30, 10, 200] {
+            let mut repository = open();
+            let mut packer = Packer::new(1 << 20);
+            packer.add(&mut repository, Item::Block(block), bytes(length)).unwrap();
+            packer.flush(&mut repository).unwrap();
+        }
+        let repository = open();
+        assert_eq!(repository.packs(), 2, "the shorter one was there");
+        assert!(repository.has_block(block, 200) && !repository.has_block(block, 201));
+        assert_eq!(repository.block(block).unwrap(), bytes(200));
     }
 }

@@ -1,27 +1,26 @@
 //! `cairn restore`: from a state in a backup to a store.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use bytes::Bytes;
 use cairn_base::rng::RealRng;
-use cairn_base::{BlockId, BodyId, GroupId, Owner, RealDisk, Secret};
-use cairn_blocks::Store;
-use cairn_meta::dump::{self, Contents, Writer};
-use cairn_meta::keys;
-use cairn_meta::rows::{Extents, Freed, Place, Row};
+use cairn_base::{BlockId, GroupId, RealDisk, Secret};
+use cairn_blocks::{How, Store};
+use cairn_meta::dump::{self, Contents};
 use tokio::task::JoinSet;
 
+use super::as_dump::write_dump;
 use super::check;
-use super::repository::{Item, Repository};
-use super::rows::of_list;
+use super::repository::{Access, Item, Repository, take_owner};
 use super::state::BackupState;
 use super::target::TargetArgs;
+use super::to_server::{self, Selection};
+use crate::connection::Connection;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
@@ -36,16 +35,22 @@ const BUFFER: usize = 256 << 10;
 /// DIR is a new directory, or that of the same store whose metadata are lost: move what is left of
 /// DIR/meta away first. Blocks that are there stay, and none is deleted. An interrupted restore
 /// goes on when it is run again.
+///
+/// With --to-server, objects of one bucket are sent to a server that runs. Objects that are there
+/// stay as they are, unless --overwrite is given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn restore /backup/cairn /srv/cairn
   cairn restore s3://backups/cairn /srv/cairn --passphrase-file pass.txt
-  cairn restore /backup/cairn --dump metadata.dump     # for cairn meta load, of a cluster")]
+  cairn restore /backup/cairn --dump metadata.dump     # for cairn meta load, of a cluster
+  cairn restore /backup/cairn --to-server --bucket photos --prefix 2024/
+  cairn restore /backup/cairn --to-server --bucket photos --as photos-of-monday --state ID")]
 pub struct RestoreArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// Data directory; no server may be using it
-    #[arg(required_unless_present = "dump", conflicts_with = "dump")]
+    #[arg(required_unless_present_any = ["dump", "to_server"])]
+    #[arg(conflicts_with_all = ["dump", "to_server"])]
     dir: Option<PathBuf>,
     /// The state to restore, by its id [default: the last]
     #[arg(long, value_name = "ID")]
@@ -57,16 +62,47 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "dump")]
     secret_key: Option<PathBuf>,
     /// Write the metadata as a dump to this file, and restore no blocks
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "to_server")]
     dump: Option<PathBuf>,
+    /// Send objects to a server that runs, through its HTTP door (CAIRN_SERVER, CAIRN_KEY,
+    /// CAIRN_SECRET), with their content types and metadata
+    #[arg(long, requires = "bucket")]
+    to_server: bool,
+    /// The bucket whose objects are sent
+    #[arg(long, value_name = "BUCKET", requires = "to_server")]
+    bucket: Option<String>,
+    /// Only objects whose keys begin with this
+    #[arg(long, value_name = "PREFIX", requires = "to_server", default_value = "")]
+    #[arg(hide_default_value = true)]
+    prefix: String,
+    /// The bucket that they go to, which is made if it is missing [default: of the same name]
+    #[arg(long = "as", value_name = "BUCKET", requires = "to_server")]
+    into: Option<String>,
+    /// Replace objects that are there
+    #[arg(long, requires = "to_server")]
+    overwrite: bool,
+    /// Objects that are sent at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "to_server")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+    /// Directory for the metadata of the state while objects are sent [default: that for temporary
+    /// files]
+    #[arg(long, value_name = "DIR", requires = "to_server")]
+    scratch: Option<PathBuf>,
     #[command(flatten)]
     meta: MetaArgs,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
     let passphrase = args.passphrase_file.as_deref().map(secret_file::read).transpose()?;
-    let repository = Repository::open(args.target.open()?, passphrase.as_ref(), false)?;
+    let repository = Repository::open(args.target.open()?, passphrase.as_ref(), Access::Read)?;
     let state = BackupState::find(&repository, args.state.as_deref())?;
+    if let (true, Some(bucket)) = (args.to_server, &args.bucket) {
+        send(repository, &state, bucket, args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match (&args.dump, &args.dir) {
         (Some(file), _) => {
             write_dump(&repository, &state, file, false)?;
@@ -76,6 +112,36 @@ pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
         (None, None) => return Err(Failure::usage("name DIR, or a file by --dump")),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends objects of a bucket to a server.
+fn send(
+    repository: Repository,
+    state: &BackupState,
+    bucket: &str,
+    args: &RestoreArgs,
+) -> Result<()> {
+    let selection = Selection {
+        bucket: bucket.to_owned(),
+        prefix: args.prefix.clone(),
+        into: args.into.clone().unwrap_or_else(|| bucket.to_owned()),
+        overwrite: args.overwrite,
+        jobs: usize::from(args.jobs),
+        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+    };
+    let sent = to_server::run(repository, state, &args.connection.open()?, &selection)?;
+    let [objects, bytes, left, hidden] =
+        [sent.objects, sent.bytes, sent.left, sent.hidden].map(AtomicU64::into_inner);
+    let (id, bytes) = (state.id(), output::human_bytes(bytes));
+    let mut text = format!("restored: {id}: {objects} objects, {bytes}");
+    if left > 0 {
+        text += &format!("; {left} were there and stay as they are (--overwrite replaces them)");
+    }
+    if hidden > 0 {
+        text += &format!("; {hidden} names are no keys of objects and were left out");
+    }
+    output::complain(&text);
+    Ok(())
 }
 
 fn whole(
@@ -143,14 +209,14 @@ fn keep_seal(dir: &DataDir, state: &BackupState, args: &RestoreArgs) -> Result<(
 fn restore_blocks(
     repository: &Repository,
     dir: &DataDir,
-    mut blocks: BTreeSet<BlockId>,
+    blocks: BTreeMap<BlockId, u32>,
 ) -> Result<u64> {
     let path = dir.blocks();
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let config = dir.sizes.of_blocks(dir.format.cluster, dir.format.disk);
     let store = Store::open(Arc::new(disk), config)
         .map_err(|error| Failure::from(error).of(path.display()))?;
-    blocks.retain(|block| store.stat(GroupId::LOCAL, *block).is_err());
+    let (blocks, damaged) = lacking(&store, blocks);
     let bar = output::count_bar(blocks.len() as u64, "blocks");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut writes = JoinSet::new();
@@ -167,8 +233,11 @@ fn restore_blocks(
         while writes.len() >= WRITES {
             wait(&mut writes)?;
         }
-        let store = store.clone();
-        let write = async move { store.put(GroupId::LOCAL, block, owner, data).await };
+        let (store, over) = (store.clone(), damaged.contains(&block));
+        let write = async move {
+            let how = How { over, ..How::default() };
+            store.put_as(GroupId::LOCAL, block, owner, data, how).await
+        };
         writes.spawn_on(write, runtime.handle());
         bar.inc(1);
         Ok(())
@@ -181,70 +250,29 @@ fn restore_blocks(
     Ok(new)
 }
 
-/// The owner before the bytes of a block.
-fn take_owner(bytes: Vec<u8>) -> Result<(Owner, Bytes)> {
-    let mut bytes = Bytes::from(bytes);
-    let bad = || Failure::new("a block in the backup has no owner: it is damaged");
-    let body: [u8; 16] = bytes.get(..16).and_then(|id| id.try_into().ok()).ok_or_else(bad)?;
-    let chunk: [u8; 4] = bytes.get(16..20).and_then(|at| at.try_into().ok()).ok_or_else(bad)?;
-    let owner = Owner { body: BodyId::from_bytes(body), chunk: u32::from_le_bytes(chunk) };
-    Ok((owner, bytes.split_off(20)))
-}
-
-/// Writes the rows of a state as a dump, as they were, or as they are for one machine.
-fn write_dump(
-    repository: &Repository,
-    state: &BackupState,
-    path: &Path,
-    for_one_machine: bool,
-) -> Result<()> {
-    let fail = |error: std::io::Error| Failure::file(path, &error);
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    let file = file.map_err(fail)?;
-    let mut out = BufWriter::with_capacity(BUFFER, &file);
-    let mut dump = Writer::begin(&mut out, state.about.cluster, state.about.batch)?;
-    // Lists are wanted in the order of keys, and packs have them in another one.
-    for name in &state.lists {
-        repository.each(std::iter::once(Item::Rows(*name)), &mut |_, list| {
-            let rows =
-                of_list(list).ok_or_else(|| Failure::new("a list of rows makes no sense"))?;
-            for (key, value) in rows {
-                let row = if for_one_machine { local(&key, value)? } else { Some(value) };
-                if let Some(value) = row {
-                    dump.row(&key, &value)?;
-                }
-            }
-            Ok(())
-        })?;
-    }
-    dump.finish()?;
-    out.flush().map_err(fail)?;
-    drop(out);
-    file.sync_all().map_err(fail)
-}
-
-/// A row for a store on one machine, where there is one group of blocks and no other node; `None`
-/// if it has none there. Holds are for backups that ended long ago.
-fn local(key: &[u8], value: Bytes) -> Result<Option<Bytes>> {
-    let is_of_cluster = *key == *keys::map() || key.starts_with(b"cjoin/");
-    if is_of_cluster || keys::hold_id(key).is_some() {
-        return Ok(None);
-    }
-    if keys::is_of_extents(key) {
-        let mut extents = Extents::decode(&value)?;
-        let mut changed = false;
-        for extent in &mut extents.extents {
-            if let Place::Block { group, .. } = &mut extent.place {
-                changed |= *group != GroupId::LOCAL;
-                *group = GroupId::LOCAL;
+/// The blocks that are not there as they should be: all of them, and those of which there is
+/// something that is damaged, or too short for this state.
+fn lacking(store: &Store, blocks: BTreeMap<BlockId, u32>) -> (Vec<BlockId>, BTreeSet<BlockId>) {
+    let bar = output::count_bar(blocks.len() as u64, "blocks that are there");
+    let (mut lacking, mut damaged) = (Vec::new(), BTreeSet::new());
+    for (block, length) in blocks {
+        bar.inc(1);
+        if store.stat(GroupId::LOCAL, block).is_err() {
+            lacking.push(block);
+            continue;
+        }
+        match store.verify(GroupId::LOCAL, block) {
+            Ok(info) if info.length >= length => {}
+            _ => {
+                lacking.push(block);
+                damaged.insert(block);
             }
         }
-        return Ok(Some(if changed { extents.encode() } else { value }));
     }
-    if keys::freed_parts(key).is_some() && key.first() == Some(&b'f') {
-        let freed = Freed::decode(&value)?;
-        return Ok(Some(Freed { group: GroupId::LOCAL, ..freed }.encode()));
+    bar.finish_and_clear();
+    if !damaged.is_empty() {
+        let count = damaged.len();
+        output::complain(&format!("{count} blocks that are there are damaged: they are replaced"));
     }
-    Ok(Some(value))
+    (lacking, damaged)
 }

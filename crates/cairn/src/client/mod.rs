@@ -10,7 +10,7 @@ pub mod get;
 pub mod key;
 pub mod logs;
 pub mod ls;
-mod pool;
+pub mod pool;
 pub mod put;
 pub mod read_only;
 pub mod rm;

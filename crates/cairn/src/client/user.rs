@@ -2,21 +2,24 @@
 
 use std::process::ExitCode;
 
+use cairn_bench::values::size;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::address::escape;
 use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// List, disable and enable users; only root may
+/// List, disable, enable and limit users; only root may
 ///
 /// A user is made by `cairn key create NAME`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn user ls
   cairn user disable alice
-  cairn user enable alice")]
+  cairn user enable alice
+  cairn user limit alice --requests 100 --bandwidth 10m")]
 pub struct UserArgs {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +45,26 @@ Example:
     /// Take the access keys and tokens of a user again
     #[command(after_help = "Example:\n  cairn user enable alice")]
     Enable { name: String },
+    /// Limit requests and bytes of a user, a second
+    #[command(
+        after_help = "Each server and gateway counts on its own: with three gateways the user may \
+have three times as much. Beyond the limit of requests, S3 answers SlowDown and HTTP answers 429, \
+both with Retry-After. Bodies of requests and of replies go at the rate of --bandwidth. Calls of \
+NFS wait. Mounts are not limited.
+
+Examples:
+  cairn user limit alice --requests 100 --bandwidth 10m
+  cairn user limit alice --requests 0 --bandwidth 0"
+    )]
+    Limit {
+        name: String,
+        /// Requests a second, of which a second's worth may come at once; 0 for no limit
+        #[arg(long, value_name = "N")]
+        requests: Option<u64>,
+        /// Bytes a second, in and out together, such as 10m; at least 64k; 0 for no limit
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        bandwidth: Option<u64>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,6 +74,11 @@ struct User {
     disabled: bool,
     access_keys: u64,
     tokens: u64,
+    /// A server of a version before says nothing of limits.
+    #[serde(default)]
+    requests_per_second: u64,
+    #[serde(default)]
+    bytes_per_second: u64,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +88,7 @@ struct Users {
 
 pub fn run(args: &UserArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
-    let (name, disabled) = match &args.command {
+    let (name, change) = match &args.command {
         Command::Ls { json } => {
             let Users { users } = server.send("GET", "/admin/users")?.json()?;
             match json {
@@ -69,13 +97,25 @@ pub fn run(args: &UserArgs) -> Result<ExitCode> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        Command::Disable { name } => (name, true),
-        Command::Enable { name } => (name, false),
+        Command::Disable { name } => (name, json!({ "disabled": true })),
+        Command::Enable { name } => (name, json!({ "disabled": false })),
+        Command::Limit { name, requests: None, bandwidth: None } => {
+            let text = format!("no limit of {name}: say --requests or --bandwidth");
+            return Err(Failure::usage(text));
+        }
+        Command::Limit { name, requests, bandwidth } => {
+            let mut change = serde_json::Map::new();
+            for (limit, value) in
+                [("requests_per_second", requests), ("bytes_per_second", bandwidth)]
+            {
+                change.extend(value.map(|value| (limit.to_owned(), value.into())));
+            }
+            (name, change.into())
+        }
     };
     if name.is_empty() {
         return Err(Failure::usage("the name is empty: `cairn user ls` lists the users"));
     }
-    let change = serde_json::json!({ "disabled": disabled });
     server.send_json("PATCH", &format!("/admin/users/{}", escape(name)), &change)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -84,8 +124,22 @@ fn show(users: Vec<User>) -> Result<()> {
     let row = |user: User| {
         let state = if user.disabled { "disabled" } else { "enabled" };
         let (keys, tokens) = (user.access_keys.to_string(), user.tokens.to_string());
-        vec![user.name, state.to_owned(), keys, tokens, user.created]
+        let limits = limits(&user);
+        vec![user.name, state.to_owned(), keys, tokens, limits, user.created]
     };
     let rows = users.into_iter().map(row).collect();
-    output::table(&["USER", "STATE", "KEYS", "TOKENS", "CREATED"], rows)
+    output::table(&["USER", "STATE", "KEYS", "TOKENS", "LIMITS", "CREATED"], rows)
+}
+
+fn limits(user: &User) -> String {
+    let requests = match user.requests_per_second {
+        0 => None,
+        requests => Some(format!("{requests}/s")),
+    };
+    let bytes = match user.bytes_per_second {
+        0 => None,
+        bytes => Some(format!("{}/s", output::human_bytes(bytes))),
+    };
+    let both: Vec<String> = [requests, bytes].into_iter().flatten().collect();
+    if both.is_empty() { "-".to_owned() } else { both.join(" ") }
 }

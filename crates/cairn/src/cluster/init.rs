@@ -1,6 +1,6 @@
 //! `cairn cluster init`: a new cluster, with this node as its first master.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use cairn_meta::ops::cluster::{GetMap, PutMap};
 use cairn_meta::ops::credentials::AddAccessKey;
 use cairn_meta::ops::sessions::Format;
 
-use crate::dir::DataDir;
+use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::members::{self, Alone};
 use crate::metadata::{MetaArgs, Metadata};
 use crate::node::host_and_port;
 use crate::output;
@@ -32,6 +33,7 @@ use crate::server::welcome;
 
 Examples:
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
+  cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 --engine embedded
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 \\
       --meta postgres://cairn:password@db/cairn --replicas 3 --minimum 2")]
 pub struct InitArgs {
@@ -42,6 +44,16 @@ pub struct InitArgs {
     address: String,
     #[command(flatten)]
     meta: MetaArgs,
+    /// How masters keep the metadata where they are not in a database: `raft` on the disks of one,
+    /// three or five masters, `embedded` on the disk of one that stays alone
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        value_enum,
+        default_value = "raft",
+        conflicts_with = "meta"
+    )]
+    engine: EngineName,
     /// Number of replicas of each block, 1 to 5
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
@@ -50,9 +62,40 @@ pub struct InitArgs {
     /// with one replica]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     minimum: Option<u8>,
+    /// Do nothing if DIR is a node of a cluster already, for starts of containers
+    #[arg(long)]
+    if_new: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum EngineName {
+    Raft,
+    Embedded,
+}
+
+impl InitArgs {
+    fn place(&self) -> MetaPlace {
+        match (self.meta.place(), self.engine) {
+            (MetaPlace::Directory, EngineName::Raft) => MetaPlace::Members,
+            (place, _) => place,
+        }
+    }
+}
+
+/// The commands that come next, to be shown.
+pub enum Next<'a> {
+    Roles,
+    /// The cluster is that of the machine with this directory.
+    Machine(&'a Path),
 }
 
 pub fn run(args: &InitArgs) -> Result<ExitCode> {
+    make(args, Next::Roles)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the cluster, and shows its first credentials.
+pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
     let preset = welcome::preset()?;
     let minimum = args.minimum.unwrap_or(args.replicas.min(2));
     if minimum > args.replicas {
@@ -66,11 +109,14 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let shown = args.dir.display();
     if args.dir.join("cluster.toml").exists() {
+        if args.if_new {
+            return Ok(());
+        }
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
         )));
     }
-    let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
+    let dir = DataDir::open_or_create(&args.dir, args.place(), &*rng)?;
     let seal = dir.seal_key(&*rng)?;
     let cluster = ClusterId(u128::from_be_bytes(dir.format.cluster));
     let directory = Directory::open(&args.dir)?;
@@ -80,10 +126,7 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let certificate = ca.issue(node, roles, &key.public(), clock.now(), &*rng)?;
     let pin = Pin { key: key.public().hash(), roles };
 
-    let metadata = match args.meta.database() {
-        None => Metadata::in_directory(&dir)?,
-        Some(config) => Metadata::in_database(&config)?,
-    };
+    let is_preset = preset.is_some();
     let credential = match preset {
         Some((id, secret)) => NewCredential { id, secret },
         None => cairn_auth::generate(&*rng),
@@ -98,14 +141,40 @@ pub fn run(args: &InitArgs) -> Result<ExitCode> {
         next_group: 1,
         ..ClusterMap::default()
     };
-    runtime.block_on(fill(&metadata, &dir, &clock, first, &credential.id, sealed))?;
+    runtime.block_on(write(args, &dir, &clock, (node, first), (&*credential.id, sealed)))?;
     directory.save_ca(&ca)?;
     let masters = vec![KnownNode { node, pin }];
     let authority = ca.authority().clone();
     let joined = Joined { node, roles, certificate, authority, masters };
     directory.save(&joined, std::slice::from_ref(&args.address))?;
-    show(&credential, args)?;
-    Ok(ExitCode::SUCCESS)
+    show(&credential, is_preset, args, next)
+}
+
+/// Writes the first rows where this cluster keeps its metadata.
+async fn write(
+    args: &InitArgs,
+    dir: &DataDir,
+    clock: &Arc<dyn Clock>,
+    (node, first): (NodeId, ClusterMap),
+    row: (&str, Vec<u8>),
+) -> Result<()> {
+    match (args.meta.database(), args.place()) {
+        (Some(config), _) => {
+            let metadata = tokio::task::block_in_place(|| Metadata::in_database(&config))?;
+            fill(&metadata, dir, clock, first, row).await
+        }
+        (None, MetaPlace::Members) => {
+            if members::has_begun(dir) {
+                let shown = args.dir.display();
+                return Err(Failure::new(format!("{shown}: holds metadata already")));
+            }
+            let alone = Alone::found(dir, node, None).await?;
+            fill(&alone.metadata, dir, clock, first, row).await?;
+            alone.close().await;
+            Ok(())
+        }
+        (None, _) => fill(&Metadata::in_directory(dir)?, dir, clock, first, row).await,
+    }
 }
 
 /// Writes the first rows.
@@ -114,8 +183,7 @@ async fn fill(
     dir: &DataDir,
     clock: &Arc<dyn Clock>,
     map: ClusterMap,
-    id: &str,
-    sealed: Vec<u8>,
+    (id, sealed): (&str, Vec<u8>),
 ) -> Result<()> {
     let system = Caller::system();
     let (engine, clock) = (Arc::clone(&metadata.engine), Arc::clone(clock));
@@ -132,21 +200,52 @@ async fn fill(
     Ok(())
 }
 
-fn show(credential: &NewCredential, args: &InitArgs) -> Result<()> {
+/// Credentials that were given are not shown: the output may be kept.
+fn show(
+    credential: &NewCredential,
+    is_preset: bool,
+    args: &InitArgs,
+    next: Next<'_>,
+) -> Result<()> {
     let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
     let address = &args.address;
-    let text = Secret::new(format!(
-        "A new cluster. Its first credentials, shown only this once:
+    let shown = match is_preset {
+        true => format!("A new cluster. The access key of root is {id}."),
+        false => format!(
+            "A new cluster. Its first credentials, shown only this once:\n\n  \
+             access key  {id}\n  secret key  {secret}"
+        ),
+    };
+    let shown = Secret::new(shown);
+    if let Next::Machine(dir) = next {
+        let text = Secret::new(format!(
+            "{}
 
-  access key  {id}
-  secret key  {secret}
+For each further machine, while this one runs:
+
+  cairn cluster token {} --machine
+",
+            shown.expose(),
+            dir.display()
+        ));
+        return output::line(text.expose());
+    }
+    let more = match args.place() {
+        MetaPlace::Directory => String::new(),
+        _ => format!(
+            "  cairn cluster token {dir} --role master          one for each further master\n"
+        ),
+    };
+    let text = Secret::new(format!(
+        "{}
 
 Next:
 
   cairn master {dir} --listen {address}
-  cairn cluster token {dir} --role chunkserver     one for each disk
+{more}  cairn cluster token {dir} --role chunkserver     one for each disk
   cairn cluster token {dir} --role gateway         one for each gateway
-"
+",
+        shown.expose()
     ));
     output::line(text.expose())
 }

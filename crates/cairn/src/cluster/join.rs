@@ -1,16 +1,17 @@
 //! `cairn cluster join`: makes this machine's directory a node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cairn_base::Clock;
 use cairn_base::clock::RealClock;
+use cairn_base::{Clock, NodeId, Secret};
 use cairn_cluster::identity::{Directory, JoinToken};
 use cairn_cluster::wire::join;
 
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::secret_file;
 
 /// Join a cluster with a token of `cairn cluster token`
 ///
@@ -23,29 +24,57 @@ pub struct JoinArgs {
     /// The directory of the new node
     dir: PathBuf,
     /// The token, or - to read it from stdin, where other users of this machine do not see it
-    token: String,
+    #[arg(required_unless_present = "token_file")]
+    token: Option<String>,
+    /// Read the token from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+    /// Do nothing if DIR is a node of a cluster already, for starts of containers
+    #[arg(long)]
+    if_new: bool,
 }
 
 pub fn run(args: &JoinArgs) -> Result<ExitCode> {
-    let text = match args.token.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin())?,
-        text => text.to_owned(),
-    };
-    let token = JoinToken::from_text(text.trim())?;
-    let shown = args.dir.display().to_string();
-    let clock = Arc::new(RealClock::default());
-    let directory = Directory::open(&args.dir).map_err(|error| Failure::from(error).of(&shown))?;
-    if directory.load(clock.now())?.is_some() {
+    if args.if_new && open(&args.dir)?.1 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (token, dir) = (token(args)?, &args.dir);
+    let node = join_as(dir, &token)?;
+    let (shown, roles) = (dir.display(), token.roles);
+    let role = roles.iter().next().map_or("", cairn_base::Role::word);
+    output::line(format!("joined as node {node} ({roles}); start it: cairn {role} {shown}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory, and whether it is a node of a cluster already.
+fn open(dir: &Path) -> Result<(Directory, bool)> {
+    let shown = dir.display().to_string();
+    let directory = Directory::open(dir).map_err(|error| Failure::from(error).of(&shown))?;
+    let is_node = directory.load(RealClock::default().now())?.is_some();
+    Ok((directory, is_node))
+}
+
+/// Makes `dir` a node of the token's cluster.
+pub fn join_as(dir: &Path, token: &JoinToken) -> Result<NodeId> {
+    let (directory, is_node) = open(dir)?;
+    if is_node {
+        let shown = dir.display();
         return Err(Failure::new(format!(
             "{shown}: is a node of a cluster already: choose another directory"
         )));
     }
     let key = directory.key()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let joined = runtime.block_on(join(&token, &key, clock))?;
+    let joined = runtime.block_on(join(token, &key, Arc::new(RealClock::default())))?;
     directory.save(&joined, &token.addresses)?;
-    let (node, roles) = (joined.node, joined.roles);
-    let role = roles.iter().next().map_or("", cairn_base::Role::word);
-    output::line(format!("joined as node {node} ({roles}); start it: cairn {role} {shown}"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(joined.node)
+}
+
+fn token(args: &JoinArgs) -> Result<JoinToken> {
+    let text = match (args.token.as_deref(), &args.token_file) {
+        (_, Some(path)) => secret_file::read(path)?,
+        (Some("-") | None, _) => Secret::new(std::io::read_to_string(std::io::stdin())?),
+        (Some(text), _) => Secret::new(text.to_owned()),
+    };
+    Ok(JoinToken::from_text(text.expose().trim())?)
 }

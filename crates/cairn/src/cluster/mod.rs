@@ -1,11 +1,14 @@
 //! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
 
+pub mod bundle;
 mod drain;
 mod edit;
-mod init;
-mod join;
+pub mod init;
+pub mod join;
+mod members;
 pub mod reach;
 mod rebalance;
+mod recover;
 mod status;
 mod token;
 
@@ -39,9 +42,11 @@ enum Command {
     Drain(drain::DrainArgs),
     /// Cancel the drain of a node
     Undrain(edit::NodeArgs),
-    /// Remove a node that was drained, or that held no blocks; it is refused from then on
+    /// Remove a node that was drained, or that held no blocks, or a master that does not serve; it
+    /// is refused from then on
     Remove(edit::NodeArgs),
     Rebalance(rebalance::RebalanceArgs),
+    Recover(recover::RecoverArgs),
     Replicas(edit::ReplicasArgs),
 }
 
@@ -55,6 +60,7 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Undrain(args) => edit::undrain(args),
         Command::Remove(args) => edit::remove(args),
         Command::Rebalance(args) => rebalance::run(args),
+        Command::Recover(args) => recover::run(args),
         Command::Replicas(args) => edit::replicas(args),
     }
 }

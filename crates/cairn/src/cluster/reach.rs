@@ -1,14 +1,22 @@
 //! Asking the master that serves, as the node whose directory this is.
 
 use std::path::Path;
+use std::time::Duration;
 
+use cairn_base::clock::RealClock;
+use cairn_base::rng::RealRng;
 use cairn_base::waits;
-use cairn_base::{Error, JoinGrant, Role, TokenId};
+use cairn_base::{Clock, Error, JoinGrant, Role, Roles, Timestamp, TokenId};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{Edit, Status};
+use cairn_cluster::identity::JoinToken;
+use cairn_cluster::limits::TOKEN_ADDRESSES;
 
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
+
+/// How long a token is good unless something else is said.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The status that the master sees; any node may ask.
 pub fn status(dir: &Path) -> Result<Status> {
@@ -20,9 +28,34 @@ pub fn edit(dir: &Path, edit: Edit) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.edit(edit).await)
 }
 
-/// Has the cluster remember a join token; `dir` is that of a master.
-pub fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
+/// Has the cluster remember a join token.
+fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.issue(id, grant).await)
+}
+
+/// A token for a node with these roles, which the cluster remembers for so long, or for a day.
+/// `dir` is that of a master.
+pub fn new_token(dir: &Path, roles: Roles, expires: Option<Duration>) -> Result<JoinToken> {
+    let map = status(dir)?.map;
+    let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
+    let addresses: Vec<String> = masters
+        .map(|node| node.address.clone())
+        .filter(|address| !address.is_empty())
+        .take(TOKEN_ADDRESSES)
+        .collect();
+    let authority = {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let _entered = runtime.enter();
+        ThisNode::open(dir, Role::Master)?.loaded.identity.authority().clone()
+    };
+    let token = JoinToken::new(&authority, addresses, roles, &RealRng)?;
+    let expires = expires.unwrap_or(DAY);
+    let lasts = i64::try_from(expires.as_nanos()).map_err(|_| {
+        Failure::usage(format!("--expires {} s is too long: use less", expires.as_secs()))
+    })?;
+    let expires = Timestamp(RealClock::default().now().0.saturating_add(lasts));
+    issue(dir, token.id, &token.grant(expires))?;
+    Ok(token)
 }
 
 /// As a node that has one of these roles.

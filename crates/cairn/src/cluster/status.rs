@@ -9,15 +9,18 @@ use cairn_base::{ClusterMap, NodeId, Role};
 use cairn_cluster::control::{NodeStatus, Status};
 use serde_json::{Value, json};
 
+use super::members::{self, MembersShown};
 use super::reach;
 use crate::dir::{self, MetaPlace};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::node::directory_of;
 use crate::output;
 
 /// Show nodes, groups and sessions of a cluster
 ///
-/// Exit code 1 if anything is not as it should be: a node is down, a group lacks a replica. It
-/// warns while there is one copy of the metadata, if DIR is that of the master.
+/// Also the masters that keep the metadata: who serves, votes or learns, and how far each is. If no
+/// master serves, it says which of them are missing. Exit code 1 if anything is not as it should
+/// be: a node is down, a group lacks a replica, no master serves.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster status /srv/cairn-master
@@ -57,20 +60,41 @@ fn health(map: &ClusterMap) -> Health {
 }
 
 pub fn run(args: &StatusArgs) -> Result<ExitCode> {
-    let status = reach::status(&args.dir)?;
+    let status = match reach::status(&args.dir) {
+        Ok(status) => status,
+        Err(failure) => return none_serves(args, failure),
+    };
     let map = &status.map;
     let health = health(map);
-    let copies = Copies::of(&args.dir, map)?;
+    let members = members::ask(&args.dir, Some(map))?;
+    let copies = Copies::of(&args.dir, map, members.as_ref())?;
     match args.json {
-        true => output::line(
-            serde_json::to_string_pretty(&to_json(&status, health, copies))
-                .map_err(|error| crate::failure::Failure::new(error.to_string()))?,
-        )?,
-        false => print(&status, health, copies)?,
+        true => print_json(&to_json(&status, health, (copies, members.as_ref())))?,
+        false => print(&status, health, (copies, members.as_ref()))?,
     }
     let all_up = map.nodes.values().all(|node| node.is_up);
     let good = all_up && health.degraded == 0 && health.unreadable == 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What masters say that do not serve.
+fn none_serves(args: &StatusArgs, failure: Failure) -> Result<ExitCode> {
+    let Ok(Some(members)) = members::ask(&args.dir, None) else { return Err(failure) };
+    match args.json {
+        true => print_json(&json!({"master": null, "members": members.to_json()}))?,
+        false => {
+            output::line("no master serves")?;
+            members.warnings().into_iter().try_for_each(output::line)?;
+            output::line("")?;
+            members.print()?;
+        }
+    }
+    Ok(ExitCode::from(1))
+}
+
+fn print_json(value: &Value) -> Result<()> {
+    let text = serde_json::to_string_pretty(value);
+    output::line(text.map_err(|error| Failure::new(error.to_string()))?)
 }
 
 /// How many copies of the metadata there are.
@@ -78,6 +102,8 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode> {
 enum Copies {
     /// In the directory of the one master.
     One,
+    /// In those of several masters.
+    OfMembers,
     /// As many as the database has.
     OfDatabase,
     /// Only a master's directory says whether there is a database.
@@ -85,12 +111,15 @@ enum Copies {
 }
 
 impl Copies {
-    fn of(dir: &Path, map: &ClusterMap) -> Result<Copies> {
+    fn of(dir: &Path, map: &ClusterMap, members: Option<&MembersShown>) -> Result<Copies> {
+        if let Some(members) = members {
+            return Ok(if members.copies() > 1 { Copies::OfMembers } else { Copies::One });
+        }
         let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
         if masters.count() > 1 {
             return Ok(Copies::OfDatabase);
         }
-        Ok(match dir::place(dir)? {
+        Ok(match dir::place(&directory_of(dir, Role::Master))? {
             Some((MetaPlace::Directory, true)) => Copies::One,
             Some((MetaPlace::Postgres, _)) => Copies::OfDatabase,
             _ => Copies::Unknown,
@@ -100,18 +129,20 @@ impl Copies {
     fn word(self) -> &'static str {
         match self {
             Copies::One => "one",
+            Copies::OfMembers => "members",
             Copies::OfDatabase => "database",
             Copies::Unknown => "unknown",
         }
     }
 
+    /// Where members say nothing of it.
     fn warning(self) -> Option<&'static str> {
         match self {
             Copies::One => Some(
                 "WARNING: one copy of the metadata: all names, and objects of up to 16 KiB, are on \
                  the disk of the master alone; docs/cluster.md says how to back them up",
             ),
-            Copies::OfDatabase => None,
+            Copies::OfDatabase | Copies::OfMembers => None,
             Copies::Unknown => Some(
                 "one master: unless its metadata are in a database, all names, and objects of up to \
                  16 KiB, are on its disk alone (ask with its directory)",
@@ -124,7 +155,11 @@ fn groups_of(map: &ClusterMap, node: NodeId) -> usize {
     map.groups.values().filter(|group| group.has(node)).count()
 }
 
-fn to_json(status: &Status, health: Health, copies: Copies) -> Value {
+fn to_json(
+    status: &Status,
+    health: Health,
+    (copies, members): (Copies, Option<&MembersShown>),
+) -> Value {
     let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
         status.nodes.iter().map(|one| (one.node, one)).collect();
@@ -163,6 +198,7 @@ fn to_json(status: &Status, health: Health, copies: Copies) -> Value {
         "master": status.master.to_string(),
         "batch": status.batch,
         "metadata_copies": copies.word(),
+        "members": members.map(MembersShown::to_json),
         "health": {
             "whole": health.whole,
             "degraded": health.degraded,
@@ -200,7 +236,11 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
     })
 }
 
-fn print(status: &Status, health: Health, copies: Copies) -> Result<()> {
+fn print(
+    status: &Status,
+    health: Health,
+    (copies, members): (Copies, Option<&MembersShown>),
+) -> Result<()> {
     let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
         status.nodes.iter().map(|one| (one.node, one)).collect();
@@ -213,8 +253,10 @@ fn print(status: &Status, health: Health, copies: Copies) -> Result<()> {
         health.whole, health.degraded, health.unreadable, health.writable
     ))?;
     output::line(format!("sessions: {}", status.sessions.len()))?;
-    if let Some(warning) = copies.warning() {
-        output::line(warning)?;
+    match (members, copies.warning()) {
+        (Some(members), _) => members.warnings().into_iter().try_for_each(output::line)?,
+        (None, Some(warning)) => output::line(warning)?,
+        (None, None) => {}
     }
     output::line("")?;
     let row = |cells: [&str; 8]| {
@@ -248,6 +290,10 @@ fn print(status: &Status, health: Health, copies: Copies) -> Result<()> {
             &number(said.map(|said| said.store.free_bytes >> 30)),
             &copying,
         ]))?;
+    }
+    if let Some(members) = members {
+        output::line("")?;
+        members.print()?;
     }
     Ok(())
 }

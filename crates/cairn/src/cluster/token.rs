@@ -4,29 +4,30 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cairn_base::clock::RealClock;
-use cairn_base::rng::RealRng;
-use cairn_base::{Clock, Role, Roles, Timestamp};
-use cairn_cluster::identity::JoinToken;
+use cairn_base::{Role, Roles};
 
-use super::reach;
+use super::{bundle, reach};
 use crate::dir::{self, MetaPlace};
 use crate::failure::{Failure, Result};
-use crate::node::ThisNode;
+use crate::node::directory_of;
 use crate::output;
 
 /// Print a token with which one new node may join, once, until it expires
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster token /srv/cairn-master --role chunkserver
-  cairn cluster token /srv/cairn-master --role gateway --expires 3600")]
+  cairn cluster token /srv/cairn-master --role gateway --expires 3600
+  cairn cluster token /srv/cairn --machine")]
 pub struct TokenArgs {
     /// The directory of a master
     dir: PathBuf,
     /// Role of the new node; may be given several times
-    #[arg(long, value_name = "ROLE", required = true)]
+    #[arg(long, value_name = "ROLE", required_unless_present = "machine")]
     #[arg(value_parser = ["master", "chunkserver", "gateway"])]
     role: Vec<String>,
+    /// For a whole machine: prints the command `cairn node` for it
+    #[arg(long, conflicts_with = "role")]
+    machine: bool,
     /// Seconds until the token expires
     #[arg(long, value_name = "SECONDS", default_value_t = 24 * 3600)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=30 * 24 * 3600))]
@@ -37,31 +38,25 @@ pub fn run(args: &TokenArgs) -> Result<ExitCode> {
     let roles: cairn_base::Result<Roles> =
         args.role.iter().map(|role| role.parse::<Role>()).collect();
     let roles = roles?;
-    let in_directory = matches!(dir::place(&args.dir)?, Some((MetaPlace::Directory, _)));
-    if roles.contains(Role::Master) && in_directory {
-        let text = "several masters need their metadata in a database: there is one master where \
-                    cairn cluster init had no --meta";
+    let master = directory_of(&args.dir, Role::Master);
+    let in_directory = matches!(dir::place(&master)?, Some((MetaPlace::Directory, _)));
+    if (roles.contains(Role::Master) || args.machine) && in_directory {
+        let text = "the metadata of this cluster are on the disk of one master (cairn cluster init \
+                    had --engine embedded): there is no second master";
         return Err(Failure::new(text));
     }
-    let map = reach::status(&args.dir)?.map;
-    let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-    let addresses: Vec<String> = masters
-        .map(|node| node.address.clone())
-        .filter(|address| !address.is_empty())
-        .take(16)
-        .collect();
-    let authority = {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let _entered = runtime.enter();
-        ThisNode::open(&args.dir, Role::Master)?.loaded.identity.authority().clone()
-    };
-    let token = JoinToken::new(&authority, addresses, roles, &RealRng)?;
-    let lasts = i64::try_from(Duration::from_secs(args.expires).as_nanos()).map_err(|_| {
-        Failure::usage(format!("--expires {} s is too long: use less", args.expires))
-    })?;
-    let expires = Timestamp(RealClock::default().now().0.saturating_add(lasts));
-    let grant = token.grant(expires);
-    reach::issue(&args.dir, token.id, &grant)?;
-    output::line(token.to_text().expose())?;
+    let expires = Some(Duration::from_secs(args.expires));
+    if !args.machine {
+        let token = reach::new_token(&args.dir, roles, expires)?;
+        output::line(token.to_text().expose())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut tokens = Vec::new();
+    for role in bundle::ROLES {
+        tokens.push(reach::new_token(&args.dir, role.into(), expires)?);
+    }
+    let (token, dir) = (bundle::write(&tokens), args.dir.display());
+    output::line("On the other machine, with the name under which this one reaches it:\n")?;
+    output::line(format!("cairn node {dir} --address HOST --join {}", token.expose()))?;
     Ok(ExitCode::SUCCESS)
 }

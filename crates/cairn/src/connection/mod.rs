@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cairn_base::Secret;
+use cairn_base::{Secret, waits};
 use cairn_tls::{Trust, authorities};
 use hyper::header::HeaderMap;
 use hyper::{Request, Response};
@@ -53,6 +53,8 @@ pub struct Server {
     client: Client,
     base: String,
     authorization: Option<Secret<String>>,
+    /// That names of the environment for credentials begin with.
+    prefix: String,
 }
 
 /// A reply whose status says that it went well.
@@ -114,7 +116,8 @@ impl Connection {
     fn open_with(&self, patience: Option<Duration>) -> Result<Server> {
         let known = self.known()?;
         let client = Client::new(&known.base, known.trust()?, patience).map_err(Failure::usage)?;
-        Ok(Server { client, base: known.base, authorization: known.authorization })
+        let prefix = "CAIRN".to_owned();
+        Ok(Server { client, base: known.base, authorization: known.authorization, prefix })
     }
 }
 
@@ -168,8 +171,10 @@ impl Server {
         let ca = ca.or_else(|| profile.ca.clone());
         let authorization = authorization(prefix, profile)?;
         let known = Known { base: base.to_owned(), ca, authorization };
-        let client = Client::new(&known.base, known.trust()?, None).map_err(Failure::usage)?;
-        Ok(Server { client, base: known.base, authorization: known.authorization })
+        let client = Client::new(&known.base, known.trust()?, Some(waits::BACKUP_REQUEST));
+        let client = client.map_err(Failure::usage)?;
+        let prefix = prefix.to_owned();
+        Ok(Server { client, base: known.base, authorization: known.authorization, prefix })
     }
 
     /// Sends a request without a body.
@@ -229,7 +234,8 @@ impl Server {
         self.request_with((method, path), body, kind.as_slice())
     }
 
-    fn request_with(
+    /// Sends a request with these headers beside those that all requests have.
+    pub fn request_with(
         &self,
         (method, path): (&str, &str),
         body: Outgoing<'_>,
@@ -244,20 +250,22 @@ impl Server {
             request = request.header("authorization", authorization.expose().as_str());
         }
         for (name, value) in headers {
-            request = request.header(*name, *value);
+            // Values may be UTF-8.
+            request = request.header(*name, value.as_bytes());
         }
         let what = |error: String| Failure::new(format!("{}: {error}", self.base));
         let request = request.body(()).map_err(|error| what(error.to_string()))?;
         let response = self.client.send(request, body).map_err(|error| match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
                 what("connection refused: is the server running? (--server URL)".to_owned())
+                    .passing()
             }
-            _ => what(in_words(&error.to_string())),
+            _ => what(in_words(&error.to_string())).passing(),
         })?;
         let reply = Reply { response };
         match reply.response.status().is_success() {
             true => Ok(reply),
-            false => Err(reply.failure()),
+            false => Err(reply.failure(&self.prefix)),
         }
     }
 }
@@ -337,7 +345,7 @@ impl Reply {
         (length, self.response.into_body())
     }
 
-    fn failure(self) -> Failure {
+    fn failure(self, prefix: &str) -> Failure {
         #[derive(serde::Deserialize)]
         struct ShownError {
             message: String,
@@ -362,9 +370,13 @@ impl Reply {
         };
         match status.as_u16() {
             401 => {
-                Failure::refused(format!("{text}: set CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN"))
+                let names = format!("{prefix}_KEY and {prefix}_SECRET, or {prefix}_TOKEN");
+                Failure::refused(format!("{text}: set {names}"))
             }
             404 => Failure::not_found(text),
+            412 => Failure::unmet(text),
+            408 | 429 | 500 | 502..=504 => Failure::new(text).passing(),
+            507 => Failure::full(text),
             400..500 => Failure::refused(text),
             _ => Failure::new(text),
         }

@@ -6,7 +6,8 @@
 //! disk fedcba9876543210fedcba9876543210
 //! ```
 //!
-//! and, if the metadata are in a database and not in the directory, `meta postgres`.
+//! and `meta postgres` if the metadata are in a database, or `meta raft` if several masters keep
+//! them together, each in its directory.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,11 +35,15 @@ pub struct Format {
 /// Where the metadata are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetaPlace {
+    /// In this directory alone.
     Directory,
+    /// In this directory, and in those of other masters.
+    Members,
     Postgres,
 }
 
 const META_POSTGRES: &str = "meta postgres";
+const META_RAFT: &str = "meta raft";
 
 pub fn exists(directory: &Path) -> bool {
     directory.join(NAME).exists()
@@ -83,9 +88,10 @@ impl Format {
     fn text(&self) -> String {
         let [cluster, disk] = [self.cluster, self.disk].map(u128::from_be_bytes);
         let mut text = format!("cairn {VERSION}\ncluster {cluster:032x}\ndisk {disk:032x}\n");
-        if self.meta == MetaPlace::Postgres {
-            text += META_POSTGRES;
-            text.push('\n');
+        match self.meta {
+            MetaPlace::Directory => {}
+            MetaPlace::Members => text += &format!("{META_RAFT}\n"),
+            MetaPlace::Postgres => text += &format!("{META_POSTGRES}\n"),
         }
         text
     }
@@ -117,6 +123,7 @@ fn parse(text: &str) -> Result<Format, String> {
     let meta = match lines.next() {
         None => MetaPlace::Directory,
         Some(META_POSTGRES) => MetaPlace::Postgres,
+        Some(META_RAFT) => MetaPlace::Members,
         Some(_) => return Err("of a later version: use the cairn that wrote it".into()),
     };
     Ok(Format { cluster, disk, meta })
@@ -135,8 +142,10 @@ mod tests {
         for cut in 0..text.len() - 1 {
             assert!(parse(&text[..cut]).is_err(), "{cut}");
         }
-        let elsewhere = Format { meta: MetaPlace::Postgres, ..format };
-        assert_eq!(parse(&elsewhere.text()), Ok(elsewhere));
+        for meta in [MetaPlace::Postgres, MetaPlace::Members] {
+            let elsewhere = Format { meta, ..format };
+            assert_eq!(parse(&elsewhere.text()), Ok(elsewhere));
+        }
         assert!(parse(&format!("{text}meta moon\n")).is_err());
     }
 }

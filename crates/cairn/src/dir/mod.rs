@@ -5,6 +5,7 @@
 //!   DIR/format       magic, version, cluster id, disk id: written first
 //!   DIR/secret.key   seals secrets in the metadata: mode 0600, never in a backup of the rest
 //!   DIR/meta/        the metadata engine's, unless they are in a database
+//!   DIR/member       a member of several masters has begun here: it must not begin anew
 //!   DIR/blocks/      the block store's
 //!   DIR/scrub        when the last scrub ended and what it found
 //! ```
@@ -165,6 +166,11 @@ impl DataDir {
         self.path.join("meta")
     }
 
+    /// Says that a member of several masters has begun here. It may have voted since.
+    pub fn member(&self) -> PathBuf {
+        self.path.join("member")
+    }
+
     pub fn blocks(&self) -> PathBuf {
         self.path.join("blocks")
     }
@@ -187,12 +193,14 @@ pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
 fn require_place(path: &Path, known: MetaPlace, given: MetaPlace) -> Result<()> {
     let shown = path.display();
     match (known, given) {
-        (MetaPlace::Directory, MetaPlace::Postgres) => Err(Failure::new(format!(
-            "{shown}: its metadata are in {shown}/meta: leave out --meta and CAIRN_META"
-        ))),
-        (MetaPlace::Postgres, MetaPlace::Directory) => Err(Failure::new(format!(
-            "{shown}: its metadata are in a PostgreSQL database: name it by --meta or CAIRN_META"
-        ))),
+        (MetaPlace::Directory | MetaPlace::Members, MetaPlace::Postgres) => Err(Failure::new(
+            format!("{shown}: its metadata are in {shown}/meta: leave out --meta and CAIRN_META"),
+        )),
+        (MetaPlace::Postgres, MetaPlace::Directory | MetaPlace::Members) => {
+            Err(Failure::new(format!(
+                "{shown}: its metadata are in a PostgreSQL database: name it by --meta or CAIRN_META"
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -31,6 +31,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::block_in_place;
 
+use crate::config::ConfigArgs;
 use crate::connection::{Connection, Known};
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
@@ -124,6 +125,8 @@ pub struct MountArgs {
     #[command(flatten)]
     disk_cache: DiskCacheArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -182,6 +185,7 @@ struct Reached {
 }
 
 async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let reached = tokio::select! {
         reached = reach(args) => reached?,

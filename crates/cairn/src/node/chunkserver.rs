@@ -16,11 +16,13 @@ use tokio::sync::watch;
 use super::ThisNode;
 use super::files::{self, Files, Near};
 use super::listen;
+use super::{status, told};
+use crate::config::ConfigArgs;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::server::scrub::{self, OnDamage};
-use crate::server::{log, process, signals::Signals};
+use crate::server::{log, process, signals::Signals, space};
 
 /// Keep blocks of a cluster on a disk
 ///
@@ -37,6 +39,8 @@ pub struct ChunkserverArgs {
     #[command(flatten)]
     listen: listen::ListenArgs,
     #[command(flatten)]
+    status: status::StatusArgs,
+    #[command(flatten)]
     files: files::FilesArgs,
     /// Zone of this node, such as its rack: replicas are put in different zones [default: its own]
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -48,6 +52,8 @@ pub struct ChunkserverArgs {
     #[arg(long, value_name = "N", default_value_t = 7)]
     scrub_days: u32,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -55,14 +61,16 @@ pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     process::run(&args.log, run_chunkserver(args))
 }
 
-async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop.
+pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, MetaPlace::Directory, &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Chunkserver, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
-    let files = args.files.bind()?;
+    let (files, status) = (args.files.bind()?, args.status.bind()?);
     let store = open(&dir).await?;
     let own = node.loaded.identity.node();
     let ready = ChunkserverNode::new(node.running()?, store.clone());
@@ -75,14 +83,18 @@ async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let takers = Takers { blocks: Some(ready.taker()), ..Takers::default() };
     let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), None, takers)?);
     let (stop, stopped) = watch::channel(false);
+    let (served, agent) = (Arc::clone(&ready.served), Arc::clone(&node.agent));
+    let told = told::of_a_chunkserver((store.clone(), served), agent, &args.dir);
+    status.open(told.clone(), &stopped)?;
     let healed = OnDamage::Heal(ready.sick.clone());
     let near = files.as_ref().map(|_| near(&node, &ready));
     let mut running = ready.start(listener, Pace::default(), &stopped);
+    space::start(&mut running.work, &args.dir, &stopped);
     scrub::start(&mut running.work, &store, healed, &dir, args.scrub_days, &stopped);
     let tls = files.as_ref().and_then(|files| files.tls.clone());
     if let Some((files, near)) = files.zip(near) {
         let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));
-        running.work.spawn(files.serve(agent, clock, near, stopped.clone()));
+        running.work.spawn(files.serve((agent, clock), near, told, stopped.clone()));
     }
     tracing::info!(node = %own, "serving blocks");
     let ended = tokio::select! {

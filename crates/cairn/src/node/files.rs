@@ -24,6 +24,7 @@ use cairn_fs::BlockReader;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
+use super::status::Told;
 use crate::failure::{Failure, Result};
 use crate::server::process;
 
@@ -104,9 +105,9 @@ impl Files {
     /// Serves until it is to stop, as soon as a master has given the key of links.
     pub async fn serve(
         self,
-        agent: Arc<Agent>,
-        clock: Arc<dyn Clock>,
+        (agent, clock): (Arc<Agent>, Arc<dyn Clock>),
         blocks: Near,
+        told: Told,
         mut stopped: watch::Receiver<bool>,
     ) {
         let key = tokio::select! {
@@ -120,7 +121,9 @@ impl Files {
         let connections = Arc::new(Connections::default());
         let observer = Observer::new(&RealRng, SLOW);
         let metrics = Metrics::of_links(Arc::clone(&connections), observer);
-        let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng, metrics.door(NAME));
+        told.numbers.into_iter().for_each(|numbers| metrics.count_more(numbers));
+        let (blocks, ready, counts) = (Arc::new(blocks), told.readiness, metrics.door(NAME));
+        let door = FilesDoor::new(key, blocks, clock, &RealRng, ready, counts);
         if let Some(tls) = &self.tls {
             // Never ends on its own.
             tokio::spawn(Arc::clone(tls).watch());

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_auth::{HandleKey, LinkKey, SealKey};
 use cairn_base::{Role, Secret, waits};
+use cairn_cluster::admin::AdminClient;
 use cairn_cluster::limits::{DATA_CONNECTIONS, NODE_REQUESTS};
 use cairn_cluster::mount::MountHost;
+use cairn_console::{Asking, Insight, NodeReport, Nodes};
 use cairn_doors::admit::Admit;
 use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
@@ -18,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::block_in_place;
 
 use super::ThisNode;
+use crate::config::ConfigArgs;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
@@ -53,6 +57,8 @@ pub struct GatewayArgs {
     #[command(flatten)]
     disk_cache: DiskCacheArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -82,7 +88,9 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     process::run(&args.log, run_gateway(args))
 }
 
-async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop.
+pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(inflight::Role::Gateway)?;
@@ -108,7 +116,9 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let source = format!("gateway-{}", node.loaded.identity.node());
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
-    let offers = doors::Offers { redirects, mounts, handles, records, lines };
+    let insight = Insight { nodes: Some(Arc::new(Reports::of(&node)?)), ..Insight::default() };
+    let numbers = Vec::new();
+    let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers, insight };
     let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
@@ -159,6 +169,40 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let fs = cairn_roles::gateway::open(&node.running()?, config, before).await?;
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
     Ok(Opened { fs, admit, redirects: redirects(node, links), handles, lock })
+}
+
+/// Asks the master that serves what it has heard of the nodes.
+struct Reports(Arc<AdminClient>);
+
+impl Reports {
+    fn of(node: &ThisNode) -> Result<Reports> {
+        let addresses = node.loaded.addresses.clone();
+        Ok(Reports(Arc::new(AdminClient::new(node.trust(), addresses, waits::ADMIN)?)))
+    }
+}
+
+impl Nodes for Reports {
+    fn reports(&self) -> Asking {
+        let admin = Arc::clone(&self.0);
+        Box::pin(async move {
+            let nodes = admin.status().await?.nodes.into_iter();
+            let reports = nodes.map(|said| {
+                let copying = said.copying.iter().map(|one| (one.group, one.blocks, one.bytes));
+                let report = NodeReport {
+                    silent: Duration::from_millis(said.silent_ms),
+                    version: said.version,
+                    blocks: said.store.blocks,
+                    live_bytes: said.store.live_bytes,
+                    free_bytes: said.store.free_bytes,
+                    corrupt: said.store.corrupt,
+                    healed: said.store.healed,
+                    copying: copying.collect(),
+                };
+                (said.node, report)
+            });
+            Ok(reports.collect())
+        })
+    }
 }
 
 /// Sends clients to any chunkserver of a group.

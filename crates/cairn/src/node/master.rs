@@ -14,27 +14,35 @@ use cairn_cluster::admin::AdminServer;
 use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{ControlService, Settings};
 use cairn_cluster::identity::Desk;
-use cairn_cluster::wire::tls::{Takers, TlsListener};
+use cairn_cluster::members::{Entered, WirePeers};
+use cairn_cluster::wire::Terms;
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_meta::Master;
 use cairn_meta::engine::postgres;
+use cairn_meta::engine::raft::RaftEngine;
 use cairn_roles::beat_of;
 use cairn_roles::master::{Config, DRAIN, MasterNode, Source};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::ThisNode;
 use super::listen;
-use crate::dir::DataDir;
+use super::status::StatusArgs;
+use super::told;
+use crate::config::ConfigArgs;
+use crate::dir::{self, DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::inflight;
+use crate::members;
 use crate::metadata::{MetaArgs, Metadata};
-use crate::server::records::{AuditArgs, Sinks};
-use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
+use crate::server::records::{AuditArgs, Memory, Sinks};
+use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
-/// DIR is what `cairn cluster init` made, or `cairn cluster join` with a token for a master. With
-/// --meta several masters share one PostgreSQL database: one serves, the others take over within
-/// seconds when it fails. Without, the metadata are in DIR and there is one master.
+/// DIR is what `cairn cluster init` made, or `cairn cluster join` with a token for a master. Three
+/// or five masters keep the metadata together, each in its DIR: one serves, and another takes over
+/// within seconds when it fails. With --meta several masters share one PostgreSQL database instead.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -46,6 +54,8 @@ pub struct MasterArgs {
     dir: PathBuf,
     #[command(flatten)]
     listen: listen::ListenArgs,
+    #[command(flatten)]
+    status: StatusArgs,
     #[command(flatten)]
     meta: MetaArgs,
     /// Serve even if a failover of the database to one of its standbys may lose acknowledged
@@ -62,6 +72,8 @@ pub struct MasterArgs {
     #[command(flatten)]
     audit: AuditArgs,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -69,20 +81,39 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
     process::run(&args.log, run_master(args))
 }
 
-async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop.
+pub async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
     let cluster = node.loaded.identity.cluster();
-    let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
-    let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
-    node.running()?.beat(move || beat_of(address.clone()));
-    let secrets = tokio::select! {
-        secrets = secrets(&node, &dir) => secrets?,
+    let status = args.status.bind()?;
+    let (stop, stopped) = watch::channel(false);
+    let service = ControlService::default();
+    let told = told::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
+    status.open(told, &stopped)?;
+    let mut work = JoinSet::new();
+    space::start(&mut work, &args.dir, &stopped);
+    let entering = tokio::select! {
+        place = place(args, &node) => place?,
         () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
     };
-    let service = ControlService::default();
+    let dir = DataDir::of_node(&args.dir, cluster, entering.place, &*node.rng)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
+    node.running()?.beat(move || beat_of(address.clone()));
+    let starting = async {
+        let secrets = secrets(&node, &dir).await?;
+        Ok::<_, Failure>((secrets, member(&node, &dir, entering.generation).await?))
+    };
+    let (secrets, engine) = tokio::select! {
+        started = starting => started?,
+        () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
+    };
+    if let Some(engine) = &engine {
+        service.keep(Arc::clone(engine.member()));
+    }
     let desk = Arc::new(Desk {
         ca: node.directory.load_ca(cluster)?,
         tokens: Arc::new(service.clone()),
@@ -91,26 +122,31 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
         rng: Arc::clone(&node.rng),
     });
     let (mut sinks, names) = (Sinks::default(), Arc::new(|_| None) as Names);
-    let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new())?;
+    let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new(), Memory::Never)?;
     let admin = AdminServer::new(service.clone(), audit.clone());
     let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
     let known = Some(Arc::clone(&desk));
     let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), known, takers)?);
     let patience = Duration::from_secs(args.repair_after);
-    let is_alone = args.meta.database().is_none();
+    let is_alone = dir.format.meta == MetaPlace::Directory;
     let settings = Settings { patience, is_alone, ..Settings::default() };
-    let config = Config { settings, audit, ..Config::default() };
-    let stored = Stored { args, node: &node, dir: &dir, seal: secrets.seal };
+    let member = engine.as_ref().map(|engine| Arc::clone(engine.member()));
+    let config = Config { settings, audit, member, ..Config::default() };
+    let stored =
+        Stored { args, node: &node, dir: &dir, seal: secrets.seal, engine: engine.clone() };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
-    let (stop, stopped) = watch::channel(false);
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {
         ended = master.take_turns(&stored) => ended.and_then(ended_alone),
         () = signals.stop(None) => Ok(()),
         lost = dir.lost() => Err(lost),
+        failed = attend(engine.as_ref(), &node) => Err(failed),
     };
     tracing::info!("stopping");
     master.service.serve(None);
+    if let Some(engine) = &engine {
+        members::end(engine).await;
+    }
     let _ = stop.send(true);
     let _ = tokio::join!(tokio::time::timeout(DRAIN, served), admin.stop(DRAIN));
     sinks.close().await;
@@ -119,6 +155,61 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
 
 fn ended_alone(reason: String) -> Result<()> {
     Err(Failure::new(format!("the master stopped: {reason}: start it again")))
+}
+
+/// Where the metadata of this master are, and for a new member the generation of its messages.
+struct Entering {
+    place: MetaPlace,
+    generation: Option<u64>,
+}
+
+/// A master that starts for the first time is told by the one that serves.
+async fn place(args: &MasterArgs, node: &ThisNode) -> Result<Entering> {
+    let known = dir::place(&args.dir)?;
+    let begun = args.dir.join("member").exists();
+    let place = match (args.meta.place(), known) {
+        (MetaPlace::Postgres, _) => MetaPlace::Postgres,
+        (_, Some((place, _))) if place != MetaPlace::Members || begun => place,
+        _ => {
+            tracing::info!("asking the master that serves how metadata are kept");
+            let Entered { generation } = cairn_roles::enter(&node.agent).await?;
+            return Ok(Entering { place: MetaPlace::Members, generation: Some(generation) });
+        }
+    };
+    Ok(Entering { place, generation: None })
+}
+
+/// The member of this master, if it has one, as it begins to take part.
+async fn member(
+    node: &ThisNode,
+    dir: &DataDir,
+    generation: Option<u64>,
+) -> Result<Option<Arc<RaftEngine>>> {
+    if dir.format.meta != MetaPlace::Members {
+        return Ok(None);
+    }
+    let own = node.loaded.identity.node();
+    if let Some(generation) = generation {
+        members::make(dir, own, generation)?;
+    }
+    let terms = Terms::new(node.loaded.identity.cluster(), own, Role::Master);
+    let dialer = Arc::new(TlsDialer::new(node.trust())?);
+    let former = node.loaded.addresses.clone();
+    let peers = Arc::new(WirePeers::new(dialer, terms, Arc::clone(&node.view), former));
+    let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
+    let member = members::open(dir, own, peers, clock, rng).await?;
+    let engine = Arc::new(RaftEngine::new(member));
+    if let Some(map) = tokio::task::block_in_place(|| members::map_of(&*engine))? {
+        node.view.adopt_rows(&Arc::new(map));
+    }
+    Ok(Some(engine))
+}
+
+async fn attend(engine: Option<&Arc<RaftEngine>>, node: &ThisNode) -> Failure {
+    match engine {
+        Some(engine) => members::attend(engine, &node.view).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The keys of the cluster: those in the directory, or, the first time, those of the master that
@@ -151,6 +242,8 @@ struct Stored<'a> {
     node: &'a ThisNode,
     dir: &'a DataDir,
     seal: Option<[u8; 32]>,
+    /// With other masters.
+    engine: Option<Arc<RaftEngine>>,
 }
 
 #[async_trait]
@@ -171,7 +264,11 @@ impl Source for Stored<'_> {
     }
 
     async fn stop(&self, master: Master) -> Result<()> {
-        tokio::task::spawn_blocking(move || master.stop()).await.map_err(ended)
+        tokio::task::spawn_blocking(move || master.stop()).await.map_err(ended)?;
+        if let Some(engine) = &self.engine {
+            engine.given_up().await;
+        }
+        Ok(())
     }
 
     fn is_passing(&self, failure: &Failure) -> bool {
@@ -186,9 +283,13 @@ fn ended(error: tokio::task::JoinError) -> Failure {
 
 impl Stored<'_> {
     async fn open(&self) -> Result<Metadata> {
-        let opened = match self.args.meta.database() {
-            None => Metadata::in_directory(self.dir)?,
-            Some(config) => {
+        let opened = match (self.args.meta.database(), &self.engine) {
+            (None, Some(engine)) => {
+                engine.wait_for_turn().await?;
+                Metadata::of_member(self.dir, Arc::clone(engine))
+            }
+            (None, None) => Metadata::in_directory(self.dir)?,
+            (Some(config), _) => {
                 let accept_lossy_failover = self.args.accept_lossy_failover;
                 let config = postgres::Config { accept_lossy_failover, ..config };
                 let turn = wait_for_turn(config.clone()).await?;

@@ -1,10 +1,12 @@
-//! The roles of a cluster's nodes: `cairn master`, `cairn chunkserver`, `cairn gateway`.
+//! The roles of a cluster's nodes: `cairn master`, `cairn chunkserver` and `cairn gateway`.
 
 pub mod chunkserver;
 mod files;
 pub mod gateway;
 mod listen;
 pub mod master;
+mod status;
 mod this;
+mod told;
 
-pub use this::{ThisNode, host_and_port};
+pub use this::{MACHINE, ThisNode, directory_of, host_and_port};

@@ -1,6 +1,6 @@
 //! A node as it starts: who it is, whom it knows, and how it reaches the masters.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_base::clock::RealClock;
@@ -14,6 +14,21 @@ use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use cairn_roles::Node;
 
 use crate::failure::{Failure, Result};
+
+/// Says that a directory is that of a machine.
+pub const MACHINE: &str = "machine.toml";
+
+/// The directory of the node with this role, if `dir` may be that of a machine.
+pub fn directory_of(dir: &Path, role: Role) -> PathBuf {
+    if !dir.join(MACHINE).exists() {
+        return dir.to_path_buf();
+    }
+    dir.join(match role {
+        Role::Master => "master",
+        Role::Chunkserver => "disk",
+        Role::Gateway => "gateway",
+    })
+}
 
 pub struct ThisNode {
     role: Role,
@@ -30,6 +45,7 @@ impl ThisNode {
     pub fn open(path: &Path, role: Role) -> Result<ThisNode> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
+        let path = &directory_of(path, role);
         let shown = path.display().to_string();
         let of = |error: cairn_base::Error| Failure::from(error).of(&shown);
         if !path.exists() {

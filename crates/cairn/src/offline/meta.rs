@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use cairn_base::Clock;
+use cairn_base::clock::RealClock;
+use cairn_cluster::identity::Directory;
 use cairn_meta::dump::{self, Contents, Summary};
 use cairn_meta::engine::{Engine, postgres};
 use clap::Subcommand;
@@ -15,6 +18,7 @@ use super::store;
 use crate::connection::Connection;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::members::Alone;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::output;
 
@@ -209,18 +213,45 @@ fn load(args: &LoadArgs) -> Result<()> {
     let summary =
         read(&args.file, "checking rows", &mut |input, progress| dump::verify(input, progress));
     let summary = summary.map_err(of_file)?;
-    let (metadata, _dir) = match (&args.dir, args.meta.database()) {
-        (Some(_), Some(_)) | (None, None) => return Err(one_of_two()),
-        (None, Some(config)) => (Metadata::in_database(&config)?, None),
-        (Some(dir), None) => {
-            let dir = DataDir::open(dir, MetaPlace::Directory)?;
+    match (&args.dir, args.meta.database()) {
+        (Some(_), Some(_)) | (None, None) => Err(one_of_two()),
+        (None, Some(config)) => load_into(args, &Metadata::in_database(&config)?),
+        (Some(path), None) => {
+            let dir = DataDir::open(path, MetaPlace::Directory)?;
             if dir.format.cluster_number() != summary.cluster {
                 let text = "the metadata of another store than this directory's: load its own";
                 return Err(of_file(Failure::new(text)));
             }
-            (Metadata::in_directory(&dir)?, Some(dir))
+            match dir.format.meta {
+                MetaPlace::Members => load_member(args, path, &dir),
+                _ => load_into(args, &Metadata::in_directory(&dir)?),
+            }
         }
-    };
+    }
+}
+
+/// Loads into a new log, which has this master as its only member.
+fn load_member(args: &LoadArgs, path: &Path, dir: &DataDir) -> Result<()> {
+    let clock = RealClock::default();
+    let node = Directory::open(path)?.load(clock.now())?.ok_or_else(|| {
+        Failure::new(format!("{}: is not the directory of a master", path.display()))
+    })?;
+    if dir.meta().exists() {
+        let shown = dir.meta().display().to_string();
+        return Err(Failure::new(format!(
+            "{shown}: holds metadata already: move that directory away and load again"
+        )));
+    }
+    // No member of the former log has it: they were few, and this is the time.
+    let generation = u64::try_from(clock.now().secs()).unwrap_or(0);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let alone = runtime.block_on(Alone::found(dir, node.identity.node(), Some(generation)))?;
+    let loaded = load_into(args, &alone.metadata);
+    runtime.block_on(alone.close());
+    loaded
+}
+
+fn load_into(args: &LoadArgs, metadata: &Metadata) -> Result<()> {
     match dump::contents(&*metadata.engine)? {
         Contents::Nothing => {}
         Contents::Store(_) => return Err(metadata.occupied()),
@@ -229,6 +260,7 @@ fn load(args: &LoadArgs) -> Result<()> {
     let loaded = read(&args.file, "loading rows", &mut |input, progress| {
         dump::load(&*metadata.engine, input, progress)
     });
+    let of_file = |failure: Failure| failure.of(args.file.display());
     let loaded = loaded.map_err(|failure| match dump::contents(&*metadata.engine) {
         Ok(Contents::Part) => of_file(failure.of(metadata.unfinished())),
         _ => of_file(failure),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use cairn_blocks::Store;
 use cairn_meta::engine::embedded::{self, Embedded};
+use cairn_meta::engine::raft::FrozenMember;
 use cairn_meta::engine::{Engine, Snapshot, postgres};
 
 use super::frozen::FrozenDisk;
-use crate::dir::DataDir;
+use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
 
@@ -58,7 +59,9 @@ pub fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
     require(&dir.meta())?;
     let config = embedded::Config { background: false, ..embedded::Config::default() };
     let disk = Arc::new(FrozenDisk::open(&dir.meta()));
-    let engine = Embedded::open(disk, config)
-        .map_err(|error| Failure::from(error).of(dir.meta().display()))?;
-    Ok(Arc::new(engine))
+    let engine: cairn_base::Result<Arc<dyn Engine>> = match dir.format.meta {
+        MetaPlace::Members => FrozenMember::open(disk, config).map(|engine| Arc::new(engine) as _),
+        _ => Embedded::open(disk, config).map(|engine| Arc::new(engine) as _),
+    };
+    engine.map_err(|error| Failure::from(error).of(dir.meta().display()))
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::{doors, log};
+use crate::config::ConfigArgs;
 use crate::metadata::MetaArgs;
 
 /// Serve a store on this machine's disk: S3, HTTP, websites, NFS, syslog, and the console
@@ -19,8 +20,7 @@ use crate::metadata::MetaArgs;
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
-  CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  an access key of root to use instead of a generated one;
-                                     at every start the secret of that key becomes this one
+  CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  as --root-key, and the secret itself
   CAIRN_META                         as --meta, where others do not see the password
 
 Signals:
@@ -54,6 +54,15 @@ pub struct ServerArgs {
     /// Days between two scrubs, which slowly read and verify every block; 0 for no scrubs
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(super) scrub_days: u32,
+    /// Id of an access key of root to use instead of a generated one; at every start its secret
+    /// becomes that of --root-secret-file
+    #[arg(long, value_name = "ID", requires = "root_secret_file")]
+    pub(super) root_key: Option<String>,
+    /// File with the secret of --root-key
+    #[arg(long, value_name = "FILE", requires = "root_key")]
+    pub(super) root_secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
     #[command(flatten)]
     pub(super) log: log::LogArgs,
 }

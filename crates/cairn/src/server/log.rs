@@ -17,6 +17,7 @@ pub struct LogArgs {
     /// Level of the log on stderr: error, warn, info, debug, trace, or a filter by module
     #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
     log: String,
+    /// Form of the log
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
 }
@@ -26,11 +27,16 @@ pub enum Format {
     Text,
     /// One JSON object a line
     Json,
+    /// To journald itself, with the fields of each record as fields of its own, such as
+    /// CAIRN_TRACE; not to stderr
+    Journal,
 }
 
 /// The library of FUSE warns of what is no trouble: it fails to unmount what has just been
-/// unmounted.
-const QUIET: (&str, &str) = ("fuser", "fuser=error");
+/// unmounted. That of consensus says each thing that it does, and each message that did not arrive;
+/// what ends it is told by its caller.
+const QUIET: [(&str, LevelFilter, &str); 2] =
+    [("fuser", LevelFilter::ERROR, "fuser=error"), ("openraft", LevelFilter::OFF, "openraft=off")];
 
 impl LogArgs {
     pub fn start(&self) -> Result<()> {
@@ -40,9 +46,10 @@ impl LogArgs {
 
 fn start(filter: &str, format: Format) -> Result<()> {
     let mut filter = filter.to_owned();
-    let (module, quiet) = QUIET;
-    if !filter.contains(module) {
-        filter = format!("{filter},{quiet}");
+    for (module, _, quiet) in QUIET {
+        if !filter.contains(module) {
+            filter = format!("{filter},{quiet}");
+        }
     }
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         Failure::usage(format!("--log {filter}: {error}: use a level such as info"))
@@ -53,12 +60,25 @@ fn start(filter: &str, format: Format) -> Result<()> {
         // It would say on stderr that stderr takes nothing, and panic.
         .log_internal_errors(false);
     let own = OwnLog.with_filter(
-        Targets::new().with_default(LevelFilter::INFO).with_target(module, LevelFilter::ERROR),
+        QUIET
+            .iter()
+            .fold(Targets::new().with_default(LevelFilter::INFO), |all, (module, level, _)| {
+                all.with_target(*module, *level)
+            }),
     );
     let all = tracing_subscriber::registry().with(own);
     let started = match format {
         Format::Text => all.with(shown.with_filter(filter)).try_init(),
+        Format::Journal => all.with(journal()?.with_filter(filter)).try_init(),
         Format::Json => all.with(shown.json().flatten_event(true).with_filter(filter)).try_init(),
     };
     started.map_err(|error| Failure::new(format!("logging: {error}")))
+}
+
+fn journal() -> Result<tracing_journald::Layer> {
+    let layer = tracing_journald::layer();
+    let layer = layer.map_err(|error| {
+        Failure::new(format!("--log-format journal: journald cannot be reached: {error}"))
+    })?;
+    Ok(layer.with_field_prefix(Some("CAIRN".to_owned())).with_syslog_identifier("cairn".to_owned()))
 }

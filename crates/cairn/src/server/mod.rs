@@ -11,6 +11,7 @@ pub mod process;
 pub mod records;
 pub mod scrub;
 pub mod signals;
+pub mod space;
 pub mod welcome;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::HandleKey;
+use cairn_console::Insight;
 use cairn_roles::Pace;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,12 +33,13 @@ use open::Parts;
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &ServerArgs) -> Result<ExitCode> {
-    let preset = welcome::preset()?;
+    let preset = welcome::chosen(args.root_key.as_deref(), args.root_secret_file.as_deref())?;
     args.doors.records.keep_own_log();
     process::run(&args.log, serve(args, preset))
 }
 
 async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
+    args.config.announce();
     let mut signals = signals::Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(Role::Server)?;
@@ -49,7 +52,9 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let does = (&parts.fs, &parts.sessions, &parts.blocks);
     cairn_roles::server::start(&mut duties, does, Pace::default(), &stopped);
     let named = scrub::OnDamage::Name(Arc::clone(&parts.engine));
-    scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
+    let scrubs =
+        scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
+    space::start(&mut duties, &args.dir, &stopped);
     let (records, sinks) = args.doors.records.start(&parts.fs, "server")?;
     if let Some(log) = records.audit() {
         parts.sessions.audit_to(log.clone());
@@ -57,7 +62,17 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mounts = Some(mounts::of_server(&parts));
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
     let lines = sinks.queues().to_vec();
-    let offers = doors::Offers { mounts, handles, records, lines, ..doors::Offers::default() };
+    let numbers = vec![space::numbers(&args.dir)];
+    let insight = Insight { scrubs: Some(scrubs), ..Insight::default() };
+    let offers = doors::Offers {
+        mounts,
+        handles,
+        records,
+        lines,
+        numbers,
+        insight,
+        ..doors::Offers::default()
+    };
     let served =
         doors::start((&parts.fs, &parts.admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
     sockets.announce()?;

@@ -17,6 +17,11 @@ const BLOCKING_THREADS: usize = 128;
 /// Starts logging, and runs `work` to its end.
 pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Result<T> {
     log.start()?;
+    run_started(work)
+}
+
+/// Runs `work` to its end, with a runtime of its own, where logging has started.
+pub fn run_started<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)

@@ -3,18 +3,23 @@
 
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cairn_base::Timestamp;
 use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
 use cairn_cluster::data::Sick;
+use cairn_console::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
 use cairn_meta::engine::Engine;
-use tokio::sync::{mpsc, watch};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::interval;
 
 use crate::dir::DataDir;
+use crate::offline::damage::Damaged;
 use crate::offline::scrub as offline;
 
 /// How often there is a look whether one is due.
@@ -26,7 +31,7 @@ const REST: u32 = 3;
 /// How soon a rest ends when the server stops.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Has the blocks scrubbed every so many days; 0 for never.
+/// Has the blocks scrubbed every so many days; 0 for only when that is ordered.
 pub fn start(
     work: &mut JoinSet<()>,
     blocks: &Store,
@@ -34,16 +39,70 @@ pub fn start(
     dir: &DataDir,
     days: u32,
     stopped: &watch::Receiver<bool>,
-) {
-    if days > 0 {
-        let scrubber = Scrubber {
-            blocks: blocks.clone(),
-            on_damage,
-            file: dir.scrub(),
-            period_secs: u64::from(days) * 24 * 3600,
-            stopped: stopped.clone(),
-        };
-        work.spawn(scrubber.run());
+) -> Arc<ScrubOrders> {
+    let orders = Arc::new(ScrubOrders::new(days, dir.scrub()));
+    let scrubber = Scrubber {
+        blocks: blocks.clone(),
+        on_damage,
+        file: dir.scrub(),
+        period_secs: u64::from(days) * 24 * 3600,
+        stopped: stopped.clone(),
+        orders: Arc::clone(&orders),
+    };
+    work.spawn(scrubber.run());
+    orders
+}
+
+/// What is ordered by hand, and how scrubs stand.
+pub struct ScrubOrders {
+    begin: Notify,
+    stop: AtomicBool,
+    days: u32,
+    file: PathBuf,
+    state: Mutex<(Option<ScrubRun>, Option<ScrubEnd>)>,
+}
+
+impl ScrubOrders {
+    fn new(days: u32, file: PathBuf) -> ScrubOrders {
+        let (begin, stop, state) = (Notify::new(), AtomicBool::new(false), Mutex::default());
+        ScrubOrders { begin, stop, days, file, state }
+    }
+
+    fn began(&self) {
+        self.stop.store(false, Relaxed);
+        self.state.lock().0 = Some(ScrubRun { began: now(), ..ScrubRun::default() });
+    }
+
+    fn goes_on(&self, progress: &ScrubProgress, is_sick: bool) {
+        if let Some(run) = &mut self.state.lock().0 {
+            (run.blocks, run.bytes) = (progress.blocks, progress.bytes);
+            run.total_blocks = progress.total_blocks;
+            run.damaged_blocks += u64::from(is_sick);
+        }
+    }
+
+    fn ended(&self, end: ScrubEnd) {
+        *self.state.lock() = (None, Some(end));
+    }
+}
+
+impl Scrubs for ScrubOrders {
+    fn state(&self) -> ScrubState {
+        let (running, last) = self.state.lock().clone();
+        // A store that is new counts as scrubbed, of no blocks.
+        let noted = noted(&self.file).filter(|(_, blocks)| *blocks > 0);
+        let noted = noted.map(|(secs, _)| Timestamp::from_secs(secs as i64));
+        ScrubState { running, last, noted, every_days: self.days, rate: RATE }
+    }
+
+    fn begin(&self) {
+        if self.state.lock().0.is_none() {
+            self.begin.notify_one();
+        }
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Relaxed);
     }
 }
 
@@ -62,6 +121,7 @@ struct Scrubber {
     file: PathBuf,
     period_secs: u64,
     stopped: watch::Receiver<bool>,
+    orders: Arc<ScrubOrders>,
 }
 
 impl Scrubber {
@@ -70,11 +130,12 @@ impl Scrubber {
         let mut stopped = scrubber.stopped.clone();
         let mut timer = interval(LOOK_PERIOD);
         loop {
-            tokio::select! {
+            let is_ordered = tokio::select! {
                 _ = stopped.wait_for(|stop| *stop) => return,
-                _ = timer.tick() => {}
-            }
-            if !scrubber.is_due() {
+                _ = timer.tick() => false,
+                () = scrubber.orders.begin.notified() => true,
+            };
+            if !is_ordered && !scrubber.is_due() {
                 continue;
             }
             let scrubber = Arc::clone(&scrubber);
@@ -86,10 +147,11 @@ impl Scrubber {
 
     /// A store whose last scrub is not known counts as scrubbed now.
     fn is_due(&self) -> bool {
-        let text = fs::read_to_string(&self.file).unwrap_or_default();
-        let last = text.split_whitespace().nth(1).and_then(|secs| secs.parse::<u64>().ok());
-        match last {
-            Some(last) => now_secs().saturating_sub(last) >= self.period_secs,
+        if self.period_secs == 0 {
+            return false;
+        }
+        match noted(&self.file) {
+            Some((last, _)) => now_secs().saturating_sub(last) >= self.period_secs,
             None => {
                 self.note(&ScrubReport::default());
                 false
@@ -108,8 +170,16 @@ impl Scrubber {
     }
 
     fn scrub(&self) {
+        self.orders.began();
+        let end = self.scrub_all();
+        self.orders.ended(ScrubEnd { ended: now(), ..end });
+    }
+
+    fn scrub_all(&self) -> ScrubEnd {
         let mut pace = Pace { step: Instant::now(), bytes: 0 };
+        let is_over = || *self.stopped.borrow() || self.orders.stop.load(Relaxed);
         let report = self.blocks.scrub(|progress, sick| {
+            self.orders.goes_on(progress, sick.is_some());
             if let Some(SickBlock { group, block, error, .. }) = sick {
                 tracing::error!(%group, %block, %error, "scrub: a damaged block");
                 if let OnDamage::Heal(sick) = &self.on_damage {
@@ -117,38 +187,69 @@ impl Scrubber {
                     let _ = sick.blocking_send(Sick { group: *group, block: *block });
                 }
             }
-            pace.rest(progress, &self.stopped);
-            match *self.stopped.borrow() {
+            pace.rest(progress, &is_over);
+            match is_over() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         });
         let report = match report {
             Ok(report) => report,
-            Err(error) => return tracing::error!(%error, "the scrub failed"),
+            Err(error) => {
+                tracing::error!(%error, "the scrub failed");
+                let failure = Some(format!("The scrub failed: {error}."));
+                return ScrubEnd { failure, ..ScrubEnd::default() };
+            }
         };
         let (blocks, bytes, sick) = (report.blocks, report.bytes, report.sick.len());
-        if let OnDamage::Name(engine) = &self.on_damage {
-            name_objects(&**engine, &report);
-        }
+        let named = match &self.on_damage {
+            OnDamage::Name(engine) => name_objects(&**engine, &report),
+            OnDamage::Heal(_) => Ok(Vec::new()),
+        };
         if !report.stopped {
             self.note(&report);
             tracing::info!(blocks, bytes, damaged = sick, "scrub finished");
         }
+        let (damaged, failure) = match named {
+            Ok(damaged) => (damaged, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        ScrubEnd {
+            blocks,
+            bytes,
+            damaged_blocks: sick as u64,
+            damaged,
+            is_stopped: report.stopped,
+            failure,
+            ..ScrubEnd::default()
+        }
     }
 }
 
-fn name_objects(engine: &dyn Engine, report: &ScrubReport) {
+/// Logs the objects that are damaged, and returns them.
+///
+/// # Errors
+/// A sentence, where they cannot be named.
+fn name_objects(engine: &dyn Engine, report: &ScrubReport) -> Result<Vec<DamagedObject>, String> {
     let snapshot = engine.snapshot().map_err(Into::into);
-    match snapshot.and_then(|all| offline::name(&*all, report)) {
-        Ok(damaged) => {
-            for object in damaged {
-                let (start, end) = (object.start, object.end);
-                tracing::error!(object = object.object, start, end, "scrub: a damaged object");
-            }
-        }
-        Err(error) => tracing::error!(%error, "scrub: damaged objects were not named"),
-    }
+    let named = snapshot.and_then(|all| offline::name(&*all, report)).map_err(|error| {
+        tracing::error!(%error, "scrub: damaged objects were not named");
+        format!("The damaged objects could not be named: {error}.")
+    })?;
+    let shown = named.into_iter().map(|Damaged { object, start, end, what: why }| {
+        tracing::error!(object, start, end, "scrub: a damaged object");
+        DamagedObject { object, start, end, why }
+    });
+    Ok(shown.collect())
+}
+
+/// When a scrub reached its end last, in seconds since 1970, and how many blocks it saw.
+fn noted(file: &Path) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut words = text.split_whitespace();
+    let mut number = |at| words.nth(at)?.parse::<u64>().ok();
+    let secs = number(1)?;
+    Some((secs, number(1).unwrap_or_default()))
 }
 
 /// Keeps a scrub slow.
@@ -158,18 +259,22 @@ struct Pace {
 }
 
 impl Pace {
-    fn rest(&mut self, progress: &ScrubProgress, stopped: &watch::Receiver<bool>) {
+    fn rest(&mut self, progress: &ScrubProgress, is_over: &impl Fn() -> bool) {
         let bytes = progress.bytes - self.bytes;
         let by_rate = Duration::from_micros(bytes * 1_000_000 / RATE);
         let end = Instant::now() + by_rate.max(self.step.elapsed() * REST);
         while let Some(left) = end.checked_duration_since(Instant::now())
             && !left.is_zero()
-            && !*stopped.borrow()
+            && !is_over()
         {
             std::thread::sleep(left.min(SLICE));
         }
         *self = Pace { step: Instant::now(), bytes: progress.bytes };
     }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_system_time(SystemTime::now())
 }
 
 fn now_secs() -> u64 {

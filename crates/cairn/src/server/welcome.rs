@@ -9,6 +9,7 @@ use cairn_base::Secret;
 use super::doors::{Sockets, console, http, s3};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::secret_file;
 
 const KEY: &str = "CAIRN_ROOT_KEY";
 const SECRET: &str = "CAIRN_ROOT_SECRET";
@@ -27,15 +28,24 @@ pub fn preset() -> Result<Preset> {
     };
     match (read(KEY)?, read(SECRET)?.map(Secret::new)) {
         (None, None) => Ok(None),
-        (Some(id), Some(secret)) => {
-            let usage = |error: cairn_base::Error| Failure::usage(error.to_string());
-            check_access_key_id(&id).map_err(|error| usage(error).of(KEY))?;
-            check_secret_key(&secret).map_err(|error| usage(error).of(SECRET))?;
-            Ok(Some((id, secret)))
-        }
+        (Some(id), Some(secret)) => checked((id, KEY), (secret, SECRET)),
         (Some(_), None) => Err(Failure::usage(format!("{KEY} is set, {SECRET} is not: set both"))),
         (None, Some(_)) => Err(Failure::usage(format!("{SECRET} is set, {KEY} is not: set both"))),
     }
+}
+
+/// The same, but for options that were given in its place.
+pub fn chosen(id: Option<&str>, secret: Option<&Path>) -> Result<Preset> {
+    let (Some(id), Some(path)) = (id, secret) else { return preset() };
+    let secret = secret_file::read(path)?;
+    checked((id.to_owned(), "--root-key"), (secret, "--root-secret-file"))
+}
+
+fn checked(id: (String, &str), secret: (Secret<String>, &str)) -> Result<Preset> {
+    let usage = |error: cairn_base::Error| Failure::usage(error.to_string());
+    check_access_key_id(&id.0).map_err(|error| usage(error).of(id.1))?;
+    check_secret_key(&secret.0).map_err(|error| usage(error).of(secret.1))?;
+    Ok(Some((id.0, secret.0)))
 }
 
 /// Shows new credentials on stdout, never in the log.

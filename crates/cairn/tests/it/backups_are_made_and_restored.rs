@@ -129,8 +129,47 @@ fn one_that_was_killed_goes_on_and_damage_is_found() {
     let check = ["backup", "check", text(&backup)];
     let (code, stdout, _) = run(&mut server.client(&check));
     assert!(code == 1 && stdout.contains("damaged"), "{stdout}");
-    let (code, ..) = run(&mut server.client(&[&check[..], &["--repair"]].concat()));
-    assert_eq!(code, 1);
+    let repair = [&check[..], &["--repair"]].concat();
+    // The backup that was killed left a lock.
+    let (code, _, stderr) = run(&mut server.client(&repair));
+    assert!(code == 1 && stderr.contains("cairn backup locks"), "{stderr}");
+    let locks = server.ok(&["backup", "locks", text(&backup), "--json"]);
+    for lock in locks.lines() {
+        let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
+        server.ok(&["backup", "locks", text(&backup), "--end", lock["id"].as_str().unwrap()]);
+    }
+    let (code, stdout, _) = run(&mut server.client(&repair));
+    assert!(code == 1 && stdout.contains("damaged"), "{stdout}");
     server.ok(&create);
     server.ok(&check);
+}
+
+/// Flips a bit in the middle of each segment.
+fn damage(store: &Path) {
+    for entry in fs::read_dir(store.join("blocks")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            let mut all = fs::read(&path).unwrap();
+            let wanted = &bytes(1, 9 << 20)[5 << 20..][..64];
+            let at = all.windows(64).position(|window| window == wanted);
+            all[at.unwrap()] ^= 1;
+            fs::write(&path, all).unwrap();
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_damaged_in_the_directory_is_replaced() {
+    let (directory, store, backup, server) = store();
+    server.ok(&["backup", "create", text(&backup)]);
+    assert_eq!(server.stop(), 0);
+    damage(&store);
+    fs::rename(store.join("meta"), directory.path().join("meta-1")).unwrap();
+    let (code, said) = restore(&[text(&backup), text(&store)]);
+    assert!(code == 0 && said.contains("1 blocks that are there are damaged"), "{said}");
+    let (code, stdout, _) = run(&mut cairn(&["fsck", text(&store)]));
+    assert_eq!(code, 0, "{stdout}");
+    let server = Server::start(&store, &[]);
+    assert_eq!(server.get("photos/large").unwrap(), bytes(1, 9 << 20));
 }

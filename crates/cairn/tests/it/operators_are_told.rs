@@ -167,11 +167,11 @@ fn that_help_is_what_was_written() {
 fn how_many_copies_there_are() {
     let (directory, _) = directory();
     let master = directory.path().join("m").to_str().unwrap().to_owned();
-    let init = ["cluster", "init", &master, "--address", "127.0.0.1:7400"];
+    let init = ["cluster", "init", &master, "--address", "127.0.0.1:7400", "--engine", "embedded"];
     let (code, _, stderr) = run(&mut cairn(&init));
     assert_eq!(code, 0, "{stderr}");
     let mut token = cairn(&["cluster", "token", &master, "--role", "master"]);
-    says(&mut token, 1, &["several masters need their metadata in a database"]);
+    says(&mut token, 1, &["there is no second master"]);
 }
 
 /// The helper of mount(8) takes what `cairn mount` takes, and refuses the rest.

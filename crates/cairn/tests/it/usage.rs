@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 45] = [
+const COMMANDS: [&[&str]; 52] = [
     &[],
     &["server"],
     &["put"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 45] = [
     &["user", "ls"],
     &["user", "disable"],
     &["user", "enable"],
+    &["user", "limit"],
     &["gc"],
     &["fsck"],
     &["scrub"],
@@ -38,6 +39,8 @@ const COMMANDS: [&[&str]; 45] = [
     &["backup", "create"],
     &["backup", "list"],
     &["backup", "check"],
+    &["backup", "prune"],
+    &["backup", "locks"],
     &["backup", "holds"],
     &["restore"],
     &["cert"],
@@ -45,6 +48,10 @@ const COMMANDS: [&[&str]; 45] = [
     &["cert", "server"],
     &["cert", "client"],
     &["completions"],
+    &["config"],
+    &["config", "check"],
+    &["config", "example"],
+    &["top"],
     &["man"],
 ];
 

@@ -34,11 +34,13 @@ const BEAT: Duration = Duration::from_millis(500);
 pub struct NodeView {
     known: Vec<KnownNode>,
     map: ArcSwap<ClusterMap>,
+    /// The map in the rows of a member, which may be behind.
+    rows: ArcSwap<ClusterMap>,
 }
 
 impl NodeView {
     pub fn new(known: Vec<KnownNode>) -> Arc<NodeView> {
-        Arc::new(NodeView { known, map: ArcSwap::default() })
+        Arc::new(NodeView { known, map: ArcSwap::default(), rows: ArcSwap::default() })
     }
 
     pub fn map(&self) -> Arc<ClusterMap> {
@@ -47,28 +49,47 @@ impl NodeView {
 
     /// Takes a map, if it is newer.
     pub fn adopt(&self, map: &Arc<ClusterMap>) {
-        self.map.rcu(|old| match old.epoch < map.epoch {
-            true => Arc::clone(map),
-            false => Arc::clone(old),
-        });
+        adopt_newer(&self.map, map);
     }
+
+    /// Takes the map in the rows of a member, if it is newer. After a start it may be behind, and
+    /// not name masters that this node knew before: those are let in as well, until there is a map
+    /// from a master that serves.
+    pub fn adopt_rows(&self, map: &Arc<ClusterMap>) {
+        adopt_newer(&self.rows, map);
+    }
+
+    /// The newest map that there is, whether a master that serves gave it or not.
+    pub fn newest(&self) -> Arc<ClusterMap> {
+        let (map, rows) = (self.map.load_full(), self.rows.load_full());
+        if rows.epoch > map.epoch { rows } else { map }
+    }
+
+    /// Masters that count beside those of [`NodeView::newest`].
+    fn further(&self) -> &[KnownNode] {
+        if self.map.load().epoch > 0 { &[] } else { &self.known }
+    }
+}
+
+fn adopt_newer(held: &ArcSwap<ClusterMap>, map: &Arc<ClusterMap>) {
+    held.rcu(|old| match old.epoch < map.epoch {
+        true => Arc::clone(map),
+        false => Arc::clone(old),
+    });
 }
 
 impl Pins for NodeView {
     fn pin(&self, node: NodeId) -> Option<Pin> {
-        let map = self.map.load();
-        if map.epoch > 0 {
-            return map.pin(node);
-        }
-        self.known.iter().find(|known| known.node == node).map(|known| known.pin)
+        let known = || self.further().iter().find(|known| known.node == node);
+        self.newest().pin(node).or_else(|| known().map(|known| known.pin))
     }
 
     fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)> {
-        let map = self.map.load();
+        let map = self.newest();
         let of_map = map.nodes.iter().map(|(node, one)| (*node, one.pin));
-        let known = self.known.iter().map(|known| (known.node, known.pin));
-        let all: Vec<_> = if map.epoch > 0 { of_map.collect() } else { known.collect() };
-        all.into_iter().filter(|(_, pin)| pin.roles.contains(role)).collect()
+        let further = self.further().iter().filter(|known| !map.nodes.contains_key(&known.node));
+        let all = of_map.chain(further.map(|known| (known.node, known.pin)));
+        all.filter(|(_, pin)| pin.roles.contains(role)).collect()
     }
 }
 
@@ -131,6 +152,8 @@ pub struct Agent {
     loads: Loads,
     /// Others may have taken this node for one that is down.
     away: AtomicBool,
+    /// A master has answered the last beat.
+    heard: AtomicBool,
 }
 
 impl Agent {
@@ -202,6 +225,7 @@ impl Agent {
             epoch,
             loads,
             away: AtomicBool::new(true),
+            heard: AtomicBool::new(false),
         })
     }
 
@@ -226,6 +250,11 @@ impl Agent {
     /// Whether others may have taken this node for one that is down, since this was asked last.
     pub fn was_away(&self) -> bool {
         self.away.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether a master that serves has answered the last beat.
+    pub fn hears_master(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// Waits until there is a map.
@@ -328,6 +357,7 @@ impl Agent {
                 _ => {}
             }
             was_heard = beaten.is_ok();
+            self.heard.store(was_heard, Ordering::Relaxed);
             self.away.fetch_or(!was_heard, Ordering::SeqCst);
             if was_heard
                 && let Some(papers) = &self.papers
@@ -490,6 +520,33 @@ mod tests {
 
     use super::*;
     use crate::identity::{Ca, NodeKey};
+
+    /// A member that missed that another master joined lets it in, and hears of it so.
+    #[test]
+    fn masters_that_were_known_count_until_one_serves() {
+        let pin = |key| Pin { key: cairn_base::KeyHash([key; 32]), roles: Role::Master.into() };
+        let known = [1, 2].map(|node| KnownNode { node: NodeId(node), pin: pin(node as u8) });
+        let view = NodeView::new(known.to_vec());
+        let map = |epoch, nodes: &[u8]| {
+            let node = |node: &u8| (NodeId((*node).into()), cairn_base::map::Node::new(pin(*node)));
+            let nodes = nodes.iter().map(node).collect();
+            Arc::new(ClusterMap { epoch, nodes, ..ClusterMap::default() })
+        };
+        let masters = |view: &NodeView| {
+            view.nodes(Role::Master).into_iter().map(|(node, _)| node.0).collect::<Vec<_>>()
+        };
+        assert_eq!(masters(&view), [1, 2]);
+        view.adopt_rows(&map(3, &[1, 3]));
+        assert_eq!(masters(&view), [1, 3, 2]);
+        assert!(view.pin(NodeId(2)).is_some() && view.map().epoch == 0);
+        view.adopt(&map(2, &[1]));
+        assert_eq!(masters(&view), [1, 3], "the newest map counts, and nothing else");
+        view.adopt(&map(4, &[1, 4]));
+        assert_eq!(masters(&view), [1, 4]);
+        assert_eq!(view.pin(NodeId(3)), None);
+        view.adopt_rows(&map(5, &[5]));
+        assert_eq!((masters(&view), view.map().epoch), (vec![5], 4));
+    }
 
     fn papers(directory: Directory) -> Papers {
         let (now, rng) = (Timestamp::from_secs(1_800_000_000), SeededRng::new(1));

@@ -10,6 +10,7 @@ use cairn_base::waits;
 use cairn_base::{
     Applicant, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, Timestamp, TokenId,
 };
+use cairn_meta::engine::raft::Member;
 use cairn_meta::master::host::{Owner, Sessions};
 use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::{Master, wire};
@@ -58,6 +59,12 @@ pub struct Controller {
     secrets: Secrets,
     settings: Settings,
     seen: Mutex<BTreeMap<NodeId, Seen>>,
+    /// Of this master, where several keep the metadata together.
+    pub(super) member: Option<Arc<Member>>,
+    /// Masters that are being removed.
+    pub(super) leaving: Mutex<BTreeSet<u64>>,
+    /// Held while members change.
+    pub(super) seating: tokio::sync::Mutex<()>,
 }
 
 struct Seen {
@@ -78,8 +85,25 @@ impl Controller {
         settings: Settings,
     ) -> Controller {
         let time = WorkingTime::new(clock, settings.silence / 2);
-        let seen = Mutex::default();
-        Controller { master, sessions, keeper, desk, node, time, secrets, settings, seen }
+        Controller {
+            master,
+            sessions,
+            keeper,
+            desk,
+            node,
+            time,
+            secrets,
+            settings,
+            seen: Mutex::default(),
+            member: None,
+            leaving: Mutex::default(),
+            seating: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The same, whose master keeps the metadata together with others by `member`.
+    pub fn with_member(self, member: Option<Arc<Member>>) -> Controller {
+        Controller { member, ..self }
     }
 
     /// Answers what a node asks for.
@@ -98,7 +122,12 @@ impl Controller {
             ControlMethod::Certify => self.certify(peer),
             ControlMethod::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             ControlMethod::Extra => self.extra(wire::decode(message)?).await,
-            ControlMethod::Recall | ControlMethod::Vouched | ControlMethod::VouchedFrom => {
+            ControlMethod::Enter => wire::encode(&self.enter(peer).await?),
+            ControlMethod::Recall
+            | ControlMethod::Vouched
+            | ControlMethod::VouchedFrom
+            | ControlMethod::Member
+            | ControlMethod::MemberReport => {
                 Err(Error::NotImplemented(format!("a master does not take the call {method:?}")))
             }
         }
@@ -193,8 +222,8 @@ impl Controller {
 
     fn check_roles(&self, roles: Roles) -> Result<()> {
         if self.settings.is_alone && roles.contains(Role::Master) {
-            let text = "several masters need their metadata in a database: there is one master \
-                        where cairn cluster init had no --meta";
+            let text = "the metadata are on the disk of this master alone (cairn cluster init had \
+                        --engine embedded): there is no second master";
             return Err(Error::Invalid(text.into()));
         }
         Ok(())
@@ -202,7 +231,10 @@ impl Controller {
 
     /// Changes the map as an operator wants.
     pub async fn edit(&self, edit: &Edit) -> Result<()> {
-        self.keeper.edit(|map| edit.apply(map)).await?;
+        match (edit, &self.member) {
+            (Edit::Remove(node), Some(member)) => self.remove(*node, member).await?,
+            _ => drop(self.keeper.edit(|map| edit.apply(map)).await?),
+        }
         tracing::info!(?edit, "the cluster map was edited");
         Ok(())
     }

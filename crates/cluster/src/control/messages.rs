@@ -35,15 +35,35 @@ pub enum ControlMethod {
     /// As [`ControlMethod::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of
     /// versions before.
     VouchedFrom = 27,
+    /// Between masters: a message of a member as it is (docs/format-members.md), answered so.
+    Member = 40,
+    /// Answered with [`MemberReport`](crate::members::MemberReport) by any master.
+    MemberReport = 41,
+    /// From a new master: answered with [`Entered`](crate::members::Entered).
+    Enter = 42,
 }
 
 impl ControlMethod {
     pub fn from_number(number: u16) -> Result<ControlMethod> {
         use ControlMethod::{
-            Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves, Vouched, VouchedFrom,
+            Beat, CaughtUp, Certify, Enter, Extra, Map, Member, MemberReport, Recall, Secrets,
+            Serves, Vouched, VouchedFrom,
         };
-        let all =
-            [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra, Vouched, VouchedFrom];
+        let all = [
+            Recall,
+            Serves,
+            Beat,
+            Map,
+            Secrets,
+            Certify,
+            CaughtUp,
+            Extra,
+            Vouched,
+            VouchedFrom,
+            Member,
+            MemberReport,
+            Enter,
+        ];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| {
             Error::NotImplemented(format!("nodes of this version do not know method {number}"))

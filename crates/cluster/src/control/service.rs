@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_auth::Origin;
 use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId, UserId};
+use cairn_meta::engine::raft::Member;
 use cairn_meta::master::host::{self, Answer};
 use cairn_meta::session::{self, Reply};
 use cairn_meta::wire;
@@ -17,8 +18,9 @@ use super::controller::Controller;
 use super::joined::split;
 use super::messages::{ControlMethod, Vouched, VouchedFrom};
 use super::recalls::forward;
+use super::report::MemberReport;
 use crate::identity::Tokens;
-use crate::wire::{Peer, Service};
+use crate::wire::{Peer, PeerInfo, Service};
 
 const STANDS_BY: &str = "this master stands by";
 
@@ -27,12 +29,19 @@ const STANDS_BY: &str = "this master stands by";
 pub struct ControlService {
     /// Set while this master serves.
     active: Arc<ArcSwapOption<Controller>>,
+    /// Of this master, where several keep the metadata together.
+    member: Arc<ArcSwapOption<Member>>,
 }
 
 impl ControlService {
     /// From now on this master serves, or, without a controller, stands by.
     pub fn serve(&self, controller: Option<Arc<Controller>>) {
         self.active.store(controller);
+    }
+
+    /// From now on messages to this member are answered, whether its master serves or not.
+    pub fn keep(&self, member: Arc<Member>) {
+        self.member.store(Some(member));
     }
 
     /// # Errors
@@ -66,8 +75,15 @@ impl Service for ControlService {
 
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         let (active, peer) = (self.active.load_full(), peer.clone());
+        let member = self.member.load_full();
         Box::pin(async move {
             match (Asked::from(method, &payload)?, active) {
+                (Asked::Node(ControlMethod::Member), _) => {
+                    receive(member, peer.info(), payload).await
+                }
+                (Asked::Node(ControlMethod::MemberReport), active) => {
+                    report(member, active.is_some()).await
+                }
                 (Asked::Session { method, message, mount }, Some(active)) => {
                     converse(&active, &peer, mount, method, &message).await
                 }
@@ -117,6 +133,22 @@ impl Asked {
         let method = session::SessionMethod::from_number(method)?;
         Ok(Asked::Session { method, message, mount: Some((user, origin)) })
     }
+}
+
+const NO_MEMBER: &str = "this master has no member of a log that several masters keep";
+
+/// A message of another master's member.
+async fn receive(member: Option<Arc<Member>>, from: &PeerInfo, message: Bytes) -> Result<Bytes> {
+    if from.role != Role::Master {
+        return Err(Error::Denied(format!("{from} is no master, and has no member")));
+    }
+    let member = member.ok_or_else(|| Error::Unavailable(NO_MEMBER.into()))?;
+    Ok(member.receive(from.authenticated.node.0, message).await)
+}
+
+async fn report(member: Option<Arc<Member>>, serves: bool) -> Result<Bytes> {
+    let member = member.ok_or_else(|| Error::NotImplemented(NO_MEMBER.into()))?;
+    wire::encode(&MemberReport::of(&member.status().await?, serves))
 }
 
 /// A message of a session.

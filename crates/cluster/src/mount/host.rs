@@ -328,7 +328,9 @@ impl MountService {
             | SessionMethod::Flush
             | SessionMethod::Replayed
             | SessionMethod::Delegate
-            | SessionMethod::GiveBack => self.ask(peer, method, payload).await,
+            | SessionMethod::GiveBack
+            // The master denies it.
+            | SessionMethod::DumpRows => self.ask(peer, method, payload).await,
         }
     }
 

@@ -11,6 +11,7 @@ use cairn_blocks::BlockPlace;
 use cairn_cluster::control::messages::{
     Beat, Beaten, CaughtUp, ControlMethod, Extra, Secrets, Vouched, VouchedFrom,
 };
+use cairn_cluster::members::{Entered, MemberReport};
 use cairn_cluster::mount::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
 use cairn_meta::session::Recall;
 use cairn_meta::wire;
@@ -42,15 +43,18 @@ fn check_method(method: ControlMethod) -> Option<String> {
     let number = method as u16;
     match method {
         ControlMethod::Recall => check::<Recall, ()>(number),
-        ControlMethod::Serves | ControlMethod::Map | ControlMethod::Certify => {
-            check::<(), ()>(number)
-        }
+        ControlMethod::Serves
+        | ControlMethod::Map
+        | ControlMethod::Certify
+        | ControlMethod::Member => check::<(), ()>(number),
         ControlMethod::Beat => check::<Beat, Beaten>(number),
         ControlMethod::Secrets => check::<(), Secrets>(number),
         ControlMethod::CaughtUp => check::<CaughtUp, ()>(number),
         ControlMethod::Extra => check::<Extra, ()>(number),
         ControlMethod::Vouched => check::<Vouched, ()>(number),
         ControlMethod::VouchedFrom => check::<VouchedFrom, ()>(number),
+        ControlMethod::MemberReport => check::<(), MemberReport>(number),
+        ControlMethod::Enter => check::<(), Entered>(number),
     }
 }
 

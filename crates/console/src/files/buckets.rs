@@ -9,13 +9,14 @@ use http::StatusCode;
 use maud::{Markup, html};
 
 use super::At;
+use super::listing::version_of;
 use crate::failure::Failure;
 use crate::fields::{self, Confirm};
 use crate::inner::{Asked, Inner, LoggedIn};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
-use crate::{limits, words};
+use crate::{limits, live, words};
 
 pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
     let query = asked.query()?;
@@ -23,10 +24,17 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     let verb = ListBuckets { prefix: prefix.clone(), after: after.clone(), limit: limits::ROWS };
     let (found, next) = inner.fs().read(&login.caller, verb).await?;
     let is_first = prefix.is_empty() && after.is_empty();
+    let [of_filter, of_after] = [&prefix, &after].map(|text| words::in_query(text));
+    let changes = format!("/changes?filter={of_filter}&after={of_after}");
     let body = html! {
-        div class="title" { h1 { "Buckets" } }
+        div class="title" {
+            h1 { "Buckets" }
+            (live::listen(&changes, &version(&found, next.as_deref())))
+        }
         @if !(is_first && found.is_empty()) { (filter(&prefix)) }
-        @if found.is_empty() { (none(is_first)) } @else { (table(&found)) }
+        div data-live="rows" {
+            @if found.is_empty() { (none(is_first)) } @else { (table(&found)) }
+        }
         @if let Some(next) = next {
             nav class="pager" aria-label="Pages" {
                 a class="button" rel="next" href=(format!("/?filter={}&after={}",
@@ -37,6 +45,16 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     };
     let page = Page { title: "Buckets", login: Some(login), ..Page::default() };
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
+}
+
+/// The state of what the page shows. Another state has another text.
+pub fn version(found: &[(Opened, Usage)], next: Option<&str>) -> String {
+    let mut text = format!("{next:?}\n");
+    for (opened, usage) in found {
+        let (bucket, access) = (&opened.bucket, opened.bucket.visibility);
+        text.push_str(&format!("{} {} {access:?} {usage:?}\n", opened.id, bucket.name));
+    }
+    version_of(&text)
 }
 
 fn filter(prefix: &str) -> Markup {

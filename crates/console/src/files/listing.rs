@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use cairn_auth::{Action, Resource, is_allowed};
+use cairn_auth::{Action, Caller, Resource, hash_token, is_allowed};
 use cairn_base::{Result, rfc3339};
+use cairn_fs::Fs;
 use cairn_fs::ops::buckets::GetBucket;
 use cairn_fs::ops::list_objects::{ListObjects, Listed, Page as Found};
 use cairn_fs::rows::{Bucket, Usage};
@@ -17,25 +18,25 @@ use crate::failure::Failure;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
-use crate::{limits, words};
+use crate::{limits, live, words};
 
 /// The part of a folder that is asked for.
-struct Wanted {
+pub struct Wanted {
     /// The folder: empty, or it ends in a slash.
-    prefix: String,
+    pub prefix: String,
     /// The beginning of names.
     filter: String,
     after: String,
     rows: usize,
 }
 
-enum ListRow {
+pub enum ListRow {
     Folder(String),
     File(Box<Listed>),
 }
 
 impl ListRow {
-    fn key(&self) -> &str {
+    pub fn key(&self) -> &str {
         match self {
             ListRow::Folder(prefix) => prefix,
             ListRow::File(listed) => &listed.key,
@@ -43,14 +44,35 @@ impl ListRow {
     }
 }
 
-struct Rows {
-    rows: Vec<ListRow>,
+pub struct Rows {
+    pub rows: Vec<ListRow>,
     next: Option<String>,
     hidden: u64,
 }
 
+impl Rows {
+    /// The state of what a page shows. Another state has another text.
+    pub fn version(&self, usage: Option<&Usage>) -> String {
+        let mut text = format!("{:?} {} {usage:?}\n", self.next, self.hidden);
+        for row in &self.rows {
+            text.push_str(row.key());
+            if let ListRow::File(listed) = row {
+                let Listed { ino, inode, .. } = &**listed;
+                text.push_str(&format!("\0{ino} {} {}", inode.size, inode.mtime.0));
+            }
+            text.push('\n');
+        }
+        version_of(&text)
+    }
+}
+
+/// A short text for a long one.
+pub fn version_of(text: &str) -> String {
+    hash_token(text).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Wanted {
-    fn of(at: &At<'_>) -> Result<Wanted> {
+    pub fn of(at: &At<'_>) -> Result<Wanted> {
         let query = at.asked.query()?;
         let text = |name| query.get(name).to_owned();
         let rows = query.get("rows").parse().unwrap_or(limits::ROWS);
@@ -58,15 +80,15 @@ impl Wanted {
         Ok(Wanted { prefix: text("in"), filter: text("filter"), after: text("after"), rows })
     }
 
-    async fn find(&self, at: &At<'_>) -> Result<Rows> {
+    pub async fn find(&self, fs: &Fs, caller: &Caller, bucket: &str) -> Result<Rows> {
         let verb = ListObjects {
-            bucket: at.bucket.to_owned(),
+            bucket: bucket.to_owned(),
             prefix: format!("{}{}", self.prefix, self.filter),
             delimiter: "/".to_owned(),
             after: self.after.clone(),
             max_keys: self.rows,
         };
-        let found: Found = at.inner.fs().read(&at.login.caller, verb).await?;
+        let found: Found = fs.read(caller, verb).await?;
         let Found { objects, prefixes, next, hidden } = found;
         // The object that stands for this folder is no file in it.
         let files = objects.into_iter().filter(|listed| listed.key != self.prefix);
@@ -77,9 +99,25 @@ impl Wanted {
         Ok(Rows { rows, next, hidden })
     }
 
-    fn place(&self, at: &At<'_>, after: &str) -> String {
+    /// The folder in which the names of files are: a filter may have slashes.
+    pub fn folder(&self) -> String {
+        let all = format!("{}{}", self.prefix, self.filter);
+        let end = all.rfind('/').map_or(0, |slash| slash + 1);
+        all.get(..end).unwrap_or_default().to_owned()
+    }
+
+    fn query(&self, after: &str) -> String {
         let [prefix, filter, after] = [&self.prefix, &self.filter, after].map(words::in_query);
-        format!("/b/{}?in={prefix}&filter={filter}&after={after}", at.bucket)
+        format!("in={prefix}&filter={filter}&after={after}")
+    }
+
+    fn place(&self, at: &At<'_>, after: &str) -> String {
+        format!("/b/{}?{}", at.bucket, self.query(after))
+    }
+
+    /// Where changes of this are told.
+    fn changes(&self, at: &At<'_>) -> String {
+        format!("/b/{}/changes?{}", at.bucket, self.query(&self.after))
     }
 }
 
@@ -107,27 +145,31 @@ impl May {
 pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
     let wanted = Wanted::of(at)?;
     at.asked.witness.note(|facts| facts.key = Some(wanted.prefix.clone()));
-    let found = wanted.find(at).await?;
+    let found = wanted.find(at.inner.fs(), &at.login.caller, at.bucket).await?;
     let verb = GetBucket { name: at.bucket.to_owned() };
     let (opened, usage) = at.inner.fs().read(&at.login.caller, verb).await?;
     let may = May::of(at, &opened.bucket);
     let (_, name) = split(&wanted.prefix);
     let title = if name.is_empty() { at.bucket } else { name.trim_end_matches('/') };
     let is_plain = wanted.filter.is_empty() && wanted.after.is_empty();
+    let version = found.version(wanted.folder().is_empty().then_some(&usage));
     let body = html! {
         div class="title" {
             h1 { (title) }
             @if wanted.prefix.is_empty() { (counters(&usage)) }
+            (live::listen(&wanted.changes(at), &version))
         }
         div class="bar" {
             (filter(at, &wanted))
             @if may.write { (tools(at, &wanted)) }
         }
         (of_folder(at, &wanted))
-        @if found.rows.is_empty() {
-            (none(at, &wanted, &may, is_plain))
-        } @else {
-            (table(at, &wanted, &found, &may))
+        div data-live="rows" {
+            @if found.rows.is_empty() {
+                (none(at, &wanted, &may, is_plain))
+            } @else {
+                (table(at, &wanted, &found, &may))
+            }
         }
         @if found.hidden > 0 {
             p class="hint" {
@@ -144,7 +186,7 @@ pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
 
 fn counters(usage: &Usage) -> Markup {
     html! {
-        p class="counters" {
+        p class="counters" data-live="counters" {
             span { (words::counted(usage.objects, "object")) }
             span {
                 (words::size(usage.bytes))
@@ -343,7 +385,7 @@ impl<'a> From<&'a ListRow> for ShownRow<'a> {
 
 /// The same rows for a script.
 pub async fn rows(at: &At<'_>) -> Result<Reply, Failure> {
-    let found = Wanted::of(at)?.find(at).await?;
+    let found = Wanted::of(at)?.find(at.inner.fs(), &at.login.caller, at.bucket).await?;
     let rows = found.rows.iter().map(ShownRow::from).collect();
     Ok(reply::json(StatusCode::OK, &ShownRows { rows, next: found.next.as_deref() }))
 }

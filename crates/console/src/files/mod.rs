@@ -1,10 +1,13 @@
 //! Buckets, folders and objects.
 
 pub mod buckets;
+pub mod changes;
 pub mod delete;
 pub mod folders;
 pub mod listing;
+pub mod metadata;
 pub mod object;
+pub mod read_only;
 pub mod rights;
 pub mod settings;
 pub mod tags;

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::At;
 use super::at::split;
 use super::links::Link;
-use super::tags;
+use super::{metadata, tags};
 use crate::failure::Failure;
 use crate::fields;
 use crate::page::{self, Page};
@@ -72,10 +72,10 @@ impl At<'_> {
     }
 }
 
-fn may_change(at: &At<'_>, object: &Object) -> bool {
+fn may(at: &At<'_>, object: &Object, action: Action) -> bool {
     let context = at.login.caller.context(at.inner.fs().clock().now());
     let bucket = Resource::Bucket(object.bucket().access());
-    is_allowed(&at.login.caller, Action::PutObjectTagging, bucket, &context)
+    is_allowed(&at.login.caller, action, bucket, &context)
 }
 
 fn type_of(object: &Object) -> &str {
@@ -117,7 +117,12 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         }
         (preview_of(at, &key, &object, sort))
         (facts(at, &key, &object, shown_tags))
-        @if tags.is_some() && may_change(at, &object) { (tags::form(at, &key, shown_tags)) }
+        @if tags.is_some() && may(at, &object, Action::PutObjectTagging) {
+            (tags::form(at, &key, shown_tags))
+        }
+        @if !object.inode().is_directory() && may(at, &object, Action::PutObject) {
+            (metadata::form(at, &key, &object))
+        }
     };
     let crumbs = at.crumbs(prefix, true);
     let page = Page { title, login: Some(at.login), crumbs: &crumbs, ..Page::default() };

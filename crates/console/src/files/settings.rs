@@ -8,7 +8,7 @@ use cairn_fs::rows::{Bucket, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{At, rights};
+use super::{At, read_only, rights};
 use crate::failure::Failure;
 use crate::fields::{self, Text};
 use crate::forms::Form;
@@ -59,6 +59,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         @if may.set { (settings(at, bucket)) } @else {
             p class="hint" { "Only a user who administers the bucket can change its settings." }
         }
+        @if may.set { (read_only::of_bucket(at.bucket, bucket.read_only)) }
         (rights)
         @if may.limit { (quotas(at, &usage)) }
     };

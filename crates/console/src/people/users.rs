@@ -44,6 +44,7 @@ pub async fn list(of: &For<'_>) -> Result<Reply, Failure> {
             h1 { "People" }
             p class="counters" { span { (words::counted(users.len() as u64, "user")) } }
         }
+        div class="line" { a class="button" href="/audit" { "Audit" } }
         (sheet::plain(&COLUMNS, &rows))
         section class="group" aria-labelledby="make" {
             h2 id="make" { "Make a user" }

@@ -14,7 +14,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Clock, RealDisk, Rng, Secret, Timestamp};
 use cairn_blocks::Store;
-use cairn_console::{ConsoleDoor, Data, Site, loopback};
+use cairn_console::{ConsoleDoor, Data, Insight, Site, loopback};
 use cairn_doors::Records;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::metrics::{Connections, Metrics};
@@ -71,6 +71,11 @@ pub struct Rig {
 
 impl Rig {
     pub fn start() -> Rig {
+        Rig::knowing(Insight::default())
+    }
+
+    /// With what its process knows besides the store.
+    pub fn knowing(insight: Insight) -> Rig {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Ahead::default());
@@ -90,7 +95,8 @@ impl Rig {
             let links = Data::At("https://files.example".to_owned());
             let origins = loopback(console.port());
             let site = Site::new(&origins, (data, links), false, console.port()).unwrap();
-            let door = ConsoleDoor::new(Arc::clone(&admit), &metrics.door("console"), site);
+            let own = metrics.door("console");
+            let door = ConsoleDoor::new(Arc::clone(&admit), &own, site, insight);
             let serving = |door| Serving { records: records.of(door), ..Serving::default() };
             tokio::spawn(serve(at_console, door, serving("console"), stopped.clone()));
             let config = S3Config { pages: origins, ..S3Config::default() };
@@ -211,6 +217,16 @@ impl Browser {
 
     pub fn is_logged_in(&mut self) -> bool {
         self.get("/").status == 200
+    }
+
+    /// Asks for something that comes bit by bit.
+    pub fn open(&self, target: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (host, cookie) = (&self.host, self.cookie.as_deref().unwrap_or_default());
+        let head = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
     }
 
     pub fn send(

@@ -7,6 +7,8 @@ mod harness;
 mod files_are_arranged;
 mod files_are_managed;
 mod logins_end;
+mod pages_are_live;
 mod pages_are_protected;
 mod people_and_links;
+mod the_store;
 mod uploads_are_signed;

@@ -16,6 +16,7 @@ use crate::sample::{Cgroup, Host, Limits, NetworkDevice, Process, Thread};
 pub struct Kernel {
     proc: PathBuf,
     sys: PathBuf,
+    /// This process, which is left out; 0 for none.
     own_pid: u32,
 }
 
@@ -36,6 +37,11 @@ fn list(path: &Path) -> impl Iterator<Item = String> {
 }
 
 impl Kernel {
+    /// Looks at this process, too: for one that is a part of the store.
+    pub fn with_own() -> Kernel {
+        Kernel { own_pid: 0, ..Kernel::default() }
+    }
+
     /// Processes of the store and of what it may depend on, but for this one.
     pub fn processes(&self) -> BTreeMap<u32, Process> {
         let pids = list(&self.proc).filter_map(|name| name.parse().ok());

@@ -76,5 +76,5 @@ fn accepted(server: &Server<'_>) -> f64 {
 }
 
 fn handshake_seconds(server: &Server<'_>) -> f64 {
-    server.grew("cairn_tls_us_total", &[]) / 1e6
+    server.grew("cairn_tls_seconds_total", &[])
 }

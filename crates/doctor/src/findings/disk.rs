@@ -17,7 +17,7 @@ pub fn slow(pair: &Pair<'_>) -> Vec<Finding> {
 
 fn of(pair: &Pair<'_>, server: &Server<'_>) -> Option<Finding> {
     let commits = server.grew("cairn_meta_batches_total", &[]);
-    let commit = server.grew("cairn_meta_commit_us_total", &[]) / 1e6 / commits.max(1.0);
+    let commit = server.grew("cairn_meta_commit_seconds_total", &[]) / commits.max(1.0);
     if commits < COMMITS || commit < SLOW_SYNC {
         return None;
     }

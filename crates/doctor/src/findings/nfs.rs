@@ -90,7 +90,7 @@ pub fn few_connections(pair: &Pair<'_>) -> Vec<Finding> {
 fn of_few_connections(server: &Server<'_>, seconds: f64) -> Option<Finding> {
     let (clients, connections) =
         (server.is("cairn_nfs_clients"), server.is("cairn_nfs_connections"));
-    let full = server.grew("cairn_nfs_full_us_total", &[]) / 1e6;
+    let full = server.grew("cairn_nfs_full_seconds_total", &[]);
     let share = full / seconds.max(1e-9) / connections.max(1.0);
     if clients < 1.0 || connections >= FEW * clients || share < FULL {
         return None;

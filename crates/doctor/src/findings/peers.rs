@@ -87,7 +87,7 @@ fn done(server: &Server<'_>, what: &str) -> BTreeMap<String, Done> {
         let labels = [format!("node=\"{node}\""), format!("what=\"{what}\"")];
         let labels = [&labels[0][..], &labels[1]];
         let count = server.grew("cairn_peer_requests_total", &labels);
-        let seconds = server.grew("cairn_peer_us_total", &labels) / 1e6;
+        let seconds = server.grew("cairn_peer_seconds_total", &labels);
         (node, Done { count, seconds })
     });
     all.filter(|(_, done)| done.count >= BLOCKS).collect()
@@ -117,7 +117,7 @@ fn few(server: &Server<'_>) -> Option<Finding> {
     let sum = |name: &str, what: &str| server.grew(name, &[&format!("what=\"{what}\"")]);
     let asked = |what: &str| sum("cairn_peer_requests_total", what);
     // A write is counted at each node that it goes to, and waits for a connection to one.
-    let (waits, seconds) = (asked("wait"), sum("cairn_peer_us_total", "wait") / 1e6);
+    let (waits, seconds) = (asked("wait"), sum("cairn_peer_seconds_total", "wait"));
     if limit > FEW || waits < BLOCKS || waits < WAITING * (asked("read") + asked("write")) {
         return None;
     }

@@ -67,7 +67,7 @@ fn a_healthy_server_is_told_its_limit_and_nothing_else() {
     let (before, mut after) = quiet();
     let kept = "cairn_connections_accepted_total 10\ncairn_cache_hits_total 90000\n\
                 cairn_cache_limit_bytes 67108864\ncairn_meta_batches_total 1000\n\
-                cairn_meta_commit_us_total 400000\n";
+                cairn_meta_commit_seconds_total 0.4\n";
     after.nodes = vec![served(90_000, 3.0, &[("cache", 1.0), ("meta", 1.0)], kept)];
     assert_eq!(
         (kinds(&look(&before, &after)), look(&before, &after).limit.kind),
@@ -100,7 +100,7 @@ fn a_quota_goes_before_what_it_causes() {
         };
         before.processes = BTreeMap::from([(7, with(100, 3))]);
         after.processes = BTreeMap::from([(7, with(200, 93))]);
-        let slow = "cairn_meta_batches_total 10\ncairn_meta_commit_us_total 900000\n";
+        let slow = "cairn_meta_batches_total 10\ncairn_meta_commit_seconds_total 0.9\n";
         after.nodes = vec![served(100, 90.0, &[("sync", 88.0)], slow)];
         let report = look(&before, &after);
         assert_eq!(report.findings[0].kind, kind);
@@ -142,7 +142,7 @@ fn a_server_elsewhere_says_that_a_quota_stops_it() {
 #[test]
 fn a_disk_is_slow_if_a_sync_is() {
     let (mut before, mut after) = quiet();
-    let commits = "cairn_meta_batches_total 100\ncairn_meta_commit_us_total 6000000\n";
+    let commits = "cairn_meta_batches_total 100\ncairn_meta_commit_seconds_total 6\n";
     after.nodes = vec![served(200, 40.0, &[("sync", 30.0), ("meta", 5.0)], commits)];
     before.host.disks = BTreeMap::from([("vda".into(), DiskTimes::default())]);
     let times = DiskTimes { busy_ms: 9_500, writes: 100, writes_ms: 6_000, ..DiskTimes::default() };
@@ -156,8 +156,9 @@ fn a_disk_is_slow_if_a_sync_is() {
 /// A gateway's counters of a node: how many, and seconds.
 fn peer(node: &str, what: &str, count: u64, seconds: f64) -> String {
     let labels = format!("{{node=\"{node}\",what=\"{what}\"}}");
-    let us = seconds * 1e6;
-    format!("cairn_peer_requests_total{labels} {count}\ncairn_peer_us_total{labels} {us}\n")
+    format!(
+        "cairn_peer_requests_total{labels} {count}\ncairn_peer_seconds_total{labels} {seconds}\n"
+    )
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn connections_are_not_kept_or_handshakes_are_full() {
     assert_eq!(kinds(&report), ["connections not kept"]);
     assert!(report.findings[0].remedy.contains("nginx"));
     let tls = "cairn_connections_accepted_total 5000\ncairn_tls_full_total 5000\n\
-               cairn_tls_us_total 9000000\n";
+               cairn_tls_seconds_total 9\n";
     after.nodes = vec![served(5_000, 0.2, &[], tls)];
     assert_eq!(kinds(&look(&before, &after)), ["full tls handshakes", "connections not kept"]);
     let resumed = tls.replace("tls_full", "tls_resumed");
@@ -429,11 +430,10 @@ fn clients_of_nfs_with_one_full_connection_are_told() {
     for (clients, connections, full_seconds, found) in
         [(3, 3, 6.0, true), (3, 12, 60.0, false), (3, 3, 0.1, false), (0, 0, 0.0, false)]
     {
-        let full_us = full_seconds * 1e6;
         after.nodes = vec![node(&format!(
             "cairn_nfs_clients {clients}\n\
              cairn_nfs_connections {connections}\n\
-             cairn_nfs_full_us_total {full_us}\n"
+             cairn_nfs_full_seconds_total {full_seconds}\n"
         ))];
         let report = look(&before, &after);
         assert_eq!(kinds(&report).contains(&"nfs few connections"), found, "{connections}");

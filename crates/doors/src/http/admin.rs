@@ -1,11 +1,15 @@
 //! `/admin/`: what the command line asks of a running server. Only root may.
 
+use std::collections::HashMap;
+
 use cairn_auth::{Caller, NewCredential};
 use cairn_base::{Error, Result, Secret, Timestamp};
 use cairn_fs::ops::credentials::{
     AddAccessKey, AddToken, DisableUser, ListCredentials, ListUsers, RemoveCredential,
 };
 use cairn_fs::ops::read_only::{IsReadOnly, SetReadOnly};
+use cairn_fs::ops::user_limits::{ListUserLimits, SetUserLimits};
+use cairn_fs::rows::UserLimits;
 use cairn_fs::{GcReport, MetaStats};
 use http::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -13,8 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::target::Query;
-use super::{Body, backups, dump, exports, json_of, no_content, own_keys, rfc3339};
+use super::{Body, backups, dump, exports, json_of, no_content, own_keys, rfc3339, traffic};
 use crate::admit::Admit;
+use crate::traffic::Traffic;
 
 /// One request to `/admin/`.
 pub struct Request<'a> {
@@ -23,6 +28,7 @@ pub struct Request<'a> {
     pub path: &'a str,
     pub query: &'a Query,
     pub json: &'a [u8],
+    pub traffic: &'a Traffic,
 }
 
 /// Answers it, for a caller who may administer the store.
@@ -43,9 +49,7 @@ pub async fn reply(
         }
         ("GET", ("users", "")) => Ok(list_users(admit, caller).await?),
         ("PATCH", ("users", name)) if !name.is_empty() => {
-            let Change { disabled } = parse(request.json)?;
-            let verb = DisableUser { name: name.to_owned(), disabled };
-            admit.fs().run(caller, verb).await?;
+            change_user(admit, caller, name, parse(request.json)?).await?;
             Ok(no_content())
         }
         ("GET", ("exports", "")) => Ok(exports::list(admit, caller).await?),
@@ -55,6 +59,7 @@ pub async fn reply(
         }
         ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
         ("GET", ("status", "")) => Ok(status(admit).await?),
+        ("GET", ("traffic", "")) => Ok(traffic::reply(admit.fs(), request.traffic).await?),
         ("GET", ("read-only", "")) => {
             let read_only = admit.fs().read(caller, IsReadOnly).await?;
             Ok(json_of(StatusCode::OK, &serde_json::json!({ "read_only": read_only })))
@@ -79,7 +84,7 @@ pub async fn reply(
         (_, ("users", "")) => Err(Failure::Method { allow: "GET" }),
         (_, ("users", _)) => Err(Failure::Method { allow: "PATCH" }),
         (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),
-        (_, ("status", "") | ("meta", "dump")) => Err(Failure::Method { allow: "GET" }),
+        (_, ("status" | "traffic", "") | ("meta", "dump")) => Err(Failure::Method { allow: "GET" }),
         _ => Err(Error::NotFound(format!("/admin/{path}")).into()),
     }
 }
@@ -112,7 +117,7 @@ async fn for_backups(
 
 /// The subject of a change, for its record: its path, and members of its body that are no secrets.
 pub fn subject(path: &str, json: &[u8]) -> Option<String> {
-    const SHOWN: [&str; 13] = [
+    const SHOWN: [&str; 15] = [
         "user",
         "id",
         "disabled",
@@ -126,6 +131,8 @@ pub fn subject(path: &str, json: &[u8]) -> Option<String> {
         "prefix",
         "owner",
         "seconds",
+        "requests_per_second",
+        "bytes_per_second",
     ];
     let body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).ok()?;
     let shown = body.iter().filter(|(name, _)| SHOWN.contains(&name.as_str()));
@@ -150,13 +157,33 @@ struct ShownUser {
     disabled: bool,
     access_keys: u64,
     tokens: u64,
+    /// 0: no limit.
+    requests_per_second: u64,
+    bytes_per_second: u64,
 }
 
 /// The settings of a user that may be changed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
-    disabled: bool,
+    disabled: Option<bool>,
+    requests_per_second: Option<u64>,
+    bytes_per_second: Option<u64>,
+}
+
+async fn change_user(admit: &Admit, caller: &Caller, name: &str, change: Change) -> Result<()> {
+    let Change { disabled, requests_per_second: requests, bytes_per_second: bytes } = change;
+    if requests.is_some() || bytes.is_some() {
+        let verb = SetUserLimits { name: name.to_owned(), requests, bytes };
+        admit.fs().run(caller, verb).await?;
+    } else if disabled.is_none() {
+        let text = "say disabled, requests_per_second or bytes_per_second";
+        return Err(Error::Invalid(text.into()));
+    }
+    if let Some(disabled) = disabled {
+        admit.fs().run(caller, DisableUser { name: name.to_owned(), disabled }).await?;
+    }
+    Ok(())
 }
 
 /// Whether the store takes changes of what is in it.
@@ -168,8 +195,16 @@ struct ReadOnly {
 
 async fn list_users(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     let users = admit.fs().read(caller, ListUsers).await?.into_iter();
+    let limits = match admit.fs().read(caller, ListUserLimits).await {
+        // The master is of a version before.
+        Err(Error::NotImplemented(_)) => Vec::new(),
+        listed => listed?,
+    };
+    let limits: HashMap<String, UserLimits> = limits.into_iter().collect();
     let users: Vec<ShownUser> = users
         .map(|user| ShownUser {
+            requests_per_second: limits.get(&user.name).map_or(0, |limits| limits.requests),
+            bytes_per_second: limits.get(&user.name).map_or(0, |limits| limits.bytes),
             name: user.name,
             created: rfc3339(user.created),
             disabled: user.disabled,

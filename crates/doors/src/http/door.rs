@@ -32,6 +32,7 @@ use crate::cors::{Cors, is_preflight};
 use crate::host;
 use crate::limits::{self, Limits};
 use crate::metrics::DoorMetrics;
+use crate::paced::{self, Paced};
 use crate::records::without_token;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -226,20 +227,26 @@ impl Inner {
             Ok(Target::Shared { .. }) => Ok(anonymous(peer)),
             _ => stage::time(Stage::Admit, self.admit.caller(&parts.headers, peer)).await,
         };
+        let mut account = None;
         let outcome = match admitted {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
                 is_anonymous = caller.is_anonymous();
                 known(&caller);
                 witness.by(&caller);
-                match target {
-                    Err(error) => Err(error.into()),
-                    Ok(Target::Mount) if upgrade.is_some() => {
+                let limited = paced::account_of(self.fs(), &caller).await;
+                match (target, limited.map(|found| account = found)) {
+                    (Err(error), _) => Err(error.into()),
+                    (_, Err(wait)) => Err(Failure::Limited(wait)),
+                    (Ok(Target::Mount), _) if upgrade.is_some() => {
                         let asked = (&parts, &caller);
                         mount::take(&self.admit, self.mounts.as_ref(), peer, asked, upgrade)
                             .map_err(Failure::from)
                     }
-                    Ok(target) => {
+                    (Ok(target), _) => {
+                        if let Some(account) = &account {
+                            upload.counts_for(Arc::clone(account));
+                        }
                         let by_rule = page.as_ref().is_some_and(|p| cors::may_change(p, &parts));
                         let request =
                             route::Request { peer, parts: &parts, caller: &caller, stats, by_rule };
@@ -254,12 +261,10 @@ impl Inner {
             });
             self.failed(failure, &parts, upload, is_anonymous && !is_shared)
         });
-        if is_tus {
-            tus::say_version(reply.headers_mut());
+        if let Some(account) = account {
+            reply.extensions_mut().insert(Paced::new(account));
         }
-        if is_shared {
-            shared::show_error(&parts.headers, &mut reply);
-        }
+        say_special((is_tus, is_shared), &parts, &mut reply);
         if let Some(page) = page {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }
@@ -280,6 +285,16 @@ impl Inner {
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         reply
+    }
+}
+
+/// What replies of tus and of share links have besides.
+fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Response<Body>) {
+    if is_tus {
+        tus::say_version(reply.headers_mut());
+    }
+    if is_shared {
+        shared::show_error(&parts.headers, reply);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Errors as clients see them: a status, and JSON with a kind, a text and the request's id.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use cairn_base::{Error, stage};
 use http::header::{ALLOW, CONTENT_RANGE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 use super::{Body, json_of};
 use crate::admit::Refused;
+use crate::paced;
 use crate::upload::UploadError;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -20,6 +22,8 @@ pub enum Failure {
     Refused(Refused),
     /// There is no room for it now: that is no fault of the server.
     Busy(&'static str),
+    /// The user has used up what a limit allows: for so long.
+    Limited(Duration),
     /// The body came too slowly.
     Slow(String),
     /// The verb is none of those that the path takes.
@@ -45,6 +49,7 @@ impl Failure {
             }
             Failure::Refused(Refused::Credentials) => "bad_credentials".to_owned(),
             Failure::Busy(_) => "unavailable".to_owned(),
+            Failure::Limited(_) => "too_many_requests".to_owned(),
             Failure::Slow(_) => "too_slow".to_owned(),
             Failure::Method { .. } => "method_not_allowed".to_owned(),
         }
@@ -134,6 +139,14 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
             let text = format!("unavailable, try again later: {text}");
             let mut reply = json(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &text, id);
             reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            reply
+        }
+        Failure::Limited(wait) => {
+            let seconds = paced::seconds(wait);
+            let text = format!("a limit of this user is used up: try again in {seconds} s");
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let mut reply = json(status, "too_many_requests", &text, id);
+            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
             reply
         }
         Failure::Slow(text) => {

@@ -1,6 +1,6 @@
-//! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, `/healthz`, and `/metrics` for
-//! who is on this machine. It knows no user, no name and no metadata: what may be fetched is what
-//! the link says.
+//! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, `/healthz`, `/readyz`, and
+//! `/metrics` for who is on this machine. It knows no user, no name and no metadata: what may be
+//! fetched is what the link says.
 
 use std::sync::Arc;
 
@@ -18,9 +18,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 
 use super::error::{self, Failure, RequestIds};
 use super::get::{self, Read, Source};
+use super::health::{self, Readiness};
 use super::link::{self, Link};
 use super::seen::{Seen, is_local};
-use super::{Body, Reply, cors, headers, health, no_content};
+use super::{Body, Reply, cors, headers, no_content};
 use crate::cors::is_preflight;
 use crate::host;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
@@ -46,6 +47,7 @@ struct Inner {
     blocks: Arc<dyn BlockReader>,
     clock: Arc<dyn Clock>,
     ids: RequestIds,
+    readiness: Readiness,
     metrics: Arc<Metrics>,
     get: Arc<VerbStats>,
     head: Arc<VerbStats>,
@@ -58,12 +60,13 @@ impl FilesDoor {
         blocks: Arc<dyn BlockReader>,
         clock: Arc<dyn Clock>,
         rng: &dyn Rng,
+        readiness: Readiness,
         metrics: DoorMetrics,
     ) -> FilesDoor {
         let ids = RequestIds::new(rng.next_u64());
         let [get, head, other] = ["get", "head", "other"].map(|verb| metrics.verb(verb));
         let metrics = Arc::clone(metrics.all());
-        let inner = Inner { key, blocks, clock, ids, metrics, get, head, other };
+        let inner = Inner { key, blocks, clock, ids, readiness, metrics, get, head, other };
         FilesDoor { inner: Arc::new(inner) }
     }
 }
@@ -130,7 +133,7 @@ impl Inner {
     ) -> Result<Response<Body>, Failure> {
         let path = uri.path();
         let token = path.strip_prefix(link::PATH);
-        if token.is_none() && !["/healthz", "/metrics"].contains(&path) {
+        if token.is_none() && !["/healthz", "/readyz", "/metrics"].contains(&path) {
             return Err(Error::NotFound(
                 "this path: this door serves only links of redirects".into(),
             )
@@ -147,6 +150,7 @@ impl Inner {
                 Ok(health::metrics(&self.metrics, headers, (is_local(peer, uri, headers), false))
                     .await?)
             }
+            None if path == "/readyz" => Ok(health::readiness("chunkserver", (self.readiness)())),
             None => Ok(health::health()),
             Some(token) => Ok(self.file(token, method, headers, peer).await?),
         }

@@ -1,7 +1,9 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
+use std::sync::Arc;
+
 use cairn_base::{Error, Result};
-use cairn_fs::Fs;
+use cairn_fs::{Fs, MetaStats};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -9,11 +11,33 @@ use serde::Serialize;
 use super::{Body, json_of};
 use crate::metrics::{Form, Metrics};
 
+/// One of the things that a process needs to do its work.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Condition {
+    pub name: &'static str,
+    pub met: bool,
+    /// The state in words: why it is not met, or how it is.
+    pub state: String,
+}
+
+impl Condition {
+    /// A condition that is met unless there is a reason.
+    pub fn unless(name: &'static str, reason: Option<String>) -> Condition {
+        let met = reason.is_none();
+        Condition { name, met, state: reason.unwrap_or_else(|| "ok".to_owned()) }
+    }
+}
+
+/// What a process without a store behind its doors needs, as it is now.
+pub type Readiness = Arc<dyn Fn() -> Vec<Condition> + Send + Sync>;
+
 #[derive(Serialize)]
-struct ShownHealth {
+struct ShownReadiness {
     ready: bool,
+    role: &'static str,
     /// Why not.
     reasons: Vec<String>,
+    conditions: Vec<Condition>,
 }
 
 /// The process is up, no more.
@@ -23,29 +47,42 @@ pub fn health() -> Response<Body> {
     reply
 }
 
-/// Reads and writes can be expected to succeed.
+/// Whether reads and writes can be expected to succeed at a server or gateway.
 pub async fn ready(fs: &Fs) -> Response<Body> {
-    let mut reasons = Vec::new();
-    if let Some(failure) = fs.meta().failed() {
+    let (role, metadata) = match fs.meta().stats() {
+        MetaStats::Local(_) => ("server", "metadata"),
+        MetaStats::Remote(_) => ("gateway", "master"),
+    };
+    let failed = fs.meta().failed().map(|failure| {
         tracing::error!(%failure, "not ready");
-        reasons.push("the master has ended, or none can be reached".to_owned());
-    }
-    match fs.blocks().usage().await {
+        "the master has ended, or none can be reached".to_owned()
+    });
+    let blocks = match fs.blocks().usage().await {
         Ok(usage) if usage.poisoned_segments > 0 => {
-            reasons.push(format!("{} segments of blocks failed", usage.poisoned_segments));
+            Some(format!("{} segments of blocks failed", usage.poisoned_segments))
         }
-        Ok(_) => {}
+        Ok(_) => None,
         Err(error) => {
             tracing::error!(%error, "not ready: the block store");
-            reasons.push(format!("the block store: {}", error.kind()));
+            Some(format!("the block store: {}", error.kind()))
         }
+    };
+    let members = fs.blocks().available().err().map(|error| error.to_string());
+    let mut conditions =
+        vec![Condition::unless(metadata, failed), Condition::unless("blocks", blocks)];
+    if role == "gateway" || members.is_some() {
+        conditions.push(Condition::unless("chunkservers", members));
     }
-    if let Err(error) = fs.blocks().available() {
-        reasons.push(error.to_string());
-    }
+    readiness(role, conditions)
+}
+
+/// The answer to `/readyz`.
+pub fn readiness(role: &'static str, conditions: Vec<Condition>) -> Response<Body> {
+    let unmet = conditions.iter().filter(|condition| !condition.met);
+    let reasons: Vec<String> = unmet.map(|condition| condition.state.clone()).collect();
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_of(status, &ShownHealth { ready, reasons })
+    json_of(status, &ShownReadiness { ready, role, reasons, conditions })
 }
 
 /// Counters, for root and for this machine.

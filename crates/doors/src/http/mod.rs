@@ -5,6 +5,7 @@
 //!      └── GET, HEAD of what is in memory: the same, without waiting for anything
 //!
 //!   /files/<link>, at a chunkserver ──► files ──► reply
+//!   a master or chunkserver, at a listener of its own ──► status ──► reply
 //!   the host of a website, at a listener of its own ──► website ──► reply
 //! ```
 
@@ -57,7 +58,9 @@ mod share_rooms;
 mod share_uploads;
 mod shared;
 mod site;
+mod status;
 mod target;
+mod traffic;
 mod tus;
 mod website;
 mod website_api;
@@ -66,10 +69,12 @@ mod zip;
 pub use body::Body;
 pub use door::HttpDoor;
 pub use files::FilesDoor;
+pub use health::{Condition, Readiness};
 pub use mount::{MountStream, Mounted, Mounts, until_revoked};
 pub use redirect::Redirects;
 pub use reply::Reply;
 pub use share_links::{MadeShareLink, NewShareLink, make_share_link};
+pub use status::StatusDoor;
 pub use website::WebsiteDoor;
 
 use cairn_base::rfc3339;

@@ -358,7 +358,8 @@ async fn administer(
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.resource = admin::subject(path, &json).or(facts.resource.take());
     });
-    let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
+    let (method, traffic) = (&request.parts.method, door.metrics.traffic());
+    let asked = admin::Request { method, path, query, json: &json, traffic };
     admin::reply(&door.admit, request.caller, asked).await
 }
 

@@ -3,13 +3,16 @@
 //! A verb's counters are looked up once, when its door is made; a request then costs a handful of
 //! relaxed additions and no lock.
 
+mod connections;
 mod form;
 mod lines;
 mod logs;
 mod number;
 mod peers;
 mod process;
+mod store;
 mod throttled;
+mod totals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use std::time::Duration;
 use cairn_audit::LineQueue;
 use cairn_base::inflight::{self, Request};
 use cairn_base::{Stage, Stages};
-use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
+use cairn_fs::Fs;
 use cairn_logs::Counts;
 use cairn_logs::follow::FollowCounts;
 use parking_lot::Mutex;
@@ -30,66 +33,23 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+pub use self::connections::Connections;
+pub(crate) use self::connections::Handshake;
+use self::connections::of_connections;
 pub use self::form::Form;
 use self::number::Numbers;
-pub use self::number::{Number, counter, gauge};
+pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
+use self::store::of_store;
+pub use self::store::{of_blocks, of_master};
+pub use self::totals::{DoorTotals, Times};
 use crate::observe::{Ended, Observer};
+use crate::traffic::Traffic;
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
 const BUCKETS_US: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 5_000_000, 30_000_000,
 ];
-
-/// Open connections of all listeners of one door, or of several.
-#[derive(Debug, Default)]
-pub struct Connections {
-    open: AtomicU64,
-    accepted: AtomicU64,
-    tls_full: AtomicU64,
-    tls_resumed: AtomicU64,
-    tls_failed: AtomicU64,
-    tls_us: AtomicU64,
-}
-
-/// How a TLS handshake ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Handshake {
-    /// With a signature of the server's key, which costs most.
-    Full,
-    Resumed,
-    Failed,
-}
-
-pub(crate) struct Open<'a>(&'a Connections);
-
-impl Connections {
-    pub(crate) fn enter(&self) -> Open<'_> {
-        self.open.fetch_add(1, Relaxed);
-        self.accepted.fetch_add(1, Relaxed);
-        Open(self)
-    }
-
-    pub(crate) fn shook_hands(&self, handshake: Handshake, took: Duration) {
-        let counter = match handshake {
-            Handshake::Full => &self.tls_full,
-            Handshake::Resumed => &self.tls_resumed,
-            Handshake::Failed => &self.tls_failed,
-        };
-        counter.fetch_add(1, Relaxed);
-        self.tls_us.fetch_add(took.as_micros() as u64, Relaxed);
-    }
-
-    pub fn open(&self) -> u64 {
-        self.open.load(Relaxed)
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Times, by how long they were.
 #[derive(Debug, Default)]
@@ -220,6 +180,7 @@ pub struct Metrics {
     /// Of those who follow objects.
     follows: Mutex<Vec<Arc<FollowCounts>>>,
     more: Mutex<Vec<MoreNumbers>>,
+    traffic: Arc<Traffic>,
 }
 
 /// Numbers that a door has besides those of its calls.
@@ -271,6 +232,7 @@ impl Metrics {
             lines: Mutex::default(),
             follows: Mutex::default(),
             more: Mutex::default(),
+            traffic: Arc::default(),
         })
     }
 
@@ -282,6 +244,11 @@ impl Metrics {
     /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
     pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
         DoorMetrics { all: Arc::clone(self), door: name }
+    }
+
+    /// Requests of the last seconds, while somebody asks for them.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// Shows how following goes, too.
@@ -362,74 +329,6 @@ impl Metrics {
             Err(error) => format!("# {error}\n"),
         }
     }
-}
-
-fn of_connections(connections: &Connections) -> Vec<Number> {
-    let get = |counter: &AtomicU64| counter.load(Relaxed);
-    vec![
-        gauge("connections", "Open connections", connections.open()),
-        counter("connections_accepted", "Connections", get(&connections.accepted)),
-        counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
-        counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
-        counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),
-        counter("tls_us", "Time in TLS handshakes, microseconds", get(&connections.tls_us)),
-    ]
-}
-
-async fn of_store(fs: &Fs) -> Vec<Number> {
-    let cache = fs.stats();
-    let mut numbers = vec![
-        counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
-        counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
-        counter("cache_misses_again", "Of them, evicted before", cache.cache_misses_again),
-        gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
-        gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
-    ];
-    numbers.extend(match fs.meta().stats() {
-        MetaStats::Local(master) => of_master(&master),
-        MetaStats::Remote(session) => of_session(&session),
-    });
-    if let Ok(usage) = fs.blocks().usage().await {
-        numbers.extend([
-            gauge("blocks", "Blocks on disk", usage.blocks),
-            gauge("blocks_live_bytes", "Bytes of blocks that exist", usage.live_bytes),
-            gauge("blocks_dead_bytes", "Bytes compaction may win", usage.dead_bytes),
-            gauge("blocks_free_bytes", "Bytes free on the file system", usage.free_bytes),
-            gauge("blocks_segments", "Segment files", usage.segments),
-            gauge("blocks_poisoned_segments", "Segments that failed", usage.poisoned_segments),
-            gauge("blocks_damaged_segments", "Segments read in part", usage.damaged_segments),
-            counter("blocks_corrupt_reads", "Reads that fail checks", usage.corrupt_reads),
-        ]);
-    }
-    numbers
-}
-
-fn of_master(master: &MasterStats) -> Vec<Number> {
-    vec![
-        counter("meta_batches", "Metadata batches committed", master.batches),
-        counter("meta_ops", "Metadata operations", master.ops),
-        counter("meta_rows", "Metadata rows changed", master.rows),
-        counter("meta_commit_us", "Time in commits, microseconds", master.commit_us),
-        counter("meta_commits_failed", "Commits that failed", master.commits_failed),
-        counter("meta_op_misses", "Operations that waited for rows", master.op_misses),
-        counter("meta_reads_cached", "Reads answered from memory", master.reads_cached),
-        counter("meta_reads_missed", "Reads answered by the engine", master.reads_missed),
-        gauge("meta_in_flight", "Operations not answered yet", master.in_flight),
-        gauge("meta_cache_rows", "Rows in the row cache", master.cache_rows),
-        gauge("meta_cache_bytes", "Bytes in the row cache", master.cache_bytes),
-        gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
-    ]
-}
-
-fn of_session(session: &SessionStats) -> Vec<Number> {
-    vec![
-        counter("session_reads_leased", "Reads answered from leased rows", session.reads_leased),
-        counter("session_calls", "Calls to a master", session.calls),
-        counter("session_reads_asked", "Of them, reads", session.reads_asked),
-        counter("session_recalls", "Rows recalled by a master", session.recalls),
-        gauge("session_rows", "Leased rows", session.rows),
-        gauge("session_bytes", "Bytes of leased rows", session.bytes),
-    ]
 }
 
 #[derive(Debug)]

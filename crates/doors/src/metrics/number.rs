@@ -1,28 +1,71 @@
-//! A number as it is shown, without labels.
+//! A number as it is shown, with labels or without.
 
 use std::fmt;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 /// A number, its name and what it says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Number {
     name: &'static str,
     help: &'static str,
     is_counter: bool,
-    value: u64,
+    value: Value,
+    labels: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Whole(u64),
+    Seconds(f64),
 }
 
 /// A number of now.
 pub fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
-    Number { name, help, is_counter: false, value }
+    Number::new(name, help, false, Value::Whole(value))
 }
 
 /// A number that only grows.
 pub fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
-    Number { name, help, is_counter: true, value }
+    Number::new(name, help, true, Value::Whole(value))
+}
+
+/// A time of now, in seconds.
+pub fn gauge_seconds(name: &'static str, help: &'static str, value: Duration) -> Number {
+    Number::new(name, help, false, Value::Seconds(value.as_secs_f64()))
+}
+
+/// A time that only grows, in seconds.
+pub fn counter_seconds(name: &'static str, help: &'static str, value: Duration) -> Number {
+    Number::new(name, help, true, Value::Seconds(value.as_secs_f64()))
+}
+
+impl Number {
+    fn new(name: &'static str, help: &'static str, is_counter: bool, value: Value) -> Number {
+        Number { name, help, is_counter, value, labels: Vec::new() }
+    }
+
+    /// The same with one more label. Numbers of one name must be told one after the other.
+    pub fn of(mut self, label: &'static str, value: impl Into<String>) -> Number {
+        self.labels.push((label, value.into()));
+        self
+    }
+
+    fn encode(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+        match (self.is_counter, self.value) {
+            (true, Value::Whole(value)) => {
+                metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+            }
+            (true, Value::Seconds(value)) => {
+                metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+            }
+            (false, Value::Whole(value)) => metric.encode_gauge(&value),
+            (false, Value::Seconds(value)) => metric.encode_gauge(&value),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -30,13 +73,15 @@ pub(super) struct Numbers(pub(super) Vec<Number>);
 
 impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        for Number { name, help, is_counter, value } in &self.0 {
+        for of_one in self.0.chunk_by(|one, next| one.name == next.name) {
+            let Some(Number { name, help, is_counter, .. }) = of_one.first() else { continue };
             let kind = if *is_counter { MetricType::Counter } else { MetricType::Gauge };
             let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-            if *is_counter {
-                metric.encode_counter::<NoLabelSet, _, u64>(value, None)?;
-            } else {
-                metric.encode_gauge(value)?;
+            for number in of_one {
+                match number.labels.is_empty() {
+                    true => number.encode(&mut metric)?,
+                    false => number.encode(&mut metric.encode_family(&number.labels)?)?,
+                }
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cairn_fs::{NodeCounts, Peers, Spent};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::number::{Number, gauge};
@@ -21,11 +21,11 @@ pub(super) struct Collected(pub Peers);
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let count = |spent: Spent| spent.count;
-        let us = |spent: Spent| spent.time.as_micros() as u64;
+        let seconds = |spent: Spent| spent.time.as_secs_f64();
         self.encode_each(&mut encoder, "peer_requests", "Blocks asked of a node", count)?;
         let help = "Time of a node to read a block, or to make one durable; waiting for a \
-                    connection to it; microseconds";
-        self.encode_each(&mut encoder, "peer_us", help, us)?;
+                    connection to it";
+        self.encode_each(&mut encoder, "peer_seconds", help, seconds)?;
         let help = "Requests for blocks that a node failed";
         let mut metric =
             encoder.encode_descriptor("peer_failed", help, None, MetricType::Counter)?;
@@ -38,12 +38,12 @@ impl Collector for Collected {
 }
 
 impl Collected {
-    fn encode_each(
+    fn encode_each<N: EncodeCounterValue>(
         &self,
         encoder: &mut DescriptorEncoder,
         name: &str,
         help: &str,
-        value: fn(Spent) -> u64,
+        value: fn(Spent) -> N,
     ) -> Result<(), fmt::Error> {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for NodeCounts { node, read, write, wait, .. } in &self.0.nodes {
@@ -51,7 +51,7 @@ impl Collected {
                 let labels = [("node", node.to_string()), ("what", what.to_owned())];
                 metric
                     .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, _, u64>(&value(*spent), None)?;
+                    .encode_counter::<NoLabelSet, N, u64>(&value(*spent), None)?;
             }
         }
         Ok(())

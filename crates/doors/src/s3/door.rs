@@ -20,7 +20,7 @@ use super::body;
 use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
-use super::error::{bad_request, reason};
+use super::error::{bad_request, reason, slow_down};
 use super::honoured::{self, Classes};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
@@ -38,6 +38,7 @@ use super::{headers, owner, preflight, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
+use crate::paced::{self, Paced};
 use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -289,15 +290,28 @@ impl Inner {
     async fn answer_admitted(
         &self,
         parts: &mut Parts,
-        upload: Upload,
+        mut upload: Upload,
         seen: &mut Seen,
     ) -> Response<Body> {
-        match self.admit(parts, seen).await {
-            Ok(Admitted { operation, caller, mode, decoded }) => {
+        let admitted = match self.admit(parts, seen).await {
+            Ok(admitted) => match paced::account_of(&self.store.fs, &admitted.caller).await {
+                Ok(account) => Ok((admitted, account)),
+                Err(wait) => Err(slow_down(wait)),
+            },
+            Err(error) => Err(error),
+        };
+        match admitted {
+            Ok((Admitted { operation, caller, mode, decoded }, account)) => {
+                if let Some(account) = &account {
+                    upload.counts_for(Arc::clone(account));
+                }
                 let mut payload = Payload::new(upload, mode, decoded);
                 let outcome = self.serve(operation, &caller, parts, &mut payload).await;
                 let mut response = outcome.unwrap_or_else(|error| refused(parts, &error));
                 leave(|| payload.linger(), parts.is_waiting(), &mut response);
+                if let Some(account) = account {
+                    response.extensions_mut().insert(Paced::new(account));
+                }
                 response
             }
             Err(error) => {

@@ -1,11 +1,14 @@
 //! Errors of the store as S3 tells them.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use cairn_base::{Error, stage};
 use http::StatusCode;
-use http::header::HeaderValue;
+use http::header::{HeaderValue, RETRY_AFTER};
 use s3s::{S3Error, S3ErrorCode};
+
+use crate::paced::seconds;
 
 /// Refuses a request.
 pub(super) fn refuse(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> S3Error {
@@ -117,6 +120,15 @@ pub(super) fn internal(error: &Error) -> S3Error {
         }
     }
     refuse(S3ErrorCode::InternalError, "an internal error: see the server's log")
+}
+
+/// The user has used up what a limit allows, for so long.
+pub(super) fn slow_down(wait: Duration) -> S3Error {
+    let seconds = seconds(wait);
+    let text = format!("a limit of this user is used up: try again in {seconds} s");
+    let mut error = refuse(S3ErrorCode::SlowDown, text);
+    error.set_headers([(RETRY_AFTER, HeaderValue::from(seconds))].into_iter().collect());
+    error
 }
 
 fn out_of_range(size: u64) -> S3Error {

@@ -264,7 +264,8 @@ async fn files(
     let blocks = Arc::new(Reader(Arc::clone(admit.fs().blocks())));
     let (rng, clock) = (SeededRng::new(8), Arc::clone(admit.fs().clock()));
     let metrics = Metrics::of_links(Arc::default(), Observer::new(&rng, SLOW));
-    let door = FilesDoor::new(key(), blocks, clock, &rng, metrics.door("files"));
+    let door =
+        FilesDoor::new(key(), blocks, clock, &rng, Arc::new(Vec::new), metrics.door("files"));
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, door, Serving::default(), stopped.clone()));

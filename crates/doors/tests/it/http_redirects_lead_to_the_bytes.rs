@@ -153,10 +153,11 @@ fn a_link_opens_nothing_else() {
     for bad in ["0", "604801", "x", "-1"] {
         root.get(&format!("/storage/bucket/secret-name?redirect&expires={bad}")).expect(400);
     }
-    for other in ["/", "/storage/bucket/secret-name", "/admin/keys", "/readyz"] {
+    for other in ["/", "/storage/bucket/secret-name", "/admin/keys", "/shares"] {
         linked.get(other).expect(404);
     }
     linked.get("/healthz").expect(200);
+    assert_eq!(linked.get("/readyz").expect(200).json()["role"], "chunkserver");
     for method in ["PUT", "POST", "DELETE", "PATCH"] {
         linked.call(method, &path, &[], b"x").expect(405);
     }

@@ -30,6 +30,7 @@ mod http_slow_clients_are_in_nobodys_way;
 mod http_uploads_are_whole_or_nothing;
 mod http_uploads_go_on_where_they_were_cut;
 mod http_users_are_disabled;
+mod http_users_are_limited;
 mod pages_of_other_sites_do_what_rules_say;
 mod rights_hold_at_both_doors;
 mod s3_answers_are_those_of_s3;

@@ -228,6 +228,7 @@ pub const HTTP: &[Operation] = &[
     ("POST", "/admin/exports", &[]),
     ("DELETE", "/admin/exports/marked", &[]),
     ("GET", "/admin/status", &[]),
+    ("GET", "/admin/traffic", &[]),
     ("GET", "/admin/meta/dump", &[]),
     ("POST", "/admin/gc?dry_run", &[]),
     ("GET", "/healthz", &[]),

@@ -5,11 +5,13 @@
 
 mod append_orders_appenders;
 mod blocks_have_the_replicas_of_their_bucket;
+mod bytes_are_fetched_ahead_by_the_system;
 mod chunks_are_rewritten;
 mod completions_are_done_once;
 mod copies_share_and_part;
 mod files_are_coalesced;
 mod garbage_goes_and_nothing_else;
+mod holds_keep_what_is_freed;
 mod listings_agree_with_sorted_keys;
 mod power_cuts_lose_nothing_acknowledged;
 mod replies_are_kept_until_a_row_changes;

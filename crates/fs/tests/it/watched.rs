@@ -14,6 +14,9 @@ pub struct Watched {
     store: Store,
     /// The wish for each block that was written.
     pub wishes: Mutex<Vec<u8>>,
+    /// How many reads there were, and how often it was told of one that comes.
+    pub reads: AtomicU32,
+    pub told: AtomicU32,
     /// So many reads are refused, as by a server that forgot that it told a mount of a block.
     pub refusals: AtomicU32,
     /// So many writes fail.
@@ -30,6 +33,8 @@ impl Watched {
         Arc::new(Watched {
             store,
             wishes: Mutex::default(),
+            reads: AtomicU32::new(0),
+            told: AtomicU32::new(0),
             refusals: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             takes_none: AtomicBool::new(false),
@@ -65,6 +70,7 @@ impl Blocks for Watched {
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         let refusals = |left: u32| left.checked_sub(1);
         match self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refusals) {
             Ok(_) => Err(Error::Denied(format!("block {block}: open the file again"))),
@@ -72,7 +78,13 @@ impl Blocks for Watched {
         }
     }
 
+    fn will_read(&self, group: GroupId, block: BlockId, range: Range<u32>) -> bool {
+        self.told.fetch_add(1, Ordering::SeqCst);
+        self.store.will_read(group, block, range)
+    }
+
     fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         match self.refusals.load(Ordering::SeqCst) {
             0 => self.store.get_now(group, block, range),
             _ => Ok(None),

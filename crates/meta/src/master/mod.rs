@@ -43,7 +43,7 @@ mod settle;
 mod shared;
 mod source;
 mod stats;
-mod threads;
+pub(crate) mod threads;
 
 pub use config::Config;
 pub use leases::Event;
@@ -290,6 +290,14 @@ impl Master {
         let snapshot = shared.engine.snapshot()?;
         threads::block_on(shared.wait_published(snapshot.batch()))?;
         Ok(snapshot)
+    }
+
+    /// Runs what blocks where that is allowed.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        threads::blocking(&self.owner.shared.config.threads, work).await
     }
 
     /// The last batch that is durable and seen by reads.

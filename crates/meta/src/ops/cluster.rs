@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use cairn_base::map::Node;
 use cairn_base::{
-    Applicant, ClusterMap, Error, JoinGrant, KeyHash, NodeId, Pin, Roles, Timestamp, TokenHash,
-    TokenId,
+    Applicant, ClusterMap, Error, JoinGrant, KeyHash, NodeId, Pin, Role, Roles, Timestamp,
+    TokenHash, TokenId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,40 @@ pub fn want_replicas(view: &mut View<'_>, replicas: u8) -> Result<(), Stop> {
     map.check()?;
     view.put(keys::map(), map.encode());
     Ok(())
+}
+
+/// Has the blocks of a chunkserver moved elsewhere, or ends that. The masters see it in the map.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DrainNode {
+    pub node: NodeId,
+    pub is_draining: bool,
+}
+
+impl Verb for DrainNode {
+    type Reply = ();
+    const NAME: &'static str = "drain_node";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        let Some(former) = load_map(view)? else {
+            let text = "drain: this store is one process on one machine";
+            return Err(Error::Invalid(text.into()).into());
+        };
+        let mut map = former.clone();
+        let missing = || Error::NotFound(format!("node {}", self.node));
+        let node = map.nodes.get_mut(&self.node).ok_or_else(missing)?;
+        if !node.pin.roles.contains(Role::Chunkserver) {
+            let text = format!("node {} keeps no blocks: there is nothing to drain", self.node);
+            return Err(Error::Invalid(text).into());
+        }
+        if node.is_draining == self.is_draining {
+            return Ok(());
+        }
+        node.is_draining = self.is_draining;
+        map.follow(&former);
+        view.put(keys::map(), map.encode());
+        Ok(())
+    }
 }
 
 /// Replaces the map by one that follows it.

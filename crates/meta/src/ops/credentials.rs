@@ -340,7 +340,8 @@ fn keys_of(view: &mut View<'_>, user: UserId) -> Result<usize, Stop> {
     Ok(count)
 }
 
-fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop> {
+/// All rows of a sort of `keys::credentials`.
+pub fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop> {
     let (start, end) = keys::credentials(sort);
     view.scan(&start, &end, limits::OP_ROWS)
 }

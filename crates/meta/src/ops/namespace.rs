@@ -170,7 +170,7 @@ pub fn require_session(view: &mut View<'_>, session: SessionId) -> Result<(), St
 }
 
 /// A directory on the way to an object.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub parent: Ino,
     pub name: Vec<u8>,

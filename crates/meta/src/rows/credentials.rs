@@ -4,6 +4,7 @@ use bytes::Bytes;
 use cairn_auth::TokenHash;
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::{Result, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, unexpected, unzigzag, zigzag};
 
@@ -14,7 +15,16 @@ pub struct User {
     pub created: Timestamp,
     /// Whether its credentials are refused.
     pub disabled: bool,
+    pub limits: UserLimits,
     pub unknown: Vec<u8>,
+}
+
+/// The most that doors do for a user in a second, each process of its own; 0 for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UserLimits {
+    pub requests: u64,
+    /// Of bodies of requests and of replies together.
+    pub bytes: u64,
 }
 
 impl Row for User {
@@ -23,6 +33,11 @@ impl Row for User {
         writer.text(1, &self.name).number(2, zigzag(self.created.0));
         if self.disabled {
             writer.number(3, 1);
+        }
+        for (tag, limit) in [(4, self.limits.requests), (5, self.limits.bytes)] {
+            if limit > 0 {
+                writer.number(tag, limit);
+            }
         }
         writer.raw(&self.unknown);
         writer.finish()
@@ -36,6 +51,8 @@ impl Row for User {
                 1 => user.name = field.text()?,
                 2 => user.created = Timestamp(unzigzag(field.number()?)),
                 3 => user.disabled = field.number()? != 0,
+                4 => user.limits.requests = field.number()?,
+                5 => user.limits.bytes = field.number()?,
                 _ => field.keep(&mut user.unknown),
             }
         }

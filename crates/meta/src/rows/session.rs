@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{Ino, Result, Timestamp};
+use cairn_base::{Ino, Result, Timestamp, UserId};
 
 use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
 
@@ -17,6 +17,9 @@ pub enum SessionState {
     Reaped,
 }
 
+/// In the number of an owner: it is a mount, and the rest the number of its user.
+pub const MOUNT: u64 = 1 << 63;
+
 /// A session: the row `s <session>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Session {
@@ -28,6 +31,13 @@ pub struct Session {
     /// them is ever taken for garbage because nothing names it.
     pub loaded: bool,
     pub unknown: Vec<u8>,
+}
+
+impl Session {
+    /// The user of a mount; none for a node, or for the process that the master is in.
+    pub fn user(&self) -> Option<UserId> {
+        (self.owner & MOUNT != 0).then_some(UserId(self.owner & !MOUNT))
+    }
 }
 
 impl Row for Session {

@@ -43,6 +43,8 @@ pub enum SessionMethod {
     RunPosted = 15,
     /// [`GiveBack`], answered with nothing.
     GiveBack = 25,
+    /// [`DumpRows`], answered with [`DumpedRows`].
+    DumpRows = 28,
 }
 
 impl SessionMethod {
@@ -62,6 +64,7 @@ impl SessionMethod {
             14 => Ok(SessionMethod::Delegate),
             15 => Ok(SessionMethod::RunPosted),
             25 => Ok(SessionMethod::GiveBack),
+            28 => Ok(SessionMethod::DumpRows),
             other => Err(Error::NotImplemented(format!(
                 "masters of this version do not know method {other}"
             ))),
@@ -222,6 +225,28 @@ pub struct Posted {
 pub struct GiveBack {
     pub session: SessionId,
     pub directories: Vec<(Ino, u64)>,
+}
+
+/// Asks for rows of one state, for a dump. Mounts may not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DumpRows {
+    pub session: SessionId,
+    pub caller: RelayedCaller,
+    /// A number of the sender's choice, by which the master knows the state again.
+    pub dump: u64,
+    /// The last key that came; without it, the state is that of now.
+    pub after: Option<Bytes>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DumpedRows {
+    /// The id of the store: the row `c cluster`.
+    pub cluster: u64,
+    /// Of the state.
+    pub batch: u64,
+    pub rows: Vec<(Bytes, Bytes)>,
+    /// There are no further ones.
+    pub is_last: bool,
 }
 
 /// Waits until executed operations up to this one are durable, or came to nothing.

@@ -6,6 +6,7 @@
 
 mod audited;
 mod delegated;
+mod dumps;
 mod ends;
 mod executed;
 mod hostile;

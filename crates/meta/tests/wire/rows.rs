@@ -151,7 +151,7 @@ samples! {
         unknown: vec![],
     }];
     User, |row| row.disabled = !row.disabled, [
-        User { name: "anna".into(), created: Timestamp(5), disabled: true, unknown: vec![] },
+        User { name: "anna".into(), created: Timestamp(5), disabled: true, ..User::default() },
         User { name: "bert".into(), ..User::default() },
     ];
 }

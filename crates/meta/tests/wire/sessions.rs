@@ -1,9 +1,9 @@
 //! Messages of sessions, and their answers.
 
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Detach, Execute, Executed, Flush,
-    GiveBack, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
-    SessionMethod,
+    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Detach, DumpRows, DumpedRows,
+    Execute, Executed, Flush, GiveBack, Progress, Read, ReadReply, Recall, Renew, Renewed,
+    Replayed, Reply, Run, RunPosted, SessionMethod,
 };
 use cairn_sim::golden::{compare, samples};
 use serde::Serialize;
@@ -42,6 +42,7 @@ fn check_method(method: SessionMethod) -> Option<String> {
             check::<RunPosted, Reply<Vec<Result<Executed, cairn_base::Error>>>>(number)
         }
         SessionMethod::GiveBack => check::<GiveBack, Reply<()>>(number),
+        SessionMethod::DumpRows => check::<DumpRows, Reply<DumpedRows>>(number),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::world::{World, run};
 const FILE_BYTES: u64 = 300_000;
 const PART_BYTES: u64 = 70_000;
 const FILES: usize = 4;
+/// So many operations apart, what nothing names is removed: it would fill the memory.
+const COLLECT: u64 = 500;
 
 struct File {
     handle: Vec<u8>,
@@ -35,6 +37,9 @@ fn files_have_the_bytes_that_were_written() {
             files.push(File { handle, expected: Vec::new() });
         }
         for number in 0..operations() {
+            if number % COLLECT == 0 {
+                world.collect().await;
+            }
             // Two clients of one door, of which one hears what the other was told.
             let client = &mut clients[(rng.next_u64() % 2) as usize];
             let file = &mut files[(rng.next_u64() % FILES as u64) as usize];

@@ -82,6 +82,7 @@ pub struct Door {
     /// What the audit was told.
     pub ran: Arc<Mutex<Vec<Ran>>>,
     pub desk: Arc<Desk>,
+    fs: Fs,
     stop: watch::Sender<bool>,
     served: JoinHandle<()>,
 }
@@ -248,6 +249,13 @@ impl World {
     pub async fn client(&self) -> Client {
         self.door.client().await
     }
+
+    /// Removes what nothing names any more, as a server does from time to time.
+    pub async fn collect(&self) {
+        self.door.fs.collect_known_garbage(&Caller::system(), true).await.unwrap();
+        let store = self.store.clone();
+        tokio::task::spawn_blocking(move || store.compact(false)).await.unwrap().unwrap();
+    }
 }
 
 impl Door {
@@ -275,12 +283,13 @@ async fn open(
     let (beside, blocks) = (Some(Arc::clone(sessions)), Arc::new(store.clone()));
     let (master, clock) = (master.clone(), Arc::clone(clock));
     let fs = Fs::start_beside(master, beside, blocks, clock, &rng, Config::default()).await;
+    let fs = fs.unwrap();
     let reads = Arc::new(AtomicU64::new(0));
     let ran: Arc<Mutex<Vec<Ran>>> = Arc::default();
     let watch = counting(&reads, &ran);
     let key = HandleKey::derive(&Secret::new([7; 32]));
     let desk = Desk::new(
-        fs.unwrap(),
+        fs.clone(),
         key,
         &rng,
         tokio::runtime::Handle::current(),
@@ -291,7 +300,7 @@ async fn open(
     let options = Options { clients, connections: 256 };
     let sockets = Sockets { listeners: vec![listener], datagrams: vec![socket] };
     let serving = cairn_nfs::serve(sockets, Arc::clone(&desk), options, stopped);
-    Door { address, reads, ran, desk, stop, served: tokio::spawn(serving) }
+    Door { address, reads, ran, desk, fs, stop, served: tokio::spawn(serving) }
 }
 
 fn counting(reads: &Arc<AtomicU64>, ran: &Arc<Mutex<Vec<Ran>>>) -> Watch {

@@ -13,12 +13,14 @@ use super::tree::{Tree, gzip};
 const BY_HAND: &str = "/usr/local/bin/cairn";
 const PACKAGED: &str = "/usr/bin/cairn";
 
-/// Units of roles; the one of mounts comes with the client.
-const UNITS: [&str; 4] = [
+/// Units of roles and of backups; the one of mounts comes with the client.
+const UNITS: [&str; 6] = [
     "cairn-server.service",
     "cairn-master.service",
     "cairn-chunkserver@.service",
     "cairn-gateway.service",
+    "cairn-backup.service",
+    "cairn-backup.timer",
 ];
 const MOUNT_UNIT: &str = "cairn-mount@.service";
 
@@ -89,7 +91,13 @@ fn server(root: &Path, release: &Release) -> io::Result<Deb> {
         // Only root reads it: it may have credentials.
         let options = fs::read(root.join(format!("contrib/etc/{role}.conf")))?;
         files.file(&format!("etc/cairn/{role}.conf"), 0o600, options);
+        // The user of the units reads it, and everybody may: secrets are in files that it names.
+        let options = fs::read(root.join(format!("contrib/etc/{role}.toml")))?;
+        files.file(&format!("etc/cairn/{role}.toml"), 0o644, options);
     }
+    let example = fs::read(root.join("contrib/etc/backup-example.conf"))?;
+    let path = format!("usr/share/doc/{name}/examples/backup-example.conf");
+    files.file(&path, 0o644, example);
     for folder in ["prometheus", "grafana"] {
         examples(&mut files, &root.join("contrib").join(folder), name)?;
     }
@@ -101,8 +109,8 @@ fn server(root: &Path, release: &Release) -> io::Result<Deb> {
         description: "Cairn keeps files on the disks of one or many machines and serves them\n\
             through S3, HTTP, FUSE and NFS at the same moment.\n\n\
             This package has units for a server and for masters, chunkservers and\n\
-            gateways of a cluster, and the user that they run as. Nothing is started\n\
-            by the installation.",
+            gateways of a cluster, for backups each night, and the user that they run\n\
+            as. Nothing is started by the installation.",
         section: "net",
         relations: format!(
             "Depends: cairn-client (= {version}), systemd | systemd-standalone-sysusers\n"

@@ -2,16 +2,20 @@
 //!
 //! Names of objects are made here and have letters, digits, `-` and `/` only.
 
+mod again;
 mod directory;
 mod http;
 mod objects;
 mod s3;
 mod sign;
 
+pub use again::Again;
 pub use objects::Target;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use again::Persistent;
 use clap::Args;
 
 use crate::connection::Server;
@@ -45,14 +49,14 @@ impl TargetArgs {
         &self.target
     }
 
-    pub fn open(&self) -> Result<Box<dyn Target>> {
+    pub fn open(&self) -> Result<Arc<dyn Target>> {
         let target = self.target.trim_end_matches('/');
         if let Some(place) = target.strip_prefix("s3://") {
             let endpoint = self.s3_endpoint.clone();
             let default = || format!("https://s3.{}.amazonaws.com", self.s3_region);
             let endpoint = endpoint.unwrap_or_else(default);
             let ca = self.target_ca.as_deref();
-            return Ok(Box::new(s3::S3::open(&endpoint, &self.s3_region, place, ca)?));
+            return Ok(persistent(s3::S3::open(&endpoint, &self.s3_region, place, ca)?));
         }
         if target.starts_with("http://") || target.starts_with("https://") {
             let at = target.find("/storage/").ok_or_else(|| {
@@ -62,7 +66,7 @@ impl TargetArgs {
             let profile = self.target_profile.as_deref();
             let ca = self.target_ca.clone();
             let server = Server::second(base, ca, profile, "CAIRN_TARGET")?;
-            return Ok(Box::new(http::Http::open(server, path)?));
+            return Ok(persistent(http::Http::open(server, path)?));
         }
         if target.contains("://") {
             let text = format!("{target}: use a directory, http://, https:// or s3://");
@@ -70,7 +74,17 @@ impl TargetArgs {
         }
         match target.is_empty() && self.target.is_empty() {
             true => Err(Failure::usage("the target is empty")),
-            false => Ok(Box::new(directory::Directory::open(self.target.as_ref())?)),
+            false => Ok(persistent(directory::Directory::open(self.target.as_ref())?)),
         }
     }
+}
+
+fn persistent(target: impl Target + 'static) -> Arc<dyn Target> {
+    Arc::new(Persistent { target, again: Again::default() })
+}
+
+/// For tests.
+#[cfg(test)]
+pub fn in_directory(path: &std::path::Path) -> Result<Arc<dyn Target>> {
+    Ok(persistent(directory::Directory::open(path)?))
 }

@@ -3,16 +3,18 @@
 use std::env;
 use std::fs;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cairn_base::Secret;
+use bytes::Bytes;
+use cairn_base::{Secret, waits};
 use cairn_tls::{Trust, authorities};
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use super::super::time::compact_time;
-use super::objects::{OBJECT_BYTES, Target};
+use super::objects::{OBJECT_BYTES, Target, part_of};
 use super::sign::{Asked, Credentials, headers};
 use crate::client::address::escape;
 use crate::connection::http::{Client, Outgoing, ReplyBody, authority, host_header};
@@ -71,7 +73,8 @@ impl S3 {
             }
         };
         Ok(S3 {
-            client: Client::new(endpoint, trust, None).map_err(Failure::usage)?,
+            client: Client::new(endpoint, trust, Some(waits::BACKUP_REQUEST))
+                .map_err(Failure::usage)?,
             credentials: credentials()?,
             endpoint: endpoint.to_owned(),
             host: host_header(&host, port),
@@ -91,21 +94,24 @@ impl S3 {
     fn send(
         &self,
         method: &str,
-        path: &str,
-        query: &str,
-        body: Vec<u8>,
+        (path, query): (&str, &str),
+        (body, condition): (&Bytes, Option<(&str, &str)>),
     ) -> Result<Option<Response<ReplyBody>>> {
-        let asked = Asked { method, host: &self.host, path, query, body: &body };
+        let asked = Asked { method, host: &self.host, path, query, body };
         let signed = headers(&self.credentials, &self.region, &asked, &now());
         let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let mut request = Request::builder().method(method).uri(uri).header("user-agent", AGENT);
         for (name, value) in signed {
             request = request.header(name, value.expose().as_str());
         }
+        // Signatures need not cover them.
+        if let Some((name, value)) = condition {
+            request = request.header(name, value);
+        }
         let of = |error: String| Failure::new(format!("{}: {error}", self.endpoint));
         let request = request.body(()).map_err(|error| of(error.to_string()))?;
-        let sent = self.client.send(request, Outgoing::Bytes(body.into()));
-        let response = sent.map_err(|error| of(in_words(&error.to_string())))?;
+        let sent = self.client.send(request, Outgoing::Bytes(body.clone()));
+        let response = sent.map_err(|error| of(in_words(&error.to_string())).passing())?;
         let status = response.status();
         if status.is_success() {
             return Ok(Some(response));
@@ -116,11 +122,32 @@ impl S3 {
         let (code, message) = (element(&text, "Code"), element(&text, "Message"));
         match (status.as_u16(), code) {
             (404, Some("NoSuchKey") | None) => Ok(None),
-            (_, code) => {
+            (number, code) => {
                 let (code, message) = (code.unwrap_or(""), message.unwrap_or(""));
-                Err(of(format!("{method} {path}: {status} {code}: {message}")))
+                let text =
+                    format!("{}: {method} {path}: {status} {code}: {message}", self.endpoint);
+                Err(failure(number, code, text))
             }
         }
+    }
+}
+
+/// A failure, by what may be done about it. Codes are those of Amazon S3, MinIO and Cairn.
+fn failure(status: u16, code: &str, text: String) -> Failure {
+    match (status, code) {
+        (412, _) => Failure::unmet(text),
+        (507, _)
+        | (_, "InsufficientStorage" | "QuotaExceeded" | "XMinioStorageFull")
+        | (_, "XMinioAdminBucketQuotaExceeded") => Failure::full(text),
+        // Of several conditional requests at the same time.
+        (409, "ConditionalRequestConflict" | "OperationAborted")
+        | (400, "RequestTimeout")
+        | (408 | 429 | 500 | 502..=504, _) => Failure::new(text).passing(),
+        (403, "RequestTimeTooSkewed") => {
+            Failure::refused(text).and("set the clock of this machine")
+        }
+        (400..500, _) => Failure::refused(text),
+        _ => Failure::new(text),
     }
 }
 
@@ -146,27 +173,53 @@ fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-impl Target for S3 {
-    fn put(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
-        match self.send("PUT", &self.path(name), "", bytes)? {
+impl S3 {
+    fn send_put(&self, name: &str, bytes: &Bytes, condition: Option<(&str, &str)>) -> Result<()> {
+        match self.send("PUT", (self.path(name).as_str(), ""), (bytes, condition))? {
             Some(_) => Ok(()),
             None => Err(Failure::new(format!("s3://{}: there is no such bucket", self.bucket))),
         }
     }
+}
+
+fn read(name: &str, reply: Response<ReplyBody>) -> Result<Vec<u8>> {
+    let length = reply.headers().get("content-length").and_then(|length| length.to_str().ok());
+    let length: Option<u64> = length.and_then(|length| length.parse().ok());
+    let mut bytes = Vec::new();
+    let read = reply.into_body().take(OBJECT_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::new(format!("{name}: {error}")).passing())?;
+    match length.is_none_or(|length| length == bytes.len() as u64) {
+        true => Ok(bytes),
+        false => Err(Failure::new(format!("{name}: the reply was cut off")).passing()),
+    }
+}
+
+impl Target for S3 {
+    fn put(&self, name: &str, bytes: &Bytes) -> Result<()> {
+        self.send_put(name, bytes, None)
+    }
+
+    fn put_new(&self, name: &str, bytes: &Bytes) -> Result<bool> {
+        match self.send_put(name, bytes, Some(("if-none-match", "*"))) {
+            Err(failure) if failure.is_unmet() => Ok(false),
+            put => put.map(|()| true),
+        }
+    }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let Some(reply) = self.send("GET", &self.path(name), "", Vec::new())? else {
+        let reply = self.send("GET", (self.path(name).as_str(), ""), (&Bytes::new(), None))?;
+        reply.map(|reply| read(name, reply)).transpose()
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
+        let header = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+        let beside = (&Bytes::new(), Some(("range", header.as_str())));
+        let Some(reply) = self.send("GET", (self.path(name).as_str(), ""), beside)? else {
             return Ok(None);
         };
-        let length = reply.headers().get("content-length").and_then(|length| length.to_str().ok());
-        let length: Option<u64> = length.and_then(|length| length.parse().ok());
-        let mut bytes = Vec::new();
-        let read = reply.into_body().take(OBJECT_BYTES).read_to_end(&mut bytes);
-        read.map_err(|error| Failure::new(format!("{name}: {error}")))?;
-        match length.is_none_or(|length| length == bytes.len() as u64) {
-            true => Ok(Some(bytes)),
-            false => Err(Failure::new(format!("{name}: the reply was cut off"))),
-        }
+        let is_part = reply.status() == StatusCode::PARTIAL_CONTENT;
+        let bytes = read(name, reply)?;
+        Ok(Some(if is_part { bytes } else { part_of(&bytes, &range) }))
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
@@ -181,7 +234,7 @@ impl Target for S3 {
             };
             let query = format!("{next}encoding-type=url&list-type=2&prefix={}", escape(&whole));
             let path = format!("/{}", escape(&self.bucket));
-            let reply = self.send("GET", &path, &query, Vec::new())?;
+            let reply = self.send("GET", (path.as_str(), query.as_str()), (&Bytes::new(), None))?;
             let none = || Failure::new(format!("s3://{}: there is no such bucket", self.bucket));
             let mut xml = String::new();
             let read = reply.ok_or_else(none)?.into_body().take(REPLY_BYTES);
@@ -198,6 +251,6 @@ impl Target for S3 {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.send("DELETE", &self.path(name), "", Vec::new()).map(drop)
+        self.send("DELETE", (self.path(name).as_str(), ""), (&Bytes::new(), None)).map(drop)
     }
 }

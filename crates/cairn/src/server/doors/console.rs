@@ -4,7 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cairn_console::{ConsoleDoor, Data, Site, literal, loopback};
+use cairn_audit::LineLog;
+use cairn_console::{AuditPlaces, ConsoleDoor, Data, Insight, Site, literal, loopback};
 use cairn_doors::serve;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -98,7 +99,8 @@ fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
     };
     let nowhere = "http://127.0.0.1:1";
     let checked = site.clone()(nowhere, nowhere).map_err(usage)?;
-    let serve = move |listener, behind: &mut Behind<'_>| serve(listener, behind, site);
+    let bucket = args.records.audit_bucket().map(str::to_owned);
+    let serve = move |listener, behind: &mut Behind<'_>| serve(listener, behind, site, bucket);
     let shown = format!("{scheme}://{address}");
     let pages = checked.origins().to_vec();
     Ok(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) })
@@ -120,10 +122,15 @@ fn serve(
     listener: TcpListener,
     behind: &mut Behind<'_>,
     site: impl FnOnce(&str, &str) -> cairn_base::Result<Site>,
+    audit_bucket: Option<String>,
 ) -> Result<Served> {
     let site = site(behind.shown(s3::DOOR.name), behind.shown(http::DOOR.name))?;
-    let door = ConsoleDoor::new(Arc::clone(behind.admit), &behind.metrics.door(DOOR.name), site);
+    let own = behind.metrics.door(DOOR.name);
     let mut serving = behind.serving(DOOR.name);
+    let recent = serving.records.audit().and_then(LineLog::recent).cloned();
+    let audit = AuditPlaces { recent, bucket: audit_bucket };
+    let insight = Insight { audit, ..behind.offers.insight.clone() };
+    let door = ConsoleDoor::new(Arc::clone(behind.admit), &own, site, insight);
     serving.limits.connections = serving.limits.connections.min(CONNECTIONS);
     Ok(Box::pin(serve::serve(listener, door, serving, behind.stopped.clone())))
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use cairn_audit::LineQueue;
 use cairn_auth::HandleKey;
+use cairn_console::Insight;
 use cairn_doors::Records;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::{Mounts, Redirects};
-use cairn_doors::metrics::Metrics;
+use cairn_doors::metrics::{Metrics, MoreNumbers};
 use cairn_doors::observe::SLOW;
 use cairn_doors::s3::{Classes, PublicAcl};
 use cairn_doors::serve::{self, Serving};
@@ -162,6 +163,10 @@ pub struct Offers {
     /// Where records of requests go, and the lines that metrics count.
     pub records: Records,
     pub lines: Vec<Arc<LineQueue>>,
+    /// Further numbers for metrics.
+    pub numbers: Vec<MoreNumbers>,
+    /// What the console shows of this process.
+    pub insight: Insight,
 }
 
 impl Behind<'_> {

@@ -143,6 +143,9 @@ pub fn start(
     let most = process::connections_of(bound.len() as u64);
     let limits = Limits { connections: most, ..Limits::default() };
     metrics.count_lines(&offers.lines);
+    offers.numbers.iter().for_each(|numbers| metrics.count_more(Arc::clone(numbers)));
+    let records = offers.records.clone().counting(metrics.traffic());
+    let offers = Offers { records, ..offers };
     let serving = Serving { tls: tls.clone(), limits, connections, ..Serving::default() };
     let pages = bound.iter().flat_map(|bound| bound.pages.clone()).collect();
     let shown = &sockets.shown;

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_audit::{Actor, AuditOutcome, AuditRecord, LineLog};
 use cairn_auth::Network;
 use cairn_base::rng::RealRng;
-use cairn_doors::metrics::{DoorMetrics, counter, gauge};
+use cairn_doors::metrics::{DoorMetrics, counter_seconds, gauge};
 use cairn_doors::serve;
 use cairn_nfs::{
     Behaviour, Desk, Ended, ID, Options, Outcome, PROCEDURES, RPCBIND, Ran, Sockets, Watch,
@@ -142,10 +143,10 @@ fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Re
         vec![
             gauge("nfs_clients", "Addresses with connections to the NFS door", load.clients()),
             gauge("nfs_connections", "Connections to the NFS door", load.connections()),
-            counter(
-                "nfs_full_us",
-                "Time that connections had as many calls at work as one may, microseconds",
-                load.full_us(),
+            counter_seconds(
+                "nfs_full_seconds",
+                "Time that connections had as many calls at work as one may",
+                Duration::from_micros(load.full_us()),
             ),
         ]
     }));

@@ -60,6 +60,10 @@ pub struct RecordArgs {
     /// Append the lines of the audit to this bucket of root, which is made if there is none
     #[arg(long, value_name = "BUCKET")]
     audit_bucket: Option<String>,
+    /// Keep the last 8,192 records of the audit in memory, for the console. The other options of
+    /// the audit do so, too
+    #[arg(long)]
+    audit_memory: bool,
     /// Record in this file, as lines of JSON, each request at the S3 and HTTP doors
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -78,6 +82,15 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", requires = "error_webhook")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     source_error_rate: Option<u64>,
+}
+
+/// Whether the last records of the audit are kept in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    Never,
+    /// If they go to some sink, too.
+    WithSinks,
+    Always,
 }
 
 /// Threads that give lines to sinks.
@@ -146,6 +159,7 @@ impl AuditArgs {
         sinks: &mut Sinks,
         (clock, names): (&Arc<dyn Clock>, &Names),
         mut more: Vec<Arc<LineQueue>>,
+        memory: Memory,
     ) -> Result<Option<LineLog>> {
         let queue = |sink| Arc::new(LineQueue::new("audit", sink));
         if let Some(path) = &self.audit_log {
@@ -155,10 +169,13 @@ impl AuditArgs {
             let sink = WebhookSink::new("--audit-webhook", url)?;
             more.push(sinks.start(queue("webhook"), clock, SLOW_PACE, sink)?);
         }
-        if more.is_empty() {
+        if more.is_empty() && memory != Memory::Always {
             return Ok(None);
         }
-        let log = LineLog::new(Arc::clone(clock), Arc::clone(names), &more).bounded();
+        let mut log = LineLog::new(Arc::clone(clock), Arc::clone(names), &more).bounded();
+        if memory != Memory::Never {
+            log = log.remembered();
+        }
         sinks.audit = Some(log.clone());
         tokio::spawn(tell_refusals(log.clone()));
         Ok(Some(log))
@@ -166,6 +183,11 @@ impl AuditArgs {
 }
 
 impl RecordArgs {
+    /// The bucket that the audit goes to.
+    pub fn audit_bucket(&self) -> Option<&str> {
+        self.audit_bucket.as_deref()
+    }
+
     /// From here on the log of this process is kept for its bucket.
     pub fn keep_own_log(&self) {
         if self.log_bucket.is_some() {
@@ -186,7 +208,8 @@ impl RecordArgs {
             let queue = Arc::new(LineQueue::new("audit", "bucket"));
             audit.push(sinks.start(queue, clock, SLOW_PACE, bucket(name))?);
         }
-        let audit = self.audit.start(&mut sinks, (clock, &names), audit)?;
+        let memory = if self.audit_memory { Memory::Always } else { Memory::WithSinks };
+        let audit = self.audit.start(&mut sinks, (clock, &names), audit, memory)?;
         let access = match &self.access_log {
             None => None,
             Some(path) => {

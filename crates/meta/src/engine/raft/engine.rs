@@ -8,6 +8,7 @@
 //! ```
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,8 +168,13 @@ impl Engine for RaftEngine {
     }
 
     fn settle(&self) -> Later<Result<Fence>> {
-        let member = Arc::clone(&self.member);
-        Box::pin(async move { commit::settle(&member).await })
+        let (member, runtime) = (Arc::clone(&self.member), self.member.runtime.clone());
+        let mut settling = Box::pin(async move { commit::settle(&member).await });
+        // A committer has a thread of its own, and its waits are timers of the runtime.
+        Box::pin(poll_fn(move |context| {
+            let _entered = runtime.enter();
+            settling.as_mut().poll(context)
+        }))
     }
 
     fn is_low_on_space(&self) -> bool {
@@ -198,8 +204,14 @@ async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Ar
         Some(Err(Unproposed::Ended(error))) => return Err(error),
         _ => return Ok(None),
     };
+    let since = match is_planted(Bug::WaitFromLastHeard) {
+        true => shared.contact.heard_leader(),
+        false => lead.since,
+    };
+    // Before the first take-over of all there was no lease.
+    let alone = alone || fence.epoch == 1;
     let is_over = || {
-        let waited = shared.now().saturating_sub(lead.since);
+        let waited = shared.now().saturating_sub(since);
         alone || waited > shared.timing.former_lease() || is_planted(Bug::FormerLeaseIgnored)
     };
     while !is_over() {

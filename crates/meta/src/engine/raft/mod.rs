@@ -13,14 +13,15 @@
 //!                        └──► checkpoint: rows, and a mark: vote, last entry, members
 //! ```
 //!
-//! No command can choose it yet: docs/decisions/0033. Bytes on the disk: docs/format-engine.md;
-//! bytes of messages: docs/format-members.md.
+//! Reasons: docs/decisions/0033. Bytes on the disk: docs/format-engine.md; bytes of messages:
+//! docs/format-members.md.
 
 mod apply;
 mod commit;
 mod contact;
 mod engine;
 pub mod entry;
+mod frozen;
 mod held;
 mod index;
 mod log;
@@ -35,7 +36,9 @@ mod recover;
 mod shared;
 mod snapshot;
 mod start;
+mod status;
 mod store;
+mod survive;
 mod timing;
 mod types;
 mod watch;
@@ -43,10 +46,12 @@ mod work;
 
 pub use self::apply::Outcome;
 pub use self::engine::RaftEngine;
+pub use self::frozen::FrozenMember;
 pub use self::held::Membership;
 pub use self::member::{Lead, Member};
 pub use self::record::Vote;
 pub use self::shared::{Peers, Seams};
 pub use self::snapshot::{Incoming, Outgoing, Taken};
+pub use self::status::MemberStatus;
 pub use self::store::MemberStore;
 pub use self::timing::Timing;

@@ -178,7 +178,10 @@ impl Member {
     }
 
     async fn end_snapshot(&self, transfer: (u64, u64), vote: Vote, pages: u64) -> Result<Reply> {
-        let received = take_receiving(&mut *self.receiving.lock().await, transfer, pages)?;
+        // Until it is in place no other snapshot begins: that would void this one, which the
+        // library may have counted on already.
+        let mut slot = self.receiving.lock().await;
+        let received = take_receiving(&mut slot, transfer, pages)?;
         let syncing = self.shared.with_store(move |_| {
             received.incoming.sync()?;
             Ok(received)

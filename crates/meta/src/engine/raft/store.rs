@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::{Disk, DiskFile, Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -77,6 +78,27 @@ impl MemberStore {
     /// or engine and for files of a newer version, `Full` and `Io`.
     pub fn open(disk: Arc<dyn Disk>, config: Config, member: u64) -> Result<MemberStore> {
         let file = files::open_rows(&*disk, &config, Held::new(member).encode()?)?;
+        MemberStore::open_rows(disk, config, file, Some(member))
+    }
+
+    /// Opens the disk of whatever member; makes no files.
+    ///
+    /// # Errors
+    /// As for `open`; `NotFound` where there is no member.
+    pub fn open_any(disk: Arc<dyn Disk>, config: Config) -> Result<MemberStore> {
+        if !disk.list()?.iter().any(|name| name == files::ROWS) {
+            return Err(Error::NotFound("there are no metadata of a member".into()));
+        }
+        let file = files::open_rows(&*disk, &config, Bytes::new())?;
+        MemberStore::open_rows(disk, config, file, None)
+    }
+
+    fn open_rows(
+        disk: Arc<dyn Disk>,
+        config: Config,
+        file: Arc<dyn DiskFile>,
+        member: Option<u64>,
+    ) -> Result<MemberStore> {
         if disk.list()?.iter().any(|name| name == files::ROWS_NEW) {
             // A snapshot that was being received.
             disk.remove(files::ROWS_NEW)?;
@@ -438,14 +460,14 @@ impl MemberStore {
     }
 }
 
-fn require_member(mark: &Mark, member: u64) -> Result<Held> {
+fn require_member(mark: &Mark, member: Option<u64>) -> Result<Held> {
     if !mark.is_replicated() {
         let text = "these metadata are not replicated: they belong to the embedded engine. Dump \
                     them and load the dump";
         return Err(Error::Invalid(text.into()));
     }
     let held = Held::parse(&mark.more)?;
-    if held.member != member {
+    if let Some(member) = member.filter(|member| held.member != *member) {
         let found = held.member;
         let text = format!("these metadata belong to member {found}, not to member {member}");
         return Err(Error::Invalid(text));

@@ -99,14 +99,16 @@ impl Watch {
     async fn stand(&mut self, view: &View, now: Duration) -> Result<()> {
         let shared = Arc::clone(&self.member.shared);
         let last = shared.contact.heard_leader().max(self.asked);
-        if now.saturating_sub(last) < self.patience {
+        // Where this member decides alone there is nobody whose leader it could disturb.
+        let is_alone = view.is_majority(&BTreeSet::from([shared.me]));
+        if now.saturating_sub(last) < self.patience && !is_alone {
             return Ok(());
         }
         self.patience = draw_patience(&self.member);
         let ask = Message::Ask { last: shared.store.last() };
         let said_yes = self.ask_all(view, &ask).await;
         self.asked = shared.now();
-        let still_silent = shared.contact.heard_leader() < last.max(now);
+        let still_silent = is_alone || shared.contact.heard_leader() < last.max(now);
         if view.is_majority(&said_yes) && still_silent {
             tracing::info!(member = shared.me, term = view.vote.term, "an election begins");
             self.member.raft.trigger().elect().await.map_err(ended)?;

@@ -1,5 +1,7 @@
 //! The master's side of sessions.
 
+mod dumping;
+mod dumps;
 mod operations;
 mod peer;
 mod sessions;
@@ -111,6 +113,9 @@ impl Sessions {
                 self.reply(self.run_posted(peer, wire::decode(message)?).await)
             }
             SessionMethod::GiveBack => self.reply(self.give_back(peer, wire::decode(message)?)),
+            SessionMethod::DumpRows => {
+                self.reply(self.dump_rows(peer, wire::decode(message)?).await)
+            }
             SessionMethod::Flush => self.reply(self.flush(peer, &wire::decode(message)?).await),
             SessionMethod::Replayed => self.reply(self.replayed(peer, &wire::decode(message)?)),
             SessionMethod::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),

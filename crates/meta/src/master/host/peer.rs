@@ -5,8 +5,7 @@ use std::fmt;
 use cairn_auth::{Caller, Origin, RelayedCaller};
 use cairn_base::{NodeId, UserId};
 
-/// In the number of an owner: it is a mount, and the rest the number of its user.
-const MOUNT: u64 = 1 << 63;
+use crate::rows::MOUNT;
 
 /// Of a node, which says of each caller how that one came.
 const NOWHERE: Origin = Origin { source: None, tls: false, credential: None };

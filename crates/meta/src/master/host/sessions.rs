@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use super::dumps::Dumps;
 use super::peer::{Owner, Sender};
 use crate::Watched;
 use crate::master::{Event, Master};
@@ -40,7 +41,7 @@ pub type Export = Arc<dyn Fn(&'static str, Stages) + Send + Sync>;
 /// The sessions of a master.
 pub struct Sessions {
     pub(super) master: Master,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     lease: Duration,
     state: Mutex<SessionsState>,
     /// Whether sessions are answered: not before every session that an earlier master may have
@@ -52,6 +53,7 @@ pub struct Sessions {
     claimed: Allowance,
     /// Takes records of what mounts ask for, if anybody does.
     pub(super) audit: OnceLock<LineLog>,
+    pub(super) dumps: Mutex<Dumps>,
 }
 
 #[derive(Default)]
@@ -134,7 +136,10 @@ impl Sessions {
         let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
         let (export, audit) = (OnceLock::new(), OnceLock::new());
         let claimed = Allowance::new(Duration::from_secs(1), CLAIMED);
-        Ok(Arc::new(Sessions { master, clock, lease, state, open, export, claimed, audit }))
+        let dumps = Mutex::default();
+        let sessions =
+            Sessions { master, clock, lease, state, open, export, claimed, audit, dumps };
+        Ok(Arc::new(sessions))
     }
 
     /// From now on operations of requests that are sampled go there. The first one stays.
@@ -311,6 +316,7 @@ impl Sessions {
     /// # Errors
     /// Those of the master; the next call tries again.
     pub async fn tick(&self) -> Result<()> {
+        self.dumps.lock().let_go(self.clock.monotonic());
         self.note_lapsed();
         let ending = self.state.lock().ending.clone();
         for session in ending {

@@ -10,6 +10,7 @@
 
 mod attach;
 mod contact;
+mod dump;
 mod inner;
 mod posting;
 mod read;

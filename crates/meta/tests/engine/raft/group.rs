@@ -133,9 +133,7 @@ impl fmt::Debug for Group {
 impl Group {
     /// Three members with a log. The first one was elected, or will be.
     pub async fn found(hosts: Hosts, config: fn(u64) -> Config) -> Group {
-        let disks = MEMBERS.map(|id| (id, SimDisk::new(id))).into();
-        let (engines, wires) = (BTreeMap::new(), Arc::default());
-        let mut group = Group { disks, engines, wires, hosts, config, seed: 0 };
+        let mut group = Group::new(hosts, config);
         for id in MEMBERS {
             group.open(id).await.unwrap();
         }
@@ -143,11 +141,36 @@ impl Group {
         group
     }
 
+    /// Three members of which the first one keeps a log, and the others know of none. On the
+    /// virtual time of a runtime that is paused.
+    pub async fn alone(config: fn(u64) -> Config) -> Group {
+        let mut group = Group::new(Hosts::paused(), config);
+        for id in MEMBERS {
+            group.open(id).await.unwrap();
+        }
+        group.engines[&1].member().found(&[1].into()).await.unwrap();
+        group
+    }
+
     /// On the virtual time of a runtime that is paused.
     pub async fn paused(config: fn(u64) -> Config) -> Group {
+        Group::found(Hosts::paused(), config).await
+    }
+}
+
+impl Hosts {
+    fn paused() -> Hosts {
         let clock = Arc::new(RuntimeClock(Instant::now()));
         let threads: Option<Arc<dyn Threads>> = Some(Arc::new(Inline));
-        Group::found(Hosts { clock, threads, timing: Timing::default() }, config).await
+        Hosts { clock, threads, timing: Timing::default() }
+    }
+}
+
+impl Group {
+    fn new(hosts: Hosts, config: fn(u64) -> Config) -> Group {
+        let disks = MEMBERS.map(|id| (id, SimDisk::new(id))).into();
+        let (engines, wires) = (BTreeMap::new(), Arc::default());
+        Group { disks, engines, wires, hosts, config, seed: 0 }
     }
 
     pub async fn open(&mut self, id: u64) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A member of several masters: its disk, and three of them together.
 
+mod changes;
 mod entries_and_records;
 pub mod group;
 mod io_errors_at_every_call;
@@ -9,3 +10,4 @@ mod model;
 mod power_cuts;
 mod snapshots;
 mod store;
+mod two_snapshots;

@@ -29,7 +29,7 @@ fn entries(term: u64, range: std::ops::Range<u64>) -> Vec<Entry> {
 }
 
 /// A store with 20 entries of term 2 and one of term 3 applied.
-fn source() -> MemberStore {
+pub fn source() -> MemberStore {
     let store = open(&SimDisk::new(1), small(1)).unwrap();
     store.append(entries(2, 0..20)).unwrap();
     store.append(entries(3, 20..21)).unwrap();

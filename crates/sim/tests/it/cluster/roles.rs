@@ -153,7 +153,7 @@ pub fn master(all: &Surroundings, node: NodeId, given: Given) {
     let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
     let settings = Settings { silence, patience, ..Settings::default() };
     let (lease, audit) = (all.tuning.lease, None);
-    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit };
+    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit, member: None };
     let secrets = Secrets { seal: None, authority: None, links: None };
     let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
     let stored = Stored { node: own.clone(), all, threads, engine: Mutex::default() };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::rng::SeededRng;
 use cairn_base::{Disk, Error, Result};
@@ -20,21 +21,29 @@ pub const MEMBERS: [u64; 3] = [1, 2, 3];
 
 /// What others see of a process.
 #[derive(Clone, Default)]
-pub struct Shown {
-    pub member: Arc<Mutex<Option<Arc<Member>>>>,
-    pub master: Arc<Mutex<Option<Master>>>,
+pub struct ProcessShown {
+    pub engine: Arc<Mutex<Option<Arc<RaftEngine>>>>,
+    /// The master, if it says that it serves, and how many began before it.
+    pub master: Arc<Mutex<Option<(u64, Master)>>>,
+    ended: Arc<AtomicBool>,
 }
 
-impl Shown {
+impl ProcessShown {
     pub fn clear(&self) {
         let master = self.master.lock().take();
-        let member = self.member.lock().take();
-        drop((master, member));
+        let engine = self.engine.lock().take();
+        self.ended.store(false, Ordering::Relaxed);
+        drop((master, engine));
+    }
+
+    /// Whether the process has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 }
 
 /// So small that logs come round and snapshots are needed.
-fn config(rng: &Arc<SeededRng>) -> Config {
+pub fn config(rng: &Arc<SeededRng>) -> Config {
     Config {
         memtable_bytes: 6 << 10,
         cache_bytes: 256 << 10,
@@ -53,7 +62,9 @@ pub struct Start {
     pub wires: Wires,
     pub rng: Arc<SeededRng>,
     pub founds: bool,
-    pub shown: Shown,
+    pub shown: ProcessShown,
+    /// How many masters have begun.
+    pub masters: Arc<AtomicU64>,
 }
 
 pub fn start(start: Start, given: Given) {
@@ -63,6 +74,7 @@ pub fn start(start: Start, given: Given) {
             tracing::warn!(id, %error, "a process of a master has ended");
         }
         shown.clear();
+        shown.ended.store(true, Ordering::Relaxed);
     });
 }
 
@@ -76,7 +88,8 @@ async fn run(start: Start, given: Given) -> Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(start.disk);
     let config = config(&start.rng);
     let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
-    *start.shown.member.lock() = Some(Arc::clone(&member));
+    let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
+    *start.shown.engine.lock() = Some(Arc::clone(&engine));
     if start.founds {
         match member.found(&BTreeSet::from(MEMBERS)).await {
             // An earlier process of it did so.
@@ -84,14 +97,14 @@ async fn run(start: Start, given: Given) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
-    let engine = Arc::new(RaftEngine::new(member));
     loop {
         engine.wait_for_turn().await?;
         let config =
             master::Config { threads: Some(Arc::clone(&given.threads)), ..master::Config::far() };
         let clock = Arc::clone(&given.clock);
         let master = Master::start(Arc::clone(&engine) as Arc<dyn Engine>, clock, config)?;
-        *start.shown.master.lock() = Some(master.clone());
+        let number = start.masters.fetch_add(1, Ordering::Relaxed);
+        *start.shown.master.lock() = Some((number, master.clone()));
         tracing::info!(id = start.id, "serves");
         let reason = master.wait_failed().await;
         tracing::info!(id = start.id, reason, "serves no longer");

@@ -1,6 +1,6 @@
 //! Messages between members: they are late, lost, and cut one way or both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,6 +16,9 @@ use crate::cluster::digest::Digest;
 /// Where the answer of a message goes.
 type Waiting = oneshot::Sender<Result<Bytes>>;
 
+/// From one member to another.
+pub type Way = (u64, u64);
+
 /// Something on its way.
 pub struct Item {
     pub from: u64,
@@ -28,19 +31,35 @@ pub struct Item {
 /// All members' network. Clones are the same.
 #[derive(Clone)]
 pub struct Wires {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WiresState>>,
     rng: Arc<SeededRng>,
 }
 
 #[derive(Default)]
-struct State {
+struct WiresState {
     now_us: u64,
     next: u64,
     items: BTreeMap<(u64, u64), Item>,
-    cuts: BTreeSet<(u64, u64)>,
+    /// How many faults cut each way.
+    cuts: BTreeMap<Way, u32>,
+    /// How many faults make each way slow.
+    late: BTreeMap<Way, u32>,
     /// Nobody hears that they are lost.
     lost: Vec<Waiting>,
     digest: Digest,
+}
+
+fn add(counts: &mut BTreeMap<Way, u32>, way: Way) {
+    *counts.entry(way).or_default() += 1;
+}
+
+fn subtract(counts: &mut BTreeMap<Way, u32>, way: Way) {
+    if let Some(count) = counts.get_mut(&way) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&way);
+        }
+    }
 }
 
 impl Wires {
@@ -48,16 +67,22 @@ impl Wires {
         Wires { state: Arc::default(), rng }
     }
 
-    pub fn cut(&self, from: u64, to: u64) {
-        self.state.lock().cuts.insert((from, to));
+    /// Nothing passes until it is healed as often.
+    pub fn cut(&self, way: Way) {
+        add(&mut self.state.lock().cuts, way);
     }
 
-    pub fn heal(&self, from: u64, to: u64) {
-        self.state.lock().cuts.remove(&(from, to));
+    pub fn heal(&self, way: Way) {
+        subtract(&mut self.state.lock().cuts, way);
     }
 
-    pub fn heal_all(&self) {
-        self.state.lock().cuts.clear();
+    /// All that passes takes much longer until it is hurried as often.
+    pub fn delay(&self, way: Way) {
+        add(&mut self.state.lock().late, way);
+    }
+
+    pub fn hurry(&self, way: Way) {
+        subtract(&mut self.state.lock().late, way);
     }
 
     pub fn digest(&self) -> u64 {
@@ -70,12 +95,15 @@ impl Wires {
             940..990 => 5_000 + self.rng.below(60_000),
             _ => 100_000 + self.rng.below(400_000),
         };
+        let more_us = 100_000 + self.rng.below(300_000);
         let is_lost = self.rng.below(200) == 0;
         let mut state = self.state.lock();
-        if is_lost || state.cuts.contains(&(item.from, item.to)) {
+        let way = (item.from, item.to);
+        if is_lost || state.cuts.contains_key(&way) {
             return state.lost.push(item.waiting);
         }
-        let due = (state.now_us + delay_us, state.next);
+        let late_us = if state.late.contains_key(&way) { more_us } else { 0 };
+        let due = (state.now_us + delay_us + late_us, state.next);
         state.next += 1;
         state.items.insert(due, item);
     }
@@ -88,7 +116,7 @@ impl Wires {
         let due = std::mem::replace(&mut state.items, later);
         let mut arrived = Vec::new();
         for item in due.into_values() {
-            if state.cuts.contains(&(item.from, item.to)) {
+            if state.cuts.contains_key(&(item.from, item.to)) {
                 state.lost.push(item.waiting);
                 continue;
             }

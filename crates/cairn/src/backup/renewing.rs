@@ -1,0 +1,55 @@
+//! Renewals of what ends by itself, while it is used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// It is renewed so many times before it would end.
+const RENEWALS: u32 = 3;
+
+/// Renews something on a thread of its own, while this lives.
+pub struct Renewing {
+    ended: Arc<AtomicBool>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Renewing {
+    /// `renew` returns whether it goes on: false if it has ended and can never be renewed.
+    pub fn start(seconds: u32, mut renew: impl FnMut() -> bool + Send + 'static) -> Renewing {
+        let (stop, stopped) = channel::<()>();
+        let pause = Duration::from_secs(u64::from(seconds)) / RENEWALS;
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let thread = std::thread::spawn(move || {
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                if !renew() {
+                    flag.store(true, Ordering::Release);
+                    return;
+                }
+            }
+        });
+        Renewing { ended, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Whether it has ended, as far as that is known without asking.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits for a renewal that is under way, and renews no more.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,269 @@
+//! The masters that keep the metadata together, as each of them tells it itself: so there is
+//! something to show even when none serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::{ClusterMap, NodeId, Role};
+use cairn_cluster::members::{Asked, MemberReport, ask_all};
+use cairn_cluster::wire::Terms;
+use cairn_cluster::wire::tls::TlsDialer;
+use serde_json::{Value, json};
+
+use crate::failure::Result;
+use crate::node::ThisNode;
+use crate::output;
+
+/// The answers of all masters.
+#[derive(Debug, Default)]
+pub struct MembersShown {
+    reports: BTreeMap<u64, MemberReport>,
+    /// Of masters that did not answer, by node where it is known: address, and why.
+    silent: Vec<(Option<u64>, String, String)>,
+}
+
+/// Asks, as the node of `dir`, the masters of `map`, or those that the directory remembers.
+/// `None` where masters do not keep the metadata by members.
+pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<Option<MembersShown>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut node = ThisNode::open(dir, Role::Master);
+        let mut as_role = Role::Master;
+        for role in Role::ALL {
+            if node.is_ok() {
+                break;
+            }
+            (node, as_role) = (ThisNode::open(dir, role), role);
+        }
+        let node = node?;
+        if let Some(map) = map {
+            node.view.adopt_rows(&Arc::new(map.clone()));
+        }
+        ask_as(&node, as_role, map).await
+    })
+}
+
+/// The same, as `node`.
+pub async fn ask_as(
+    node: &ThisNode,
+    role: Role,
+    map: Option<&ClusterMap>,
+) -> Result<Option<MembersShown>> {
+    let of_map = map.map(|map| {
+        let masters = map.nodes.iter().filter(|(_, one)| one.pin.roles.contains(Role::Master));
+        masters.map(|(id, one)| (one.address.clone(), *id)).collect::<BTreeMap<String, NodeId>>()
+    });
+    let addresses: Vec<String> = match &of_map {
+        Some(of_map) => of_map.keys().filter(|address| !address.is_empty()).cloned().collect(),
+        None => node.loaded.addresses.clone(),
+    };
+    let dialer = Arc::new(TlsDialer::new(node.trust())?);
+    let identity = &node.loaded.identity;
+    let terms = Terms::new(identity.cluster(), identity.node(), role);
+    let asked = ask_all(dialer, terms, &addresses).await;
+    let mut shown = MembersShown::default();
+    let mut has_members = false;
+    for Asked { address, node, answer } in asked {
+        match answer {
+            Ok(report) => {
+                has_members = true;
+                shown.reports.insert(report.member, report);
+            }
+            Err(cairn_base::Error::NotImplemented(_)) => return Ok(None),
+            Err(error) => {
+                let known = of_map.as_ref().and_then(|of_map| of_map.get(&address)).copied();
+                let node = node.or(known).map(|node| node.0);
+                shown.silent.push((node, address, error.to_string()));
+            }
+        }
+    }
+    Ok(has_members.then_some(shown))
+}
+
+impl MembersShown {
+    pub fn reports(&self) -> impl Iterator<Item = &MemberReport> {
+        self.reports.values()
+    }
+
+    pub fn silent(&self) -> impl Iterator<Item = &(Option<u64>, String, String)> {
+        self.silent.iter()
+    }
+
+    /// The report of the newest generation and term: of the leader, if one is there.
+    fn best(&self) -> Option<&MemberReport> {
+        let leads = |report: &&MemberReport| report.leader == report.member;
+        let key =
+            |report: &&MemberReport| (report.generation, report.term, leads(report), report.last);
+        self.reports.values().max_by_key(key)
+    }
+
+    fn voters(&self) -> BTreeSet<u64> {
+        self.best().map(|best| best.voters.iter().flatten().copied().collect()).unwrap_or_default()
+    }
+
+    /// The number of masters that have the metadata and vote.
+    pub fn copies(&self) -> usize {
+        self.voters().len()
+    }
+
+    fn is_there(&self, member: u64) -> bool {
+        let generation = self.best().map(|best| best.generation);
+        let report = self.reports.get(&member);
+        report.is_some_and(|report| {
+            Some(report.generation) == generation && report.failure.is_empty()
+        })
+    }
+
+    /// Whether enough voters answer.
+    pub fn has_majority(&self) -> bool {
+        self.best().is_some_and(|best| best.is_majority(|member| self.is_there(member)))
+    }
+
+    /// What an operator should know about the members: nothing if all is well.
+    pub fn warnings(&self) -> Vec<String> {
+        let Some(best) = self.best() else { return Vec::new() };
+        let mut out = Vec::new();
+        let voters = self.voters();
+        let away: Vec<u64> = voters.iter().filter(|id| !self.is_there(**id)).copied().collect();
+        let names = |ids: &[u64]| {
+            let names: Vec<String> = ids.iter().map(|id| NodeId(*id).to_string()).collect();
+            names.join(", ")
+        };
+        let (count, there) = (voters.len(), voters.len() - away.len());
+        if !self.has_majority() {
+            let silence = self.reports.values().map(|report| report.silence_ms).min();
+            let seconds = silence.unwrap_or(0) / 1000;
+            out.push(format!(
+                "NO MAJORITY: {there} of {count} voters answer, for {seconds} s or more; missing: \
+                 node {}. No master can serve. Start the missing masters. If their disks are lost, \
+                 `cairn cluster recover` goes on with one that is left",
+                names(&away)
+            ));
+        } else if !away.is_empty() {
+            out.push(format!(
+                "voters that do not answer: node {}; {there} of {count} are there",
+                names(&away)
+            ));
+        }
+        match count {
+            1 => out.push(
+                "WARNING: one copy of the metadata: all names, and objects of up to 16 KiB, are on \
+                 the disk of one master alone; let two more masters join (cairn cluster token \
+                 --role master)"
+                    .into(),
+            ),
+            2 => out.push(
+                "WARNING: two voters: if either dies, no master can serve; let another master join"
+                    .into(),
+            ),
+            _ => {}
+        }
+        for report in self.reports.values() {
+            let node = NodeId(report.member);
+            if report.generation != best.generation {
+                let (its, now) = (report.generation, best.generation);
+                out.push(format!(
+                    "node {node} has metadata of generation {its}, and the cluster is at {now}: \
+                     remove the node, and let a new directory join"
+                ));
+            }
+            if !report.failure.is_empty() {
+                out.push(format!("node {node} has failed: {}", report.failure));
+            }
+        }
+        out
+    }
+
+    pub fn print(&self) -> Result<()> {
+        let row = |cells: [&str; 7]| {
+            let [node, role, state, term, index, lag, heard] = cells;
+            format!("{node:>6} {role:<8} {state:<10} {term:>6} {index:>10} {lag:>7} {heard}")
+        };
+        output::line(row(["master", "as", "state", "term", "index", "lag", ""]))?;
+        for report in self.reports.values() {
+            let state = match (report.serves, report.leader == report.member) {
+                (true, _) => "serves",
+                (false, true) => "leads",
+                (false, false) => "follows",
+            };
+            let lag = self.lag_of(report.member).map_or(String::new(), |lag| lag.to_string());
+            let heard = match report.silence_ms {
+                0..2000 => String::new(),
+                silence => format!("no majority heard for {} s", silence / 1000),
+            };
+            output::line(row([
+                &NodeId(report.member).to_string(),
+                self.role_of(report.member),
+                state,
+                &report.term.to_string(),
+                &report.last.1.to_string(),
+                &lag,
+                &heard,
+            ]))?;
+        }
+        for (node, address, why) in &self.silent {
+            let role = node.map_or("", |node| self.role_of(node));
+            let node = node.map_or("?".into(), |node| NodeId(node).to_string());
+            output::line(row([
+                &node,
+                role,
+                "NO ANSWER",
+                "",
+                "",
+                "",
+                &format!("{address}: {why}"),
+            ]))?;
+        }
+        Ok(())
+    }
+
+    fn role_of(&self, member: u64) -> &'static str {
+        match self.best() {
+            Some(best) if best.is_voter(member) => "voter",
+            Some(best) if best.learners.contains(&member) => "learner",
+            _ => "none",
+        }
+    }
+
+    fn lag_of(&self, member: u64) -> Option<u64> {
+        let best = self.best().filter(|best| best.leader == best.member)?;
+        match member == best.member {
+            true => Some(0),
+            false => best.lags.iter().find(|(id, _)| *id == member).and_then(|(_, lag)| *lag),
+        }
+    }
+
+    pub fn to_json(&self) -> Value {
+        let there = self.reports.values().map(|report| {
+            json!({
+                "node": NodeId(report.member).to_string(),
+                "as": self.role_of(report.member),
+                "answers": true,
+                "serves": report.serves,
+                "leads": report.leader == report.member,
+                "generation": report.generation,
+                "term": report.term,
+                "index": report.last.1,
+                "applied": report.applied.1,
+                "lag": self.lag_of(report.member),
+                "silence_ms": report.silence_ms,
+                "failure": (!report.failure.is_empty()).then_some(&report.failure),
+            })
+        });
+        let away = self.silent.iter().map(|(node, address, why)| {
+            json!({
+                "node": node.map(|node| NodeId(node).to_string()),
+                "as": node.map(|node| self.role_of(node)),
+                "address": address,
+                "answers": false,
+                "why": why,
+            })
+        });
+        json!({
+            "majority": self.has_majority(),
+            "voters": self.copies(),
+            "masters": there.chain(away).collect::<Vec<_>>(),
+        })
+    }
+}

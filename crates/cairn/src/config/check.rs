@@ -1,0 +1,58 @@
+//! The faults of a file of options.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Command;
+use toml::Table;
+
+use super::file;
+use super::given::{self, Given};
+use crate::failure::Result;
+
+/// One sentence for each fault.
+///
+/// # Errors
+/// The file cannot be read, or is no TOML.
+pub fn faults(path: &Path, whole: &Command) -> Result<Vec<String>> {
+    let sections = file::read(path)?;
+    let mut all = Vec::new();
+    for (role, section) in &sections {
+        all.extend(
+            of_section(whole, role, section).into_iter().map(|fault| format!("[{role}] {fault}")),
+        );
+    }
+    if sections.is_empty() {
+        all.push("there is no section: begin with a line such as [server]".to_owned());
+    }
+    Ok(all)
+}
+
+pub fn of_section(whole: &Command, role: &str, section: &Table) -> Vec<String> {
+    let Some(command) = whole.find_subcommand(role) else { return Vec::new() };
+    let all = match given::all(command, section) {
+        Ok(all) => all,
+        Err(faults) => return faults,
+    };
+    let (mut words, mut places) = (vec![OsString::from("cairn"), role.into()], Vec::new());
+    for given in all {
+        match given {
+            Given { name: None, words } => places.extend(words),
+            Given { words: more, .. } => words.extend(more),
+        }
+    }
+    words.push("--".into());
+    // The command line may have DIR.
+    words.extend(if places.is_empty() { vec!["DIR".into()] } else { places });
+    match whole.clone().try_get_matches_from(words) {
+        Ok(_) => Vec::new(),
+        Err(error) => vec![in_a_line(&error.to_string())],
+    }
+}
+
+/// The words of clap, up to the usage.
+fn in_a_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,126 @@
+//! A command line with the options of a file in it.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Command};
+use toml::Table;
+
+use super::given::{self, Given};
+use super::options::{ROLES, is_switch};
+use super::{ENVIRONMENT, check, file};
+use crate::failure::{Failure, Result};
+
+/// What a command line says, with the options of its file if it names one.
+///
+/// # Errors
+/// The file cannot be read, or has a key or a value that no option has. A command line that makes
+/// no sense ends the process.
+pub fn matches(line: Vec<OsString>, whole: &Command) -> Result<ArgMatches> {
+    let parsed = |words: &[OsString]| whole.clone().try_get_matches_from(words);
+    let Some(file) = OfFile::find(&line, whole)? else {
+        return Ok(parsed(&line).unwrap_or_else(|error| error.exit()));
+    };
+    let merged = file.merged(&line)?;
+    parsed(&merged).or_else(|error| match check::of_section(whole, file.role, &file.section) {
+        // It is not the file.
+        faults if faults.is_empty() => error.exit(),
+        faults => Err(file.failure(&faults[0])),
+    })
+}
+
+/// The section for a command line.
+struct OfFile<'a> {
+    path: PathBuf,
+    role: &'a str,
+    command: &'a Command,
+    section: Table,
+    seen: Seen,
+}
+
+impl<'a> OfFile<'a> {
+    fn find(line: &'a [OsString], whole: &'a Command) -> Result<Option<OfFile<'a>>> {
+        let role = line.get(1).and_then(|word| word.to_str()).filter(|word| ROLES.contains(word));
+        let found = role.and_then(|role| Some((role, whole.find_subcommand(role)?)));
+        let Some((role, command)) = found else { return Ok(None) };
+        let mut seen = Seen::of(command, &line[2..]);
+        let Some(path) = seen.config.take().or_else(of_environment) else { return Ok(None) };
+        let section = file::section_of(&path, role)?;
+        Ok(Some(OfFile { path, role, command, section, seen }))
+    }
+
+    /// The words of the line with those of the file before them.
+    fn merged(&self, line: &[OsString]) -> Result<Vec<OsString>> {
+        let all = given::all(self.command, &self.section);
+        let all = all.map_err(|faults| self.failure(&faults[0]))?;
+        let (mut merged, mut places) = (line[..2].to_vec(), Vec::new());
+        for Given { name, words } in all {
+            match name {
+                Some(name) if self.seen.options.contains(&name) => {}
+                Some(_) => merged.extend(words),
+                None => places.extend(words),
+            }
+        }
+        merged.extend_from_slice(&line[2..]);
+        if !self.seen.has_places && !places.is_empty() {
+            merged.push("--".into());
+            merged.extend(places);
+        }
+        Ok(merged)
+    }
+
+    fn failure(&self, fault: &str) -> Failure {
+        Failure::usage(format!("{}: [{}] {fault}", self.path.display(), self.role))
+    }
+}
+
+fn of_environment() -> Option<PathBuf> {
+    env::var_os(ENVIRONMENT).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// What a command line says by itself.
+#[derive(Default)]
+struct Seen {
+    /// Names of options that it has.
+    options: BTreeSet<String>,
+    /// It has words that belong to no option, such as DIR.
+    has_places: bool,
+    config: Option<PathBuf>,
+}
+
+impl Seen {
+    fn of(command: &Command, words: &[OsString]) -> Seen {
+        let mut seen = Seen::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let shown = word.to_string_lossy();
+            if shown == "--" {
+                seen.has_places |= words.next().is_some();
+                break;
+            }
+            let (name, value) = match shown.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
+                None => (shown.into_owned(), None),
+            };
+            let found = command.get_arguments().find(|arg| is_named(arg, &name));
+            let takes_next = found.is_some_and(|arg| !is_switch(arg)) && value.is_none();
+            let value = if takes_next { words.next().cloned() } else { value };
+            match found.and_then(Arg::get_long) {
+                Some("config") => seen.config = value.map(PathBuf::from),
+                Some(long) => drop(seen.options.insert(long.to_owned())),
+                None if !name.starts_with('-') => seen.has_places = true,
+                None => {}
+            }
+        }
+        seen
+    }
+}
+
+/// Whether an option is written so: `--name`, or `-n`.
+fn is_named(arg: &Arg, word: &str) -> bool {
+    let long = word.strip_prefix("--").is_some_and(|name| arg.get_long() == Some(name));
+    let mut short = word.strip_prefix('-').unwrap_or_default().chars();
+    long || (arg.get_short().is_some() && arg.get_short() == short.next() && short.next().is_none())
+}

@@ -1,0 +1,161 @@
+//! The member of a master that keeps its metadata together with others: its files in a directory,
+//! and its start.
+//!
+//! A member must never forget a vote. So `DIR/member` says that one has begun here: without its
+//! metadata it does not begin anew under its old number.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::clock::RealClock;
+use cairn_base::rng::RealRng;
+use cairn_base::{Clock, ClusterMap, Error, NodeId, RealDisk, Rng};
+use cairn_cluster::control::NodeView;
+use cairn_meta::engine::raft::{Member, MemberStore, Peers, RaftEngine, Seams, Timing};
+use cairn_meta::engine::{Engine, Later};
+use cairn_meta::keys;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use crate::dir::DataDir;
+use crate::failure::{Failure, Result};
+use crate::metadata::Metadata;
+
+/// How often a master that stands by looks at the map in its own rows, and whether its member is
+/// well.
+const LOOK: Duration = Duration::from_millis(250);
+/// Of a new log.
+const FIRST_GENERATION: u64 = 1;
+
+/// Whether a member has begun in `dir`.
+pub fn has_begun(dir: &DataDir) -> bool {
+    dir.member().exists()
+}
+
+/// Makes the files of a new member. What an earlier attempt has left that did not begin is removed.
+pub fn make(dir: &DataDir, node: NodeId, generation: u64) -> Result<()> {
+    let path = dir.meta();
+    let of_meta = |error: Error| Failure::from(error).of(path.display());
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Failure::file(&path, &error));
+        }
+        _ => {}
+    }
+    let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
+    MemberStore::make(&disk, &dir.sizes.of_meta(), node.0, generation).map_err(of_meta)?;
+    begin(dir, node).map_err(|error| Failure::file(&dir.member(), &error))
+}
+
+/// Notes that the member may take part from now on.
+fn begin(dir: &DataDir, node: NodeId) -> io::Result<()> {
+    let (path, new) = (dir.member(), dir.member().with_extension("new"));
+    let mut file = File::create(&new)?;
+    file.write_all(format!("cairn-member 1\nnode {node}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, &path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Starts the member whose files are in `dir`. Must be called within a runtime.
+pub async fn open(
+    dir: &DataDir,
+    node: NodeId,
+    peers: Arc<dyn Peers>,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+) -> Result<Arc<Member>> {
+    let path = dir.meta();
+    if !path.join("rows.redb").exists() {
+        return Err(Failure::new(format!(
+            "{}: the metadata of this master are gone, and with them its votes. It must not vote \
+             again as node {node}: remove it (cairn cluster remove DIR {node}), and let a new \
+             directory join with a new token",
+            path.display()
+        )));
+    }
+    let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
+    let seams = Seams { peers, clock, rng, threads: None };
+    let config = dir.sizes.of_meta();
+    let opened = Member::open(Arc::new(disk), config, node.0, seams, Timing::default()).await;
+    opened.map_err(|error| Failure::from(error).of(path.display()))
+}
+
+/// Nobody is reached: for the only member of a log.
+struct Nobody;
+
+impl Peers for Nobody {
+    fn send(&self, member: u64, _: Bytes) -> Later<cairn_base::Result<Bytes>> {
+        let text = format!("this command reaches no other master, such as {member:x}");
+        Box::pin(std::future::ready(Err(Error::Unavailable(text))))
+    }
+}
+
+/// Metadata whose only member runs in this process, for a command.
+pub struct Alone {
+    pub metadata: Metadata,
+    engine: Arc<RaftEngine>,
+}
+
+impl Alone {
+    /// Makes a log with `node` as its only member.
+    pub async fn found(dir: &DataDir, node: NodeId, generation: Option<u64>) -> Result<Alone> {
+        make(dir, node, generation.unwrap_or(FIRST_GENERATION))?;
+        let clock = Arc::new(RealClock::default());
+        let member = open(dir, node, Arc::new(Nobody), clock, Arc::new(RealRng)).await?;
+        member.found(&BTreeSet::from([node.0])).await?;
+        let engine = Arc::new(RaftEngine::new(member));
+        engine.wait_for_turn().await?;
+        Ok(Alone { metadata: Metadata::of_member(dir, Arc::clone(&engine)), engine })
+    }
+
+    /// Ends it: the next process need not wait for a lease.
+    pub async fn close(self) {
+        let Alone { metadata, engine } = self;
+        drop(metadata);
+        end(&engine).await;
+    }
+}
+
+/// Ends the master of a member, if one serves, and the member.
+pub async fn end(engine: &RaftEngine) {
+    engine.give_up();
+    engine.given_up().await;
+    engine.member().close().await;
+}
+
+/// Has `view` follow the cluster map in the rows that the member has applied, so that this master
+/// knows the others even while none serves. Ends when the member can take no further part.
+pub async fn attend(engine: &Arc<RaftEngine>, view: &NodeView) -> Failure {
+    loop {
+        let status = engine.member().status().await;
+        let failure = match &status {
+            Ok(status) => status.failure.clone(),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(why) = failure {
+            return Failure::new(format!(
+                "the member of this master has failed: {why}: start it again"
+            ));
+        }
+        match block_in_place(|| map_of(&**engine)) {
+            Ok(Some(map)) => view.adopt_rows(&Arc::new(map)),
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "the cluster map was not read"),
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The cluster map in the rows of an engine. Blocks.
+pub fn map_of(engine: &dyn Engine) -> cairn_base::Result<Option<ClusterMap>> {
+    let (_, rows) = engine.read(&[keys::map()])?;
+    rows.into_iter().next().flatten().as_ref().map(ClusterMap::decode).transpose()
+}

@@ -1,0 +1,66 @@
+//! The door where a master or chunkserver says how it is.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cairn_base::rng::RealRng;
+use cairn_doors::http::{Readiness, StatusDoor};
+use cairn_doors::limits::Limits;
+use cairn_doors::metrics::{Connections, Metrics, MoreNumbers};
+use cairn_doors::observe::{Observer, SLOW};
+use cairn_doors::serve::{self, Serving};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Of this door, on stdout, in metrics and in the log of slow requests.
+const NAME: &str = "status";
+/// Prometheus, a probe and some operators.
+const CONNECTIONS: usize = 64;
+
+#[derive(clap::Args)]
+pub struct StatusArgs {
+    /// Address of a door with /healthz, /readyz and /metrics, without TLS, for whoever reaches it,
+    /// such as 127.0.0.1:7401. Without this there is none
+    #[arg(long, value_name = "ADDR")]
+    status: Option<SocketAddr>,
+}
+
+/// The facts that a process tells of itself.
+#[derive(Clone)]
+pub struct Told {
+    pub role: &'static str,
+    pub readiness: Readiness,
+    pub numbers: Vec<MoreNumbers>,
+}
+
+/// The door, if there is to be one. It is bound and not yet open.
+pub struct Status(Option<TcpListener>);
+
+impl StatusArgs {
+    /// Must be called within a runtime.
+    pub fn bind(&self) -> Result<Status> {
+        let Some(address) = self.status else { return Ok(Status(None)) };
+        let listener = serve::listen(address)
+            .map_err(|error| Failure::new(format!("--status {address}: {error}")))?;
+        Ok(Status(Some(listener)))
+    }
+}
+
+impl Status {
+    /// Answers from now on, until `stopped`. Says on stdout where the door is.
+    pub fn open(self, told: Told, stopped: &watch::Receiver<bool>) -> Result<()> {
+        let Some(listener) = self.0 else { return Ok(()) };
+        let shown = format!("{NAME} http://{}", listener.local_addr()?);
+        let connections = Arc::new(Connections::default());
+        let metrics = Metrics::of_links(Arc::clone(&connections), Observer::new(&RealRng, SLOW));
+        told.numbers.into_iter().for_each(|numbers| metrics.count_more(numbers));
+        let door = StatusDoor::new(told.role, told.readiness, &RealRng, metrics.door(NAME));
+        let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
+        let serving = Serving { limits, connections, ..Serving::default() };
+        tokio::spawn(serve::serve(listener, door, serving, stopped.clone()));
+        output::line(shown)
+    }
+}

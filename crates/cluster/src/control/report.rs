@@ -1,0 +1,70 @@
+//! A member's state as it tells other nodes.
+
+use cairn_meta::engine::raft::MemberStatus;
+use serde::{Deserialize, Serialize};
+
+/// The answer of any master about its own member, whether it serves or stands by.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// Its node.
+    pub member: u64,
+    /// Messages of another generation are refused.
+    pub generation: u64,
+    pub term: u64,
+    /// The leader of this term; 0 if the member knows none.
+    pub leader: u64,
+    /// A majority of each set decides. Two sets: one follows the other.
+    pub voters: Vec<Vec<u64>>,
+    pub learners: Vec<u64>,
+    /// Term and index of the last entry of its log; (0, 0) for none.
+    pub last: (u64, u64),
+    /// The same of the last entry that is applied.
+    pub applied: (u64, u64),
+    /// Milliseconds since it heard a leader, or as the leader a majority.
+    pub silence_ms: u64,
+    /// As the leader: entries that each other member has not yet, if that is known.
+    pub lags: Vec<(u64, Option<u64>)>,
+    /// The reason for which its disk takes nothing more; empty for none.
+    pub failure: String,
+    /// It serves as the master.
+    pub serves: bool,
+}
+
+impl MemberReport {
+    pub fn of(status: &MemberStatus, serves: bool) -> MemberReport {
+        let id = |id: Option<cairn_meta::engine::raft::entry::EntryId>| {
+            id.map_or((0, 0), |id| (id.term, id.index))
+        };
+        MemberReport {
+            member: status.member,
+            generation: status.generation,
+            term: status.term,
+            leader: status.leader.unwrap_or(0),
+            voters: status.members.voters.iter().map(|ids| ids.iter().copied().collect()).collect(),
+            learners: status.members.learners.iter().copied().collect(),
+            last: id(status.last),
+            applied: id(status.applied),
+            silence_ms: u64::try_from(status.silence.as_millis()).unwrap_or(u64::MAX),
+            lags: status.followers.keys().map(|one| (*one, status.lag_of(*one))).collect(),
+            failure: status.failure.clone().unwrap_or_default(),
+            serves,
+        }
+    }
+
+    pub fn is_voter(&self, member: u64) -> bool {
+        self.voters.iter().any(|ids| ids.contains(&member))
+    }
+
+    /// Whether `present` are a majority of each set of voters.
+    pub fn is_majority(&self, present: impl Fn(u64) -> bool) -> bool {
+        let is_one = |ids: &Vec<u64>| ids.iter().filter(|id| present(**id)).count() * 2 > ids.len();
+        !self.voters.is_empty() && self.voters.iter().all(is_one)
+    }
+}
+
+/// What a new master is told before it makes its member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Entered {
+    /// Messages of the members have this generation.
+    pub generation: u64,
+}

@@ -1,0 +1,16 @@
+//! Masters that keep their metadata together: the way of their messages, and which of them keep
+//! them.
+//!
+//! It is not: the log, elections, leases (`engine/raft` of `meta`).
+//!
+//! ```text
+//!   Member ──► WirePeers ══ cairn-wire, method 40 ══► ControlService ──► Member
+//!   Controller ──► seats: masters of the map, who is up ──► voters and learners ──► Member
+//! ```
+
+mod ask;
+mod peers;
+
+pub use crate::control::{Entered, MemberReport, Seats, seats};
+pub use ask::{Asked, ask_all};
+pub use peers::WirePeers;

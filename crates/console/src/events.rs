@@ -1,0 +1,211 @@
+//! Events for pages that are open, as `text/event-stream`.
+//!
+//! It is not: a place that knows of what there are events. A page gives a stream of them, or of
+//! their bytes; here it is sent for as long as the page is open, the login holds and the server
+//! runs.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::{Caller, TokenHash, hash_token};
+use cairn_base::{Timestamp, UserId};
+use cairn_doors::serve::Seat;
+use cairn_fs::ops::logins::FindLogin;
+use cairn_fs::{Fs, Watching};
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, stream};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::failure::Failure;
+use crate::inner::{Inner, LoggedIn};
+use crate::limits::{IDLE, LISTENER_ALIVE, LISTENER_BEAT, LISTENER_LOGIN};
+use crate::listeners::ListenerPlace;
+use crate::reply::{self, Reply};
+
+/// Something that a page is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub name: &'static str,
+    /// A browser that comes again says which one it has seen; empty for none. One line.
+    pub id: String,
+    pub data: String,
+}
+
+impl Event {
+    pub fn bytes(&self) -> Bytes {
+        let mut text = format!("event: {}\n", self.name);
+        if !self.id.is_empty() {
+            text.push_str(&format!("id: {}\n", self.id));
+        }
+        for line in self.data.split('\n') {
+            text.push_str(&format!("data: {line}\n"));
+        }
+        text.push('\n');
+        text.into()
+    }
+}
+
+impl From<Event> for Bytes {
+    fn from(event: Event) -> Bytes {
+        event.bytes()
+    }
+}
+
+/// Comes again after two seconds.
+const BEGIN: &[u8] = b"retry: 2000\n\n";
+const ALIVE: &[u8] = b": alive\n\n";
+/// The login has ended: the page is to come no more.
+const END: &[u8] = b"event: end\ndata: {\"reason\":\"login\"}\n\n";
+
+/// Sends what comes of `source` until that ends, the page is closed, the login ends or the server
+/// stops.
+///
+/// # Errors
+/// `Unavailable` if too many pages listen.
+pub fn reply(
+    inner: &Inner,
+    login: &LoggedIn,
+    source: impl Stream<Item: Into<Bytes>> + Send + 'static,
+) -> Result<Reply, Failure> {
+    let place = inner.listeners.take(login.user)?;
+    let seat = Seat::default();
+    let mut beats = interval(LISTENER_BEAT);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let listening = Listening {
+        source: source.map(Into::into).boxed(),
+        login: OpenLogin::of(inner, login),
+        beats,
+        silent: Duration::ZERO,
+        unchecked: Duration::ZERO,
+        seat: seat.clone(),
+        _place: place,
+    };
+    let begin = stream::iter([Bytes::from_static(BEGIN)]);
+    let events = stream::unfold(Some(listening), |listening| async {
+        let (bytes, listening) = listening?.step().await?;
+        Some((bytes, listening))
+    });
+    let mut reply = reply::events(begin.chain(events).boxed());
+    reply.extensions_mut().insert(seat);
+    Ok(reply)
+}
+
+/// The login of a page that is open.
+struct OpenLogin {
+    fs: Fs,
+    user: UserId,
+    hash: TokenHash,
+    changes: Watching,
+}
+
+impl OpenLogin {
+    fn of(inner: &Inner, login: &LoggedIn) -> OpenLogin {
+        let (fs, user, hash) = (inner.fs().clone(), login.user, hash_token(login.secret.expose()));
+        let changes = fs.watch_login(user, &hash, &login.credential);
+        OpenLogin { fs, user, hash, changes }
+    }
+
+    /// Whether it holds. Where nobody knows, the page goes on: it is told nothing then, either.
+    async fn holds(&self) -> bool {
+        let verb = FindLogin { user: self.user, hash: self.hash };
+        match self.fs.read(&Caller::system(), verb).await {
+            Ok(Some(found)) => {
+                let now = self.fs.clock().now();
+                let idle = Timestamp(now.0.saturating_sub(IDLE.as_nanos() as i64));
+                now < found.expires && found.seen >= idle
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::debug!(%error, "whether a login holds is not known");
+                true
+            }
+        }
+    }
+}
+
+/// A page that hears of changes.
+struct Listening {
+    source: BoxStream<'static, Bytes>,
+    login: OpenLogin,
+    beats: Interval,
+    /// How long nothing was sent, and how long the login was not looked at.
+    silent: Duration,
+    unchecked: Duration,
+    seat: Seat,
+    _place: ListenerPlace,
+}
+
+/// What came while a page waited.
+enum Came {
+    Event(Option<Bytes>),
+    /// The login may have ended.
+    Doubt,
+    /// Nothing was sent for long.
+    Silence,
+    /// The server stops.
+    Stop,
+}
+
+impl Listening {
+    /// Bytes to send, and what goes on then; nothing after the last ones.
+    async fn step(mut self) -> Option<(Bytes, Option<Listening>)> {
+        loop {
+            match self.wait().await {
+                Came::Event(Some(event)) => {
+                    self.silent = Duration::ZERO;
+                    return Some((event, Some(self)));
+                }
+                Came::Doubt => {
+                    self.unchecked = Duration::ZERO;
+                    if !self.login.holds().await {
+                        return Some((Bytes::from_static(END), None));
+                    }
+                }
+                Came::Silence => {
+                    self.silent = Duration::ZERO;
+                    return Some((Bytes::from_static(ALIVE), Some(self)));
+                }
+                // The page comes again, to another server perhaps.
+                Came::Event(None) | Came::Stop => return None,
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Came {
+        let Listening { source, login, beats, silent, unchecked, seat, .. } = self;
+        let mut doubt = pin!(login.changes.changed());
+        loop {
+            tokio::select! {
+                biased;
+                () = seat.stopped() => return Came::Stop,
+                () = &mut doubt => return Came::Doubt,
+                _ = beats.tick() => {
+                    seat.beat();
+                    *silent += LISTENER_BEAT;
+                    *unchecked += LISTENER_BEAT;
+                    if *unchecked >= LISTENER_LOGIN {
+                        return Came::Doubt;
+                    }
+                    if *silent >= LISTENER_ALIVE {
+                        return Came::Silence;
+                    }
+                }
+                event = source.next() => return Came::Event(event),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_lines_with_their_names() {
+        let event = Event { name: "changed", id: "7".into(), data: "a\nb".into() };
+        assert_eq!(event.bytes(), "event: changed\nid: 7\ndata: a\ndata: b\n\n");
+        let plain = Event { name: "tick", id: String::new(), data: String::new() };
+        assert_eq!(plain.bytes(), "event: tick\ndata: \n\n");
+    }
+}

@@ -1,0 +1,61 @@
+//! Scrubs of the blocks that a process keeps.
+
+use cairn_base::Timestamp;
+
+/// Scrubs of the blocks of this process.
+pub trait Scrubs: Send + Sync {
+    fn state(&self) -> ScrubState;
+    /// Begins one, unless one runs.
+    fn begin(&self);
+    /// Ends the one that runs, if any, before its end.
+    fn stop(&self);
+}
+
+/// How scrubs stand.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubState {
+    pub running: Option<ScrubRun>,
+    /// The last one that ended since this process began.
+    pub last: Option<ScrubEnd>,
+    /// When one reached its end last, as it was noted on the disk.
+    pub noted: Option<Timestamp>,
+    /// How often one begins on its own; 0 for never.
+    pub every_days: u32,
+    /// The most that one reads, bytes a second.
+    pub rate: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubRun {
+    pub began: Timestamp,
+    pub blocks: u64,
+    /// Of the blocks that there were at the start.
+    pub total_blocks: u64,
+    pub bytes: u64,
+    pub damaged_blocks: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubEnd {
+    pub ended: Timestamp,
+    pub blocks: u64,
+    pub bytes: u64,
+    pub damaged_blocks: u64,
+    /// The objects that damaged blocks are of. A block that no object needs any more hits nobody.
+    pub damaged: Vec<DamagedObject>,
+    /// It was stopped before its end.
+    pub is_stopped: bool,
+    /// Why it failed, or why objects could not be named.
+    pub failure: Option<String>,
+}
+
+/// An object of which bytes are damaged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DamagedObject {
+    /// `bucket/key`.
+    pub object: String,
+    /// The first byte that is damaged, and the one after the last.
+    pub start: u64,
+    pub end: u64,
+    pub why: String,
+}

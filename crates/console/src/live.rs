@@ -1,0 +1,105 @@
+//! Pages that show the changes of others while they are open: the parts of a page that change have
+//! `data-live`, and a script asks for the page again when it is told to.
+
+use std::time::Duration;
+
+use cairn_base::{Error, Result};
+use futures_util::{Stream, stream};
+use maud::{Markup, html};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::events::Event;
+use crate::inner::Asked;
+
+/// The least time between two events about one page: changes come in crowds.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long one waits for the crowd after the first change.
+const GATHER: Duration = Duration::from_millis(50);
+/// How often one looks at rows of which this process hears nothing, because its master leases it no
+/// rows now.
+pub const DEAF: Duration = Duration::from_secs(5);
+/// How long one waits after a look that failed.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Where a page hears of changes, and the state that it shows.
+pub fn listen(place: &str, version: &str) -> Markup {
+    html! { cairn-changes data-events=(place) data-seen=(version) {} }
+}
+
+/// The state that a page which listens has seen: as the browser says if it comes again, or as the
+/// page says.
+pub fn seen(asked: &Asked) -> String {
+    let again = asked.parts.headers.get("last-event-id");
+    let again = again.and_then(|seen| seen.to_str().ok()).filter(|seen| !seen.is_empty());
+    match again {
+        Some(seen) => seen.to_owned(),
+        None => asked.query().unwrap_or_default().get("seen").to_owned(),
+    }
+}
+
+/// Something that a page shows, as long as it is open.
+pub trait Sight: Send + 'static {
+    /// The state now. From then on the sight hears of changes of it.
+    fn look(&mut self) -> impl Future<Output = Result<String>> + Send;
+
+    /// Returns when the state may be another one than at the last look.
+    fn changed(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// Tells of each state of a sight that is another one than the page has seen.
+pub fn tell(sight: impl Sight, seen: String) -> impl Stream<Item = Event> + Send + 'static {
+    let telling = Telling { sight, seen, told: None };
+    stream::unfold(Some(telling), |telling| async {
+        let mut telling = telling?;
+        match telling.next().await {
+            Ok(()) => Some((changed(telling.seen.clone()), Some(telling))),
+            // The page asks again, and shows why there is nothing to see.
+            Err(error) => {
+                tracing::debug!(%error, "a page is told of no more changes");
+                Some((changed("gone".to_owned()), None))
+            }
+        }
+    })
+}
+
+fn changed(version: String) -> Event {
+    Event { name: "changed", id: version, data: String::new() }
+}
+
+struct Telling<S> {
+    sight: S,
+    seen: String,
+    told: Option<Instant>,
+}
+
+impl<S: Sight> Telling<S> {
+    /// Waits for another state.
+    ///
+    /// # Errors
+    /// There is no more to see.
+    async fn next(&mut self) -> Result<()> {
+        loop {
+            if let Some(told) = self.told {
+                sleep_until(told + PAUSE).await;
+            }
+            match self.sight.look().await {
+                Ok(version) if version != self.seen => {
+                    self.seen = version;
+                    self.told = Some(Instant::now());
+                    return Ok(());
+                }
+                Ok(_) => {
+                    self.sight.changed().await;
+                    sleep(GATHER).await;
+                }
+                Err(error @ (Error::NotFound(_) | Error::Denied(_) | Error::NotImplemented(_))) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "what a page shows could not be looked at");
+                    sleep(RETRY).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Waiting until one of several rows changes.
+
+use bytes::Bytes;
+use cairn_auth::{Caller, TokenHash};
+use cairn_base::{BucketId, Ino, UserId};
+use cairn_meta::ops::look::FolderLook;
+use cairn_meta::{Meta, RowWatch, WireVerb, keys};
+use futures_util::future::{pending, select_all};
+
+use crate::Fs;
+
+/// Hears of the changes of any of several rows since it was made. It may hear of changes that are
+/// none.
+pub struct Watching {
+    rows: Vec<RowWatch>,
+}
+
+impl Watching {
+    /// Waits for a change since the last call returned, or since this was made. Giving up loses
+    /// none.
+    pub async fn changed(&mut self) {
+        match self.rows.is_empty() {
+            true => pending().await,
+            false => {
+                select_all(self.rows.iter_mut().map(|row| Box::pin(row.changed()))).await;
+            }
+        }
+    }
+}
+
+impl Fs {
+    /// Hears of changes of a login that was found here, of its access key and of its user.
+    pub fn watch_login(&self, user: UserId, hash: &TokenHash, access_key: &str) -> Watching {
+        let keys = [keys::login(user, hash), keys::access_key(access_key), keys::user(user)];
+        self.watching(keys)
+    }
+
+    /// Hears of changes of what a listing of a folder shows: of its entries, of the files that were
+    /// looked at, of the rights in the bucket, and of the bucket's counters if the folder is all of
+    /// it.
+    pub fn watch_folder(&self, look: &FolderLook) -> Watching {
+        let steps = look.steps.iter().map(|step| keys::directory_entry(step.parent, &step.name));
+        let files = look.files.iter().flatten().map(|ino| keys::inode(*ino));
+        let counters = look.steps.is_empty().then(|| keys::usage(look.bucket));
+        let own = [keys::bucket(look.bucket), keys::tally(look.directory())];
+        self.watching(own.into_iter().chain(steps).chain(files).chain(counters))
+    }
+
+    /// Hears of changes of the list of buckets and of what it shows of these.
+    pub fn watch_buckets(&self, buckets: &[BucketId]) -> Watching {
+        let rows = buckets.iter().flat_map(|bucket| [keys::bucket(*bucket), keys::usage(*bucket)]);
+        self.watching(std::iter::once(keys::tally(Ino::ROOT)).chain(rows))
+    }
+
+    /// Whether this process hears of all changes of the rows that a verb reads. Where the master is
+    /// elsewhere, it hears only of rows that are leased to it.
+    pub fn hears_of<V: WireVerb>(&self, caller: &Caller, verb: &V) -> bool {
+        matches!(self.meta(), Meta::Local { .. }) || self.read_now(caller, verb).is_some()
+    }
+
+    fn watching(&self, keys: impl IntoIterator<Item = Bytes>) -> Watching {
+        Watching { rows: keys.into_iter().map(|key| self.meta().watch(key)).collect() }
+    }
+}

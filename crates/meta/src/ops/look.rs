@@ -1,0 +1,104 @@
+//! Looking at rows one by one, so that a session is leased each of them and hears when one changes.
+//! What a page shows is read by other verbs.
+
+use cairn_auth::Action;
+use cairn_base::{BucketId, Error, Ino, limits};
+use serde::{Deserialize, Serialize};
+
+use super::key_names::split_key;
+use super::namespace::{Step, load, open_bucket};
+use crate::rows::Entry;
+use crate::{Context, Stop, Verb, View, keys};
+
+fn check_count(count: usize, what: &str) -> Result<(), Error> {
+    match count <= limits::LIST_KEYS {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!("{count} {what}; at most {}", limits::LIST_KEYS))),
+    }
+}
+
+/// Looks at a folder and at some of its files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LookFolder {
+    pub bucket: String,
+    /// Empty for the whole bucket, or it ends in a slash. There need not be such a folder.
+    pub folder: String,
+    /// Names of files in the folder, at most [`limits::LIST_KEYS`].
+    pub names: Vec<String>,
+}
+
+/// The rows that say what a listing of the folder shows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FolderLook {
+    pub bucket: BucketId,
+    /// The directories on the way that there are.
+    pub steps: Vec<Step>,
+    /// Of each name, if there is such a file.
+    pub files: Vec<Option<Ino>>,
+}
+
+impl FolderLook {
+    /// The last directory on the way that there is.
+    pub fn directory(&self) -> Ino {
+        self.steps.last().map_or(self.bucket.ino(), |step| step.ino)
+    }
+}
+
+impl Verb for LookFolder {
+    type Reply = FolderLook;
+    const NAME: &'static str = "look_folder";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<FolderLook, Stop> {
+        check_count(self.names.len(), "names")?;
+        let opened = open_bucket(view, context, &self.bucket, Action::ListBucket)?;
+        let (directories, _) = split_key(&self.folder);
+        let mut steps: Vec<Step> = Vec::with_capacity(directories.len());
+        for name in &directories {
+            let parent = steps.last().map_or(opened.id.ino(), |step| step.ino);
+            let key = keys::directory_entry(parent, name.as_bytes());
+            let Some(entry) = load::<Entry>(view, &key)? else { break };
+            steps.push(Step { parent, name: name.as_bytes().to_vec(), ino: entry.ino });
+        }
+        let is_there = steps.len() == directories.len();
+        let look = FolderLook { bucket: opened.id, steps, files: Vec::new() };
+        let directory = look.directory();
+        view.get(&keys::tally(directory))?;
+        if directories.is_empty() {
+            // A listing of a whole bucket shows its counters.
+            view.get(&keys::usage(opened.id))?;
+        }
+        let mut files = Vec::with_capacity(self.names.len());
+        for name in &self.names {
+            let key = keys::file_entry(directory, name.as_bytes());
+            let found = if is_there { load::<Entry>(view, &key)? } else { None };
+            if let Some(entry) = &found {
+                view.get(&keys::inode(entry.ino))?;
+            }
+            files.push(found.map(|entry| entry.ino));
+        }
+        Ok(FolderLook { files, ..look })
+    }
+}
+
+/// Looks at the list of buckets and at what it shows of some of them. The console asks as the store
+/// itself, about buckets that its user was shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LookBuckets {
+    /// At most [`limits::LIST_KEYS`].
+    pub buckets: Vec<BucketId>,
+}
+
+impl Verb for LookBuckets {
+    type Reply = ();
+    const NAME: &'static str = "look_buckets";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        check_count(self.buckets.len(), "buckets")?;
+        view.get(&keys::tally(Ino::ROOT))?;
+        for bucket in &self.buckets {
+            view.get(&keys::bucket(*bucket))?;
+            view.get(&keys::usage(*bucket))?;
+        }
+        Ok(())
+    }
+}

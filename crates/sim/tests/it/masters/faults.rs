@@ -1,0 +1,148 @@
+//! Faults, and what each does to the world.
+
+use cairn_base::rng::SeededRng;
+
+use super::process::MEMBERS;
+use super::wires::Way;
+use super::world::World;
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// From the first nothing reaches the second.
+    Cut(u64, u64),
+    /// All that comes from the first reaches the second late.
+    Late(u64, u64),
+    /// Nothing reaches it.
+    Deaf(u64),
+    /// Nothing that it sends arrives.
+    Mute(u64),
+    Alone(u64),
+    /// Power is cut.
+    Crash(u64),
+    /// The process is killed.
+    Kill(u64),
+    CrashAll,
+    /// The process is stopped, and goes on.
+    Stop(u64),
+    /// As `Stop`, from the moment at which the next answer of another member has come, before the
+    /// process sees it.
+    StopAtAnswer(u64),
+    /// The machine is suspended: its process is stopped, and what is sent to it is lost. Its clock
+    /// runs on.
+    Suspend(u64),
+    Slow(u64),
+    Full(u64),
+    Jump(u64),
+}
+
+/// A fault that happens to any member, and how long it lasts, microseconds. `kinds`: seeds differ
+/// by what happens most.
+pub fn draw(rng: &SeededRng, kinds: u64) -> (Fault, u64) {
+    let one = 1 + rng.below(3);
+    let other = 1 + (one + rng.below(2)) % 3;
+    let short = 100_000 + rng.below(1_500_000);
+    let long = 300_000 + rng.below(6_000_000);
+    let lasts = if rng.below(2) == 0 { short } else { long };
+    let mut kind = rng.below(13);
+    if kinds >> kind & 1 == 0 {
+        kind = rng.below(13);
+    }
+    let fault = match kind {
+        0 => Fault::Alone(one),
+        1 => Fault::Cut(one, other),
+        2 => Fault::Deaf(one),
+        3 => Fault::Mute(one),
+        4 => Fault::Crash(one),
+        5 => Fault::Kill(one),
+        6 => Fault::CrashAll,
+        7 => Fault::Stop(one),
+        8 => Fault::Slow(one),
+        9 => Fault::Full(one),
+        10 => Fault::Late(one, other),
+        11 => Fault::Suspend(one),
+        _ => Fault::Jump(one),
+    };
+    (fault, lasts)
+}
+
+impl Fault {
+    /// The ways that it cuts.
+    fn cuts(self) -> Vec<Way> {
+        let others = |id: u64| MEMBERS.into_iter().filter(move |other| *other != id);
+        match self {
+            Fault::Cut(from, to) => vec![(from, to)],
+            Fault::Deaf(id) => others(id).map(|other| (other, id)).collect(),
+            Fault::Mute(id) => others(id).map(|other| (id, other)).collect(),
+            Fault::Alone(id) | Fault::Suspend(id) => {
+                others(id).flat_map(|other| [(other, id), (id, other)]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl World {
+    pub fn begin(&mut self, fault: Fault, lasts_us: u64) {
+        self.faults += 1;
+        tracing::info!(now_ms = self.now_us / 1000, ?fault, lasts_us, "begins");
+        if let Fault::StopAtAnswer(id) = fault {
+            self.awaited = Some((id, lasts_us));
+            return;
+        }
+        self.ending.push((self.now_us + lasts_us, fault));
+        fault.cuts().into_iter().for_each(|way| self.wires.cut(way));
+        match fault {
+            Fault::Late(from, to) => self.wires.delay((from, to)),
+            Fault::Crash(id) => self.stop(id, true),
+            Fault::Kill(id) => self.stop(id, false),
+            Fault::CrashAll => MEMBERS.into_iter().for_each(|id| self.stop(id, true)),
+            _ => self.bend(fault, true),
+        }
+    }
+
+    /// Begins, or ends, what happens to a process that goes on.
+    fn bend(&mut self, fault: Fault, begins: bool) {
+        let factor = 2 + self.rng.below(40);
+        let jump = self.rng.below(2_000) as i64 - 1_000;
+        let (Fault::Stop(id)
+        | Fault::Suspend(id)
+        | Fault::Slow(id)
+        | Fault::Full(id)
+        | Fault::Jump(id)) = fault
+        else {
+            return;
+        };
+        let Some(place) = self.places.get_mut(&id) else { return };
+        match fault {
+            Fault::Stop(_) | Fault::Suspend(_) if !begins => place.host.resume(),
+            Fault::Stop(_) | Fault::Suspend(_)
+                if place.host.is_running() && place.host.paused_us.is_none() =>
+            {
+                place.host.paused_us = Some(0);
+            }
+            Fault::Slow(_) => place.host.set_slow(if begins { factor } else { 1 }),
+            Fault::Full(_) => {
+                let room = place.disk.used_bytes();
+                place.disk.set_capacity(begins.then_some(room));
+            }
+            Fault::Jump(_) if begins => place.host.jump(jump),
+            _ => {}
+        }
+    }
+
+    pub fn end_faults(&mut self, all: bool) {
+        let now_us = self.now_us;
+        let ended: Vec<Fault> =
+            self.ending.extract_if(.., |(at, _)| all || *at <= now_us).map(|(_, f)| f).collect();
+        for fault in ended {
+            fault.cuts().into_iter().for_each(|way| self.wires.heal(way));
+            match fault {
+                Fault::Late(from, to) => self.wires.hurry((from, to)),
+                Fault::Crash(id) | Fault::Kill(id) => self.start_again(id),
+                Fault::CrashAll => MEMBERS.into_iter().for_each(|id| self.start_again(id)),
+                _ => self.bend(fault, false),
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Faults in an order that hurts: what befalls the master that serves, and then its heirs.
+//!
+//! A seed is a row of scripts, drawn by weight. They know which member serves, as an operator
+//! would, and nothing else of the product. Times are around those that masters wait for: an
+//! election begins after 1 to 2 s of silence, a lease lasts 2 s, a new master waits for 2.2 s.
+
+use cairn_base::rng::SeededRng;
+
+use super::faults::{Fault, draw};
+use super::process::MEMBERS;
+
+const MS: u64 = 1_000;
+
+/// The member that a step is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Of(Fault),
+    /// That of the member that serves when the step begins.
+    OfServing(fn(u64) -> Fault),
+}
+
+/// When a step begins, what it is and how long it lasts, microseconds.
+pub type Planned = (u64, Step, u64);
+
+/// The members at the begin of a script: one serves, or may.
+struct Cast<'a> {
+    rng: &'a SeededRng,
+    serving: u64,
+    others: [u64; 2],
+    plan: Vec<Planned>,
+}
+
+type Script = fn(&mut Cast<'_>);
+
+/// The scripts, each as often as its number says.
+const SCRIPTS: [(u64, Script); 9] = [
+    (3, cut_off),
+    (2, heard_by_one),
+    (3, stopped_and_cut_off),
+    (2, stopped_again),
+    (3, heir_that_is_behind),
+    (2, far_behind),
+    (2, short_lives),
+    (3, contested),
+    (1, power_cuts),
+];
+/// Faults at random, as often.
+const RANDOM: u64 = 7;
+
+/// Draws the next script. `kinds`: see [`draw`].
+pub fn draw_script(rng: &SeededRng, serving: Option<u64>, kinds: u64) -> Vec<Planned> {
+    let serving = serving.unwrap_or(1 + rng.below(3));
+    let mut others = MEMBERS.into_iter().filter(|id| *id != serving);
+    let mut pair = [others.next().unwrap_or(1), others.next().unwrap_or(1)];
+    if rng.below(2) == 0 {
+        pair.reverse();
+    }
+    let mut cast = Cast { rng, serving, others: pair, plan: Vec::new() };
+    let mut left = rng.below(RANDOM + SCRIPTS.iter().map(|(weight, _)| weight).sum::<u64>());
+    for (weight, script) in SCRIPTS {
+        if left < weight {
+            script(&mut cast);
+            return cast.plan;
+        }
+        left -= weight;
+    }
+    let mut at_us = 0;
+    for _ in 0..2 + rng.below(4) {
+        let (fault, lasts_us) = draw(rng, kinds);
+        cast.plan.push((at_us, Step::Of(fault), lasts_us));
+        at_us += 200_000 + rng.below(2_500_000);
+    }
+    cast.plan
+}
+
+/// The member that makes the log dies soon after.
+pub fn founder_dies(rng: &SeededRng) -> Vec<Planned> {
+    let fault = if rng.below(2) == 0 { Fault::Crash(1) } else { Fault::Kill(1) };
+    vec![(10 * MS + rng.below(400 * MS), Step::Of(fault), 3_000 * MS + rng.below(5_000 * MS))]
+}
+
+impl Cast<'_> {
+    /// A time between two, milliseconds; the result is in microseconds.
+    fn between(&self, least_ms: u64, most_ms: u64) -> u64 {
+        least_ms * MS + self.rng.below((most_ms - least_ms) * MS)
+    }
+
+    fn chance(&self, percent: u64) -> bool {
+        self.rng.below(100) < percent
+    }
+
+    fn of(&mut self, at_us: u64, fault: Fault, lasts_us: u64) {
+        self.plan.push((at_us, Step::Of(fault), lasts_us));
+    }
+
+    fn of_serving(&mut self, at_us: u64, fault: fn(u64) -> Fault, lasts_us: u64) {
+        self.plan.push((at_us, Step::OfServing(fault), lasts_us));
+    }
+}
+
+/// The master that serves is cut off, one way or both, for longer than a lease and an election.
+fn cut_off(cast: &mut Cast<'_>) {
+    let fault = match cast.rng.below(5) {
+        0 => Fault::Mute(cast.serving),
+        1 => Fault::Deaf(cast.serving),
+        _ => Fault::Alone(cast.serving),
+    };
+    let lasts_us = cast.between(3_000, 8_000);
+    cast.of(0, fault, lasts_us);
+}
+
+/// One follower does not hear the master for a while, before nobody does.
+fn heard_by_one(cast: &mut Cast<'_>) {
+    let (serving, deaf) = (cast.serving, cast.others[0]);
+    let before_us = cast.between(600, 2_500);
+    let lasts_us = cast.between(3_000, 6_000);
+    let more_us = cast.between(0, 300);
+    cast.of(0, Fault::Cut(serving, deaf), before_us + more_us);
+    cast.of(before_us, Fault::Alone(serving), lasts_us);
+}
+
+/// The master is stopped, or its machine suspended, and is cut off before it goes on.
+fn stopped_and_cut_off(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let stop_us = match cast.chance(50) {
+        true => cast.between(1_300, 2_100),
+        false => cast.between(300, 6_000),
+    };
+    let fault = match cast.rng.below(6) {
+        0 => Fault::Stop(serving),
+        1 => Fault::Suspend(serving),
+        _ => Fault::StopAtAnswer(serving),
+    };
+    cast.of(0, fault, stop_us);
+    let cut_us = cast.between(60, 300);
+    let after_us = cast.between(1_500, 5_000);
+    cast.of(cut_us, Fault::Alone(serving), stop_us + after_us);
+}
+
+/// Whichever master serves is stopped about as long as others are patient, again and again.
+fn stopped_again(cast: &mut Cast<'_>) {
+    let mut at_us = 0;
+    for _ in 0..3 + cast.rng.below(4) {
+        let lasts_us = cast.between(800, 2_400);
+        cast.of_serving(at_us, Fault::Stop, lasts_us);
+        at_us += lasts_us + cast.between(200, 3_000);
+    }
+    if cast.chance(50) {
+        for id in cast.others {
+            cast.of(0, Fault::Slow(id), at_us);
+        }
+    }
+}
+
+/// A former master comes back, is slow to apply what it missed, and is alone with another one that
+/// may make it the leader.
+fn heir_that_is_behind(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let away_us = cast.between(3_500, 6_000);
+    cast.of(0, Fault::Alone(serving), away_us);
+    let bent_us = cast.between(4_000, 9_000);
+    let bent = if cast.chance(50) { Fault::Slow(serving) } else { Fault::Full(serving) };
+    cast.of(away_us - 200 * MS, bent, bent_us);
+    let again_us = away_us + cast.between(30, 1_500);
+    let fault = if cast.chance(50) { Fault::Alone } else { Fault::Crash };
+    let lasts_us = cast.between(3_000, 7_000);
+    cast.of_serving(again_us, fault, lasts_us);
+}
+
+/// A member misses more than the log holds; others die while it gets a snapshot.
+fn far_behind(cast: &mut Cast<'_>) {
+    let behind = cast.others[0];
+    let away_us = cast.between(5_000, 10_000);
+    let fault = if cast.chance(50) { Fault::Alone(behind) } else { Fault::Crash(behind) };
+    cast.of(0, fault, away_us);
+    if cast.chance(50) {
+        let lasts_us = cast.between(1_000, 5_000);
+        cast.of(away_us - 200 * MS, Fault::Slow(behind), lasts_us);
+    }
+    let again_us = away_us + cast.between(0, 1_500);
+    let fault = match cast.rng.below(3) {
+        0 => Fault::Alone,
+        1 => Fault::Kill,
+        _ => Fault::StopAtAnswer,
+    };
+    let lasts_us = cast.between(100, 5_000);
+    cast.of_serving(again_us, fault, lasts_us);
+}
+
+/// Whichever master serves dies, and is soon back.
+fn short_lives(cast: &mut Cast<'_>) {
+    let mut at_us = 0;
+    for _ in 0..3 + cast.rng.below(4) {
+        let fault = if cast.chance(50) { Fault::Kill } else { Fault::Crash };
+        let lasts_us = cast.between(50, 800);
+        cast.of_serving(at_us, fault, lasts_us);
+        at_us += cast.between(300, 4_000);
+    }
+}
+
+/// A former master and another member both want to lead, and hear each other late.
+fn contested(cast: &mut Cast<'_>) {
+    let mut at_us = 0;
+    if cast.chance(60) {
+        at_us = cast.between(2_200, 3_800);
+        cast.of(0, Fault::Alone(cast.serving), at_us);
+    }
+    let lasts_us = cast.between(3_000, 7_000);
+    for from in MEMBERS {
+        for to in MEMBERS.into_iter().filter(|to| *to != from) {
+            cast.of(at_us, Fault::Late(from, to), lasts_us);
+        }
+    }
+    let dies_us = at_us + cast.between(0, 800);
+    let dead_us = cast.between(2_000, 6_000);
+    let fault = if cast.chance(50) { Fault::Crash } else { Fault::Alone };
+    cast.of_serving(dies_us, fault, dead_us);
+}
+
+/// The power of all fails, more than once.
+fn power_cuts(cast: &mut Cast<'_>) {
+    let mut at_us = 0;
+    for _ in 0..2 + cast.rng.below(2) {
+        let lasts_us = cast.between(50, 1_000);
+        cast.of(at_us, Fault::CrashAll, lasts_us);
+        at_us += cast.between(1_500, 6_000);
+    }
+}

@@ -1,0 +1,160 @@
+"""Three machines become a cluster with five commands, and any one of them may die."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cluster.load import LOST
+from harness.doors import S3
+from harness.ports import free_ports
+from harness.server import KEY, SECRET, binary, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
+from kill.model import content
+
+RESUME_SECONDS = 20
+
+
+class Machine:
+    """The directory and the process of a machine. All are on this host, so ports differ."""
+
+    def __init__(self, directory):
+        self.directory, self.log = directory, directory.with_suffix(".log")
+        self.process = None
+        # The chunkserver takes the port after that of the master.
+        ports = free_ports(4)
+        while ports[1] != ports[0] + 1:
+            ports = free_ports(4)
+        self.port, _, s3, http = ports
+        self.url = f"http://127.0.0.1:{s3}"
+        self.doors = ["--s3", f"127.0.0.1:{s3}", "--http", f"127.0.0.1:{http}"]
+        self.s3 = S3(self.url, timeout=40)
+        self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET)
+
+    def start(self, *options):
+        """Runs a command that begins with `cairn node DIR`."""
+        command = [binary(), "node", str(self.directory), *options, *self.doors]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def kill(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def run(self, *command):
+        return subprocess.run(
+            [binary(), *command], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
+
+    def token(self):
+        """The token in the command for the next machine, once a master serves."""
+
+        def told():
+            done = self.run("cluster", "token", str(self.directory), "--machine")
+            found.append(done)
+            return done.returncode == 0
+
+        found = []
+        eventually(told, f"a token: {found[-1:]}")
+        words = found[-1].stdout.split()
+        expected = ["cairn", "node", str(self.directory), "--address", "HOST", "--join"]
+        assert words[-7:-1] == expected, words
+        return words[-1]
+
+    def status(self):
+        done = self.run("cluster", "status", str(self.directory), "--json")
+        status = json.loads(done.stdout) if done.stdout.startswith("{") else None
+        return status if status and status["master"] else None
+
+    def tail(self):
+        return self.log.read_text(errors="replace")[-3000:]
+
+
+@pytest.fixture
+def machines():
+    work = scratch("machines")
+    made = [Machine(work / f"machine{number}") for number in (1, 2, 3)]
+    try:
+        yield made
+    except BaseException:
+        print("\n".join(machine.tail() for machine in made))
+        raise
+    finally:
+        for machine in made:
+            machine.kill()
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def is_whole(machine):
+    status = machine.status()
+    if not status or status["members"]["voters"] != 3:
+        return False
+    up = all(node["up"] for node in status["nodes"]) and len(status["nodes"]) == 9
+    answering = all(one["answers"] for one in status["members"]["masters"])
+    health, groups = status["health"], len(status["groups"])
+    return up and answering and groups > 0 and health["whole"] == health["writable"] == groups
+
+
+def put_until_done(machine, key, body):
+    """Seconds until a write is acknowledged."""
+    began = time.monotonic()
+    while time.monotonic() - began < PATIENCE_SECONDS:
+        try:
+            if machine.s3.object("PUT", "machines", key, body=body).status == 200:
+                return time.monotonic() - began
+        except LOST:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"{key}: {machine.tail()}")
+
+
+def test_three_machines_from_five_commands(machines, capsys):
+    one, two, three = machines
+    one.start("--address", "127.0.0.1", "--port", str(one.port))
+    for other in (two, three):
+        token = one.token()
+        other.start("--address", "127.0.0.1", "--port", str(other.port), "--join", token)
+    eventually(lambda: is_whole(one), "all nine nodes are up, and three masters vote")
+    said = one.run("cluster", "status", str(one.directory)).stdout
+    assert "WARNING" not in said, said
+    one.s3.create_bucket("machines")
+    bodies = {f"{number}": content("m", number, size) for number, size in enumerate((300, 70_000))}
+    for key, body in bodies.items():
+        put_until_done(one, key, body)
+    # The machine whose master serves dies, all its roles at once.
+    served = one.status()["master"]
+    serving = [machine for machine in machines if own_master(machine) == served][0]
+    left = [machine for machine in machines if machine is not serving]
+    serving.kill()
+    took = put_until_done(left[0], "after", content("m", "after", 70_000))
+    for key, body in bodies.items():
+        reply = left[1].s3.object("GET", "machines", key)
+        assert reply.status == 200 and reply.body == body, reply
+    with capsys.disabled():
+        print(f"\nmachines: a write {took:.1f} s after the serving machine died")
+    assert took < RESUME_SECONDS
+    # From then on the directory says all but the doors' addresses.
+    serving.start()
+    eventually(lambda: is_whole(serving), "the machine is back")
+    # By a connection of its own: that of before has ended.
+    reply = S3(serving.url, timeout=40).object("GET", "machines", "after")
+    assert reply.status == 200 and reply.body == content("m", "after", 70_000), reply
+    # Told to stop, all three roles stop.
+    serving.process.send_signal(signal.SIGTERM)
+    assert serving.process.wait(timeout=PATIENCE_SECONDS) == 0, serving.tail()
+    serving.process = None
+
+
+def own_master(machine):
+    text = (machine.directory / "master" / "cluster.toml").read_text()
+    node = [line for line in text.splitlines() if line.startswith("node = ")][0]
+    number = int(node.split('"')[1], 16)
+    return f"{number:x}"

@@ -1,0 +1,255 @@
+"""Three masters keep the metadata together: any may die, and nothing acknowledged is lost."""
+
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+
+from cluster.load import LOST
+from harness.cluster import Cluster
+from harness.server import binary
+from harness.wait import PATIENCE_SECONDS
+from kill.model import content
+
+RESUME_SECONDS = 15
+ATTEMPT_SECONDS = 40
+# Inline in the metadata, and in blocks.
+SIZES = [200, 15_000, 40_000]
+
+
+class Writer(threading.Thread):
+    """Puts objects, one after another, and notes those that were acknowledged, and when."""
+
+    def __init__(self, cluster, bucket, name):
+        super().__init__()
+        self.s3 = cluster.s3("g1", timeout=ATTEMPT_SECONDS)
+        self.bucket, self.prefix = bucket, name
+        self.acknowledged, self.times, self.failures = {}, [], []
+        self.done = threading.Event()
+
+    def run(self):
+        number = 0
+        while not self.done.is_set():
+            number += 1
+            key = f"{self.prefix}/{number}"
+            body = content(key, number, SIZES[number % len(SIZES)])
+            began = time.monotonic()
+            try:
+                reply = self.s3.object("PUT", self.bucket, key, body=body)
+            except LOST as error:
+                self.failures.append(f"{key}: {error}")
+                continue
+            if reply.status == 200:
+                self.acknowledged[key] = body
+                self.times.append((began, time.monotonic()))
+            else:
+                self.failures.append(f"{key}: {reply.status}")
+                time.sleep(0.1)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.join()
+
+    def resumed(self, since):
+        """Seconds from `since` until a write that began later was acknowledged."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            ended = [ended for began, ended in self.times if began > since]
+            # Those that wait when the master dies end with the next one.
+            ended += [ended for began, ended in self.times if began <= since < ended - 1]
+            if ended:
+                return min(ended) - since
+            time.sleep(0.05)
+        raise AssertionError(f"no write after {PATIENCE_SECONDS} s: {self.failures[-3:]}")
+
+
+def verify(cluster, bucket, writer):
+    s3 = cluster.s3("g1", timeout=ATTEMPT_SECONDS)
+    listed = cluster.s3("g1", timeout=ATTEMPT_SECONDS).list(bucket, writer.prefix)
+    for key, body in writer.acknowledged.items():
+        assert key in listed, f"{key}: acknowledged, and not listed"
+        reply = s3.object("GET", bucket, key)
+        assert reply.status == 200 and reply.body == body, f"{key}: {reply}"
+
+
+def status_text(cluster, name):
+    done = cluster.command("cluster", "status", cluster[name].directory, ok=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(masters=3, chunkservers=2, gateways=1, replicas=2) as running:
+        running.s3("g1").create_bucket("masters")
+        yield running
+        assert not running.misbehaviour()
+
+
+def test_one_voter_became_three(cluster):
+    status = cluster.told()
+    assert status["metadata_copies"] == "members"
+    members = status["members"]
+    assert members["majority"] and members["voters"] == 3
+    assert sorted(one["as"] for one in members["masters"]) == ["voter"] * 3
+    assert [one["node"] for one in members["masters"] if one["serves"]] == [status["master"]]
+    code, text = status_text(cluster, "g1")
+    assert code == 0 and "WARNING" not in text and "serves" in text, text
+
+
+def test_masters_die_one_after_another(cluster, capsys):
+    took = []
+    for round in range(3):
+        with Writer(cluster, "masters", f"round-{round}") as writer:
+            time.sleep(1)
+            serving = cluster.serving()
+            since = time.monotonic()
+            cluster.kill(serving.name)
+            took.append(writer.resumed(since))
+            time.sleep(2)
+            now = cluster.serving()
+            assert now.id != serving.id
+            cluster.start(serving.name)
+            cluster.wait_voters(cluster.masters())
+            cluster.wait(lambda name=serving.name: follows(cluster, name), "it follows")
+        assert len(writer.acknowledged) > 10, writer.failures[-3:]
+        verify(cluster, "masters", writer)
+    with capsys.disabled():
+        shown = ", ".join(f"{seconds:.1f}" for seconds in took)
+        print(f"\nmasters: writes resumed after {shown} s")
+    assert max(took) < RESUME_SECONDS, took
+
+
+def follows(cluster, name):
+    masters = cluster.told()["members"]["masters"]
+    own = [one for one in masters if one["node"] == cluster[name].id]
+    return own and own[0]["answers"] and not own[0]["leads"] and own[0]["lag"] == 0
+
+
+def test_a_majority_that_is_lost_is_told_of_and_comes_back(cluster):
+    names = cluster.masters()
+    for name in names[1:]:
+        cluster.kill(name)
+
+    def told():
+        code, text = status_text(cluster, names[0])
+        return code == 1 and "NO MAJORITY" in text and text
+
+    text = cluster.wait(told, "the status says that there is no majority")
+    missing = ", ".join(cluster[name].id for name in names[1:])
+    assert f"1 of 3 voters answer" in text and f"missing: node {missing}" in text, text
+    refused = cluster.command("cluster", "recover", cluster[names[0]].directory, ok=False)
+    assert refused.returncode == 1 and "in use" in refused.stderr, refused
+    for name in names[1:]:
+        cluster.start(name)
+    cluster.wait_whole()
+    cluster.wait_voters(names)
+
+
+def test_a_master_that_lost_its_votes_is_replaced(cluster):
+    serving = cluster.serving().name
+    lost = [name for name in cluster.masters() if name != serving][0]
+    cluster.kill(lost)
+    node = cluster[lost]
+    shutil.rmtree(node.directory / "meta")
+    refused = start_refused(node)
+    assert "must not vote again" in refused, refused
+    # Nor does it when the note is gone that it has voted.
+    (node.directory / "member").unlink()
+    refused = start_refused(node)
+    assert "must not vote again" in refused, refused
+    master = cluster[serving].directory
+    done = cluster.command("cluster", "remove", master, cluster[serving].id, ok=False)
+    assert done.returncode == 1 and "serves as the master" in done.stderr, done
+    cluster.command("cluster", "remove", master, node.id)
+    del cluster.nodes[lost]
+    code, text = status_text(cluster, serving)
+    assert "two voters" in text, text
+    cluster.add("m4")
+    cluster.wait_voters([*cluster.masters()])
+    assert len(cluster.voters()) == 3
+    with Writer(cluster, "masters", "replaced") as writer:
+        time.sleep(1)
+        since = time.monotonic()
+        cluster.kill(serving)
+        assert writer.resumed(since) < RESUME_SECONDS
+        time.sleep(1)
+    cluster.start(serving)
+    verify(cluster, "masters", writer)
+
+
+def start_refused(node):
+    """What a process says that ends by itself."""
+    command = [binary(), "master", str(node.directory), *node.arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 1, done
+    return done.stdout + done.stderr
+
+
+def test_one_that_is_left_goes_on_alone():
+    with Cluster(masters=3, chunkservers=1, gateways=1, replicas=1) as cluster:
+        cluster.s3("g1").create_bucket("left")
+        with Writer(cluster, "left", "before") as writer:
+            time.sleep(1)
+        # What was acknowledged is on a majority; the survivor may be the third.
+        survivor = cluster.serving().name
+        gone = [name for name in cluster.masters() if name != survivor]
+        for name in [*gone, survivor]:
+            cluster.kill(name)
+        directory = cluster[survivor].directory
+        told = cluster.command("cluster", "recover", directory, ok=False)
+        assert told.returncode == 1 and "Nothing was changed" in told.stdout, told
+        assert "its log ends at term" in told.stdout and "What may be lost" in told.stdout, told
+        # Without --accept-loss the others still follow it.
+        for name in cluster.masters():
+            cluster.start(name)
+        cluster.wait_whole()
+        for name in [*gone, survivor]:
+            cluster.kill(name)
+        done = cluster.command("cluster", "recover", directory, "--accept-loss")
+        assert "is the only master now" in done, done
+        cluster.start(survivor)
+        for name in gone:
+            node = cluster.nodes.pop(name)
+            # Its metadata are of the former generation, and the cluster does not know it any more.
+            command = ["cluster", "status", node.directory]
+            assert cluster.command(*command, ok=False).returncode == 1
+        cluster.wait_whole()
+        verify(cluster, "left", writer)
+        code, text = status_text(cluster, "g1")
+        assert "one copy of the metadata" in text, text
+        for name in ("m4", "m5"):
+            cluster.add(name)
+        cluster.wait_voters(cluster.masters())
+        with Writer(cluster, "left", "after") as writer:
+            time.sleep(1)
+        verify(cluster, "left", writer)
+        assert not cluster.misbehaviour()
+
+
+def test_a_cluster_moves_from_one_engine_to_the_other():
+    with Cluster(chunkservers=1, gateways=1, replicas=1, engine="embedded") as cluster:
+        cluster.s3("g1").create_bucket("moved")
+        with Writer(cluster, "moved", "before") as writer:
+            time.sleep(1)
+        assert cluster["m1"].stop() == 0
+        directory, dump = cluster["m1"].directory, cluster.work / "dump"
+        cluster.command("meta", "dump", directory, dump)
+        refused = cluster.command("meta", "load", dump, directory, ok=False)
+        assert refused.returncode == 1 and "already" in refused.stderr, refused
+        (directory / "meta").rename(directory / "meta.embedded")
+        with open(directory / "format", "a") as file:
+            file.write("meta raft\n")
+        cluster.command("meta", "load", dump, directory)
+        cluster.start("m1")
+        cluster.wait_whole()
+        for name in ("m2", "m3"):
+            cluster.add(name)
+        cluster.wait_voters(["m1", "m2", "m3"])
+        verify(cluster, "moved", writer)
+        assert not cluster.misbehaviour()
