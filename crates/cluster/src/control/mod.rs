@@ -36,6 +36,7 @@ pub(crate) use joined::split;
 pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
 pub use report::{Entered, MemberReport};
-pub use seats::{Seats, seats};
+pub use seating::HandOver;
+pub use seats::{Seats, caught_up, seats};
 pub use service::ControlService;
 pub use status::{NodeStatus, SessionStatus, Status};
