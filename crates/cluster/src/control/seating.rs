@@ -81,10 +81,11 @@ impl Controller {
     /// Waits until another master is to serve in place of this one.
     pub async fn hands_over(&self) -> HandOver {
         let mut handing = self.handing.subscribe();
-        match handing.wait_for(Option::is_some).await.map(|handing| handing.clone()) {
-            Ok(Some(wanted)) => wanted,
-            // The sender is of this controller, so it is there.
-            _ => std::future::pending().await,
+        let wanted = handing.wait_for(Option::is_some).await.ok().and_then(|wanted| wanted.clone());
+        match wanted {
+            Some(wanted) => wanted,
+            // The sender is part of this, so it is there.
+            None => std::future::pending().await,
         }
     }
 
@@ -117,7 +118,7 @@ impl Controller {
     }
 
     fn next_seats(&self, member: &Member, status: &MemberStatus) -> Option<Seats> {
-        let masters = &self.masters() - &self.leaving.lock();
+        let masters = &self.masters() - &*self.leaving.lock();
         let up = &self.up() & &masters;
         let caught_up = caught_up(status, &member.answering());
         seats(&status.members, status.member, &masters, &up, &caught_up)

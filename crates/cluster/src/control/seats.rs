@@ -135,8 +135,10 @@ mod tests {
         // One of five is removed while another one is away.
         let five: &[&[u64]] = &[&[1, 2, 3, 4, 5]];
         assert_eq!(next(five, &[], all, &[1, 2, 4], &[1, 2, 4]), "{1, 2, 4} {3}");
-        assert_eq!(next(five, &[6], &[1, 2, 3, 4, 6], &[1, 2, 3, 4, 6], &[1, 2, 3, 4, 6]),
-            "{1, 2, 3, 4, 6} {}");
+        assert_eq!(
+            next(five, &[6], &[1, 2, 3, 4, 6], &[1, 2, 3, 4, 6], &[1, 2, 3, 4, 6]),
+            "{1, 2, 3, 4, 6} {}"
+        );
         // As few as were removed by name.
         assert_eq!(next(&[&[1, 2, 3]], &[], &[1, 2], &[1, 2], &[1, 2]), "{1, 2} {}");
         assert_eq!(next(&[&[1, 2]], &[], &[1, 2], &[1], &[1]), "same");

@@ -90,7 +90,8 @@ impl Member {
         }
         let _silence = Silence::begin(shared);
         let Ok(view) = self.view().await else { return true };
-        let message = Message::HandOver { vote: view.vote, last: shared.store.last(), begins: true };
+        let message =
+            Message::HandOver { vote: view.vote, last: shared.store.last(), begins: true };
         let asked = timeout(shared.timing.call(), call(shared, to, &message)).await;
         if !matches!(asked, Ok(Ok(Reply::Asked { yes: true }))) {
             return false;
