@@ -7,11 +7,13 @@ use std::sync::Arc;
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_meta::engine::raft::{Member, MemberStatus};
+use tokio::time::{Instant, sleep};
 
 use super::controller::Controller;
 use super::edit::Edit;
 use super::report::Entered;
 use super::seats::{Seats, caught_up, seats};
+use crate::limits::{MEMBER_LOOK, MEMBER_REPORT};
 use crate::wire::PeerInfo;
 
 /// Another master is to serve.
@@ -21,10 +23,24 @@ pub struct HandOver {
     pub why: String,
 }
 
+/// A master that can be removed.
+struct Removable {
+    status: MemberStatus,
+    /// It serves, and this one is to serve before it is removed.
+    successor: Option<NodeId>,
+}
+
 /// While it exists, a master counts as one that leaves, however its removal ends.
 struct Leaving<'a> {
     controller: &'a Controller,
     node: u64,
+}
+
+impl Leaving<'_> {
+    fn begin(controller: &Controller, node: NodeId) -> Leaving<'_> {
+        controller.leaving.lock().insert(node.0);
+        Leaving { controller, node: node.0 }
+    }
 }
 
 impl Drop for Leaving<'_> {
@@ -133,35 +149,44 @@ impl Controller {
         let _turn = self.seating.lock().await;
         let status = member.status().await?;
         let mut known = status.members.voters.iter().flatten().chain(&status.members.learners);
-        // Until this returns, or nobody waits for it any more: then all is as the map says.
-        let mut _leaving = None;
-        if known.any(|id| *id == node.0) {
-            self.check_removable(node, member, &status)?;
-            if node == self.node {
-                return Err(self.leave(member, &status).await);
-            }
-            self.leaving.lock().insert(node.0);
-            _leaving = Some(Leaving { controller: self, node: node.0 });
-            if let Some(next) = self.next_seats(member, &status) {
-                change(member, &next).await?;
-            }
+        if !known.any(|id| *id == node.0) {
+            return self.keeper.edit(|map| edit.apply(map)).await.map(drop);
+        }
+        let Removable { status, successor } = self.removable(node, member).await?;
+        if let Some(to) = successor {
+            self.begin_to_hand_over(to, "it is to be removed");
+            let text = format!("node {node} serves, and hands over to node {to}: ask again");
+            return Err(Error::Unavailable(text));
+        }
+        // Until this returns, or nobody waits for it any more: then all becomes as the map says.
+        let _leaving = Leaving::begin(self, node);
+        if let Some(next) = self.next_seats(member, &status) {
+            change(member, &next).await?;
         }
         self.keeper.edit(|map| edit.apply(map)).await.map(drop)
     }
 
-    /// Begins to hand over, since this node is to be removed: the answer for whoever asks for that,
-    /// and then asks the next master.
-    async fn leave(&self, member: &Member, status: &MemberStatus) -> Error {
-        let node = self.node;
-        match self.successor(member, status).await {
-            Some(to) => {
-                self.begin_to_hand_over(to, "it is to be removed");
-                Error::Unavailable(format!("node {node} serves, and hands over to node {to}"))
+    /// Waits until `node` can be removed, but not for long: a master that has just begun has not
+    /// heard all others yet.
+    async fn removable(&self, node: NodeId, member: &Member) -> Result<Removable> {
+        let begun = Instant::now();
+        loop {
+            let status = member.status().await?;
+            let refused = match self.check_removable(node, member, &status) {
+                Err(error) => error,
+                Ok(()) if node != self.node => return Ok(Removable { status, successor: None }),
+                Ok(()) => match self.successor(member, &status).await {
+                    Some(to) => return Ok(Removable { status, successor: Some(to) }),
+                    None => Error::Conflict(format!(
+                        "node {node} serves as the master, and no other voter answers that it \
+                         would: there must be one that has caught up and has room on its disk"
+                    )),
+                },
+            };
+            if begun.elapsed() >= MEMBER_REPORT {
+                return Err(refused);
             }
-            None => Error::Conflict(format!(
-                "node {node} serves as the master, and no other voter answers that it would: \
-                 there must be one that has caught up and has room on its disk"
-            )),
+            sleep(MEMBER_LOOK).await;
         }
     }
 
