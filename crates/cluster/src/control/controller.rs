@@ -21,7 +21,7 @@ use super::edit::Edit;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
-use super::seating::HandOver;
+use super::seats::HandOver;
 use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
 use crate::identity::{Desk, Tokens};

@@ -36,7 +36,6 @@ pub(crate) use joined::split;
 pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
 pub use report::{Entered, MemberReport};
-pub use seating::HandOver;
-pub use seats::{Seats, caught_up, seats};
+pub use seats::{HandOver, Seats, caught_up, seats};
 pub use service::ControlService;
 pub use status::{NodeStatus, SessionStatus, Status};

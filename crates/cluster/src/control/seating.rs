@@ -12,16 +12,9 @@ use tokio::time::{Instant, sleep};
 use super::controller::Controller;
 use super::edit::Edit;
 use super::report::Entered;
-use super::seats::{Seats, caught_up, seats};
+use super::seats::{HandOver, Seats, caught_up, seats};
 use crate::limits::{MEMBER_LOOK, MEMBER_REPORT};
 use crate::wire::PeerInfo;
-
-/// Another master is to serve.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HandOver {
-    pub to: NodeId,
-    pub why: String,
-}
 
 /// A master that can be removed.
 struct Removable {

@@ -1,7 +1,8 @@
-//! Which masters vote, and which only learn: pure functions.
+//! Which masters vote, which only learn, and which is to serve: pure functions.
 
 use std::collections::BTreeSet;
 
+use cairn_base::NodeId;
 use cairn_meta::engine::raft::MemberStatus;
 use cairn_meta::engine::raft::entry::Members;
 
@@ -12,6 +13,13 @@ use crate::limits::MEMBER_LAG;
 pub struct Seats {
     pub voters: BTreeSet<u64>,
     pub learners: BTreeSet<u64>,
+}
+
+/// Another master is to serve.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HandOver {
+    pub to: NodeId,
+    pub why: String,
 }
 
 /// The members that have nearly all of the leader's log, and answer it: the leader itself, whose
