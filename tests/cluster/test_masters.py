@@ -191,12 +191,12 @@ def test_the_master_that_serves_is_removed(cluster):
         time.sleep(1)
         since = time.monotonic()
         cluster.command("cluster", "remove", serving.directory, serving.id)
+        cluster.kill(serving.name)
+        del cluster.nodes[serving.name]
         assert writer.resumed(since) < RESUME_SECONDS
         time.sleep(1)
     assert cluster.serving().id != serving.id
     assert serving.id not in {one["node"] for one in cluster.told()["members"]["masters"]}
-    cluster.kill(serving.name)
-    del cluster.nodes[serving.name]
     cluster.add("m5")
     cluster.wait_voters([*cluster.masters()])
     assert len(cluster.voters()) == 3
