@@ -298,6 +298,9 @@ impl Sessions {
     /// Waits until sessions are answered, and changes made; or until this master has ended, which
     /// answers nothing then.
     pub async fn opened(&self) {
+        if self.opened_now() {
+            return;
+        }
         tokio::select! {
             biased;
             () = self.open.wait_for(|open| open.then_some(())) => {}
