@@ -39,9 +39,11 @@ pub const HELD_UP: Duration = Duration::from_secs(1);
 /// for less. After a dialing failed, no other one begins for so long.
 pub const MEMBER_CALL: Duration = Duration::from_secs(60);
 pub const MEMBER_REDIAL: Duration = Duration::from_millis(100);
-/// A master's answer about its own member.
+/// A master's answer about its own member. As long the master that serves waits for others to
+/// answer before it refuses to remove one; it looks that often.
 pub const MEMBER_REPORT: Duration = Duration::from_secs(3);
-/// Entries that a learner may lack when it becomes a voter.
+pub const MEMBER_LOOK: Duration = Duration::from_millis(100);
+/// Entries that a learner may lack when it becomes a voter, and a voter when it becomes the leader.
 pub const MEMBER_LAG: u64 = 1000;
 
 /// A join token as text, characters; the addresses in it, and the length of each.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cairn_audit::LineLog;
 use cairn_auth::Caller;
-use cairn_base::{ClusterId, Result, SessionId, waits};
+use cairn_base::{ClusterId, NodeId, Result, SessionId, waits};
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{ControlService, Controller, MapKeeper, Settings};
+use cairn_cluster::control::{ControlService, Controller, HandOver, MapKeeper, Settings};
 use cairn_cluster::identity::Desk;
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::wire::{Listen, serve};
@@ -85,7 +85,7 @@ pub struct MasterNode {
 }
 
 impl MasterNode {
-    /// Serves whenever it is this master's turn, for ever. If no other could take over
+    /// Serves whenever it is this master's turn, indefinitely. If no other could take over
     /// ([`Settings::is_alone`]) this ends, with the reason, when it serves no longer.
     ///
     /// # Errors
@@ -93,13 +93,18 @@ impl MasterNode {
     pub async fn take_turns<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
         let mut has_served = false;
         loop {
-            let ended = self.serve_once(source).await;
+            let mut handed_over = false;
+            let ended = self.serve_once(source, &mut handed_over).await;
             self.service.serve(None);
             if self.config.settings.is_alone {
                 // Its metadata are read again by the next process only.
                 return ended;
             }
             match ended {
+                Ok(reason) if handed_over => {
+                    tracing::info!(reason, "this master stands by");
+                    has_served = true;
+                }
                 Ok(reason) => {
                     tracing::error!(reason, "this master serves no longer, it stands by");
                     has_served = true;
@@ -113,8 +118,12 @@ impl MasterNode {
         }
     }
 
-    /// Serves until it cannot; says why.
-    async fn serve_once<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
+    /// Serves until it cannot, or hands over; says why.
+    async fn serve_once<S: Source>(
+        &self,
+        source: &S,
+        handed_over: &mut bool,
+    ) -> Result<String, S::Failure> {
         let (master, shown) = source.start().await?;
         let controller = self.controller(&master).await?;
         self.service.serve(Some(Arc::clone(&controller)));
@@ -123,12 +132,35 @@ impl MasterNode {
         work.spawn(duties::look_around(Arc::clone(&controller)));
         work.spawn(duties::seat_members(Arc::clone(&controller)));
         work.spawn(duties::end_sessions(Arc::clone(&controller.sessions)));
-        work.spawn(clean_up(self.fs(&controller), controller, self.config.pace));
-        let reason = master.wait_failed().await;
+        let fs = self.fs(&controller);
+        work.spawn(clean_up(fs, Arc::clone(&controller), self.config.pace));
+        let (reason, next) = tokio::select! {
+            biased;
+            reason = master.wait_failed() => (reason, None),
+            HandOver { to, why } = controller.hands_over() => (why, Some(to)),
+        };
         work.shutdown().await;
         self.service.serve(None);
+        let Some(next) = next else {
+            source.stop(master).await?;
+            return Ok(reason);
+        };
+        *handed_over = true;
+        let ending = master.clone();
         source.stop(master).await?;
+        ending.end(&reason);
+        drop(ending);
+        self.hand_over(next).await;
         Ok(reason)
+    }
+
+    /// Nobody waits for this master any more, which has given up.
+    async fn hand_over(&self, to: NodeId) {
+        let Some(member) = &self.config.member else { return };
+        match member.hand_over(to.0).await {
+            true => tracing::info!(%to, "this member leads no longer"),
+            false => tracing::warn!(%to, "no other member leads: this one goes on"),
+        }
     }
 
     async fn controller(&self, master: &Master) -> Result<Arc<Controller>> {

@@ -42,8 +42,8 @@ enum Command {
     Drain(drain::DrainArgs),
     /// Cancel the drain of a node
     Undrain(edit::NodeArgs),
-    /// Remove a node that was drained, or that held no blocks, or a master that does not serve; it
-    /// is refused from then on
+    /// Remove a node that was drained, or that held no blocks, or a master; it is refused from then
+    /// on. If it is the master that serves, another one serves first
     Remove(edit::NodeArgs),
     Rebalance(rebalance::RebalanceArgs),
     Recover(recover::RecoverArgs),

@@ -15,11 +15,13 @@ use cairn_meta::master::host::{Owner, Sessions};
 use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::edit::Edit;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
+use super::seats::HandOver;
 use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
 use crate::identity::{Desk, Tokens};
@@ -63,6 +65,8 @@ pub struct Controller {
     pub(super) member: Option<Arc<Member>>,
     /// Masters that are being removed.
     pub(super) leaving: Mutex<BTreeSet<u64>>,
+    /// Set once another master is to serve in place of this one.
+    pub(super) handing: watch::Sender<Option<HandOver>>,
     /// Held while members change.
     pub(super) seating: tokio::sync::Mutex<()>,
 }
@@ -97,6 +101,7 @@ impl Controller {
             seen: Mutex::default(),
             member: None,
             leaving: Mutex::default(),
+            handing: watch::Sender::new(None),
             seating: tokio::sync::Mutex::default(),
         }
     }

@@ -34,7 +34,11 @@ impl Edit {
                         "node {node} is in {groups} groups: drain it, and wait until it is in none"
                     )));
                 }
-                map.nodes.remove(&node).ok_or_else(|| missing(node))?;
+                // A removal that is asked for again, since its answer was lost, has nothing to do.
+                let was_one = (1..map.next_node).contains(&node.0);
+                if map.nodes.remove(&node).is_none() && !was_one {
+                    return Err(missing(node));
+                }
             }
             Edit::Replicas { replicas, minimum } => {
                 (map.replicas, map.minimum) = (replicas, minimum);

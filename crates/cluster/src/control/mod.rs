@@ -36,6 +36,6 @@ pub(crate) use joined::split;
 pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
 pub use report::{Entered, MemberReport};
-pub use seats::{Seats, seats};
+pub use seats::{HandOver, Seats, caught_up, seats};
 pub use service::ControlService;
 pub use status::{NodeStatus, SessionStatus, Status};

@@ -1,8 +1,12 @@
-//! Which masters vote, and which only learn: a pure function.
+//! Which masters vote, which only learn, and which is to serve: pure functions.
 
 use std::collections::BTreeSet;
 
+use cairn_base::NodeId;
+use cairn_meta::engine::raft::MemberStatus;
 use cairn_meta::engine::raft::entry::Members;
+
+use crate::limits::MEMBER_LAG;
 
 /// Members that keep the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,14 +15,34 @@ pub struct Seats {
     pub learners: BTreeSet<u64>,
 }
 
+/// Another master is to serve.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HandOver {
+    pub to: NodeId,
+    pub why: String,
+}
+
+/// The members that have nearly all of the leader's log, and answer it: the leader itself, whose
+/// `status` this is, and those of the others that are `answering` and lack at most [`MEMBER_LAG`]
+/// entries. Only these count for a majority that is to be, and only they become voters or leaders.
+pub fn caught_up(status: &MemberStatus, answering: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let has_all = |id: &&u64| status.lag_of(**id).is_some_and(|lag| lag <= MEMBER_LAG);
+    let others = status.followers.keys().filter(|id| answering.contains(id)).filter(has_all);
+    others.copied().chain([status.member]).collect()
+}
+
 /// The next members, if they differ from those `now`.
 ///
 /// `masters`: of the cluster map, without those that leave. `up`: of these, the ones that were
-/// heard. `caught_up`: members that have nearly all of the leader's log. One voter stays alone
-/// until there are three, since two are no safer than one; so do three until there are five. A
-/// voter that leaves is replaced in the same step if a learner has caught up.
+/// heard. `caught_up`: see there. The `leader` is not replaced.
+///
+/// One voter stays alone until there are three, since two are no safer than one; so do three until
+/// there are five. A voter that leaves is replaced in the same step if a learner has caught up. If
+/// none has, four voters become three, since a fourth one only adds to a majority. Two stay two:
+/// each has all that was acknowledged, and a learner need not.
 pub fn seats(
     now: &Members,
+    leader: u64,
     masters: &BTreeSet<u64>,
     up: &BTreeSet<u64>,
     caught_up: &BTreeSet<u64>,
@@ -26,15 +50,22 @@ pub fn seats(
     let last = now.voters.last().cloned().unwrap_or_default();
     let known: BTreeSet<u64> = now.voters.iter().flatten().chain(&now.learners).copied().collect();
     let mut voters = &last & masters;
-    let ready = caught_up.iter().filter(|id| masters.contains(id) && up.contains(id));
-    let ready: Vec<u64> = ready.filter(|id| !voters.contains(id)).copied().collect();
+    let works = |id: &u64| caught_up.contains(id) && up.contains(id);
+    let ready = masters.iter().filter(|id| works(id) && !voters.contains(id));
+    let ready: Vec<u64> = ready.copied().collect();
     let target = match voters.len() + ready.len() {
         0..=2 => voters.len(),
-        3 | 4 => voters.len().max(3),
-        _ => voters.len().max(5),
+        3 | 4 => 3,
+        _ => 5,
     };
     let missing = target.saturating_sub(voters.len());
     voters.extend(ready.into_iter().take(missing));
+    while voters.len() > target {
+        // Of those that may go, one that does not work; else the newest.
+        let least = voters.iter().filter(|id| **id != leader).max_by_key(|id| (!works(id), **id));
+        let Some(least) = least.copied() else { break };
+        voters.remove(&least);
+    }
     let is_member = |id: &&u64| known.contains(id) || up.contains(id);
     let learners = masters.iter().filter(is_member).filter(|id| !voters.contains(id));
     let learners: BTreeSet<u64> = learners.copied().collect();
@@ -44,6 +75,10 @@ pub fn seats(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use cairn_meta::engine::raft::entry::EntryId;
+
     use super::*;
 
     fn set(ids: &[u64]) -> BTreeSet<u64> {
@@ -59,7 +94,7 @@ mod tests {
     ) -> String {
         let voters = voters.iter().map(|ids| set(ids)).collect();
         let now = Members { voters, learners: set(learners) };
-        match seats(&now, &set(masters), &set(up), &set(caught)) {
+        match seats(&now, 1, &set(masters), &set(up), &set(caught)) {
             None => "same".into(),
             Some(Seats { voters, learners }) => format!("{voters:?} {learners:?}"),
         }
@@ -95,6 +130,51 @@ mod tests {
         assert_eq!(next(&[&[1, 2]], &[4], &[1, 2, 4], &[1, 2, 4], &[2, 4]), "{1, 2, 4} {}");
         assert_eq!(next(&[&[1, 2]], &[], &[1], &[1], &[]), "{1} {}");
         assert_eq!(next(&[&[1]], &[2], &[1], &[1], &[2]), "{1} {}");
+    }
+
+    #[test]
+    fn four_voters_become_three_and_never_fewer() {
+        let four: &[&[u64]] = &[&[1, 2, 3, 4]];
+        let all = &[1, 2, 3, 4];
+        assert_eq!(next(four, &[], all, all, all), "{1, 2, 3} {4}");
+        // One that does not work goes first: it is away, or behind.
+        assert_eq!(next(four, &[], all, &[1, 3, 4], all), "{1, 3, 4} {2}");
+        assert_eq!(next(four, &[], all, all, &[1, 2, 4]), "{1, 2, 4} {3}");
+        // One of five is removed while another one is away.
+        let five: &[&[u64]] = &[&[1, 2, 3, 4, 5]];
+        assert_eq!(next(five, &[], all, &[1, 2, 4], &[1, 2, 4]), "{1, 2, 4} {3}");
+        assert_eq!(
+            next(five, &[6], &[1, 2, 3, 4, 6], &[1, 2, 3, 4, 6], &[1, 2, 3, 4, 6]),
+            "{1, 2, 3, 4, 6} {}"
+        );
+        // As few as were removed by name.
+        assert_eq!(next(&[&[1, 2, 3]], &[], &[1, 2], &[1, 2], &[1, 2]), "{1, 2} {}");
+        assert_eq!(next(&[&[1, 2]], &[], &[1, 2], &[1], &[1]), "same");
+    }
+
+    #[test]
+    fn those_have_caught_up_that_answer_and_lack_little() {
+        let id = |index| Some(EntryId { term: 1, index });
+        let status = MemberStatus {
+            member: 1,
+            generation: 1,
+            term: 1,
+            leader: Some(1),
+            members: Members::default(),
+            last: id(5000),
+            applied: id(5000),
+            silence: Duration::ZERO,
+            followers: [
+                (2, Some(5000)),
+                (3, Some(5000 - MEMBER_LAG)),
+                (4, Some(4999 - MEMBER_LAG)),
+                (5, None),
+                (6, Some(5000)),
+            ]
+            .into(),
+            failure: None,
+        };
+        assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
     }
 
     #[test]

@@ -11,8 +11,9 @@ use cairn_base::{
 };
 use cairn_cluster::control::messages::{Beat, ControlMethod, Copying, StoreState};
 use cairn_cluster::control::{Edit, Move, Settings, Status};
-use cairn_cluster::identity::Tokens;
+use cairn_cluster::identity::{Desk, JoinToken, NodeKey, Tokens};
 use cairn_cluster::limits::{ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES};
+use cairn_cluster::wire::join;
 use cairn_meta::ops::cluster::IssueToken;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::only_nodes_of_the_map_are_admitted::{Anybody, rustls_pem_key};
 use crate::support::admin::{CHUNKSERVER, Office, Raw, framed};
-use crate::support::{Cluster, GATEWAY, MASTER, Node, PATIENCE, denied};
+use crate::support::{Cluster, GATEWAY, MASTER, Node, PATIENCE, denied, echo};
 
 const DRAIN: &str = "/cairn.admin.v1.Admin/DrainNode";
 const STATUS: &str = "/cairn.admin.v1.Admin/GetStatus";
@@ -157,6 +158,47 @@ async fn a_token_that_was_issued_lets_one_node_in() {
     let none = JoinGrant { roles: Roles::NONE, ..grant };
     let refused = office.client(&office.master).issue(id, &none).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+/// `cairn node` issues a token for each of its own roles at every start: a start that ended after
+/// the masters had let the node in, and before it knew that, must not be the last one.
+#[tokio::test]
+async fn a_node_that_was_interrupted_while_it_joined_asks_again_with_another_token() {
+    let office = Office::new().await;
+    let desk = Arc::into_inner(office.cluster.desk()).unwrap();
+    let desk = Desk { tokens: Arc::new(office.control.clone()), ..desk };
+    let address = office.master.listen_with(Some(Arc::new(desk)), echo).await;
+    let issued = async |roles: Roles| {
+        let token = office.cluster.token(vec![address.clone()], roles);
+        let grant = token.grant(Timestamp(i64::MAX));
+        office.client(&office.master).issue(token.id, &grant).await.unwrap();
+        token
+    };
+    let ask = async |token: &JoinToken, key: &NodeKey| {
+        join(token, key, Arc::clone(&office.cluster.clock) as _).await
+    };
+    for role in Role::ALL {
+        let (key, roles) = (NodeKey::generate().unwrap(), Roles::from(role));
+        let (first, second) = (issued(roles).await, issued(roles).await);
+        let node = ask(&first, &key).await.unwrap().node;
+        let map = office.map().await;
+        for token in [&first, &second, &first, &second] {
+            assert_eq!(ask(token, &key).await.unwrap().node, node, "{role}");
+        }
+        assert_eq!(office.map().await, map, "it is one node, and nothing of it has changed");
+        // Each of the tokens is used up.
+        let other = NodeKey::generate().unwrap();
+        for token in [&first, &second] {
+            denied(ask(token, &other).await, "has used it");
+        }
+        let more = issued(roles.with(Role::Master).with(Role::Gateway)).await;
+        let refused = ask(&more, &key).await;
+        assert!(matches!(&refused, Err(Error::Exists(text)) if text.contains("new directory")));
+        // A node that was removed is not let in under its former number.
+        office.client(&office.master).edit(Edit::Remove(node)).await.unwrap();
+        let third = issued(roles).await;
+        assert_ne!(ask(&third, &key).await.unwrap().node, node);
+    }
 }
 
 /// A second master without a database would have no metadata: it is told so when it would join, not

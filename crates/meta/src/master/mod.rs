@@ -313,6 +313,13 @@ impl Master {
         self.owner.shared.engine.give_up();
     }
 
+    /// After `stop`, where the process goes on and another master follows. Calls that still wait
+    /// for something else than the disk, such as a session, are answered that the outcome is
+    /// unknown: nobody would ever tell them more.
+    pub fn end(&self, reason: &str) {
+        self.owner.shared.end(format!("outcome unknown: {reason}"));
+    }
+
     /// Whether this is the master, as far as it can know.
     ///
     /// # Errors

@@ -174,6 +174,11 @@ impl MasterShared {
     /// `reason`. Only the first reason counts.
     pub fn fail(&self, reason: String) {
         tracing::error!(reason, "the master ends: restart to recover");
+        self.end(reason);
+    }
+
+    /// The same, where that is as it should be.
+    pub fn end(&self, reason: String) {
         let _ = self.failure.set(reason);
         self.permits.close();
         self.inbox.close();

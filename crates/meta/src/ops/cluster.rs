@@ -142,7 +142,8 @@ impl Verb for IssueToken {
     }
 }
 
-/// Admits a node by its join token: decides, gives it an id, pins its key.
+/// Admits a node by its join token: decides, gives it an id, pins its key. A node that asks again
+/// with the same key and the same roles has the id that it got before, whichever token it shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RedeemToken {
     pub id: TokenId,
@@ -171,19 +172,28 @@ impl Verb for RedeemToken {
         }
         let former = load_map(view)?;
         let former = former.ok_or_else(|| Error::Invalid("there is no cluster map".into()))?;
-        if former.nodes.values().any(|node| node.pin.key == applicant.key) {
-            return Err(Error::Exists(
-                "a node with this key has joined before: join from a new directory".into(),
-            )
-            .into());
-        }
-        let mut map = former.clone();
-        let node = NodeId(map.next_node);
-        map.next_node += 1;
-        map.nodes.insert(node, Node::new(Pin { key: applicant.key, roles }));
-        map.follow(&former);
-        map.check()?;
-        view.put(keys::map(), map.encode());
+        let node = match former.nodes.iter().find(|(_, known)| known.pin.key == applicant.key) {
+            // It joined with another token, and was interrupted before it had the answer.
+            Some((node, known)) if known.pin.roles == roles => *node,
+            Some((node, known)) => {
+                let former = known.pin.roles;
+                return Err(Error::Exists(format!(
+                    "a node with this key has joined before: node {node}, as {former}: join from \
+                     a new directory"
+                ))
+                .into());
+            }
+            None => {
+                let mut map = former.clone();
+                let node = NodeId(map.next_node);
+                map.next_node += 1;
+                map.nodes.insert(node, Node::new(Pin { key: applicant.key, roles }));
+                map.follow(&former);
+                map.check()?;
+                view.put(keys::map(), map.encode());
+                node
+            }
+        };
         grant.used = Some((applicant.key, node));
         store(view, key, &IssuedToken { grant, unknown: kept });
         Ok(node)

@@ -1,6 +1,7 @@
 //! A master that may have been replaced tells its sessions to look for another, and lets nobody
 //! read on from what it knows.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,12 +66,20 @@ struct Rig {
 
 impl Rig {
     async fn new() -> Rig {
+        Rig::with(&[]).await
+    }
+
+    /// With sessions that a former master knew.
+    async fn with(inherited: &[SessionId]) -> Rig {
         let clock = Arc::new(RealClock::default());
         let begun = clock.monotonic();
         let lease = Arc::new(Lease::new("rig".into(), LEASE, clock.clone(), begun));
         let engine = Arc::new(Leased { memory: Memory::new(), lease: Arc::clone(&lease) });
         let master = Master::start(engine, clock.clone(), Config::default()).unwrap();
         master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
+        for session in inherited.iter().copied() {
+            master.run(&Caller::system(), OpenSession { session }).await.unwrap();
+        }
         let sessions = Sessions::start(master.clone(), clock.clone(), LENGTH).await.unwrap();
         Rig { master, sessions, lease, clock }
     }
@@ -165,4 +174,27 @@ async fn who_is_fenced_fails_and_who_stops_gives_up() {
     let rig = Rig::new().await;
     rig.master.stop();
     assert!(!rig.lease.is_held());
+}
+
+/// The session of a former master does not come: whoever waits for that is not left waiting when
+/// yet another master is to serve.
+#[tokio::test]
+async fn calls_that_wait_when_a_master_hands_over_are_refused() {
+    let rig = Rig::with(&[SESSION, SessionId(8)]).await;
+    let attach = Attach { session: SESSION };
+    assert!(matches!(rig.ask::<Attached>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
+    let mut reading = pin!(rig.read(true));
+    let mut running = pin!(rig.run());
+    let moment = tokio::time::sleep(Duration::from_millis(50));
+    tokio::select! {
+        biased;
+        read = &mut reading => panic!("{read:?}"),
+        ran = &mut running => panic!("{ran:?}"),
+        () = moment => {}
+    }
+    rig.master.stop();
+    rig.master.end("it hands over");
+    assert!(matches!(reading.await, Reply::NotServing(_)));
+    assert!(matches!(running.await, Reply::NotServing(_)));
+    assert!(matches!(rig.renew().await, Reply::NotServing(_)));
 }

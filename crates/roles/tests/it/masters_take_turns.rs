@@ -96,9 +96,15 @@ impl Source for Metadata {
 }
 
 fn master(is_alone: bool) -> MasterNode {
+    let settings = Settings { is_alone, ..Settings::default() };
+    master_of(NodeId(1), Config { settings, ..Config::default() })
+}
+
+/// A master that reaches no other node.
+pub fn master_of(node: NodeId, config: Config) -> MasterNode {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(SeededRng::new(1)));
-    let terms = Terms::new(CLUSTER, NodeId(1), Role::Master);
+    let terms = Terms::new(CLUSTER, node, Role::Master);
     let (view, dialer) = (NodeView::new(Vec::new()), Arc::new(Alone));
     let agent = Agent::without_tls(
         dialer.clone(),
@@ -117,9 +123,7 @@ fn master(is_alone: bool) -> MasterNode {
         rng: Arc::clone(&rng),
     });
     let secrets = Secrets { seal: None, authority: None, links: None };
-    let settings = Settings { is_alone, ..Settings::default() };
     let node = Node { terms, view, agent, clock, rng, blocks: dialer };
-    let config = Config { settings, ..Config::default() };
     MasterNode { node, service, desk, secrets, config, export: None }
 }
 

@@ -26,6 +26,9 @@ fn text(row: &Row, column: usize) -> &str {
 /// connection.
 pub fn check_settings(shown: &str, link: &DatabaseLink) -> Result<Result<()>, Fault> {
     let rows = link.query(SETTINGS, &[])?;
+    if rows.first().is_some_and(|row| text(row, 4) != "primary") {
+        return Err(Fault::standby());
+    }
     Ok(check_row(shown, rows.first()))
 }
 
@@ -45,9 +48,6 @@ fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
             version % 10_000,
             OLDEST_VERSION / 10_000
         ));
-    }
-    if text(row, 4) != "primary" {
-        return unfit("it is a standby: name the primary, or promote it");
     }
     for (column, setting) in [(1, "fsync"), (2, "full_page_writes")] {
         if text(row, column) != "on" {

@@ -11,7 +11,7 @@ use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use tokio_postgres::types::Type;
 
-use super::link::{DatabaseLink, Fault};
+use super::link::{DatabaseLink, Fault, of_primary};
 use super::target::Target;
 use super::writer::{fence_of, signed};
 use crate::engine::Lease;
@@ -144,7 +144,8 @@ impl Renewer {
             self.lease.extend(sent);
             return Ok(true);
         }
-        let rows = link.query_within(limit, &target.sql.fence, &[]).map_err(failed)?;
+        let rows = link.query_within(limit, &target.sql.fence, &[]).and_then(of_primary);
+        let rows = rows.map_err(failed)?;
         let (found, _) = fence_of(&target, &rows)?;
         if found.epoch == self.epoch {
             return Err(Error::Unavailable(format!(

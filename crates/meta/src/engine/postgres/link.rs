@@ -25,7 +25,13 @@ pub enum Fault {
     Refused { code: String, text: String },
     /// No answer, or one that ended the connection. Another may succeed if `again`.
     Lost { again: bool, text: String },
+    /// A standby answered, or a server that is about to be one. A pooler may lead there for a while
+    /// when the database fails over.
+    Standby { text: String },
 }
+
+/// The code of a change that a server does not take since it only reads.
+const READ_ONLY: &str = "25006";
 
 impl Fault {
     fn new(error: &tokio_postgres::Error) -> Fault {
@@ -36,14 +42,22 @@ impl Fault {
         let lost = code.starts_with("08") || answer.parsed_severity() != Some(Severity::Error);
         match lost {
             true => Fault::Lost { again: !is_permanent(&code), text },
+            false if code == READ_ONLY => Fault::Standby { text },
             false => Fault::Refused { code, text },
         }
+    }
+
+    /// Of a standby that has told so itself.
+    pub fn standby() -> Fault {
+        Fault::Standby { text: "it is a standby: name the primary, or promote it".into() }
     }
 
     /// The error for a caller that asked the database, which is called `shown`.
     pub fn at(self, shown: &str) -> Error {
         match self {
-            Fault::Lost { text, .. } => Error::Unavailable(format!("{shown}: {text}")),
+            Fault::Lost { text, .. } | Fault::Standby { text } => {
+                Error::Unavailable(format!("{shown}: {text}"))
+            }
             Fault::Refused { code, text } => {
                 let what = format!("{shown}: {text}");
                 match code.as_str() {
@@ -54,6 +68,12 @@ impl Fault {
             }
         }
     }
+}
+
+/// The answer to a statement that returns no row where a standby executes it: a standby may lack
+/// what was acknowledged last.
+pub fn of_primary(rows: Vec<Row>) -> Result<Vec<Row>, Fault> {
+    if rows.is_empty() { Err(Fault::standby()) } else { Ok(rows) }
 }
 
 /// Wrong password, no such database, no right to connect: that stays so.

@@ -41,7 +41,7 @@ impl Pool {
             let (link, used) = self.take()?;
             match request(&link) {
                 Ok(answer) => return Ok((link, answer)),
-                Err(Fault::Lost { .. }) if used => self.forget(),
+                Err(Fault::Lost { .. } | Fault::Standby { .. }) if used => self.forget(),
                 Err(fault) => {
                     self.forget();
                     return Err(fault.at(self.target.shown()));

@@ -55,6 +55,6 @@ fn not_made(target: &Target, fault: Fault) -> Error {
             target.shown(),
             target.sql.schema
         )),
-        lost @ Fault::Lost { .. } => lost.at(target.shown()),
+        lost @ (Fault::Lost { .. } | Fault::Standby { .. }) => lost.at(target.shown()),
     }
 }

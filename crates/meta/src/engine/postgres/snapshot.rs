@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::link::{DatabaseLink, Params};
+use super::link::{DatabaseLink, Params, of_primary};
 use super::pool::Pool;
 use super::target::Target;
 use super::writer::fence_of;
@@ -21,7 +21,8 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 pub fn read(pool: &Pool, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {
     let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let params: &Params<'_> = &[(&wanted, Type::BYTEA_ARRAY)];
-    let (link, rows) = pool.ask(|link| link.query(&pool.target.sql.read, params))?;
+    let read = |link: &DatabaseLink| link.query(&pool.target.sql.read, params);
+    let (link, rows) = pool.ask(|link| read(link).and_then(of_primary))?;
     pool.give(link);
     let batch = rows.first().and_then(|row| row.try_get::<_, i64>(2).ok());
     let batch = batch.and_then(|batch| u64::try_from(batch).ok());
@@ -61,8 +62,9 @@ pub struct ShownRows {
 
 impl ShownRows {
     pub fn begin(pool: Arc<Pool>) -> Result<ShownRows> {
-        let (link, fence) = pool.ask(|link| link.pipeline(BEGIN, &pool.target.sql.fence))?;
-        let (fence, _) = fence_of(&pool.target, &fence)?;
+        let begin = |link: &DatabaseLink| link.pipeline(BEGIN, &pool.target.sql.fence);
+        let (link, fence) = pool.ask(|link| begin(link).and_then(of_primary))?;
+        let (fence, _) = fence_of(&pool.target, &fence).inspect_err(|_| pool.forget())?;
         Ok(ShownRows { pool, batch: fence.batch, link: Mutex::new(Some(link)) })
     }
 

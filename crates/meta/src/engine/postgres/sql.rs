@@ -10,7 +10,7 @@ const NAME_BYTES: usize = 63;
 /// The statements, with the name of the schema in them.
 pub struct Sql {
     pub schema: String,
-    /// The fence and the number of the attempt.
+    /// The fence and the number of the attempt. No row from a standby, nor by `read`.
     pub fence: String,
     /// Parameters: keys.
     pub get: String,
@@ -37,6 +37,10 @@ pub struct Sql {
 /// Settings that a pooler may have kept from others do not matter.
 const DURABLY: &str = "set_config('synchronous_commit', 'on', true) = 'on'";
 
+/// A pooler may lead one statement to the primary, and the next one to a server that has become a
+/// standby and lacks what was committed last.
+const BY_PRIMARY: &str = "NOT pg_is_in_recovery()";
+
 impl Sql {
     pub fn new(schema: &str) -> Result<Sql> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -54,10 +58,11 @@ impl Sql {
         };
         let (rows, fence) = (format!("\"{schema}\".rows"), format!("\"{schema}\".fence"));
         Ok(Sql {
-            fence: format!("SELECT epoch, batch, attempt FROM {fence}"),
+            fence: format!("SELECT epoch, batch, attempt FROM {fence} WHERE {BY_PRIMARY}"),
             get: format!("SELECT key, value FROM {rows} WHERE key = ANY ($1)"),
             read: format!(
-                "SELECT key, value, batch FROM {fence} LEFT JOIN {rows} ON key = ANY ($1)"
+                "SELECT key, value, batch FROM {fence} LEFT JOIN {rows} ON key = ANY ($1) \
+                 WHERE {BY_PRIMARY}"
             ),
             scan: format!(
                 "SELECT key, value FROM {rows} WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3"

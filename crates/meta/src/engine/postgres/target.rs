@@ -52,15 +52,21 @@ impl Target {
 
     /// As `connect`; what takes longer counts as lost.
     pub fn connect_within(&self, limit: Duration) -> Result<DatabaseLink> {
-        self.attempt(limit).map_err(|fault| fault.at(self.shown()))?
+        self.attempt(limit).map_err(|fault| match fault {
+            // Whoever names it must be told: it may stay one.
+            Fault::Standby { text } => Error::Invalid(format!("{}: {text}", self.shown())),
+            fault => fault.at(self.shown()),
+        })?
     }
 
-    /// As `connect`, but while the server cannot be reached it is tried again.
+    /// As `connect`, but while the server cannot be reached, or is a standby, it is tried again.
     pub fn reconnect(&self) -> Result<DatabaseLink> {
         let deadline = Instant::now() + self.patience;
         loop {
             match self.attempt(ANSWER_TIMEOUT) {
-                Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
+                Err(Fault::Lost { again: true, .. } | Fault::Standby { .. })
+                    if Instant::now() < deadline =>
+                {
                     std::thread::sleep(waits::DATABASE_RETRY);
                 }
                 Err(fault) => return Err(fault.at(self.shown())),

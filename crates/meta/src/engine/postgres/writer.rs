@@ -1,13 +1,17 @@
 //! All that changes something, through one connection.
 
-use std::sync::Arc;
+#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
 
+use std::sync::Arc;
+use std::time::Instant;
+
+use cairn_base::waits;
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::config::Turn;
-use super::link::{DatabaseLink, Fault, Params};
+use super::link::{DatabaseLink, Fault, Params, of_primary};
 use super::target::Target;
 use crate::engine::{Change, CommitError, Fence};
 
@@ -107,7 +111,9 @@ impl Writer {
         match link.query(&target.sql.commit, params) {
             Ok(rows) if rows.len() == 1 => Ok(()),
             Ok(_) => self.not_expected(),
-            Err(fault @ Fault::Refused { .. }) => self.refused(expected, fault),
+            Err(fault @ (Fault::Refused { .. } | Fault::Standby { .. })) => {
+                self.refused(expected, fault)
+            }
             Err(fault @ Fault::Lost { .. }) => {
                 self.doubt = Some(expected.epoch);
                 Err(CommitError::Unknown(self.fail(fault)))
@@ -126,7 +132,7 @@ impl Writer {
     /// The server answered with an error. That almost always means that nothing was changed, but
     /// it may also fail after the commit, so it is asked.
     fn refused(&mut self, expected: Fence, fault: Fault) -> Result<(), CommitError> {
-        let error = fault.at(self.target.shown());
+        let error = self.fail(fault);
         match self.read() {
             Ok((found, _)) if found == expected => Err(CommitError::Failed(error)),
             Ok((Fence { epoch, batch }, _))
@@ -150,10 +156,8 @@ impl Writer {
         let Some(epoch) = self.doubt else { return Ok(()) };
         let (target, attempt) = (Arc::clone(&self.target), self.attempt + 1);
         let epoch = signed(epoch)?;
-        self.repeatedly(
-            &target.sql.raise_attempt,
-            &[(&epoch, Type::INT8), (&attempt, Type::INT8)],
-        )?;
+        let params: &Params<'_> = &[(&epoch, Type::INT8), (&attempt, Type::INT8)];
+        self.repeatedly(|link| link.query(&target.sql.raise_attempt, params))?;
         self.attempt = attempt;
         self.doubt = None;
         Ok(())
@@ -161,19 +165,38 @@ impl Writer {
 
     fn read(&mut self) -> Result<(Fence, i64)> {
         let target = Arc::clone(&self.target);
-        let rows = self.repeatedly(&target.sql.fence, &[])?;
-        fence_of(&target, &rows)
+        let read = |link: &DatabaseLink| link.query(&target.sql.fence, &[]).and_then(of_primary);
+        fence_of(&target, &self.repeatedly(read)?)
     }
 
-    /// Sends a statement that may be done twice, until it is answered.
-    fn repeatedly(&mut self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>> {
-        for _ in 1..ATTEMPTS {
-            match self.link()?.query(sql, params) {
-                Err(fault @ Fault::Lost { again: true, .. }) => drop(self.fail(fault)),
-                answer => return answer.map_err(|fault| self.fail(fault)),
+    /// Sends a statement that may be done twice, until it is answered, and by the primary.
+    fn repeatedly(
+        &mut self,
+        send: impl Fn(&DatabaseLink) -> Result<Vec<Row>, Fault>,
+    ) -> Result<Vec<Row>> {
+        let (mut lost, deadline) = (0, Instant::now() + self.target.patience());
+        loop {
+            let fault = match send(self.link()?) {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => fault,
+            };
+            let again = match &fault {
+                Fault::Lost { again, .. } => {
+                    lost += 1;
+                    *again && lost < ATTEMPTS
+                }
+                Fault::Standby { .. } => Instant::now() < deadline,
+                Fault::Refused { .. } => false,
+            };
+            let is_standby = matches!(fault, Fault::Standby { .. });
+            let error = self.fail(fault);
+            if !again {
+                return Err(error);
+            }
+            if is_standby {
+                std::thread::sleep(waits::DATABASE_RETRY);
             }
         }
-        self.link()?.query(sql, params).map_err(|fault| self.fail(fault))
     }
 
     fn link(&mut self) -> Result<&DatabaseLink> {
@@ -183,9 +206,9 @@ impl Writer {
         }
     }
 
-    /// Lets go of a connection that is lost.
+    /// Lets go of a connection that is lost, or leads to a standby.
     fn fail(&mut self, fault: Fault) -> Error {
-        if matches!(fault, Fault::Lost { .. }) {
+        if matches!(fault, Fault::Lost { .. } | Fault::Standby { .. }) {
             self.link = None;
         }
         fault.at(self.target.shown())

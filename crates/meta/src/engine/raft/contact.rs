@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 pub struct Contact {
     state: Mutex<ContactState>,
     deaf: AtomicBool,
+    stands_down: AtomicBool,
 }
 
 #[derive(Default)]
@@ -19,6 +20,8 @@ struct ContactState {
     leader: Duration,
     /// Each other member answered something that was sent at this time.
     answers: BTreeMap<u64, Duration>,
+    /// Until then this member is to follow a leader that hands over to it.
+    invited: Duration,
 }
 
 impl Contact {
@@ -61,14 +64,35 @@ impl Contact {
         voters.iter().map(of_set).min().unwrap_or(now)
     }
 
-    /// Whether this leader has heard no majority for so long that it must not keep others from an
-    /// election.
+    /// The others that answered something that was sent at `since` or later.
+    pub fn answering(&self, since: Duration) -> BTreeSet<u64> {
+        let state = self.state.lock();
+        let answering = state.answers.iter().filter(|(_, sent)| **sent >= since);
+        answering.map(|(member, _)| *member).collect()
+    }
+
+    /// Whether this leader must not keep others from an election: it has heard no majority for so
+    /// long, or hands over.
     pub fn is_deaf(&self) -> bool {
-        self.deaf.load(Ordering::Acquire)
+        self.deaf.load(Ordering::Acquire) || self.stands_down.load(Ordering::Acquire)
     }
 
     pub fn set_deaf(&self, deaf: bool) -> bool {
         self.deaf.swap(deaf, Ordering::AcqRel) != deaf
+    }
+
+    /// From now on this leader is silent, or no longer.
+    pub fn stand_down(&self, stands_down: bool) {
+        self.stands_down.store(stands_down, Ordering::Release);
+    }
+
+    /// A leader hands over to this member, which is to start an election by `until`; 0: no longer.
+    pub fn invite(&self, until: Duration) {
+        self.state.lock().invited = until;
+    }
+
+    pub fn is_invited(&self, now: Duration) -> bool {
+        now < self.state.lock().invited
     }
 }
 

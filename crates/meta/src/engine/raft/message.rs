@@ -40,6 +40,9 @@ pub enum Message {
     Ask { last: Option<EntryId> },
     /// Do you hear me?
     Probe,
+    /// From the leader, by this vote: would you lead in its place? If it `begins`, you are to start
+    /// an election as soon as the others may vote; its log ends at `last`, and it is silent.
+    HandOver { vote: Vote, last: Option<EntryId>, begins: bool },
     /// A snapshot follows.
     Begin { vote: Vote, transfer: u64, taken: Taken },
     /// Rows of a snapshot, in their order: the page of this number, from 0 on.
@@ -104,6 +107,11 @@ pub fn encode(envelope: Envelope, message: &Message) -> Result<Bytes> {
         }
         Message::Ask { last } => put_id(&mut out, *last),
         Message::Probe => {}
+        Message::HandOver { vote, last, begins } => {
+            vote.encode(&mut out);
+            put_id(&mut out, *last);
+            out.push(u8::from(*begins));
+        }
         Message::Begin { vote, transfer, taken } => {
             vote.encode(&mut out);
             put_numbers(&mut out, &[*transfer]);
@@ -202,6 +210,7 @@ impl Message {
             Message::Begin { .. } => 5,
             Message::Page { .. } => 6,
             Message::End { .. } => 7,
+            Message::HandOver { .. } => 8,
         }
     }
 
@@ -317,6 +326,10 @@ fn parse_short(kind: u16, mut rest: Rest<'_>) -> Option<Message> {
             Message::Begin { vote, transfer, taken: take_taken(rest)? }
         }
         7 => Message::End { vote: take_vote(rest)?, transfer: rest.u64()?, pages: rest.u64()? },
+        8 => {
+            let (vote, last) = (take_vote(rest)?, take_id(rest)?);
+            Message::HandOver { vote, last, begins: take_flag(rest)? }
+        }
         _ => return None,
     };
     rest.0.is_empty().then_some(message)

@@ -22,6 +22,7 @@ mod contact;
 mod engine;
 pub mod entry;
 mod frozen;
+mod handover;
 mod held;
 mod index;
 mod log;

@@ -1,5 +1,6 @@
 //! The library's network: its calls are messages to other members.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::{EmptyNode, OptionalSend, Snapshot};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::entry::Entry;
@@ -64,6 +66,29 @@ pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Resu
     let reply = message::parse_reply(&reply?)?;
     shared.contact.answered(target, sent);
     Ok(reply)
+}
+
+/// Asks `others` at once; returns those that said yes, or that they hear.
+pub async fn ask_each(
+    shared: &Arc<MemberShared>,
+    others: BTreeSet<u64>,
+    message: &Message,
+) -> BTreeSet<u64> {
+    let mut asking = JoinSet::new();
+    for other in others {
+        let (shared, message) = (Arc::clone(shared), message.clone());
+        asking.spawn(async move {
+            let limit = shared.timing.call();
+            let reply = timeout(limit, call(&shared, other, &message)).await;
+            let yes = matches!(reply, Ok(Ok(Reply::Asked { yes: true } | Reply::Heard)));
+            yes.then_some(other)
+        });
+    }
+    let mut said_yes = BTreeSet::new();
+    while let Some(answer) = asking.join_next().await {
+        said_yes.extend(answer.ok().flatten());
+    }
+    said_yes
 }
 
 impl Link {

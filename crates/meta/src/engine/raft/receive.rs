@@ -65,7 +65,10 @@ impl Member {
             return Err(Error::Unavailable("this member ends".into()));
         }
         let which: &Arc<Semaphore> = match message {
-            Message::Vote { .. } | Message::Ask { .. } | Message::Probe => &self.votes,
+            Message::Vote { .. }
+            | Message::Ask { .. }
+            | Message::Probe
+            | Message::HandOver { .. } => &self.votes,
             _ => &self.messages,
         };
         let permit = Arc::clone(which).try_acquire_owned();
@@ -81,6 +84,9 @@ impl Member {
             Message::Vote { vote, last } => self.vote(vote, last).await,
             Message::Ask { last } => self.would_vote(from, last).await,
             Message::Probe => Ok(Reply::Heard),
+            Message::HandOver { vote, last, begins } => {
+                self.would_lead((from, vote), last, begins).await
+            }
             Message::Begin { vote, transfer, taken } => {
                 self.begin_snapshot(from, vote, transfer, taken).await
             }

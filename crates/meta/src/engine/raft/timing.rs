@@ -54,6 +54,11 @@ impl Timing {
         self.lease * 2
     }
 
+    /// A leader that hands over waits so long for its successor, and is silent meanwhile.
+    pub fn handing_over(&self) -> Duration {
+        self.lease * 2
+    }
+
     /// The longest wait for the outcome of a batch that is unknown.
     pub fn settle(&self) -> Duration {
         self.lease * 5

@@ -10,12 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::Result;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::member::{Member, View};
-use super::message::{Message, Reply};
-use super::network::call;
+use super::message::Message;
+use super::network::ask_each;
 
 /// Between two looks at which entries the ring has let go.
 const UPKEEP: Duration = Duration::from_secs(1);
@@ -88,7 +86,7 @@ impl Watch {
             return Ok(());
         }
         self.beaten = now;
-        match deaf {
+        match contact.is_deaf() {
             // Answers to these count as any others do.
             true => drop(self.ask_all(view, &Message::Probe).await),
             false => self.member.raft.trigger().heartbeat().await.map_err(ended)?,
@@ -101,7 +99,15 @@ impl Watch {
         let last = shared.contact.heard_leader().max(self.asked);
         // Where this member decides alone there is nobody whose leader it could disturb.
         let is_alone = view.is_majority(&BTreeSet::from([shared.me]));
-        if now.saturating_sub(last) < self.patience && !is_alone {
+        let is_due = match shared.contact.is_invited(now) {
+            // The leader is silent for this member, which need not be patient beyond that.
+            true => {
+                let silence = now.saturating_sub(shared.contact.heard_leader());
+                silence > shared.timing.silence() + shared.timing.look()
+            }
+            false => now.saturating_sub(last) >= self.patience,
+        };
+        if !is_due && !is_alone {
             return Ok(());
         }
         self.patience = draw_patience(&self.member);
@@ -111,6 +117,7 @@ impl Watch {
         let still_silent = is_alone || shared.contact.heard_leader() < last.max(now);
         if view.is_majority(&said_yes) && still_silent {
             tracing::info!(member = shared.me, term = view.vote.term, "an election begins");
+            shared.contact.invite(Duration::ZERO);
             self.member.raft.trigger().elect().await.map_err(ended)?;
         }
         Ok(())
@@ -119,21 +126,10 @@ impl Watch {
     /// Asks all other voters at once; returns those that said yes, and this member.
     async fn ask_all(&self, view: &View, message: &Message) -> BTreeSet<u64> {
         let me = self.member.id();
-        let mut asking = JoinSet::new();
-        let others: BTreeSet<u64> = view.voters.iter().flatten().copied().collect();
-        for other in others.into_iter().filter(|other| *other != me) {
-            let (shared, message) = (Arc::clone(&self.member.shared), message.clone());
-            asking.spawn(async move {
-                let limit = shared.timing.call();
-                let reply = timeout(limit, call(&shared, other, &message)).await;
-                let yes = matches!(reply, Ok(Ok(Reply::Asked { yes: true } | Reply::Heard)));
-                yes.then_some(other)
-            });
-        }
-        let mut said_yes = BTreeSet::from([me]);
-        while let Some(answer) = asking.join_next().await {
-            said_yes.extend(answer.ok().flatten());
-        }
+        let mut others: BTreeSet<u64> = view.voters.iter().flatten().copied().collect();
+        others.remove(&me);
+        let mut said_yes = ask_each(&self.member.shared, others, message).await;
+        said_yes.insert(me);
         said_yes
     }
 

@@ -295,9 +295,17 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    /// Waits until sessions are answered, and changes made.
+    /// Waits until sessions are answered, and changes made; or until this master has ended, which
+    /// answers nothing then.
     pub async fn opened(&self) {
-        self.open.wait_for(|open| open.then_some(())).await;
+        if self.opened_now() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.open.wait_for(|open| open.then_some(())) => {}
+            _ = self.master.wait_failed() => {}
+        }
     }
 
     /// Whether sessions are answered, and changes made.

@@ -8,4 +8,5 @@ mod leases;
 mod proxy;
 mod refusals;
 pub mod server;
+mod standbys;
 mod tls;

@@ -39,6 +39,8 @@ fn all_kinds() -> Vec<Message> {
         Message::Begin { vote, transfer: 77, taken },
         Message::Page { transfer: 77, number: 0, rows },
         Message::End { vote, transfer: 77, pages: 1 },
+        Message::HandOver { vote, last: id(9), begins: true },
+        Message::HandOver { vote, last: None, begins: false },
     ]
 }
 
@@ -100,7 +102,7 @@ fn what_is_cut_short_or_too_long_or_newer_is_refused() {
 proptest! {
     #[test]
     fn any_bytes_are_a_message_or_an_error(
-        kind in 0u16..9,
+        kind in 0u16..10,
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         of in any::<prop::sample::Index>(),

@@ -3,6 +3,7 @@
 mod changes;
 mod entries_and_records;
 pub mod group;
+mod handover;
 mod io_errors_at_every_call;
 mod members;
 mod messages;
