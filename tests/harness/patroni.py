@@ -18,12 +18,14 @@ from pathlib import Path
 from harness.net import Unavailable
 from harness.ports import free_ports
 from harness.server import ROOT
-from harness.wait import eventually
+from harness.wait import PATIENCE_SECONDS, eventually
 
 NAMES = ["db1", "db2", "db3"]
 DOCUMENTED = {"db1": "10.0.0.11", "db2": "10.0.0.12", "db3": "10.0.0.13"}
 PROGRAMS = ["etcd", "patroni", "patronictl", "haproxy", "pgbouncer"]
 PASSWORD = "hunter2-of-cairn"
+# Standbys are made one step after the other, each of which waits for a turn of Patroni.
+SETTLE_SECONDS = 3 * PATIENCE_SECONDS
 USER = "postgres"
 
 
@@ -64,7 +66,7 @@ class Patroni:
             self.addresses = {name: self.network.add(name) for name in NAMES}
             for name in NAMES:
                 self.start(name)
-            eventually(self.is_whole, self.told)
+            self.wait_whole()
             self._make_database()
             self._start_pooler()
         except BaseException:
@@ -190,7 +192,7 @@ class Patroni:
         return roles == ["leader", "sync_standby", "sync_standby"]
 
     def wait_whole(self):
-        eventually(self.is_whole, self.told)
+        eventually(self.is_whole, self.told, SETTLE_SECONDS)
 
     def told(self):
         logs = {path: path.read_text(errors="replace")[-1500:] for path in self.work.glob("*/*.log")}
@@ -204,15 +206,15 @@ class Patroni:
         config = self.work / before / "config.yml"
         command = ["patronictl", "-c", config, "switchover", "--master", before, "--force", "cairn"]
         done = subprocess.run(
-            [*self.network.within(before), *map(str, command)], env={**os.environ, "LC_ALL": "C.UTF-8"},
-            capture_output=True, text=True, check=False,
+            [*self.network.within(before), *map(str, command)],
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return self.wait_other(before)
 
     def wait_other(self, before):
         """Waits for another primary."""
-        eventually(lambda: self.primary() not in (None, before), self.told)
+        eventually(lambda: self.primary() not in (None, before), self.told, SETTLE_SECONDS)
         return self.primary()
 
     def kill(self, name):
