@@ -149,6 +149,20 @@ class Patroni:
         self._write("db1", "userlist.txt", self._adapted("/etc/pgbouncer/userlist.txt"))
         config = self._write("pool", "pgbouncer.ini", self._adapted("/etc/pgbouncer/pgbouncer.ini"))
         self._run("pool", "pgbouncer", ["pgbouncer", config])
+        # HAProxy takes all machines for primaries until it has asked them once.
+        eventually(self._leads_to_primary, self.told)
+
+    def _leads_to_primary(self):
+        command = ["psql", "-At", "-c", "SELECT pg_is_in_recovery()", self.url]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        states = [name in self._proxied() for name in NAMES]
+        return done.stdout == "f\n" and sum(states) == 1
+
+    def _proxied(self):
+        """The machines that HAProxy has for primaries, as it says in its log."""
+        log = (self.work / "pool/haproxy.log").read_text(errors="replace")
+        down = set(re.findall(r"Server primary/(\w+) is DOWN", log))
+        return set(NAMES) - down
 
     def _make_database(self):
         block = re.search(r"```sql\n(.*?)```", (ROOT / "docs/postgres.md").read_text(), re.S)[1]
