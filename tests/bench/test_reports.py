@@ -22,8 +22,11 @@ from harness.wait import PATIENCE_SECONDS, eventually
 SMALL = {
     "--seconds": "0.3", "--clients": "1,4", "--writers": "1,2", "--file": "2m",
     "--gateways": "2", "--share": "50", "--object": "10m", "--part": "5m", "--threads": "1,2",
-    "--files": "5", "--notifications": "4", "--rates": "100,500",
+    "--files": "5", "--notifications": "4", "--rates": "100,500", "--keys": "20",
 }  # fmt: skip
+
+
+MOUNTS = ("Cairn mount", "Cairn cluster, replica 1", "Cairn cluster, replica 2")
 
 
 class Reports:
@@ -134,9 +137,12 @@ def titled(found, start):
 
 def test_gateway():
     whole, found = one("gateway")
-    layers = titled(found, "GET 155 KiB over clients")
-    for name in ("cairn server", "gateway", "gateway, no cache of blocks"):
-        assert measured(layers, name), layers
+    layers = titled(found, "GET 155 KiB over clients, layer by layer: replies")
+    times = titled(found, "GET 155 KiB over clients, layer by layer: p50 / p90")
+    for name in ("cairn server", "gateway", "gateway, no cache of blocks", "gateway, GET /healthz"):
+        assert min(measured(layers, name)[:2]) > 0, layers
+        [row] = [row for row in times["rows"] if row[0] == name]
+        assert all(re.fullmatch(r"[\d.,]+ [um]?s / [\d.,]+ [um]?s", cell) for cell in row[1:3]), times
     ways = titled(found, "GET 155 KiB, 10 clients")
     assert len(ways["rows"]) == 4
     handshake = [row for row in ways["rows"] if row[0] == "a TLS handshake each"][0]
@@ -154,10 +160,35 @@ def test_writers():
         table = titled(found, who)
         assert min(measured(table, "local")[:2]) > 0
         if os.path.exists("/dev/fuse"):
-            assert min(measured(table, "Cairn mount")[:2]) > 0
+            for name in MOUNTS:
+                assert min(measured(table, name)[:2]) > 0
         [gluster] = [row for row in table["rows"] if row[0] == "GlusterFS, replica 2"]
         is_there = re.match(r"\d", gluster[1])
         assert is_there or gluster[1] == "not installed: apt-get install glusterfs-server", gluster
+    limits = titled(found, "What limits writers")
+    if os.path.exists("/dev/fuse"):
+        for name in MOUNTS:
+            rows = [row for row in limits["rows"] if row[0] == name]
+            assert [row[1] for row in rows] == ["1", "2"], limits
+            assert all(number(row[5]) >= 0 and row[6] for row in rows), "the busiest thread has a name"
+
+
+def test_writers_on_two_disks():
+    """A replica is on each of them, and both are as they were afterwards."""
+    if not os.path.exists("/dev/fuse"):
+        pytest.skip("no /dev/fuse here")
+    disk = scratch("disk")
+    run = Reports("--only", "writers", "--rounds", "10000", "--disk", str(disk))
+    with run.running() as running:
+        begun(run, running, "cairn mount http")
+        names = lambda: {path.name for path in disk.glob("cairn-bench-*/replica-*")}  # noqa: E731
+        eventually(lambda: goes_on(running) and names() == {"replica-2-of-2"}, "the second replica")
+        running.send_signal(signal.SIGTERM)
+        ended_by_signal(running)
+    run.nothing_left()
+    assert list(disk.iterdir()) == []
+    disk.rmdir()
+
 
 
 def test_scaling():
@@ -195,7 +226,18 @@ def test_redirects():
     rows = [row for row in table["rows"] if row[0] == "Cairn gateway"]
     assert [row[1] for row in rows] == ["100", "500"], rows
     assert all(re.match(r"\d+ of \d+", row[9]) for row in rows), rows
-    answers = [cell["statuses"] for cell in whole["cells"] if cell["target"] == "Cairn gateway"]
+    many = [row for row in table["rows"] if row[0] == "Cairn gateway, many keys"]
+    assert [row[1] for row in many] == ["100", "500"], table
+    for title in ("PUT and GET, bodies of 5 KiB to 15 KiB: replies", "PUT and GET, bodies of 5 KiB to 15 KiB: p50"):
+        bodies = titled(found, title)
+        for method in ("PUT", "GET"):
+            [row] = [row for row in bodies["rows"] if row[:2] == [method, "Cairn gateway"]]
+            assert all(number(cell) > 0 for cell in row[2:4]), bodies
+    small = [cell for cell in whole["cells"] if "small bodies" in cell["what"]]
+    assert small and not any(cell["errors"] for cell in small)
+    assert {status for cell in small for status in cell["statuses"]} <= {"200", "201"}, small
+    redirected = [cell for cell in whole["cells"] if "redirects at a rate" in cell["what"]]
+    answers = [cell["statuses"] for cell in redirected if cell["target"].startswith("Cairn gateway")]
     assert all(set(statuses) == {"307"} for statuses in answers), answers
 
 
@@ -218,6 +260,9 @@ def test_a_directory_that_is_measured_besides():
         (["--seconds", "nan"], "is not a number of seconds"),
         (["--beside", "x"], "write NAME=DIR"),
         (["--share", "0"], "is not a percentage"),
+        (["--bodies", "15k,5k"], "--bodies: give the least and the most bytes"),
+        (["--bodies", "5k"], "--bodies: give the least and the most bytes"),
+        (["--keys", "1000001"], "--keys: at most 1000000"),
     ],
 )
 def test_senseless_command_lines(options, said):
@@ -387,6 +432,10 @@ def test_told_to_stop_while_it_starts():
     with run.running() as running:
         begun(run, running, "cairn master /")
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=PATIENCE_SECONDS)
-    assert running.returncode == 1 and "stopped by a signal" in err, (out, err)
+        ended_by_signal(running)
     run.nothing_left()
+
+
+def ended_by_signal(running):
+    out, err = running.communicate(timeout=PATIENCE_SECONDS)
+    assert running.returncode == 1 and "stopped by a signal" in err, (out, err)

@@ -26,15 +26,15 @@ pub struct Process {
     log: PathBuf,
     ending: Signal,
     fallen: Rc<RefCell<Vec<String>>>,
-    running: Running,
+    running: RunningProcesses,
     is_over: bool,
 }
 
 /// The processes that are to run, with their names.
 #[derive(Clone, Default)]
-pub struct Running(Rc<RefCell<BTreeMap<u32, String>>>);
+pub struct RunningProcesses(Rc<RefCell<BTreeMap<u32, String>>>);
 
-impl Running {
+impl RunningProcesses {
     /// The name of one that has ended though nobody ended it.
     pub fn ended(&self) -> Option<String> {
         let has_ended = |pid: u32| {
