@@ -32,7 +32,8 @@ class Cluster:
 
     `disks` maps names of nodes to directories, for those that are to be elsewhere. With `nfs` all
     gateways have an NFS door; that is for clusters without `netns`. With `status` masters and chunkservers
-    have a door of status, at `node.http`. Without `postgres` the masters keep the metadata together, or,
+    have a door of status, at `node.http`. `postgres` is True, or what makes another database on the network
+    (harness/patroni.py). Without it the masters keep the metadata together, or,
     with `engine="embedded"`, the only one has them alone.
     """
 
@@ -55,7 +56,7 @@ class Cluster:
             if self.network:
                 self.open.enter_context(self.network)
             if self.has_postgres:
-                self.database = Postgres(self.network.host if self.network else "127.0.0.1")
+                self.database = self._database()
                 self.open.enter_context(self.database)
             self._init()
             # The other masters first: whoever joins later knows all of them.
@@ -69,6 +70,11 @@ class Cluster:
             self.__exit__(BaseException)
             raise
         return self
+
+    def _database(self):
+        if self.has_postgres is not True:
+            return self.has_postgres(self.network)
+        return Postgres(self.network.host if self.network else "127.0.0.1")
 
     def __exit__(self, kind, *_):
         self.heal()

@@ -17,4 +17,6 @@ def comes_true(condition, seconds=PATIENCE_SECONDS, pause=0.05):
 
 
 def eventually(condition, what="what is waited for", seconds=PATIENCE_SECONDS):
-    assert comes_true(condition, seconds), f"not in {seconds} s: {what}"
+    """`what` is words, or tells how it is instead."""
+    if not comes_true(condition, seconds):
+        raise AssertionError(f"not in {seconds} s: {what() if callable(what) else what}")

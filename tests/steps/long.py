@@ -221,6 +221,13 @@ def packages(_):
         yield python(file, timeout=HOUR)
 
 
+def patroni(_):
+    """PostgreSQL on three machines, as docs/postgres.md has it: wants root and Debian's packages."""
+    yield Job("what Patroni needs", ["tests/install", "--patroni"], timeout=HOUR)
+    # What is printed are figures.
+    yield python("database/test_patroni.py", "-s", env={"CAIRN_TEST_PATRONI_ROUNDS": "5"}, timeout=HOUR)
+
+
 PARTS = {
     "models": (models, "models beside state machines, 8 times the short form"),
     "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
@@ -239,6 +246,7 @@ PARTS = {
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
     "packages": (packages, "packages, the operator's book and recipes for clients, on fresh machines; wants a registry"),
+    "patroni": (patroni, "20 fail-overs and switch-overs of PostgreSQL under Patroni; wants Debian's packages"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
 }
 

@@ -41,6 +41,8 @@ pub struct Session {
     output: Output,
     found: Vec<(Key, Vec<Sample>)>,
     bar: ProgressBar,
+    /// Why there is nothing more to measure, if so.
+    watch: Box<dyn Fn() -> Option<String>>,
 }
 
 impl Session {
@@ -74,12 +76,18 @@ impl Session {
             scenarios: Vec::new(),
         };
         let bar = progress::bar(0);
-        Ok(Session { report, output: output.clone(), found: Vec::new(), bar })
+        let (output, watch) = (output.clone(), Box::new(|| None));
+        Ok(Session { report, output, found: Vec::new(), bar, watch })
     }
 
     /// One of several of a run, whose result is shown with the others.
     pub fn of_scenario(name: &str) -> Result<Session> {
         Session::start(name, Vec::new(), &Output { json: None, html: None })
+    }
+
+    /// Asks before and after each load whether the run is over, and why.
+    pub fn watch(&mut self, watch: impl Fn() -> Option<String> + 'static) {
+        self.watch = Box::new(watch);
     }
 
     /// A target more.
@@ -130,6 +138,7 @@ impl Session {
 
     /// Runs one load. False: the run is over, and no other may follow.
     pub fn measure(&mut self, key: Key, load: &mut dyn FnMut() -> Result<Sample>) -> bool {
+        self.look();
         if self.is_over() {
             return false;
         }
@@ -147,7 +156,16 @@ impl Session {
             Err(error) => self.report.incomplete = Some(format!("{}: {error}", key.target)),
         }
         self.bar.inc(1);
+        self.look();
         !self.is_over()
+    }
+
+    /// A target may be gone without a failed request: another program has its port, or no request
+    /// was sent to it.
+    fn look(&mut self) {
+        if self.report.incomplete.is_none() {
+            self.report.incomplete = (self.watch)();
+        }
     }
 
     /// The latest sample of a load.

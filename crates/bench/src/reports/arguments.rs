@@ -19,6 +19,8 @@ use crate::values;
   cairn bench reports --dir /var/tmp --html reports.html --markdown reports.md
   cairn bench reports --only gateway,redirects --seconds 5 --rounds 3
   cairn bench reports --only files --beside nfs=/mnt/nfs
+  cairn bench reports --only writers --dir /srv/disk1 --disk /srv/disk2
+  cairn bench reports --only redirects --keys 10000 --bodies 5k,15k
   cairn bench reports --only scaling --object 10g --part 64m --threads 1,8,32 --share 100")]
 pub struct ReportsArgs {
     /// Run only these scenarios [default: all]
@@ -52,11 +54,11 @@ pub struct ReportsArgs {
 /// How large everything is.
 #[derive(clap::Args)]
 pub struct Sizes {
-    /// gateway: numbers of clients at the same time
+    /// gateway, redirects: numbers of clients at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,5,10,20")]
     #[arg(value_parser = values::count)]
     pub clients: Vec<usize>,
-    /// gateway, redirects: bytes of the object
+    /// gateway, redirects: bytes of the object that is read
     #[arg(long, value_name = "SIZE", default_value = "155k", value_parser = some_size)]
     pub size: u64,
     /// gateway: CPU quota of PostgreSQL, percent of one CPU
@@ -69,6 +71,10 @@ pub struct Sizes {
     /// writers: bytes of the file of each writer and reader
     #[arg(long, value_name = "SIZE", default_value = "128m", value_parser = some_size)]
     pub file: u64,
+    /// writers: a directory on a further disk, for replicas of Cairn and bricks of GlusterFS in
+    /// turn with --dir [default: all of them are in --dir]
+    #[arg(long, value_name = "DIR")]
+    pub disk: Vec<PathBuf>,
     /// scaling: number of gateways
     #[arg(long, value_name = "N", default_value = "5", value_parser = values::count)]
     pub gateways: usize,
@@ -102,6 +108,13 @@ pub struct Sizes {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = values::rate)]
     #[arg(default_value = "1000,2000,5000,10000,20000,40000,60000,80000")]
     pub rates: Vec<f64>,
+    /// redirects: number of keys that are looked up, put and got in turn
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::count)]
+    pub keys: usize,
+    /// redirects: the least and the most bytes of the bodies that are put and got
+    #[arg(long, value_name = "LEAST,MOST", value_delimiter = ',', default_value = "5k,15k")]
+    #[arg(value_parser = some_size)]
+    pub bodies: Vec<u64>,
 }
 
 /// S3's limit, but for the last part.
@@ -143,7 +156,23 @@ impl ReportsArgs {
         if sizes.gateways > 64 {
             return Err(Error::usage("--gateways: at most 64"));
         }
-        Ok(())
+        if sizes.keys > 1_000_000 {
+            return Err(Error::usage("--keys: at most 1000000"));
+        }
+        match *sizes.bodies {
+            [least, most] if least <= most && most <= 1 << 20 => Ok(()),
+            _ => Err(Error::usage(
+                "--bodies: give the least and the most bytes, up to 1m, such as 5k,15k",
+            )),
+        }
+    }
+
+    /// The least and the most bytes of bodies.
+    pub fn body_bytes(&self) -> (u64, u64) {
+        match *self.sizes.bodies {
+            [least, most, ..] => (least, most),
+            _ => (0, 0),
+        }
     }
 
     /// The largest of a list.

@@ -22,11 +22,18 @@ const WARM_UP: f64 = 0.25;
 /// Bucket of all scenarios.
 pub const BUCKET: &str = "reports";
 
+/// How many sizes bodies have that are of several.
+const BODY_SIZES: u64 = 11;
+/// From one of many paths to the next: a prime, so that each has its turn.
+const STRIDE: u64 = 2_654_435_761;
+
 /// Which paths are asked for.
 pub enum Paths {
     Same(String),
     /// With a number after each.
     New(String),
+    /// One after the other in an order that looks like none, again and again.
+    Among(Arc<Vec<String>>),
     /// Each so many times; then it is over.
     Each(Vec<String>, u64),
 }
@@ -36,14 +43,15 @@ pub struct Asked {
     method: Method,
     paths: Paths,
     headers: HeaderMap,
-    body: Bytes,
+    /// In turn.
+    bodies: Vec<Bytes>,
 }
 
 impl Asked {
     pub fn new(target: &Target, method: Method, paths: Paths) -> Result<Asked> {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, target.host_header()?);
-        Ok(Asked { method, paths, headers, body: Bytes::new() })
+        Ok(Asked { method, paths, headers, bodies: vec![Bytes::new()] })
     }
 
     pub fn get(target: &Target, path: &str) -> Result<Asked> {
@@ -57,16 +65,32 @@ impl Asked {
     }
 
     /// So many bytes with each request, by root.
-    pub fn sending(mut self, lab: &Lab, bytes: u64) -> Asked {
+    pub fn sending(self, lab: &Lab, bytes: u64) -> Asked {
+        self.sending_some(lab, (bytes, bytes))
+    }
+
+    /// From so many to so many bytes, evenly, with each request, by root.
+    pub fn sending_some(mut self, lab: &Lab, (least, most): (u64, u64)) -> Asked {
         self.headers.extend(authorization(lab).map(|value| (AUTHORIZATION, value)));
-        self.body = Bytes::from(noise(bytes as usize));
+        let all = Bytes::from(noise(most as usize));
+        let step = |number: u64| least + (most - least) * number / (BODY_SIZES - 1);
+        self.bodies = (0..BODY_SIZES).map(|number| all.slice(..step(number) as usize)).collect();
         self
+    }
+
+    fn body(&self, number: u64) -> Bytes {
+        let turn = number % self.bodies.len().max(1) as u64;
+        self.bodies.get(turn as usize).cloned().unwrap_or_default()
     }
 
     fn path(&self, number: u64) -> Option<String> {
         match &self.paths {
             Paths::Same(path) => Some(path.clone()),
             Paths::New(prefix) => Some(format!("{prefix}{number}")),
+            Paths::Among(paths) => {
+                let at = number.wrapping_mul(STRIDE).checked_rem(paths.len() as u64)?;
+                paths.get(at as usize).cloned()
+            }
             Paths::Each(paths, times) => paths.get(usize::try_from(number / times).ok()?).cloned(),
         }
     }
@@ -74,15 +98,15 @@ impl Asked {
 
 impl Work for Asked {
     fn request(&self, number: u64, _: usize) -> Option<Request<Full<Bytes>>> {
-        let mut request = Request::new(Full::new(self.body.clone()));
+        let mut request = Request::new(Full::new(self.body(number)));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.path(number)?.parse().ok()?;
         *request.headers_mut() = self.headers.clone();
         Some(request)
     }
 
-    fn sent_bytes(&self, _: u64) -> u64 {
-        self.body.len() as u64
+    fn sent_bytes(&self, number: u64) -> u64 {
+        self.body(number).len() as u64
     }
 }
 
@@ -112,7 +136,7 @@ pub fn plan(lab: &Lab, endpoints: &[Target], work: Asked, clients: usize, server
 pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8]) -> Result<String> {
     let mut asked = Asked::new(target, method.clone(), Paths::Same(path.to_owned()))?;
     asked = asked.sending(lab, 0);
-    asked.body = Bytes::copy_from_slice(body);
+    asked.bodies = vec![Bytes::copy_from_slice(body)];
     let request =
         asked.request(0, 0).ok_or_else(|| Error::failed(format!("{path}: not a path of a URL")))?;
     let answer = load::ask(target, &lab.connector, TIMEOUT, request, ANSWER_BYTES)?;

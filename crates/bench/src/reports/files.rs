@@ -86,7 +86,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     }
     let gluster = Gluster::start(lab);
     let volume = peer(session, GLUSTER, || match &gluster {
-        Ok(gluster) => gluster.volume(lab, 1, &[]),
+        Ok(gluster) => gluster.volume(lab, 1, &[], &[]),
         Err(error) => Err(Error::failed(error.to_string())),
     });
     if let Some(volume) = &volume {

@@ -8,14 +8,14 @@ use super::arguments::ReportsArgs;
 use super::ask::{self, Asked, Paths, make_bucket, metric, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Nginx, Postgres, Process, Quota, Server};
 use super::script::{Script, peer};
-use super::tables::{absent, column, find, grid, megabytes, rate, ratio, section};
+use super::tables::{absent, column, find, grid, megabytes, quantiles, rate, ratio, section};
 use crate::client::Target;
 use crate::closed::noise;
 use crate::error::{Error, Result};
 use crate::load;
 use crate::report::Table;
 use crate::report::markdown::{number, time};
-use crate::report::{Axis, Finding, Key, Report, Section};
+use crate::report::{Axis, Cell, Finding, Key, Report, Section};
 use crate::session::{Case, Session};
 use crate::values::human_size;
 
@@ -38,6 +38,8 @@ const UNCACHED: &str = "gateway, no cache of blocks";
 const CACHED: &str = "gateway";
 const TLS: &str = "gateway with TLS";
 const FREE: &str = "without a quota";
+/// What a gateway answers without metadata and blocks.
+const HEALTH: &str = "GET /healthz";
 const READS: &str = "GET through a gateway";
 const WRITES: &str = "PUT of 4 KiB through a gateway";
 /// Clients of a comparison of connections.
@@ -74,8 +76,12 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     layers.push(Layer::new(SERVER, &server.http, &path, vec![server.process.id()]));
     layers.push(Layer::new(UNCACHED, &uncached.http, &path, with(&uncached.process)));
     layers.push(Layer::new(CACHED, &cached.http, &path, with(&cached.process)));
+    let health = Layer::new(CACHED, &cached.http, "/healthz", vec![cached.process.id()]);
     layers.iter().for_each(|layer| session.target(layer.name, &layer.target));
-    let cases = layers.iter().map(|layer| layer.cases(lab)).collect::<Result<Vec<_>>>()?;
+    let what = reads(lab.args);
+    let mut cases =
+        layers.iter().map(|layer| layer.cases(lab, &what)).collect::<Result<Vec<_>>>()?;
+    cases.push(health.cases(lab, HEALTH)?);
     session.run(cases.into_iter().flatten().collect(), lab.args.rounds);
     drop(server);
     drop(uncached);
@@ -98,11 +104,11 @@ impl<'a> Layer<'a> {
         Layer { name, target: target.clone(), path: path.to_owned(), pids }
     }
 
-    fn cases(&self, lab: &Lab) -> Result<Vec<Case<'static>>> {
+    fn cases(&self, lab: &Lab, what: &str) -> Result<Vec<Case<'static>>> {
         let case = |clients: &usize| {
             let work = Asked::get(&self.target, &self.path)?;
             let plan = plan(lab, std::slice::from_ref(&self.target), work, *clients, &self.pids);
-            let key = key(self.name, &reads(lab.args), *clients);
+            let key = key(self.name, what, *clients);
             Ok(Case { key, run: Box::new(move || load::run(&plan)) })
         };
         lab.args.sizes.clients.iter().map(case).collect()
@@ -260,8 +266,8 @@ fn calls(lab: &Lab, session: &mut Session, cluster: &Cluster, cached: &Gateway) 
 fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     let what = reads(args);
     let is_peer = |name: &str| name == NGINX;
-    let mut layers = grid(report, &what, "clients", rate);
-    let last = |cells: &[&crate::report::Cell]| cells.last().copied().cloned();
+    let mut layers = with_health(report, grid(report, &what, "clients", rate), rate);
+    let last = |cells: &[&Cell]| cells.last().copied().cloned();
     column(report, &what, &mut layers, "MB/s at most clients", |cells| {
         last(cells).map_or_else(String::new, |cell| megabytes(&cell))
     });
@@ -271,7 +277,11 @@ fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     });
     absent(report, &mut layers, is_peer);
     let title = format!("{what} over clients, layer by layer: replies a second (p99)");
-    let mut found = vec![section(&title, layers, "")];
+    let note = format!("{HEALTH} has no metadata and no blocks: what HTTP alone costs a gateway.");
+    let mut found = vec![section(&title, layers, &note)];
+    let times = with_health(report, grid(report, &what, "clients", quantiles), quantiles);
+    let title = format!("{what} over clients, layer by layer: p50 / p90");
+    found.push(section(&title, times, ""));
     let mut ways = manners(args, report);
     absent(report, &mut ways, is_peer);
     found.push(section(
@@ -300,6 +310,18 @@ fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     found.push(section("Metadata calls of a gateway that has just started", counted(report), ""));
     found.retain(|section| !section.table.rows.is_empty());
     found
+}
+
+/// A table of layers, with a row of what a gateway answers by itself.
+fn with_health(report: &Report, mut table: Table, show: impl Fn(&Cell) -> String) -> Table {
+    let health = grid(report, HEALTH, "clients", show);
+    table.rows.extend(health.rows.into_iter().map(|mut row| {
+        if let Some(name) = row.first_mut() {
+            *name = format!("{name}, {HEALTH}");
+        }
+        row
+    }));
+    table
 }
 
 fn manners(args: &ReportsArgs, report: &Report) -> Table {

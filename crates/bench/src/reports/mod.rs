@@ -78,6 +78,8 @@ fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
     let (script, began) = (script(name), Instant::now());
     let mut session = Session::of_scenario(script.kind)?;
     let lab = Lab::new(args, (script.needs)(args))?;
+    let running = lab.running.clone();
+    session.watch(move || running.ended().map(|name| format!("{name} has ended")));
     session.say(&format!("{}: starting", name.text()));
     let ran = (script.run)(&lab, &mut session);
     let mut report = session.finish();

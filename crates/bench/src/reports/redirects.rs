@@ -1,41 +1,55 @@
 //! Look-ups that are answered with a redirect, at a rate. The report found one front process that
 //! used all of a CPU and capped look-ups at 5,000 a second, while a hundred workers were idle.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
+
 use super::arguments::ReportsArgs;
-use super::ask::{Asked, make_bucket, plan, put};
+use super::ask::{Asked, BUCKET, Paths, make_bucket, plan, put};
 use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads, wait};
 use super::script::{Script, peer};
-use super::tables::{absent, by_target, section};
+use super::tables::{absent, by_target, grid, latest, quantiles, rate, section};
 use crate::client::Target;
 use crate::closed::noise;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Plan};
 use crate::report::Table;
 use crate::report::markdown::{number, time};
-use crate::report::{Axis, Finding, Key, Report, Section};
-use crate::session::Session;
+use crate::report::{Axis, Cell, Finding, Key, Report, Section};
+use crate::session::{Case, Session};
+use crate::values::human_size;
 
 pub const SCRIPT: Script = Script {
     title: "look-ups answered with a redirect, at a rate",
     about: "The report: elliptics behind lighttpd, where one front process at 100 % of a CPU capped \
             redirects at 5,000 a second while a hundred workers were idle. Here: an open loop \
             with a ramp; a Cairn gateway that answers ?redirect with a link to a chunkserver (it \
-            looks the object up and encrypts the link), beside fixed answers of nginx and \
-            lighttpd.",
+            looks the object up and encrypts the link), for one key and for many, beside fixed \
+            answers of nginx and lighttpd; and a closed loop of PUT and GET of small bodies \
+            through the gateway.",
     kind: "rate",
-    needs: |args| (1 << 30) + 4 * args.sizes.size,
+    needs: |args| {
+        let (_, most) = args.body_bytes();
+        // Bodies are put again and again: what is overwritten is freed later.
+        (1 << 30) + 4 * args.sizes.size + args.sizes.keys as u64 * (3 * MIN_BYTES + 10 * most)
+    },
     run,
     sections,
 };
 
 const CAIRN: &str = "Cairn gateway";
+const MANY: &str = "Cairn gateway, many keys";
 const NGINX: &str = "nginx";
 const ONE: &str = "nginx, one worker";
 const LIGHTTPD: &str = "lighttpd";
 const CONNECTIONS: usize = 64;
 const WHAT: &str = "redirects at a rate";
+const PUTS: &str = "PUT of small bodies";
+const GETS: &str = "GET of small bodies";
+/// That prepare what is looked up.
+const PREPARING: usize = 16;
 /// Of findings; the rate stands between it and what was found.
 const BUSIEST: &str = "cores of the busiest thread at ";
 const WORKING: &str = "threads that work at ";
@@ -49,7 +63,7 @@ const MISSING: f64 = 0.01;
 struct Front {
     name: &'static str,
     target: Target,
-    path: String,
+    paths: Arc<Vec<String>>,
     pids: Vec<u32>,
 }
 
@@ -63,16 +77,20 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     let nginx = peer(session, NGINX, || Nginx::start(lab, "auto"));
     let one = peer(session, ONE, || Nginx::start(lab, "1"));
     let lighttpd = peer(session, LIGHTTPD, || Lighttpd::start(lab));
-    let mut fronts = vec![Front {
-        name: CAIRN,
+    session.say("making objects");
+    let many = fill(lab, &gateway.http, "many", (MIN_BYTES, MIN_BYTES))?;
+    let small = Arc::new(fill(lab, &gateway.http, "small", lab.args.body_bytes())?);
+    let own = |name, paths: &[String]| Front {
+        name,
         target: gateway.http.clone(),
-        path: format!("{path}?redirect"),
+        paths: Arc::new(paths.iter().map(|path| format!("{path}?redirect")).collect()),
         pids: vec![gateway.process.id()],
-    }];
+    };
+    let mut fronts = vec![own(CAIRN, &[path]), own(MANY, &many)];
     let fixed = |name, target: &Target, pid| Front {
         name,
         target: target.clone(),
-        path: "/redirect".to_owned(),
+        paths: Arc::new(vec!["/redirect".to_owned()]),
         pids: vec![pid],
     };
     fronts.extend(nginx.iter().map(|it| fixed(NGINX, &it.plain, it.process.id())));
@@ -85,7 +103,64 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     for _ in 0..lab.args.rounds {
         ramp(lab, session, &fronts)?;
     }
+    if session.is_over() {
+        return Ok(());
+    }
+    let pids = [&cluster.pids()[..], &[gateway.process.id()]].concat();
+    let cases = bodies(lab, (&gateway.http, &pids), nginx.as_ref(), &small)?;
+    session.run(cases, lab.args.rounds);
     Ok(())
+}
+
+/// Makes as many objects as there are keys, each once, from so many to so many bytes.
+fn fill(lab: &Lab, target: &Target, name: &str, bytes: (u64, u64)) -> Result<Vec<String>> {
+    let path = |number: usize| format!("/storage/{BUCKET}/{name}/{number}");
+    let paths: Vec<String> = (0..lab.args.sizes.keys).map(path).collect();
+    let work = Asked::new(target, Method::PUT, Paths::Each(paths.clone(), 1))?;
+    let work = work.sending_some(lab, bytes);
+    let mut plan = plan(lab, std::slice::from_ref(target), work, PREPARING, &[]);
+    plan.pace = Pace::Closed { warm_up: Duration::ZERO, duration: None };
+    let sample = load::run(&plan)?;
+    let wrong = sample.tally.statuses.keys().find(|status| !(200..300).contains(*status));
+    let wrong = wrong.map(|status| format!("status {status}"));
+    let failed = sample.broken.or(sample.tally.errors.into_keys().next()).or(wrong);
+    failed.map_or(Ok(paths), |why| Err(Error::failed(format!("{name}: objects: {why}"))))
+}
+
+/// A closed loop of PUT and GET of small bodies, of all keys.
+fn bodies(
+    lab: &Lab,
+    (gateway, pids): (&Target, &[u32]),
+    nginx: Option<&Nginx>,
+    paths: &Arc<Vec<String>>,
+) -> Result<Vec<Case<'static>>> {
+    let (least, most) = lab.args.body_bytes();
+    let mut beside = None;
+    if let Some(nginx) = nginx {
+        let step = |number: usize| least + (most - least) * (number as u64 % 11) / 10;
+        let all = noise(most as usize);
+        for (number, path) in paths.iter().enumerate() {
+            let body = all.get(..step(number) as usize).unwrap_or(&all);
+            nginx.put(path.trim_start_matches('/'), body)?;
+        }
+        beside = Some((NGINX, &nginx.plain, GETS, vec![nginx.process.id()]));
+    }
+    let own = [PUTS, GETS].map(|what| (CAIRN, gateway, what, pids.to_vec()));
+    let mut cases = Vec::new();
+    for (name, target, what, pids) in own.into_iter().chain(beside) {
+        for &clients in &lab.args.sizes.clients {
+            let among = || Paths::Among(Arc::clone(paths));
+            let work = match what {
+                PUTS => Asked::new(target, Method::PUT, among())?.sending_some(lab, (least, most)),
+                _ => Asked::new(target, Method::GET, among())?,
+            };
+            let plan = plan(lab, std::slice::from_ref(target), work, clients, &pids);
+            let axis = Axis { name: "concurrency".to_owned(), value: clients as f64 };
+            let key = Key { target: name.to_owned(), what: what.to_owned(), axis };
+            cases.push(Case { key, run: Box::new(move || load::run(&plan)) });
+        }
+    }
+    Ok(cases)
 }
 
 /// An object that has blocks: others are sent by the gateway itself.
@@ -97,7 +172,7 @@ impl Front {
     fn wait(&self, lab: &Lab) -> Result<()> {
         let patience = Duration::from_secs(10);
         wait(&format!("{} redirects", self.name), || {
-            let request = load::Work::request(&Asked::get(&self.target, &self.path)?, 0, 0);
+            let request = load::Work::request(&self.asked()?, 0, 0);
             let request = request
                 .ok_or_else(|| Error::failed("the path of the redirect cannot be requested"))?;
             let reply = load::ask(&self.target, &lab.connector, patience, request, 0)?;
@@ -105,8 +180,12 @@ impl Front {
         })
     }
 
+    fn asked(&self) -> Result<Asked> {
+        Asked::new(&self.target, Method::GET, Paths::Among(Arc::clone(&self.paths)))
+    }
+
     fn plan(&self, lab: &Lab, rate: f64) -> Result<Plan> {
-        let work = Asked::get(&self.target, &self.path)?;
+        let work = self.asked()?;
         let all = std::slice::from_ref(&self.target);
         let plan = plan(lab, all, work, CONNECTIONS, &self.pids);
         Ok(Plan { pace: Pace::Open { rate, duration: lab.args.seconds }, ..plan })
@@ -153,7 +232,37 @@ fn ramp(lab: &Lab, session: &mut Session, fronts: &[Front]) -> Result<()> {
     Ok(())
 }
 
-fn sections(_: &ReportsArgs, report: &Report) -> Vec<Section> {
+fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
+    let mut found = redirects(report);
+    found.extend(small_bodies(args, report));
+    found
+}
+
+fn small_bodies(args: &ReportsArgs, report: &Report) -> Vec<Section> {
+    let (least, most) = args.body_bytes();
+    let bodies = format!("bodies of {} to {}", human_size(least), human_size(most));
+    let table = |show: fn(&Cell) -> String| {
+        let mut all = Table { header: Vec::new(), rows: Vec::new() };
+        for what in [PUTS, GETS] {
+            let mut table = grid(report, what, "clients", show);
+            let method = what.split(' ').next().unwrap_or_default();
+            table.rows.iter_mut().for_each(|row| row.insert(0, method.to_owned()));
+            table.header.insert(0, String::new());
+            all.header = if table.header.len() > 2 { table.header } else { all.header };
+            all.rows.extend(table.rows);
+        }
+        all
+    };
+    let note = format!("{} keys, one after the other. Each PUT is durable.", args.sizes.keys);
+    let mut found = vec![
+        section(&format!("PUT and GET, {bodies}: replies a second (p99)"), table(rate), &note),
+        section(&format!("PUT and GET, {bodies}: p50 / p90"), table(quantiles), ""),
+    ];
+    found.retain(|section| !section.table.rows.is_empty());
+    found
+}
+
+fn redirects(report: &Report) -> Vec<Section> {
     let mut rows = Vec::new();
     let mut highest = Vec::new();
     for (target, cells) in by_target(report, WHAT) {
@@ -209,13 +318,6 @@ fn sections(_: &ReportsArgs, report: &Report) -> Vec<Section> {
         section("Redirects over the rate", table, note),
         section("The highest rate that was met", best, "Of those asked for."),
     ]
-}
-
-/// Of the latest round.
-fn latest<'a>(report: &'a Report, target: &str, start: &str) -> Option<(&'a str, f64)> {
-    let of = |finding: &&Finding| finding.target == target && finding.what.starts_with(start);
-    let finding = report.findings.iter().rfind(of)?;
-    Some((finding.what.get(start.len()..)?, finding.value?))
 }
 
 fn busiest(report: &Report, target: &str, rate: f64) -> (String, Option<f64>) {

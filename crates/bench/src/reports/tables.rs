@@ -2,7 +2,7 @@
 
 use crate::report::Table;
 use crate::report::markdown::{number, time};
-use crate::report::{Cell, Key, Report, Section};
+use crate::report::{Cell, Finding, Key, Report, Section};
 
 pub fn section(title: &str, table: Table, note: &str) -> Section {
     Section { title: title.to_owned(), table, note: note.to_owned() }
@@ -87,6 +87,18 @@ pub fn rate(cell: &Cell) -> String {
         failed => format!("; {failed} failed"),
     };
     format!("{} ({}){failed}", number(cell.rate.median), time(cell.latency.p99_us))
+}
+
+/// What was found last whose name begins so: the rest of its name, and the value.
+pub fn latest<'a>(report: &'a Report, target: &str, start: &str) -> Option<(&'a str, f64)> {
+    let of = |finding: &&Finding| finding.target == target && finding.what.starts_with(start);
+    let finding = report.findings.iter().rfind(of)?;
+    Some((finding.what.get(start.len()..)?, finding.value?))
+}
+
+/// The times that half of the replies and one in ten exceed.
+pub fn quantiles(cell: &Cell) -> String {
+    format!("{} / {}", time(cell.latency.p50_us), time(cell.latency.p90_us))
 }
 
 pub fn megabytes(cell: &Cell) -> String {

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::gate::{Act, Gate};
 use crate::support::{PATIENCE, Server, bytes, cairn, directory, run};
 
 fn text(path: &Path) -> &str {
@@ -98,6 +99,22 @@ fn and_the_next_one_costs_what_changed() {
     assert_eq!(server.get("photos/more").unwrap(), bytes(2, 1 << 20));
 }
 
+/// The packs of a backup that an index names. A backup that was killed may have left others, and
+/// parts of files.
+fn named_packs(backup: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(backup.join("index")) else { return Vec::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let whole = names.filter(|name| !name.ends_with(".part"));
+    whole.map(|name| backup.join("packs").join(name)).collect()
+}
+
+fn flip_in_the_middle(path: &Path) {
+    let mut all = fs::read(path).unwrap();
+    let middle = all.len() / 2;
+    all[middle] ^= 1;
+    fs::write(path, all).unwrap();
+}
+
 #[test]
 fn one_that_was_killed_goes_on_and_damage_is_found() {
     let (_directory, _store, backup, server) = store();
@@ -105,30 +122,33 @@ fn one_that_was_killed_goes_on_and_damage_is_found() {
         assert!(server.put(&format!("photos/{seed}"), &bytes(seed, 4 << 20)));
     }
     let create = ["backup", "create", text(&backup), "--pack-mib", "1", "--jobs", "1"];
-    let mut child = server.client(&create).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
-    let index = backup.join("index");
+    // It gets some blocks, and is killed while it waits for the next.
+    let gate = Gate::before(&server.http, "GET /admin/blocks/", Act::Wait, (4, 1));
+    let mut command = server.client(&create);
+    command.env("CAIRN_SERVER", &gate.url).stderr(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    gate.reached(1);
     let start = Instant::now();
-    let written = || fs::read_dir(&index).map_or(0, |entries| entries.count());
-    while written() < 2 {
+    while named_packs(&backup).len() < 2 {
         assert!(start.elapsed() < PATIENCE);
         thread::sleep(Duration::from_millis(1));
     }
-    let child = child.as_mut().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
+    gate.open();
+    // It may have been killed between a pack and its index: that pack is not a part of the backup.
+    fs::write(backup.join("packs/00"), b"unfinished").unwrap();
     let (code, stdout, stderr) = run(&mut server.client(&create));
     assert_eq!(code, 0, "{stderr}");
     assert!(!stdout.is_empty());
     server.ok(&["backup", "check", text(&backup)]);
-    let packs = backup.join("packs");
-    let pack = fs::read_dir(&packs).unwrap().next().unwrap().unwrap().path();
-    let mut bad = fs::read(&pack).unwrap();
-    let middle = bad.len() / 2;
-    bad[middle] ^= 1;
-    fs::write(&pack, bad).unwrap();
+    let pack = named_packs(&backup).into_iter().min().unwrap();
+    flip_in_the_middle(&pack);
+    let name = pack.file_name().unwrap().to_str().unwrap();
     let check = ["backup", "check", text(&backup)];
-    let (code, stdout, _) = run(&mut server.client(&check));
-    assert!(code == 1 && stdout.contains("damaged"), "{stdout}");
+    let (code, stdout, stderr) = run(&mut server.client(&check));
+    let is_found = stdout.contains("damaged") && stdout.contains(name);
+    assert!(code == 1 && is_found, "{code}: {stdout}{stderr}");
     let repair = [&check[..], &["--repair"]].concat();
     // The backup that was killed left a lock.
     let (code, _, stderr) = run(&mut server.client(&repair));
@@ -144,19 +164,20 @@ fn one_that_was_killed_goes_on_and_damage_is_found() {
     server.ok(&check);
 }
 
-/// Flips a bit in the middle of each segment.
+/// Flips a bit of the object `photos/large` in the segment that has it.
 fn damage(store: &Path) {
+    let wanted = &bytes(1, 9 << 20)[5 << 20..][..64];
     for entry in fs::read_dir(store.join("blocks")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "seg") {
             let mut all = fs::read(&path).unwrap();
-            let wanted = &bytes(1, 9 << 20)[5 << 20..][..64];
-            let at = all.windows(64).position(|window| window == wanted);
-            all[at.unwrap()] ^= 1;
-            fs::write(&path, all).unwrap();
-            return;
+            if let Some(at) = all.windows(64).position(|window| window == wanted) {
+                all[at] ^= 1;
+                return fs::write(&path, all).unwrap();
+            }
         }
     }
+    panic!("the bytes are in no segment");
 }
 
 #[test]

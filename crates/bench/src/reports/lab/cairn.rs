@@ -31,7 +31,7 @@ pub struct Gateway {
     pub s3: Target,
 }
 
-/// A mount of a server, unmounted when it is dropped.
+/// A mount of a server or gateway, unmounted when it is dropped.
 pub struct Mount {
     pub process: Process,
     path: PathBuf,
@@ -77,6 +77,17 @@ impl Cluster {
         replicas: u32,
         meta: Option<&str>,
     ) -> Result<Cluster> {
+        let places = (0..chunkservers).map(|_| lab.path("chunkserver")).collect::<Vec<_>>();
+        Cluster::start_at(lab, &places, replicas, meta)
+    }
+
+    /// With a chunkserver in each of these directories, which are not there yet.
+    pub fn start_at(
+        lab: &Lab,
+        places: &[PathBuf],
+        replicas: u32,
+        meta: Option<&str>,
+    ) -> Result<Cluster> {
         let directory = lab.path("master");
         let (shown, address) = (text(&directory)?, free_address()?);
         let database = meta.map_or(Vec::new(), |url| vec!["--meta", url]);
@@ -91,29 +102,28 @@ impl Cluster {
         let mut cluster = Cluster { chunkservers: Vec::new(), master, directory };
         let directory = cluster.directory.clone();
         cluster.master.wait(|_| Ok(status(lab, &directory)))?;
-        for _ in 0..chunkservers {
-            let (_, joined) = cluster.join(lab, "chunkserver")?;
+        for joined in places {
+            cluster.join(lab, "chunkserver", joined)?;
             let (address, door) = (free_address()?, free_address()?);
-            let all = ["chunkserver", text(&joined)?, "--listen", &address, "--http", &door];
+            let all = ["chunkserver", text(joined)?, "--listen", &address, "--http", &door];
             let started = Process::start(lab, "cairn chunkserver", Signal::KILL, lab.cairn(&all));
             cluster.chunkservers.push(started?);
         }
         wait("the cluster is whole", || {
-            Ok(status(lab, &directory).filter(|status| is_whole(status, chunkservers)))
+            Ok(status(lab, &directory).filter(|status| is_whole(status, places.len())))
         })?;
         Ok(cluster)
     }
 
-    fn join(&self, lab: &Lab, role: &str) -> Result<(String, PathBuf)> {
+    fn join(&self, lab: &Lab, role: &str, directory: &Path) -> Result<()> {
         let token = ["cluster", "token", text(&self.directory)?, "--role", role];
         let token = lab.run_cairn(&token)?;
-        let directory = lab.path(role);
-        let said = lab.run_cairn(&["cluster", "join", text(&directory)?, token.trim()])?;
-        Ok((said, directory))
+        lab.run_cairn(&["cluster", "join", text(directory)?, token.trim()]).map(drop)
     }
 
     pub fn gateway(&self, lab: &Lab, arguments: &[&str]) -> Result<Gateway> {
-        let (_, directory) = self.join(lab, "gateway")?;
+        let directory = lab.path("gateway");
+        self.join(lab, "gateway", &directory)?;
         let mut all = vec!["gateway", text(&directory)?];
         all.extend(ANYWHERE);
         all.extend(arguments);
@@ -130,12 +140,13 @@ impl Cluster {
 }
 
 impl Mount {
-    pub fn start(lab: &Lab, server: &Server) -> Result<Mount> {
+    /// Of what has its HTTP door there.
+    pub fn start(lab: &Lab, http: &Target) -> Result<Mount> {
         if let Err(error) = fs::File::open("/dev/fuse") {
             return Err(Error::failed(format!("cannot mount: /dev/fuse: {error}")));
         }
         let path = lab.directory("mount")?;
-        let all = ["mount", &server.http.origin(), text(&path)?, "--foreground"];
+        let all = ["mount", &http.origin(), text(&path)?, "--foreground"];
         let process = Process::start(lab, "cairn mount", Signal::TERM, lab.cairn(&all))?;
         let mut mount = Mount { process, path };
         mount.process.wait(|process| {

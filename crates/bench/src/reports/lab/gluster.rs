@@ -32,6 +32,7 @@ pub struct Volume<'a> {
     client: Option<Process>,
     name: String,
     mounted: PathBuf,
+    bricks: Vec<PathBuf>,
 }
 
 impl Gluster {
@@ -66,23 +67,33 @@ impl Gluster {
         Ok(gluster)
     }
 
-    /// Makes a volume of so many bricks, and mounts it. `kind` is such as `replica 2`.
-    pub fn volume(&self, lab: &Lab, bricks: u32, kind: &[&str]) -> Result<Volume<'_>> {
+    /// Makes a volume of so many bricks, and mounts it. `kind` is such as `replica 2`. Bricks are
+    /// here and in these directories in turn.
+    pub fn volume(
+        &self,
+        lab: &Lab,
+        bricks: usize,
+        kind: &[&str],
+        disks: &[PathBuf],
+    ) -> Result<Volume<'_>> {
         let program = installed("glusterfs", PACKAGE)?;
         let mounted = lab.directory("gluster-mount")?;
         let name = format!("v{}", self.count() + 1);
         let mut create = vec!["volume", "create", &name];
         create.extend(kind);
-        let mut paths = Vec::new();
-        for number in 1..=bricks {
-            let path = self.work.join(format!("{name}-brick{number}"));
-            fs::create_dir(&path).map_err(|error| Error::file(&path, error))?;
-            paths.push(format!("{}:{}", self.host, path.display()));
-        }
+        let parents = [&self.work].into_iter().chain(disks).cycle();
+        let brick = |(number, parent): (usize, &PathBuf)| {
+            let path = parent.join(format!("{name}-brick{number}"));
+            let made = fs::create_dir(&path).map_err(|error| Error::file(&path, error));
+            made.map(|()| path)
+        };
+        let made = (1..=bricks).zip(parents).map(brick).collect::<Result<Vec<PathBuf>>>()?;
+        let shown = |path: &PathBuf| format!("{}:{}", self.host, path.display());
+        let paths: Vec<String> = made.iter().map(shown).collect();
         create.extend(paths.iter().map(String::as_str));
         create.push("force");
         self.command(&create)?;
-        let mut volume = Volume { gluster: self, client: None, name, mounted };
+        let mut volume = Volume { gluster: self, client: None, name, mounted, bricks: made };
         self.command(&["volume", "start", &volume.name])?;
         let mut client = Command::new(program);
         client.args(["-s", &self.host, "--volfile-id", &volume.name, "-N"]);
@@ -126,8 +137,8 @@ impl Volume<'_> {
 
     /// The client's process and those of its bricks.
     pub fn pids(&self) -> Vec<u32> {
-        let bricks = self.gluster.work.join(format!("{}-brick", self.name));
-        let mut pids: Vec<u32> = processes_with(&bricks).into_keys().collect();
+        let of = |brick: &PathBuf| processes_with(brick).into_keys();
+        let mut pids: Vec<u32> = self.bricks.iter().flat_map(of).collect();
         pids.extend(self.client.as_ref().map(Process::id));
         pids
     }

@@ -4,6 +4,7 @@
 //! dropped.
 
 mod cairn;
+mod disks;
 mod ganesha;
 mod gluster;
 mod nginx;
@@ -16,6 +17,7 @@ mod system;
 mod threads;
 
 pub use cairn::{Cluster, Gateway, Mount, Server};
+pub use disks::Disks;
 pub use ganesha::Ganesha;
 pub use gluster::{Gluster, Volume};
 pub use nginx::{Lighttpd, Nginx};

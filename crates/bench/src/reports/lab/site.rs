@@ -10,6 +10,7 @@ use std::rc::Rc;
 use tokio_rustls::TlsConnector;
 
 use super::super::arguments::ReportsArgs;
+use super::process::RunningProcesses;
 use super::system::{program, run};
 use crate::client::{Tls, connector};
 use crate::error::{Error, Result};
@@ -28,6 +29,7 @@ pub struct Lab<'a> {
     cairn: PathBuf,
     /// Which processes ended on their own, and how.
     pub fallen: Rc<RefCell<Vec<String>>>,
+    pub running: RunningProcesses,
     names: Cell<u32>,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Lab<'a> {
             work,
             cairn,
             fallen: Rc::default(),
+            running: RunningProcesses::default(),
             names: Cell::new(0),
         })
     }
