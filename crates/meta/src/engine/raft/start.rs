@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::super::config::Config;
 use super::log::Log;
-use super::machine::Machine;
 use super::member::Member;
 use super::network::Network;
 use super::shared::{MemberShared, Seams};
+use super::state_machine::StateMachine;
 use super::store::MemberStore;
 use super::timing::Timing;
 use super::{watch, work};
@@ -46,7 +46,8 @@ impl Member {
         let store = Arc::new(work::blocking(threads.as_ref(), opening).await?);
         let shared = Arc::new(MemberShared::new(store, seams, timing));
         let network = Network { shared: Arc::clone(&shared) };
-        let (log, machine) = (Log::new(Arc::clone(&shared)), Machine::new(Arc::clone(&shared)));
+        let (log, machine) =
+            (Log::new(Arc::clone(&shared)), StateMachine::new(Arc::clone(&shared)));
         let config = Arc::new(library_config(&timing)?);
         let raft = Raft::new(id, config, network, log, machine).await;
         let raft = raft.map_err(|fatal| Error::Unavailable(format!("member {id}: {fatal}")))?;

@@ -21,13 +21,13 @@ use super::types::{
 const ROOM_RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
-pub struct Machine {
+pub struct StateMachine {
     shared: Arc<MemberShared>,
 }
 
-impl Machine {
-    pub fn new(shared: Arc<MemberShared>) -> Machine {
-        Machine { shared }
+impl StateMachine {
+    pub fn new(shared: Arc<MemberShared>) -> StateMachine {
+        StateMachine { shared }
     }
 
     fn take_snapshot(&self) -> Option<Snapshot<Types>> {
@@ -37,15 +37,15 @@ impl Machine {
     }
 }
 
-impl RaftSnapshotBuilder<Types> for Machine {
+impl RaftSnapshotBuilder<Types> for StateMachine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError<u64>> {
         let nothing = || Error::NotFound("a snapshot: nothing is applied yet".into());
         self.take_snapshot().ok_or_else(|| unread(nothing()))
     }
 }
 
-impl RaftStateMachine<Types> for Machine {
-    type SnapshotBuilder = Machine;
+impl RaftStateMachine<Types> for StateMachine {
+    type SnapshotBuilder = StateMachine;
 
     async fn applied_state(
         &mut self,
@@ -79,7 +79,7 @@ impl RaftStateMachine<Types> for Machine {
         }
     }
 
-    async fn get_snapshot_builder(&mut self) -> Machine {
+    async fn get_snapshot_builder(&mut self) -> StateMachine {
         self.clone()
     }
 
