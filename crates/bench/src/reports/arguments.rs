@@ -156,9 +156,6 @@ impl ReportsArgs {
         if sizes.gateways > 64 {
             return Err(Error::usage("--gateways: at most 64"));
         }
-        if sizes.keys > 1_000_000 {
-            return Err(Error::usage("--keys: at most 1000000"));
-        }
         match *sizes.bodies {
             [least, most] if least <= most && most <= 1 << 20 => Ok(()),
             _ => Err(Error::usage(
