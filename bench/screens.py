@@ -5,7 +5,6 @@ page, both from the start of the navigation. *Server* is the time until the firs
 """
 
 import argparse
-import concurrent.futures
 import os
 import shutil
 import statistics
@@ -83,17 +82,14 @@ def first_listing(page, rounds):
 
 
 def long_scroll(browser, store, rows):
-    client = client_of(store)
-    client.create_bucket(Bucket="million")
-
-    def put(number):
-        client.put_object(Bucket="million", Key=f"row {number:07}", Body=b"")
-
+    client_of(store).create_bucket(Bucket="million")
     began = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        for start in range(0, rows, 20_000):
-            list(pool.map(put, range(start, min(rows, start + 20_000))))
-            print(f"\r{start:,} objects made", end="", file=sys.stderr)
+
+    def said(made):
+        if made % 10_000 == 0:
+            print(f"\r{made:,} objects made", end="", file=sys.stderr)
+
+    screens.make_rows(store, "million", rows, said)
     print(f"\r{rows:,} objects made in {time.monotonic() - began:.0f} s", file=sys.stderr)
     profile = Profile(browser, store)
     profile.log_in()
@@ -127,7 +123,7 @@ def idle(browser, store, seconds):
         profile.log_in()
         expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
         profile.page.goto("/" if number % 2 else f"/b/{screens.BUCKET}?in={screens.FOLDER}")
-        becomes_true(profile.page, "document.querySelector('cairn-live').source?.readyState === 1")
+        becomes_true(profile.page, "document.querySelector('cairn-changes').source?.readyState === 1")
         profiles.append(profile)
     time.sleep(1)
     print(f"{PAGES} idle pages: {share():.2%} of a core; the server without them: {alone:.2%}")

@@ -1,12 +1,15 @@
 """Every screen of the console, over a sample of a store: for tests of all pages, pictures and measurements."""
 
+import concurrent.futures
 import itertools
 import struct
+import threading
 import zlib
 from dataclasses import dataclass
 from typing import Callable
 
 from console.profiles import client_of, expect
+from harness.doors import Http
 
 BUCKET = "holidays"
 LONG = "measurements"
@@ -145,6 +148,55 @@ def fill(store, rows=400):
     client.put_object_tagging(Bucket=BUCKET, Key="2026/coast/diary.txt", Tagging=tags)
     for number in range(rows):
         client.put_object(Bucket=LONG, Key=f"sensor {number:06}.csv", Body=b"1,2,3\n")
+    return client
+
+
+ROW_MAKERS = 32  # they wait for the disk, together
+
+
+def make_rows(store, bucket, count, said=lambda made: None):
+    """Makes empty objects `row 0000000` and so on, as fast as may be: there may be a million."""
+    numbers, lock = iter(range(count)), threading.Lock()
+
+    def work(_):
+        http = Http(store.http)
+        while True:
+            with lock:
+                some = list(itertools.islice(numbers, 100))
+            if not some:
+                return
+            for number in some:
+                reply = http.object("PUT", bucket, f"row {number:07}", b"")
+                assert reply.status in (200, 201, 204), reply
+            said(some[-1] + 1)
+
+    with concurrent.futures.ThreadPoolExecutor(ROW_MAKERS) as pool:
+        list(pool.map(work, range(ROW_MAKERS)))
+
+
+def fill_for_documents(store):
+    """Makes the sample of the pictures in documents: what somebody might keep."""
+    client = client_of(store)
+    for bucket in ("backups", "logs-root", "measurements", "music", "photos", "website"):
+        client.create_bucket(Bucket=bucket)
+
+    def put(bucket, key, kib, content_type="application/octet-stream"):
+        client.put_object(Bucket=bucket, Key=key, Body=bytes(kib << 10), ContentType=content_type)
+
+    for number, kib in enumerate([3120, 2875, 4410, 2230, 3705, 1990, 2640, 3350, 2915]):
+        put("photos", f"2026/coast/img_{2041 + number}.jpg", kib, "image/jpeg")
+    put("photos", "2026/coast/album/poster.tiff", 900, "image/tiff")
+    put("photos", "2026/coast/waves.mp4", 18_400, "video/mp4")
+    put("photos", "2026/lighthouse/img_2070.jpg", 2510, "image/jpeg")
+    for key, body, content_type in [
+        ("2026/coast/diary.txt", DIARY.encode(), "text/plain; charset=utf-8"),
+        ("2026/coast/sea.png", png(960, 480), "image/png"),
+    ]:
+        client.put_object(Bucket="photos", Key=key, Body=body, ContentType=content_type, Metadata={"camera": "old"})
+    tags = {"TagSet": [{"Key": "project", "Value": "summer"}]}
+    client.put_object_tagging(Bucket="photos", Key="2026/coast/sea.png", Tagging=tags)
+    put("website", "index.html", 4, "text/html")
+    put("music", "live/1 prelude.flac", 9800, "audio/flac")
     return client
 
 

@@ -29,6 +29,10 @@ def check(page, name, scheme):
     """Findings of axe that a person would be stopped by, and whether all of the page can be seen."""
     over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert over <= 0, (name, scheme, over)
+    # What only screen readers say is placed by its parent, or a part that is scrolled would not hold it.
+    loose = page.evaluate("[...document.querySelectorAll('.hidden')].filter((one) => one.checkVisibility() "
+                          "&& one.offsetParent !== one.parentElement).map((one) => one.textContent)")
+    assert not loose, (name, loose)
     found = page.evaluate(RUN)
     return [(name, scheme, one) for one in found if one["impact"] in BAD]
 

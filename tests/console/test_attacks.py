@@ -5,7 +5,7 @@ import time
 import pytest
 
 from console.conftest import REBOUND
-from console.profiles import Profile, bucket_of, expect
+from console.profiles import Profile, becomes_true, bucket_of, expect
 from harness.doors import Connection
 from harness.server import KEY, SECRET
 
@@ -111,3 +111,80 @@ def test_another_name_of_this_machine_is_no_console(in_store, store):
     assert reply.status == 421
     assert "Log in" not in in_store.page.content()
     in_store.complaints.clear()  # not even its style is loaded
+
+
+def page_of_another(page):
+    """A page that the scripts of the console would take for one of its own, if they looked at nothing but the page."""
+    styles = page.locator("link[rel=stylesheet]").evaluate("one => one.outerHTML")
+    taken = "<h1>Taken over</h1>"
+    return f"<!doctype html>{styles}<header class='top'></header><main>{taken}<div data-live='rows'>{taken}</div></main>"
+
+
+def test_what_a_proxy_answers_is_no_page_of_the_console(in_store, store):
+    page, client = in_store.page, bucket_of(store, "proxied", "a.txt")
+    taken, said = page.get_by_role("heading", name="Taken over"), page.get_by_role("alert")
+    text = page_of_another(page)
+
+    def answer_scripts(status):
+        def answer(route):
+            if route.request.resource_type in ("fetch", "xhr"):
+                route.fulfill(status=status, content_type="text/html", body=text)
+            else:
+                route.continue_()
+
+        page.unroute_all()
+        page.route("**/*", answer)
+
+    page.goto("/")
+    answer_scripts(502)
+    page.get_by_role("link", name="proxied").click()
+    expect(said).to_contain_text("Something else has answered")
+    expect(page.get_by_role("heading", **BUCKETS)).to_be_visible()
+    # The browser itself asks again, and gets the page.
+    answer_scripts(200)
+    page.get_by_role("link", name="proxied").click()
+    expect(page.get_by_role("heading", name="proxied")).to_be_visible()
+    client.put_object(Bucket="proxied", Key="b.txt", Body=b"")
+    expect(said).to_contain_text("Something else has answered")
+    expect(page.get_by_role("link", name="a.txt")).to_be_visible()
+    assert taken.count() == 0
+    page.unroute_all()
+    client.put_object(Bucket="proxied", Key="c.txt", Body=b"")
+    expect(page.get_by_role("link", name="c.txt")).to_be_visible()
+    expect(said).to_have_count(0)
+
+
+def test_rows_and_urls_of_a_proxy_are_not_taken(in_store, store, tmp_path):
+    page, client = in_store.page, bucket_of(store, "proxied-rows")
+    for number in range(201):
+        client.put_object(Bucket="proxied-rows", Key=f"row {number:03}", Body=b"")
+    page.route("**/rows?*", lambda route: route.fulfill(json={"rows": [{"key": "taken"}], "next": None}))
+    page.goto("/b/proxied-rows")
+    becomes_true(page, "document.querySelector('cairn-listing').fetching?.size === 0")
+    expect(page.get_by_role("link", name="row 000")).to_be_visible()
+    assert page.get_by_role("link", name="taken").count() == 0
+    uploads = "**/b/proxied-rows/uploads"
+    page.route(uploads, lambda route: route.fulfill(json={"urls": [store.console + "/taken"]}))
+    file = tmp_path / "sent.txt"
+    file.write_text("sent")
+    page.locator("cairn-drop input:not([webkitdirectory])").set_input_files(file)
+    expect(page.locator(".job-state").first).to_contain_text("Something else has answered")
+    page.unroute(uploads)
+    expect(page.get_by_text("1 file uploaded")).to_be_visible()
+
+
+def test_bytes_of_an_object_are_not_taken_for_a_page(in_store, store):
+    page, client = in_store.page, bucket_of(store, "bytes")
+    text = page_of_another(page)
+    client.put_object(Bucket="bytes", Key="page.html", Body=text.encode(), ContentType="text/html")
+    page.goto("/b/bytes")
+    lead = """place => {
+        const link = Object.assign(document.createElement("a"), { href: place, textContent: "lead" });
+        document.querySelector("main").append(link);
+    }"""
+    # A link that the scripts follow, to where the console leads to the S3 door.
+    page.evaluate(lead, "/b/bytes/download?key=page.html")
+    with page.expect_download():
+        page.get_by_role("link", name="lead").click()
+    assert page.get_by_role("heading", name="Taken over").count() == 0
+    expect(page.get_by_role("heading", name="bytes")).to_be_visible()

@@ -4,13 +4,16 @@
 `_TALL` say how many files are uploaded at once, how large the large one is, and how long two listings are.
 """
 
-import concurrent.futures
 import hashlib
 import os
 import re
+import shutil
 
+import pytest
+
+from console import screens
 from console.profiles import Profile, client_of, expect
-from harness.server import SECRET
+from harness.server import SECRET, scratch
 from harness.wait import eventually
 
 FILES = int(os.environ.get("CAIRN_TEST_BROWSER_FILES", "40"))
@@ -113,10 +116,18 @@ def test_what_a_browser_adds_to_a_request_is_no_metadata(in_store, tmp_path, sto
     expect(page).to_have_title("a.html · Cairn")
 
 
-def test_a_large_file_survives_cuts_and_the_death_of_the_server(in_store, tmp_path, store):
+@pytest.fixture
+def disk():
+    """A directory for what is too large for one in memory."""
+    directory = scratch("film")
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_a_large_file_survives_cuts_and_the_death_of_the_server(in_store, disk, store):
     profile, page = in_store, in_store.page
     profile.make_bucket("large")
-    file, digest = tmp_path / "film.bin", hashlib.md5()
+    file, digest = disk / "film.bin", hashlib.md5()
     with open(file, "wb") as out:
         for _ in range(MIB):
             piece = os.urandom(MEBIBYTE)
@@ -167,9 +178,7 @@ def scroll_to_the_end(page, grid, rows):
 def test_a_long_folder_scrolls_with_few_rows(in_store, store):
     profile, page = in_store, in_store.page
     profile.make_bucket("long")
-    client = client_of(store)
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: client.put_object(Bucket="long", Key=f"row {n:07}", Body=b""), range(ROWS)))
+    screens.make_rows(store, "long", ROWS)
     page.goto("/b/long")
     grid = page.locator(".grid-scroll")
     expect(grid.get_by_role("link", name="row 0000000")).to_be_visible()
@@ -200,7 +209,8 @@ window.fetch = async (place, ...more) => {
     const name = (number) => `row ${String(number).padStart(7, "0")}`;
     const rows = Array.from({ length: last - first }, (_, at) => (
         { key: name(first + at), size: first + at, changed: "2026-01-01T00:00:00Z" }));
-    return Response.json({ rows, next: last < all ? name(last - 1) : null });
+    const headers = { "x-cairn-console": "1" };
+    return Response.json({ rows, next: last < all ? name(last - 1) : null }, { headers });
 };
 """
 

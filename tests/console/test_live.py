@@ -146,14 +146,38 @@ def test_a_page_out_of_sight_does_not_listen(in_store, store):
     expect(page.get_by_role("link", name="meanwhile.txt")).to_be_visible()
 
 
+def test_one_change_is_listed_twice(in_store, store):
+    """Once to find out whether the page would show something else, and once for the page."""
+    page, client = in_store.page, client_of(store)
+    client.create_bucket(Bucket="live-cheap")
+    page.goto("/b/live-cheap")
+    becomes_true(page, "document.querySelector('cairn-changes').source?.readyState === 1")
+
+    def reads():
+        pages = counted(store, "cairn_requests_total", door="console", verb="ListFiles")
+        return pages, counted(store, "cairn_console_listings_total"), counted(store, "cairn_console_looks_total")
+
+    for name in ("first.txt", "second.txt", "third.txt"):
+        before = reads()
+        put(client, "live-cheap", name)
+        expect(page.get_by_role("link", name=name)).to_be_visible()
+        time.sleep(1.5)  # longer than the least time between two events: what is too much would come now
+        pages, listings, looks = (now - then for now, then in zip(reads(), before))
+        assert (pages, listings) == (1, 1) and looks <= 2, (name, pages, listings, looks)
+
+
 def cpu_seconds(store):
     fields = Path(f"/proc/{store.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def requests_of(store):
+def counted(store, name, **labels):
     text = Connection(store.http).send("GET", "/metrics", {}, None).body.decode()
-    return metrics.total(text, "cairn_requests_total", door="console")
+    return metrics.total(text, name, **labels)
+
+
+def requests_of(store):
+    return counted(store, "cairn_requests_total", door="console")
 
 
 def test_ten_open_pages_cost_nothing_while_nothing_changes(chromium, store):

@@ -174,7 +174,7 @@ def browser(_):
         "CAIRN_TEST_BROWSER_IDLE_SECONDS": "60",
     }
     for name in ["browser", "live", "managing", "attacks", "accessibility"]:
-        yield python(f"console/test_{name}.py", env=env, timeout=HOUR)
+        yield python(f"console/test_{name}.py", env=env, timeout=2 * HOUR)
 
 
 def hostile(_):

@@ -8,6 +8,15 @@ export function parse(text) {
   return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
 }
 
+/** Whether the console itself has answered, with something of this kind: a proxy may do so, too, and a redirect may lead
+ * to the bytes of a user. */
+export function isOwn(reply, kind) {
+  const { type, headers } = reply;
+  return type !== "cors" && headers.has("x-cairn-console") && (headers.get("content-type") ?? "").startsWith(kind);
+}
+
+export const FOREIGN = "Something else has answered than the console. Try again in a moment.";
+
 const styles = (page) => page.querySelector("link[rel=stylesheet]")?.getAttribute("href");
 let turn = 0;
 
@@ -17,6 +26,13 @@ export async function visit(url, { method = "GET", body, push = true, stay = fal
   document.body.classList.add("busy");
   try {
     const reply = await fetch(url, { method, body, headers: { accept: "text/html" } });
+    if (!isOwn(reply, "text/html")) {
+      if (mine !== turn) return;
+      // The browser shows it as what it is, and not as a page of the console.
+      if (method === "GET" && reply.status < 500) location.assign(url);
+      else tell(FOREIGN);
+      return;
+    }
     const page = parse(await reply.text());
     if (mine !== turn) return;
     const main = page.querySelector("main");
@@ -107,11 +123,14 @@ async function renewAll() {
   let page, reply;
   try {
     reply = await fetch(url, { headers: { accept: "text/html", "x-cairn-refresh": "1" } });
+    if (!isOwn(reply, "text/html")) return tell(FOREIGN);
     page = parse(await reply.text());
   } catch {
     return; // the page is told again when there is a connection
   }
   if (location.href !== url || turn !== at) return;
+  const said = document.querySelector("main > .error");
+  if (said?.textContent === FOREIGN) said.remove();
   if (!reply.ok || reply.redirected || styles(page) !== styles(document)) return visit(url, { push: false, stay: true });
   for (const fresh of page.querySelectorAll("[data-live]")) {
     const old = document.querySelector(`[data-live="${fresh.dataset.live}"]`);

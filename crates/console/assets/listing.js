@@ -1,7 +1,7 @@
 // A folder with more entries than a page of the server has: rows exist only where the scroll is, and only some pages of
 // entries are kept. A short folder stays the table that the server made.
 
-import { selected } from "./console.js";
+import { FOREIGN, isOwn, selected } from "./console.js";
 
 const ROW = 40; // pixels, as in console.css
 const PAGE = 1000; // rows of one request
@@ -124,6 +124,7 @@ class Listing extends HTMLElement {
     const { rows, prefix, filter } = this.dataset;
     const query = new URLSearchParams({ in: prefix, filter, after, rows: PAGE });
     const reply = await fetch(`${rows}?${query}`);
+    if (!isOwn(reply, "application/json")) throw new Error(FOREIGN);
     if (reply.status === 401) throw new Error("The login has ended: load the page again.");
     const body = await reply.json();
     if (!reply.ok) throw new Error(body.message);

@@ -44,7 +44,7 @@ class Listening extends HTMLElement {
     if (!this.isWanted) return release();
     this.release = release;
     this.source = new EventSource(this.address);
-    this.source.addEventListener("end", (event) => {
+    this.on("end", (event) => {
       this.close();
       this.ended(JSON.parse(event.data).reason);
     });
@@ -56,6 +56,11 @@ class Listening extends HTMLElement {
       this.later();
     });
     this.begin();
+  }
+
+  /** Hears events of a name, but none of a server to which the stream was led. */
+  on(name, heard) {
+    this.source.addEventListener(name, (event) => event.origin === location.origin && heard(event));
   }
 
   later() {
@@ -99,7 +104,7 @@ class Changes extends Listening {
   }
 
   begin() {
-    this.source.addEventListener("changed", (event) => {
+    this.on("changed", (event) => {
       this.dataset.seen = event.lastEventId;
       mend();
     });
@@ -159,7 +164,7 @@ class Live extends Following {
     super.begin();
     /** The texts of parts, as they came last. */
     this.known ??= new Map();
-    this.source.addEventListener("parts", (event) => this.show(JSON.parse(event.data)));
+    this.on("parts", (event) => this.show(JSON.parse(event.data)));
   }
 
   show(parts) {
@@ -182,8 +187,8 @@ class Tail extends Following {
     log.textContent = "";
     log.scrollTop = log.scrollHeight;
     this.lines = [];
-    this.source.addEventListener("message", ({ data }) => this.add(log, data + "\n"));
-    this.source.addEventListener("part", ({ data }) => this.add(log, data));
+    this.on("message", ({ data }) => this.add(log, data + "\n"));
+    this.on("part", ({ data }) => this.add(log, data));
   }
 
   /** Lines are shown together, before the browser paints. */

@@ -1,7 +1,7 @@
 // Uploads: a queue that goes on while one looks around. Files go straight to the S3 door, by URLs that the console signs
 // for one request each. What fails for want of a connection is sent again; parts that arrived are not.
 
-import { refresh, tell } from "./console.js";
+import { FOREIGN, isOwn, refresh, tell } from "./console.js";
 import { size } from "./listing.js";
 
 const PART = 16 << 20; // bytes of a part; a shorter file goes as a whole
@@ -109,6 +109,7 @@ class Job {
     } catch {
       throw new Failed("again", "The server cannot be reached.");
     }
+    if (!isOwn(reply, "application/json")) throw new Failed("again", FOREIGN);
     if (reply.status === 401) throw new Failed("login", "The login has ended.");
     const body = await reply.json().catch(() => ({}));
     if (reply.ok) return body.urls;

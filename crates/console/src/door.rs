@@ -16,9 +16,11 @@ use http_body_util::BodyExt;
 use crate::attempts::Attempts;
 use crate::body::Body;
 use crate::failure::Failure;
+use crate::forms::FormBounds;
 use crate::inner::{Asked, Inner};
 use crate::insight::Insight;
 use crate::limits;
+use crate::listeners::Listeners;
 use crate::looks::Looks;
 use crate::reply::{self, Reply};
 use crate::route::{self, Kind};
@@ -45,12 +47,15 @@ impl ConsoleDoor {
         let attempts = Attempts::new(Arc::clone(admit.fs().clock()));
         let forms = Shares::new(limits::FORMS_BYTES);
         let looks = Looks::new(admit.fs(), Arc::clone(metrics.all()));
+        let listeners = Arc::<Listeners>::default();
+        let counted = Arc::clone(&listeners);
+        metrics.all().count_more(Arc::new(move || counted.numbers()));
         let inner = Arc::new_cyclic(|own| Inner {
             admit,
             site,
             attempts,
             forms,
-            listeners: Arc::default(),
+            listeners,
             insight,
             looks,
             own: Weak::clone(own),
@@ -108,23 +113,23 @@ impl Inner {
             Ok(host) => {
                 data = self.site.data(&host);
                 let checked = match method {
-                    Method::GET | Method::HEAD => Ok(()),
+                    Method::GET | Method::HEAD => {
+                        Site::check_reader(&host, &parts.headers, kind.is_of_script())
+                    }
                     _ => Site::check_page(&host, &parts.headers),
                 };
+                let bounds = kind.bounds();
                 let body = match checked {
-                    Ok(()) => self.body(peer, &mut upload).await,
+                    Ok(()) => self.body(peer, &mut upload, bounds).await,
                     Err(error) => Err(error.into()),
                 };
                 match body {
                     Ok((body, _share)) => {
                         let witness = witness.clone();
-                        let asked = Asked { parts, peer, host, body, witness };
+                        let asked = Asked { parts, peer, host, body, bounds, witness };
                         route::route(self, &asked, kind).await
                     }
-                    Err(failure) => {
-                        witness.note(|facts| facts.reason = Some(failure.reason()));
-                        failure.page(None)
-                    }
+                    Err(failure) => route::failed(&witness, kind, None, &failure),
                 }
             }
         };
@@ -135,13 +140,14 @@ impl Inner {
         finish(&asked_headers, &method, reply)
     }
 
-    /// All of a body, and the room that it takes.
+    /// All of a body, and the room that it takes with the form that is made of it.
     async fn body(
         &self,
         peer: Remote,
         upload: &mut Upload,
+        bounds: FormBounds,
     ) -> Result<(Vec<u8>, Option<Share>), Failure> {
-        let most = limits::FORM_BYTES;
+        let most = bounds.bytes;
         let too_large = || Error::TooLarge(format!("a form of more than {most} bytes"));
         match upload.announced() {
             Some(0) => return Ok((Vec::new(), None)),
@@ -150,7 +156,7 @@ impl Inner {
         }
         let party = Party::at(peer.address.ip());
         upload.shares(&self.forms, party);
-        let room = upload.announced().unwrap_or(most as u64);
+        let room = bounds.memory(upload.announced().unwrap_or(most as u64));
         let share = self.forms.take(party, room).await;
         let mut body = Vec::new();
         while let Some(frame) = upload.frame().await {

@@ -4,12 +4,40 @@ use std::borrow::Cow;
 
 use cairn_base::{Error, Result};
 
+/// How large a form may be.
+#[derive(Clone, Copy, Debug)]
+pub struct FormBounds {
+    pub bytes: usize,
+    pub fields: usize,
+}
+
+/// Memory of a field besides its bytes: two texts, and what the allocator adds to each.
+const FIELD_BYTES: u64 = 2 * (24 + 16);
+
+impl FormBounds {
+    /// The memory of a body of so many bytes and of the form that is made of it, bytes.
+    pub fn memory(self, body: u64) -> u64 {
+        // A field has a name or `=`, and `&` behind it.
+        let fields = (self.fields as u64).min(body.div_ceil(2));
+        2 * body + FIELD_BYTES * fields
+    }
+}
+
 /// Names and values, in order. A name may come several times.
 #[derive(Debug, Default)]
 pub struct Form(Vec<(String, String)>);
 
 impl Form {
-    pub fn parse(bytes: &[u8]) -> Result<Form> {
+    /// Of `most` fields at most. They are counted before memory is taken for them.
+    ///
+    /// # Errors
+    /// `TooLarge` for more fields; `Invalid` for what no field can have.
+    pub fn parse(bytes: &[u8], most: usize) -> Result<Form> {
+        let count = bytes.split(|byte| *byte == b'&').filter(|field| !field.is_empty()).count();
+        if count > most {
+            let text = format!("{count} fields in a form: send at most {most} at a time");
+            return Err(Error::TooLarge(text));
+        }
         let pairs = form_urlencoded::parse(bytes);
         let owned =
             |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.into_owned(), value.into_owned());
@@ -46,5 +74,29 @@ impl Form {
 
     pub fn is_confirmed(&self) -> bool {
         self.get("confirm") == "yes"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted_before_they_are_read() {
+        let form = Form::parse(b"&a=1&&b=2&", 2).unwrap();
+        assert_eq!((form.get("a"), form.get("b")), ("1", "2"));
+        for long in ["a&b&c", "a=1&b=2&c", "=&=&="] {
+            let error = Form::parse(long.as_bytes(), 2).unwrap_err();
+            assert!(matches!(error, Error::TooLarge(_)), "{error}");
+        }
+        assert!(Form::parse(b"a=%00", 2).is_err());
+    }
+
+    #[test]
+    fn memory_is_counted_with_all_fields_that_a_body_can_have() {
+        let bounds = FormBounds { bytes: 1000, fields: 16 };
+        assert_eq!(bounds.memory(0), 0);
+        assert_eq!(bounds.memory(10), 20 + 5 * FIELD_BYTES);
+        assert_eq!(bounds.memory(1000), 2000 + 16 * FIELD_BYTES);
     }
 }

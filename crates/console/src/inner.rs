@@ -11,8 +11,9 @@ use cairn_fs::Fs;
 use http::request::Parts;
 
 use crate::attempts::Attempts;
-use crate::forms::Form;
+use crate::forms::{Form, FormBounds};
 use crate::insight::Insight;
+use crate::limits;
 use crate::listeners::Listeners;
 use crate::looks::Looks;
 use crate::site::{Host, Site};
@@ -42,6 +43,8 @@ pub struct Asked {
     pub host: Host,
     /// The body, if it has one; all of it.
     pub body: Vec<u8>,
+    /// Of the body.
+    pub bounds: FormBounds,
     pub witness: Witness,
 }
 
@@ -56,17 +59,18 @@ impl Asked {
     }
 
     /// # Errors
-    /// `Invalid` if it cannot be one.
+    /// `Invalid` if it cannot be one; `TooLarge` if it has too many fields.
     pub fn query(&self) -> Result<Form> {
-        Form::parse(self.parts.uri.query().unwrap_or_default().as_bytes())
+        let query = self.parts.uri.query().unwrap_or_default();
+        Form::parse(query.as_bytes(), limits::FIELDS)
     }
 
     /// The body as a form.
     ///
     /// # Errors
-    /// `Invalid` if it cannot be one.
+    /// `Invalid` if it cannot be one; `TooLarge` if it has too many fields.
     pub fn form(&self) -> Result<Form> {
-        Form::parse(&self.body)
+        Form::parse(&self.body, self.bounds.fields)
     }
 }
 

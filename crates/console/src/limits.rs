@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// A form or JSON, bytes.
+/// A form, bytes; and one of which a selection is no part: the form to log in, and JSON.
 pub const FORM_BYTES: usize = 1 << 20;
+pub const SHORT_FORM_BYTES: usize = 64 << 10;
+/// Fields of a form and of a query: more than a selection has. And those of the form to log in.
+pub const FIELDS: usize = 2048;
+pub const LOGIN_FIELDS: usize = 16;
 /// Memory for all forms that are read, bytes. No network takes the last quarter.
 pub const FORMS_BYTES: u64 = 32 << 20;
 

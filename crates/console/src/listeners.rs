@@ -2,15 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::{Error, UserId};
+use cairn_doors::metrics::{Number, counter, gauge};
 use parking_lot::Mutex;
 
 use crate::limits::{LISTENERS, LISTENERS_OF_USER};
 
-/// The pages that hear of changes now.
+/// The pages that hear of changes now, and what is read for those that show files and buckets.
 #[derive(Default)]
-pub struct Listeners(Mutex<ListenerCounts>);
+pub struct Listeners {
+    counts: Mutex<ListenerCounts>,
+    pub looks: AtomicU64,
+    pub listings: AtomicU64,
+}
 
 #[derive(Default)]
 struct ListenerCounts {
@@ -25,10 +31,21 @@ pub struct ListenerPlace {
 }
 
 impl Listeners {
+    pub fn numbers(&self) -> Vec<Number> {
+        let looks = "Looks at rows for pages of the console that hear of changes";
+        let listings = "Listings for pages of the console that hear of changes";
+        let pages = self.counts.lock().all as u64;
+        vec![
+            gauge("console_listeners", "Pages of the console that hear of changes now", pages),
+            counter("console_looks", looks, self.looks.load(Relaxed)),
+            counter("console_listings", listings, self.listings.load(Relaxed)),
+        ]
+    }
+
     /// # Errors
     /// `Unavailable` if there are too many.
     pub fn take(self: &Arc<Self>, user: UserId) -> Result<ListenerPlace, Error> {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         let of_user = counts.of_users.get(&user).copied().unwrap_or_default();
         if counts.all >= LISTENERS || of_user >= LISTENERS_OF_USER {
             let text = "too many pages hear of changes, of this user or in all";
@@ -42,7 +59,7 @@ impl Listeners {
 
 impl Drop for ListenerPlace {
     fn drop(&mut self) {
-        let mut counts = self.listeners.0.lock();
+        let mut counts = self.listeners.counts.lock();
         counts.all -= 1;
         let left = counts.of_users.get(&self.user).map_or(0, |of_user| of_user - 1);
         match left {
@@ -68,7 +85,7 @@ mod tests {
         held.pop();
         assert!(listeners.take(UserId(1)).is_ok());
         held.clear();
-        let counts = listeners.0.lock();
+        let counts = listeners.counts.lock();
         assert_eq!((counts.all, counts.of_users.len()), (0, 0));
     }
 }

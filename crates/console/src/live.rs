@@ -46,9 +46,14 @@ pub trait Sight: Send + 'static {
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Tells of each state of a sight that is another one than the page has seen.
-pub fn tell(sight: impl Sight, seen: String) -> impl Stream<Item = Event> + Send + 'static {
-    let telling = Telling { sight, seen, told: None };
+/// Tells of each state of a sight that is another one than the page has seen. `shown` is that of
+/// the last look.
+pub fn tell(
+    sight: impl Sight,
+    shown: String,
+    seen: String,
+) -> impl Stream<Item = Event> + Send + 'static {
+    let telling = Telling { sight, shown: Some(shown), seen, told: None };
     stream::unfold(Some(telling), |telling| async {
         let mut telling = telling?;
         match telling.next().await {
@@ -68,6 +73,8 @@ fn changed(version: String) -> Event {
 
 struct Telling<S> {
     sight: S,
+    /// The state that was looked at, and not compared yet.
+    shown: Option<String>,
     seen: String,
     told: Option<Instant>,
 }
@@ -79,19 +86,31 @@ impl<S: Sight> Telling<S> {
     /// There is no more to see.
     async fn next(&mut self) -> Result<()> {
         loop {
-            if let Some(told) = self.told {
-                sleep_until(told + PAUSE).await;
-            }
-            match self.sight.look().await {
-                Ok(version) if version != self.seen => {
-                    self.seen = version;
-                    self.told = Some(Instant::now());
-                    return Ok(());
-                }
-                Ok(_) => {
+            let shown = match self.shown.take() {
+                Some(shown) => shown,
+                None => {
+                    // Of what changed since the last look is heard now.
                     self.sight.changed().await;
                     sleep(GATHER).await;
+                    if let Some(told) = self.told {
+                        sleep_until(told + PAUSE).await;
+                    }
+                    self.look().await?
                 }
+            };
+            if shown != self.seen {
+                self.seen = shown;
+                self.told = Some(Instant::now());
+                return Ok(());
+            }
+        }
+    }
+
+    /// The state, once it can be looked at.
+    async fn look(&mut self) -> Result<String> {
+        loop {
+            match self.sight.look().await {
+                Ok(shown) => return Ok(shown),
                 Err(error @ (Error::NotFound(_) | Error::Denied(_) | Error::NotImplemented(_))) => {
                     return Err(error);
                 }

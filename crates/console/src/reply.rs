@@ -82,7 +82,8 @@ pub fn set_cookie(reply: &mut Reply, (name, is_secure): (&str, bool), value: &st
 }
 
 /// Headers of every reply. `data` is the origin of the S3 door: there and here is all that a page
-/// may load anything from.
+/// may load anything from. Scripts take no reply without `x-cairn-console` for one of the console:
+/// a proxy may answer, too, and a redirect may lead away.
 pub fn protect(headers: &mut HeaderMap, data: &str) {
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {data}; media-src \
@@ -98,6 +99,7 @@ pub fn protect(headers: &mut HeaderMap, data: &str) {
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
         (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (HeaderName::from_static("x-cairn-console"), HeaderValue::from_static("1")),
         (HeaderName::from_static("cross-origin-opener-policy"), same_origin.clone()),
         (HeaderName::from_static("cross-origin-resource-policy"), same_origin),
         (

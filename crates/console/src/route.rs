@@ -1,11 +1,13 @@
 //! Which page or change a request asks for.
 
+use cairn_doors::Witness;
 use http::Method;
 
 use crate::failure::Failure;
+use crate::forms::FormBounds;
 use crate::inner::{Asked, For, Inner, LoggedIn};
 use crate::reply::{self, Reply};
-use crate::{assets, files, logins, people, share, store, words};
+use crate::{assets, files, limits, logins, people, share, store, words};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -57,8 +59,18 @@ impl Kind {
         matches!(self, Kind::Download | Kind::Preview)
     }
 
+    /// How large the body may be.
+    pub fn bounds(self) -> FormBounds {
+        let (bytes, fields) = match self {
+            Kind::LogIn => (limits::SHORT_FORM_BYTES, limits::LOGIN_FIELDS),
+            Kind::PresignUpload => (limits::SHORT_FORM_BYTES, 0),
+            _ => (limits::FORM_BYTES, limits::FIELDS),
+        };
+        FormBounds { bytes, fields }
+    }
+
     /// Whether it is a script that asks.
-    fn is_of_script(self) -> bool {
+    pub fn is_of_script(self) -> bool {
         matches!(
             self,
             Kind::ListRows
@@ -194,7 +206,7 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
     };
     let login = match login {
         Ok(login) => login,
-        Err(error) => return failed(asked, kind, None, &error.into()),
+        Err(error) => return failed(&asked.witness, kind, None, &error.into()),
     };
     if let Some(login) = &login {
         asked.witness.by(&login.caller);
@@ -212,7 +224,7 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
     };
     match answered {
         Err(Failure::LoggedOut) if !kind.is_of_script() => logged_out(asked),
-        Err(failure) => failed(asked, kind, login.as_ref(), &failure),
+        Err(failure) => failed(&asked.witness, kind, login.as_ref(), &failure),
         Ok(reply) => reply,
     }
 }
@@ -244,8 +256,8 @@ fn logged_out(asked: &Asked) -> Reply {
     reply::see_other(&format!("/login?to={}", words::in_query(to)))
 }
 
-fn failed(asked: &Asked, kind: Kind, login: Option<&LoggedIn>, failure: &Failure) -> Reply {
-    asked.witness.note(|facts| facts.reason = Some(failure.reason()));
+pub fn failed(witness: &Witness, kind: Kind, login: Option<&LoggedIn>, failure: &Failure) -> Reply {
+    witness.note(|facts| facts.reason = Some(failure.reason()));
     match kind.is_of_script() {
         true => failure.json(),
         false => failure.page(login),

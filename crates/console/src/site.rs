@@ -9,6 +9,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Request};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// A door, as browsers reach it.
 #[derive(Clone, Debug)]
@@ -95,7 +96,8 @@ impl Site {
         }
     }
 
-    /// Whether a request that changes something is from a page of the console. Browsers say so.
+    /// Whether a request is from a page of the console, as one that changes something has to be.
+    /// Browsers say so.
     ///
     /// # Errors
     /// `Denied` if not.
@@ -116,6 +118,25 @@ impl Site {
         match authority.is_some_and(|authority| authority.eq_ignore_ascii_case(&host.authority)) {
             true => Ok(()),
             false => foreign(),
+        }
+    }
+
+    /// Whether a request that only reads is answered. Pages of other origins may lead a person to a
+    /// page, and load nothing: what scripts ask for is for scripts of the console alone.
+    ///
+    /// # Errors
+    /// `Denied` if not.
+    pub fn check_reader(host: &Host, headers: &HeaderMap, is_of_script: bool) -> Result<()> {
+        let is = |name, value: &[u8]| headers.get(name).map(|known| known.as_bytes() == value);
+        let is_led = is(SEC_FETCH_MODE, b"navigate").unwrap_or(true);
+        let is_typed = is(SEC_FETCH_SITE, b"none").unwrap_or(false);
+        if !is_of_script && (is_led || is_typed) {
+            return Ok(());
+        }
+        // An old browser names another origin where that could read the reply.
+        match headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(ORIGIN) {
+            true => Site::check_page(host, headers),
+            false => Ok(()),
         }
     }
 

@@ -16,6 +16,12 @@ pub struct Watching {
 }
 
 impl Watching {
+    /// Of the rows of both.
+    pub fn and(mut self, other: Watching) -> Watching {
+        self.rows.extend(other.rows);
+        self
+    }
+
     /// Waits for a change since the last call returned, or since this was made. Giving up loses
     /// none.
     pub async fn changed(&mut self) {

@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod dist;
 mod files;
+pub mod pictures;
 pub mod proto;
 pub mod screenshots;
 pub mod supply;

@@ -50,6 +50,10 @@ enum Chore {
     Screenshots {
         #[arg(default_value = "target/screenshots")]
         into: PathBuf,
+        /// Make the pictures that README.md and docs/console.md show, in docs/images. Takes
+        /// minutes, because plots show minutes.
+        #[arg(long, conflicts_with = "into")]
+        docs: bool,
     },
     /// Make packages of Debian: of the client, of the server, and of debug symbols apart; also a
     /// list of all licences and a bill of materials.
@@ -65,8 +69,12 @@ fn main() -> ExitCode {
         Chore::Proto => shown("proto", xtask::proto::make(&root())),
         Chore::Simulate { seeds, seed, verbose } => simulate(seeds, seed, verbose),
         Chore::ClusterUp { dir } => shown("cluster-up", xtask::cluster::up(&root(), &dir)),
-        Chore::Screenshots { into } => {
-            shown("screenshots", xtask::screenshots::make(&root(), &into))
+        Chore::Screenshots { docs: true, .. } => {
+            let into = root().join(xtask::pictures::PLACE);
+            shown("screenshots", xtask::screenshots::make(&root(), &into, true))
+        }
+        Chore::Screenshots { into, .. } => {
+            shown("screenshots", xtask::screenshots::make(&root(), &into, false))
         }
         Chore::Dist(options) => shown("dist", xtask::dist::packages(&root(), &options)),
         Chore::Image(options) => shown("image", xtask::dist::image(&root(), &options)),

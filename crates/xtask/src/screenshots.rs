@@ -4,11 +4,12 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Builds the program and makes the pictures in `into`.
+/// Builds the program and makes the pictures in `into`: of every screen, or those that documents
+/// show.
 ///
 /// # Errors
 /// The browser is not installed, or a step fails.
-pub fn make(root: &Path, into: &Path) -> io::Result<()> {
+pub fn make(root: &Path, into: &Path, of_documents: bool) -> io::Result<()> {
     let python = root.join("target/venv/bin/python");
     if !python.exists() {
         return Err(io::Error::other("there is no target/venv: run tests/install"));
@@ -17,6 +18,7 @@ pub fn make(root: &Path, into: &Path) -> io::Result<()> {
     run(build.args(["build", "-p", "cairn"]).current_dir(root), "cargo build")?;
     let mut shoot = Command::new(python);
     shoot.args(["-B", "tests/console/screenshots.py"]).arg(into).current_dir(root);
+    shoot.args(of_documents.then_some("--docs"));
     shoot.env("PYTHONPATH", "tests").env("CAIRN_BIN", root.join("target/debug/cairn"));
     run(&mut shoot, "tests/console/screenshots.py")
 }

@@ -58,6 +58,7 @@ const LINE_CHARS: usize = 100;
 /// Everything found below `root`, one line each; nothing if all is tidy.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = check_directions(root);
+    findings.extend(crate::pictures::check(root));
     findings.extend(crate::proto::check(root));
     findings.extend(crate::supply::check(root));
     findings.extend(crate::floors::check(root));

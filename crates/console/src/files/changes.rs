@@ -1,22 +1,29 @@
 //! Changes of a folder and of the list of buckets, told while a page shows it.
 //!
 //! The rows that say what the page shows are watched. When one of them changes, the folder is
-//! listed again, and the page is told if it would show something else.
+//! looked at and listed again, and the page is told if it would show something else. Files that the
+//! listing shows for the first time are watched then, and looked at once more. So one change costs
+//! two looks and a listing at most, and another listing if the page asks for itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_auth::Caller;
-use cairn_base::{BucketId, Error, Result};
+use cairn_base::{BucketId, Error, Ino, Result, Timestamp};
 use cairn_fs::ops::buckets::{GetBucket, ListBuckets};
-use cairn_fs::ops::look::{LookBuckets, LookFolder};
-use cairn_fs::{Fs, Watching};
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::ops::look::{FolderLook, LookBuckets, LookFolder};
+use cairn_fs::{Fs, Watching, WireVerb};
 use tokio::time::timeout;
 
 use super::At;
 use super::buckets;
-use super::listing::{ListRow, Rows, Wanted};
+use super::listing::{ListRow, Wanted};
 use crate::events;
 use crate::failure::Failure;
-use crate::inner::For;
+use crate::inner::{For, Inner};
 use crate::limits::ROWS;
+use crate::listeners::Listeners;
 use crate::live::{self, Sight};
 use crate::reply::Reply;
 
@@ -27,31 +34,55 @@ pub async fn of_folder(at: &At<'_>) -> Result<Reply, Failure> {
     let wanted = Wanted::of(at)?;
     at.asked.witness.note(|facts| facts.key = Some(wanted.prefix.clone()));
     let mut sight = FolderSight {
-        fs: at.inner.fs().clone(),
+        reads: SightReads::of(at.inner),
         caller: at.login.caller.clone(),
         bucket: at.bucket.to_owned(),
         folder: wanted.folder(),
         wanted,
         names: Vec::new(),
+        known: None,
         heard: None,
     };
     // Whoever may not see the folder is told so by the status.
-    sight.look().await?;
-    events::reply(at.inner, at.login, live::tell(sight, live::seen(at.asked)))
+    let shown = sight.look().await?;
+    events::reply(at.inner, at.login, live::tell(sight, shown, live::seen(at.asked)))
 }
 
 pub async fn of_buckets(of: &For<'_>) -> Result<Reply, Failure> {
     let query = of.asked.query()?;
     let (prefix, after) = (query.get("filter").to_owned(), query.get("after").to_owned());
     let mut sight = BucketsSight {
-        fs: of.inner.fs().clone(),
+        reads: SightReads::of(of.inner),
         caller: of.login.caller.clone(),
         wanted: ListBuckets { prefix, after, limit: ROWS },
         shown: Vec::new(),
         heard: None,
     };
-    sight.look().await?;
-    events::reply(of.inner, of.login, live::tell(sight, live::seen(of.asked)))
+    let shown = sight.look().await?;
+    events::reply(of.inner, of.login, live::tell(sight, shown, live::seen(of.asked)))
+}
+
+/// The reads for one page that listens, which are counted.
+struct SightReads {
+    fs: Fs,
+    listeners: Arc<Listeners>,
+}
+
+impl SightReads {
+    fn of(inner: &Inner) -> SightReads {
+        SightReads { fs: inner.fs().clone(), listeners: Arc::clone(&inner.listeners) }
+    }
+
+    async fn look<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.listeners.looks.fetch_add(1, Relaxed);
+        self.fs.read(caller, verb).await
+    }
+
+    /// For a listing.
+    fn list(&self) -> &Fs {
+        self.listeners.listings.fetch_add(1, Relaxed);
+        &self.fs
+    }
 }
 
 /// Rows that are watched, and whether all of their changes are heard of.
@@ -76,36 +107,39 @@ fn too_busy() -> Error {
 
 /// A folder that somebody looks at.
 struct FolderSight {
-    fs: Fs,
+    reads: SightReads,
     caller: Caller,
     bucket: String,
     wanted: Wanted,
     folder: String,
     /// Of the files that were shown last; those of the first page are watched one by one.
     names: Vec<String>,
+    /// The rows of the last look.
+    known: Option<FolderLook>,
     heard: Option<Heard>,
 }
+
+/// What a page shows.
+struct ShownFolder {
+    version: String,
+    /// Files that are watched one by one: their names, and what is shown of them.
+    names: Vec<String>,
+    files: Vec<(Ino, FileState)>,
+}
+
+type FileState = (u64, Timestamp);
 
 impl Sight for FolderSight {
     async fn look(&mut self) -> Result<String> {
         for attempt in 1..=ATTEMPTS {
-            let (bucket, folder) = (self.bucket.clone(), self.folder.clone());
-            let verb = LookFolder { bucket, folder, names: self.names.clone() };
-            let look = self.fs.read(&self.caller, verb.clone()).await?;
-            let rows = self.fs.watch_folder(&look);
-            // Again: what changed before it was watched is seen, and rows are leased.
-            if self.fs.read(&self.caller, verb.clone()).await? != look {
-                continue;
-            }
-            let (names, version) = self.list().await?;
+            let Some(rows) = self.watch().await? else { continue };
+            let shown = self.list().await?;
             // Where names come and go all the time, the next look watches the ones that stay.
-            if names == verb.names || attempt == ATTEMPTS {
-                self.names = names;
-                let is_all = self.fs.hears_of(&self.caller, &verb);
+            if let Some(rows) = self.watch_more(rows, &shown, attempt == ATTEMPTS).await? {
+                let is_all = self.reads.fs.hears_of(&self.caller, &self.verb());
                 self.heard = Some(Heard { rows, is_all });
-                return Ok(version);
+                return Ok(shown.version);
             }
-            self.names = names;
         }
         Err(too_busy())
     }
@@ -116,29 +150,81 @@ impl Sight for FolderSight {
 }
 
 impl FolderSight {
-    /// The names of the files that a page shows, and the state of all that it shows.
-    async fn list(&self) -> Result<(Vec<String>, String)> {
-        let found = self.wanted.find(&self.fs, &self.caller, &self.bucket).await?;
+    fn verb(&self) -> LookFolder {
+        let (bucket, folder) = (self.bucket.clone(), self.folder.clone());
+        LookFolder { bucket, folder, names: self.names.clone() }
+    }
+
+    /// Watches the rows of the last look, and looks again: rows are leased then. None if they are
+    /// others now.
+    async fn watch(&mut self) -> Result<Option<Watching>> {
+        let rows = self.known.as_ref().map(|known| self.reads.fs.watch_folder(known));
+        let look = self.reads.look(&self.caller, self.verb()).await?;
+        let is_known = self.known.as_ref() == Some(&look);
+        self.known = Some(look);
+        Ok(rows.filter(|_| is_known))
+    }
+
+    /// Watches the files of a listing, too, which began after the others were watched. None if it
+    /// may be old already.
+    async fn watch_more(
+        &mut self,
+        rows: Watching,
+        shown: &ShownFolder,
+        is_last: bool,
+    ) -> Result<Option<Watching>> {
+        let Some(known) = &self.known else { return Ok(None) };
+        if self.names == shown.names {
+            return Ok(Some(rows));
+        }
+        let files: Vec<Option<Ino>> = shown.files.iter().map(|(ino, _)| Some(*ino)).collect();
+        let new = shown.files.iter().filter(|(ino, _)| !known.files.contains(&Some(*ino)));
+        let new: Vec<&(Ino, FileState)> = new.collect();
+        let look = FolderLook { files, ..known.clone() };
+        self.names.clone_from(&shown.names);
+        if new.is_empty() {
+            self.known = Some(look);
+            return Ok(Some(rows));
+        }
+        let rows = rows.and(self.reads.fs.watch_folder(&look));
+        let found = self.reads.look(&self.caller, self.verb()).await?;
+        let is_shown = found == look && new.iter().all(|(ino, state)| self.is_still(*ino, state));
+        self.known = Some(found);
+        Ok((is_shown || is_last).then_some(rows))
+    }
+
+    /// Whether a file is as it was listed. It was looked at just now, so that its row is here.
+    fn is_still(&self, ino: Ino, state: &FileState) -> bool {
+        let found = self.reads.fs.read_now(&Caller::system(), &Getattr { ino });
+        matches!(found, Some(Ok((inode, _))) if (inode.size, inode.mtime) == *state)
+    }
+
+    async fn list(&self) -> Result<ShownFolder> {
+        let fs = self.reads.list();
+        let found = self.wanted.find(fs, &self.caller, &self.bucket).await?;
         let usage = match self.folder.is_empty() {
             true => {
                 let verb = GetBucket { name: self.bucket.clone() };
-                Some(self.fs.read(&self.caller, verb).await?.1)
+                Some(fs.read(&self.caller, verb).await?.1)
             }
             false => None,
         };
-        Ok((self.names_of(&found), found.version(usage.as_ref())))
-    }
-
-    fn names_of(&self, found: &Rows) -> Vec<String> {
-        let files = found.rows.iter().filter(|row| matches!(row, ListRow::File(_)));
-        let names = files.filter_map(|row| row.key().strip_prefix(&*self.folder));
-        names.filter(|name| !name.contains('/')).take(ROWS).map(str::to_owned).collect()
+        let files = found.rows.iter().filter_map(|row| match row {
+            ListRow::File(listed) => {
+                let name = listed.key.strip_prefix(&*self.folder)?;
+                let state = (listed.inode.size, listed.inode.mtime);
+                (!name.contains('/')).then(|| (name.to_owned(), (listed.ino, state)))
+            }
+            ListRow::Folder(_) => None,
+        });
+        let (names, files) = files.take(ROWS).unzip();
+        Ok(ShownFolder { version: found.version(usage.as_ref()), names, files })
     }
 }
 
 /// The list of buckets, which somebody looks at.
 struct BucketsSight {
-    fs: Fs,
+    reads: SightReads,
     caller: Caller,
     wanted: ListBuckets,
     /// Those that were shown last.
@@ -151,17 +237,18 @@ impl Sight for BucketsSight {
         let system = Caller::system();
         for attempt in 1..=ATTEMPTS {
             let verb = LookBuckets { buckets: self.shown.clone() };
-            let rows = self.fs.watch_buckets(&self.shown);
-            self.fs.read(&system, verb.clone()).await?;
-            let (found, next) = self.fs.read(&self.caller, self.wanted.clone()).await?;
+            let rows = self.reads.fs.watch_buckets(&self.shown);
+            self.reads.look(&system, verb).await?;
+            let (found, next) = self.reads.list().read(&self.caller, self.wanted.clone()).await?;
             let shown: Vec<BucketId> = found.iter().map(|(opened, _)| opened.id).collect();
-            if shown == verb.buckets || attempt == ATTEMPTS {
-                self.shown = shown;
-                let is_all = self.fs.hears_of(&system, &verb);
+            let is_watched = shown.iter().all(|id| self.shown.contains(id));
+            self.shown = shown;
+            if is_watched || attempt == ATTEMPTS {
+                let verb = LookBuckets { buckets: self.shown.clone() };
+                let is_all = self.reads.fs.hears_of(&system, &verb);
                 self.heard = Some(Heard { rows, is_all });
                 return Ok(buckets::version(&found, next.as_deref()));
             }
-            self.shown = shown;
         }
         Err(too_busy())
     }

@@ -166,7 +166,7 @@ mod tests {
 
     fn of(form: &str) -> Result<ObjectAttributes> {
         let known = ObjectAttributes { expires: "never".into(), ..ObjectAttributes::default() };
-        wanted(&Form::parse(form.as_bytes()).unwrap(), known)
+        wanted(&Form::parse(form.as_bytes(), 99).unwrap(), known)
     }
 
     #[test]

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn selected(form: &str) -> Result<Selection> {
-        Selection::of(&Form::parse(form.as_bytes()).unwrap())
+        Selection::of(&Form::parse(form.as_bytes(), 99).unwrap())
     }
 
     #[test]

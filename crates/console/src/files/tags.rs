@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn tags_are_pairs_of_fields() {
-        let of = |form: &str| tags_of(&Form::parse(form.as_bytes()).unwrap());
+        let of = |form: &str| tags_of(&Form::parse(form.as_bytes(), 99).unwrap());
         let tags = of("tag=a%3Db&value=1&tag=&value=&tag=c&value=").unwrap();
         assert_eq!(tags, [("a=b".into(), "1".into()), ("c".into(), String::new())]);
         assert!(of("tag=&value=1").is_err());

@@ -8,7 +8,7 @@ use crate::looks::sampler::SHOWN;
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 150.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 68.0;
 const RIGHT: f64 = 6.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 22.0;
@@ -118,7 +118,7 @@ mod tests {
         let ago = Duration::from_secs;
         let text = shown(vec![vec![(ago(300), 0.0), (ago(150), 10.0)], vec![(ago(0), 5.0)]]);
         let bottom = HEIGHT - BOTTOM;
-        assert!(text.contains(&format!("points=\"62.0,{bottom:.1} 198.0,")), "{text}");
+        assert!(text.contains(&format!("points=\"68.0,{bottom:.1} 201.0,")), "{text}");
         assert_eq!(text.matches("<polyline").count(), 2, "the gap is no line");
         assert!(text.contains("class=\"c1\"") && text.contains("at most 10"), "{text}");
         assert!(text.contains(">5</text>") && text.contains(">10</text>"), "{text}");

@@ -17,6 +17,7 @@ use cairn_blocks::Store;
 use cairn_console::{ConsoleDoor, Data, Insight, Site, loopback};
 use cairn_doors::Records;
 use cairn_doors::admit::{Admit, ensure_root};
+use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::s3::{self, S3Config};
@@ -64,6 +65,7 @@ pub struct Rig {
     pub admit: Arc<Admit>,
     pub root: NewCredential,
     pub runtime: Runtime,
+    metrics: Arc<Metrics>,
     audit: Arc<LineQueue>,
     _stop: watch::Sender<bool>,
     _dir: tempfile::TempDir,
@@ -76,6 +78,11 @@ impl Rig {
 
     /// With what its process knows besides the store.
     pub fn knowing(insight: Insight) -> Rig {
+        Rig::limited(insight, Limits::default())
+    }
+
+    /// The same, with limits of its console.
+    pub fn limited(insight: Insight, limits: Limits) -> Rig {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Ahead::default());
@@ -98,18 +105,27 @@ impl Rig {
             let own = metrics.door("console");
             let door = ConsoleDoor::new(Arc::clone(&admit), &own, site, insight);
             let serving = |door| Serving { records: records.of(door), ..Serving::default() };
-            tokio::spawn(serve(at_console, door, serving("console"), stopped.clone()));
+            let of_console = Serving { limits, ..serving("console") };
+            tokio::spawn(serve(at_console, door, of_console, stopped.clone()));
             let config = S3Config { pages: origins, ..S3Config::default() };
             let (fs, keys) = (admit.fs().clone(), Arc::clone(&admit));
             let door = s3::service(fs, keys, &metrics.door("s3"), config);
             tokio::spawn(serve(at_s3, door, serving("s3"), stopped));
             (console, s3)
         });
-        Rig { console, s3, clock, admit, root, runtime, audit, _stop: stop, _dir: dir }
+        Rig { console, s3, clock, admit, root, runtime, metrics, audit, _stop: stop, _dir: dir }
     }
 
     pub fn fs(&self) -> &Fs {
         self.admit.fs()
+    }
+
+    /// The sum of a metric.
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = self.runtime.block_on(self.metrics.text(true));
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        let lines = lines.filter(|rest| rest.starts_with([' ', '{']));
+        lines.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
     }
 
     pub fn run<V: WireVerb>(&self, verb: V) -> V::Reply {

@@ -10,5 +10,6 @@ mod logins_end;
 mod pages_are_live;
 mod pages_are_protected;
 mod people_and_links;
+mod silent_pages_hold_little;
 mod the_store;
 mod uploads_are_signed;

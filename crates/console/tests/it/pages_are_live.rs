@@ -93,6 +93,49 @@ fn a_page_is_told_of_what_others_change_and_of_nothing_else() {
     assert!(events_of(&root.get("/b/open?in=trip%2F").body).ends_with(&last));
 }
 
+/// Looks and listings for pages that listen.
+fn reads(rig: &Rig) -> (u64, u64) {
+    (rig.metric("cairn_console_looks_total"), rig.metric("cairn_console_listings_total"))
+}
+
+#[test]
+fn a_change_costs_two_looks_and_one_listing_at_most() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    root.post("/buckets", "name=cheap");
+    for key in ["trip/a.txt", "trip/b.txt"] {
+        put(&rig, "cheap", key, "one");
+    }
+    let target = events_of(&root.get("/b/cheap?in=trip%2F").body);
+    let (status, mut page) = Page::open(&root, &target);
+    assert_eq!((status, rig.metric("cairn_console_listeners")), (200, 1));
+    let mut before = reads(&rig);
+    assert!(before.0 <= 3 && before.1 == 1, "to begin: {before:?}");
+    // A file comes, is replaced and goes, and one is written into where it is.
+    let changes: [(&str, &dyn Fn()); 4] = [
+        ("new", &|| put(&rig, "cheap", "trip/c.txt", "new")),
+        ("replaced", &|| put(&rig, "cheap", "trip/a.txt", "replaced")),
+        ("deleted", &|| {
+            let mut other = root.clone();
+            other.post("/b/cheap/delete", "in=trip%2F&key=trip%2Fc.txt&confirm=yes");
+        }),
+        ("longer", &|| {
+            let caller = Caller::system();
+            let append = rig.fs().append(&caller, "cheap", "trip/b.txt", "more".into());
+            rig.runtime.block_on(append).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        change();
+        assert_eq!(page.event().unwrap().0, "changed", "{what}");
+        let now = reads(&rig);
+        let made = (now.0 - before.0, now.1 - before.1);
+        assert!(made.0 <= 2 && made.1 == 1, "{what}: {made:?}");
+        before = now;
+    }
+    drop(page);
+}
+
 #[test]
 fn a_page_that_comes_late_is_told_at_once() {
     let rig = Rig::start();

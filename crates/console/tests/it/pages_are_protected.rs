@@ -78,6 +78,8 @@ fn replies_say_what_pages_may_do() {
         assert_eq!(reply.header("referrer-policy"), "no-referrer");
         assert_eq!(reply.header("x-frame-options"), "DENY");
         assert_eq!(reply.header("cache-control"), "no-store");
+        assert_eq!(reply.header("cross-origin-resource-policy"), "same-origin");
+        assert_eq!(reply.header("x-cairn-console"), "1");
         assert!(!reply.body.contains("<style") && !reply.body.contains(" style="));
         assert!(!reply.body.contains(" onclick=") && !reply.body.contains("<script>"));
     }
@@ -132,6 +134,84 @@ fn pages_of_other_origins_are_not_led_to_bytes() {
             assert_eq!(reply.status, 404, "{target} {site}: there is no such bucket");
         }
     }
+}
+
+/// What scripts ask for.
+const OF_SCRIPTS: [&str; 5] = [
+    "/changes?filter=",
+    "/b/lists/changes?in=",
+    "/b/lists/rows?in=",
+    "/store/live?screen=store",
+    "/store/tail?bucket=lists&key=a.log",
+];
+
+#[test]
+fn pages_of_other_origins_are_given_neither_events_nor_rows() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    root.post("/buckets", "name=lists");
+    let own = format!("http://{}", root.host);
+    let foreign: [&[(&str, &str)]; 5] = [
+        &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")],
+        &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
+        &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
+        &[("sec-fetch-site", "same-site"), ("origin", &own)],
+        &[("origin", "http://127.0.0.1:1")],
+    ];
+    for target in OF_SCRIPTS {
+        for headers in foreign {
+            let reply = root.send("GET", target, headers, "");
+            assert_eq!(reply.status, 403, "{target} {headers:?}");
+            assert_eq!(reply.header("cross-origin-resource-policy"), "same-origin");
+            assert!(reply.body.contains("another site"), "{}", reply.body);
+        }
+    }
+    assert!(rig.audited("another site").contains(r#""outcome":"refused""#));
+    let rows = "/b/lists/rows?in=";
+    for headers in [&[][..], &[("sec-fetch-site", "same-origin")], &[("origin", &own)]] {
+        assert_eq!(root.send("GET", rows, headers, "").status, 200, "{headers:?}");
+    }
+}
+
+#[test]
+fn pages_of_other_origins_lead_to_pages_and_load_none() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    let loads = [("sec-fetch-site", "same-site"), ("sec-fetch-mode", "no-cors")];
+    let leads = [("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate")];
+    let types = [("sec-fetch-site", "none"), ("sec-fetch-mode", "no-cors")];
+    for target in ["/", "/audit", "/login"] {
+        assert_eq!(root.send("GET", target, &loads, "").status, 403, "{target}");
+        assert_eq!(root.send("HEAD", target, &loads, "").status, 403, "{target}");
+        assert_eq!(root.send("GET", target, &leads, "").status, 200, "{target}");
+        assert_eq!(root.send("GET", target, &types, "").status, 200, "{target}");
+    }
+}
+
+#[test]
+fn forms_have_few_fields() {
+    use cairn_console::limits::{FIELDS, LOGIN_FIELDS, SHORT_FORM_BYTES};
+    let rig = Rig::start();
+    let mut nobody = rig.browser();
+    let credentials = format!("key={}&secret={}", rig.root.id, rig.root.secret.expose());
+    let more = |count: usize| format!("{credentials}{}", "&a".repeat(count));
+    for count in [LOGIN_FIELDS, SHORT_FORM_BYTES / 4] {
+        let reply = nobody.post("/login", &more(count));
+        assert_eq!(reply.status, 413, "{count}");
+        assert!(reply.body.contains("send at most 16 at a time"), "{}", reply.body);
+    }
+    assert_eq!(nobody.post("/login", &more(SHORT_FORM_BYTES / 2)).status, 413);
+    assert!(!nobody.is_logged_in());
+    assert_eq!(nobody.post("/login", &more(LOGIN_FIELDS - 2)).status, 303);
+    let mut root = rig.root();
+    let form = |count: usize| format!("name=many{}", "&a=".repeat(count));
+    assert_eq!(root.post("/buckets", &form(FIELDS)).status, 413);
+    assert_eq!(root.post("/buckets", &form(FIELDS - 1)).status, 303);
+    let query = format!("/b/many?in={}", "&a".repeat(FIELDS));
+    assert_eq!(root.get(&query).status, 413);
+    // JSON has no fields, and is short.
+    let long = "x".repeat(SHORT_FORM_BYTES + 1);
+    assert_eq!(root.post("/b/many/uploads", &long).status, 413);
 }
 
 #[test]

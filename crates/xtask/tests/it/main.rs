@@ -8,6 +8,7 @@ use xtask::arrows::Sources;
 use xtask::errors::in_text;
 use xtask::floors::{check_module, check_sources, floors};
 use xtask::glossary::{Types, check_glossary, check_types, defined};
+use xtask::pictures::{BYTES_MAX, check as check_pictures, shown};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
 use xtask::used::unused;
@@ -28,6 +29,28 @@ fn what_is_untidy_is_found() {
         format!("    pub async fn short(\n    ) {{\n{}    }}\n", "        work();\n".repeat(67));
     assert!(check_text("a.rs", &short).is_empty());
     assert_eq!(check_text("a.rs", &"x".repeat(101)).len(), 1);
+}
+
+#[test]
+fn pictures_that_are_missing_or_shown_by_no_document_are_found() {
+    let text = "A ![one](a.png) and\n![two](b/c.png \"title\"), [a link](d.png) ![bad]";
+    assert_eq!(shown(text), ["a.png", "b/c.png"]);
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
+    let _ = std::fs::remove_dir_all(&root);
+    let write = |name: &str, bytes: &[u8]| {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    write("README.md", b"![there](docs/images/a.png) ![away](https://host.example/b.png)");
+    write("docs/a.md", b"![there](images/a.png) ![missing](images/c.png)");
+    write("docs/images/a.png", b"a");
+    assert_eq!(check_pictures(&root), ["docs/a.md: there is no picture images/c.png"]);
+    write("docs/images/c.png", &vec![0; BYTES_MAX as usize]);
+    write("docs/images/d.png", b"");
+    let findings = check_pictures(&root).join("\n");
+    assert!(findings.starts_with("docs/images/d.png: no document shows it\n"), "{findings}");
+    assert!(findings.ends_with("at most 614400"), "{findings}");
 }
 
 #[test]
