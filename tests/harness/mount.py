@@ -21,6 +21,10 @@ def is_mounted(path):
     return any(line.split()[1] == str(path) for line in mounts)
 
 
+# Those that run, as of servers.
+running = []
+
+
 class Mount:
     """`with Mount(server, path) as root:` is a directory of the store."""
 
@@ -65,9 +69,11 @@ class Mount:
         return self.log_path.read_text(errors="replace")[-size:]
 
     def __enter__(self):
+        running.append(self)
         return self.start()
 
     def __exit__(self, *_):
+        running.remove(self)
         self.stop()
 
 
