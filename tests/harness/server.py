@@ -71,7 +71,7 @@ class Server:
         command += ["--s3", s3, "--http", http, *self.args]
         if self.console:
             command += ["--console", self.console.split("//")[1]]
-        elif "--console" not in self.args and not self.program:
+        elif "--console" not in self.args:
             command += ["--console", "off"]  # one address would be for all servers of all tests
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
