@@ -21,7 +21,7 @@ from kill.model import content
 
 RESUME_SECONDS = 20
 # Some faults of `machine_episodes.py`, which by itself draws from all.
-FAULTS = ["kill_serving_machine", "cut_machine", "replace_machine"]
+FAULTS = ["kill_serving_machine", "replace_machine"]
 SEED = int(os.environ.get("CAIRN_TEST_SEED", 2))
 
 
