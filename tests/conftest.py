@@ -7,11 +7,14 @@ import sys
 
 import pytest
 
+from harness import mount as mount_module
+from harness import server as server_module
 from harness.doors import S3, Http
 from harness.server import KEY, REGION, SECRET, Server, scratch
 
 sys.dont_write_bytecode = True
 numbers = itertools.count(1)
+LOG_BYTES = 20_000
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +114,17 @@ class Times:
             outcome = self.outcomes.get(test, "ok")
             self.terminal.ensure_newline()
             self.terminal.write_line(f"{self.seconds[test]:8.2f} s {outcome:7} {test}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Adds the end of the logs of servers and mounts that run to the report of a failure: the files
+    go with the fixture."""
+    report = yield
+    if report.failed:
+        for one in [*server_module.running, *mount_module.running]:
+            report.sections.append((f"the end of {one.log_path}", one.tail(LOG_BYTES)))
+    return report
 
 
 @pytest.hookimpl(trylast=True)

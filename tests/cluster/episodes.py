@@ -35,13 +35,13 @@ INLINE_BYTES, BLOCK_BYTES = 16 << 10, 4 * MIB
 
 
 class Run:
-    def __init__(self, cluster, seed, disk_of_c1, only, patience, echo):
+    def __init__(self, cluster, seed, disk_of_c1, only, patience, echo, bucket_by="g1"):
         self.cluster, self.rng, self.echo = cluster, random.Random(seed), echo
         self.resume_seconds, self.live_seconds = patience
         self.history = History()
-        cluster.s3("g1").create_bucket(BUCKET)
+        cluster.s3(bucket_by).create_bucket(BUCKET)
         self.load = Load(cluster, seed, self.history)
-        self.faults = Faults(cluster, self.rng, disk_of_c1)
+        self.faults, self.hurts = Faults(cluster, self.rng, disk_of_c1), HURTS
         self.deck, self.only = [], only
         self.violations, self.worst = [], {"read": 0.0, "write": 0.0}
 
@@ -91,7 +91,7 @@ class Run:
     def resumed(self, name, kind, began, over):
         """After how long the slowest operation of the episode was answered; where the fault may
         hold it up, after how long since it ended."""
-        since = over if kind in HURTS.get(name, ()) else 0.0
+        since = over if kind in self.hurts.get(name, ()) else 0.0
         spent = self.load.spent(began, self.history.now(), kind)
         worst = max((s.ended - max(s.began, since) for s in spent), default=0.0)
         worst = max(worst, 0.0)
@@ -112,7 +112,8 @@ class Run:
         was deleted; in the long form neither before that, nor when all are. What a gateway wrote
         and did not publish is collected when its session has ended at the latest, so sessions end
         first."""
-        listed, is_long = self.cluster.s3("g1").list(BUCKET), bool(self.live_seconds)
+        by = self.cluster.gateways()[0]
+        listed, is_long = self.cluster.s3(by).list(BUCKET), bool(self.live_seconds)
         # That is no violation, and takes long where there are some.
         left = is_long and self.left_over(listed, self.live_seconds)
         if left:
@@ -120,7 +121,7 @@ class Run:
         for gateway in self.cluster.gateways():
             self.cluster.restart(gateway)
         problems = [self.left_over(listed, PATIENCE_SECONDS)] if is_long else []
-        s3, keys = self.cluster.s3("g1"), sorted(listed)
+        s3, keys = self.cluster.s3(by), sorted(listed)
         for deleted in [keys[::2], keys[1::2]] if is_long else [keys[::2]]:
             for key in deleted:
                 s3.object("DELETE", BUCKET, key)

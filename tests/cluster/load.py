@@ -255,10 +255,16 @@ class Load:
         self.threads = []
 
     def client(self, name, seed, gateways=None):
-        names = gateways or self.cluster.gateways()
-        nodes = [self.cluster[gateway] for gateway in names]
-        gateways = [(node.name, node.s3, node.http) for node in nodes]
-        return Client(name, seed, gateways, self.history, self.values)
+        return Client(name, seed, self.doors(gateways), self.history, self.values)
+
+    def doors(self, gateways=None):
+        nodes = [self.cluster[gateway] for gateway in gateways or self.cluster.gateways()]
+        return [(node.name, node.s3, node.http) for node in nodes]
+
+    def follow(self):
+        """The gateways are others than before."""
+        for client in self.clients:
+            client.gateways = self.doors()
 
     def __enter__(self):
         for client in self.clients:

@@ -9,14 +9,20 @@ import time
 
 import pytest
 
+from cluster import machine_episodes
 from cluster.load import LOST
+from harness import net
 from harness.doors import S3
+from harness.machines import Machines
 from harness.ports import free_ports
 from harness.server import KEY, SECRET, binary, scratch
 from harness.wait import PATIENCE_SECONDS, eventually
 from kill.model import content
 
 RESUME_SECONDS = 20
+# Some faults of `machine_episodes.py`, which by itself draws from all.
+FAULTS = ["kill_serving_machine", "replace_machine"]
+SEED = int(os.environ.get("CAIRN_TEST_SEED", 2))
 
 
 class Machine:
@@ -158,3 +164,56 @@ def own_master(machine):
     node = [line for line in text.splitlines() if line.startswith("node = ")][0]
     number = int(node.split('"')[1], 16)
     return f"{number:x}"
+
+
+def test_machines_reach_each_other_by_ipv6():
+    """By addresses alone, as `--address`, tokens, doors and the status have them."""
+    try:
+        with Machines(ipv6=True) as machines:
+            check_ipv6(machines)
+    except net.Unavailable as error:
+        pytest.skip(f"machines with IPv6: {error}")
+
+
+def check_ipv6(machines):
+    addresses = {node["node"]: node["address"] for node in machines.told()["nodes"]}
+    for machine in machines.nodes.values():
+        assert addresses[machine.node("master")] == f"[{machine.host}]:7400"
+        assert addresses[machine.node("chunkserver")] == f"[{machine.host}]:7401"
+    one, two, three = machines.machines()
+    machines.s3(one).create_bucket("sixth")
+    body = content("m", "sixth", 70_000)
+    assert machines.s3(one).object("PUT", "sixth", "key", body=body).status == 200
+    # Those that are left find each other again.
+    machines[one].kill()
+    eventually(lambda: reads(machines.s3(three), "key", body), "a read after a death")
+    machines[one].start()
+    machines.wait_whole()
+    told = machines.command("cluster", "token", machines[two].directory, "--machine")
+    assert "cairn node" in told and "--join cairn-node-1." in told
+    assert not machines.misbehaviour()
+
+
+def reads(s3, key, body):
+    try:
+        reply = s3.object("GET", "sixth", key)
+    except LOST:
+        return False
+    return reply.status == 200 and reply.body == body
+
+
+def test_episodes_of_machines_lose_and_show_nothing_wrong(capsys):
+    with capsys.disabled():
+        print()
+        try:
+            violations = machine_episodes.run(
+                len(FAULTS),
+                seed=SEED,
+                only=FAULTS,
+                resume_seconds=PATIENCE_SECONDS,
+                live_seconds=0,
+                echo=lambda text: print(text, flush=True),
+            )
+        except net.Unavailable as error:
+            pytest.skip(f"episodes of machines: {error}")
+    assert not violations

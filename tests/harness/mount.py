@@ -21,14 +21,19 @@ def is_mounted(path):
     return any(line.split()[1] == str(path) for line in mounts)
 
 
+# Those that run, as of servers.
+running = []
+
+
 class Mount:
     """`with Mount(server, path) as root:` is a directory of the store."""
 
     def __init__(self, server, path, args=(), bucket=None, key=(KEY, SECRET),
-                 node=None):  # fmt: skip
+                 node=None, program=None):  # fmt: skip
         self.server, self.path, self.args = server, Path(path), list(args)
         self.log_path = self.path.with_name(self.path.name + ".log")
         self.bucket, self.env, self.node = bucket, environment(*key), node
+        self.program = program  # another one than that under test
         self.process = None
 
     @property
@@ -40,7 +45,7 @@ class Mount:
         if not is_mounted(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         where = ["--node", str(self.node)] if self.node else [self.server.http]
-        command = [binary(), "mount", *where, str(self.path), "-f", *self.args]
+        command = [self.program or binary(), "mount", *where, str(self.path), "-f", *self.args]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -65,9 +70,11 @@ class Mount:
         return self.log_path.read_text(errors="replace")[-size:]
 
     def __enter__(self):
+        running.append(self)
         return self.start()
 
     def __exit__(self, *_):
+        running.remove(self)
         self.stop()
 
 

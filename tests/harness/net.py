@@ -1,4 +1,4 @@
-"""Nodes in network namespaces of their own, on one bridge, and the faults of such a network.
+"""Nodes in network namespaces of their own, on one bridge, by IPv4 or IPv6, and the faults of such a network.
 
 Packets are dropped on the bridge, between the nodes, as a real network would: neither end is told.
 Needs root, iproute2 and nftables; `Unavailable` says what of it is missing.
@@ -55,8 +55,12 @@ def remove_leftovers():
             run("nft", "delete", "table", "bridge", line.split()[-1])
 
 
-def free_subnet():
-    taken = run("ip", "-4", "-oneline", "addr")
+def free_subnet(ipv6=False):
+    taken = run("ip", "-6" if ipv6 else "-4", "-oneline", "addr")
+    while ipv6:
+        prefix = f"fd{random.randrange(256):02x}:{random.randrange(1, 1 << 16):x}:ca1:1"
+        if f" {prefix}:" not in taken:
+            return ipaddress.ip_network(f"{prefix}::/64")
     while True:
         prefix = f"10.{random.randrange(100, 250)}.{random.randrange(256)}"
         if f" {prefix}." not in taken:
@@ -66,21 +70,21 @@ def free_subnet():
 class Network:
     """`with Network() as network:` makes the bridge; `add` puts a node on it."""
 
-    def __init__(self):
+    def __init__(self, ipv6=False):
         self.name = f"{os.getpid()}x{next(runs)}"
         self.bridge, self.table = f"cairn{self.name}", f"cairn_{self.name}"
         self.addresses, self.rules = {}, []
         if os.getuid() != 0:
             raise Unavailable("network namespaces need root")
         remove_leftovers()
-        self.subnet = free_subnet()
+        self.subnet, self.ipv6 = free_subnet(ipv6), ipv6
         # Where programs outside of all namespaces are: clients and the database.
         self.host = str(self.subnet[1])
 
     def __enter__(self):
         try:
             run("ip", "link", "add", self.bridge, "type", "bridge")
-            run("ip", "addr", "add", f"{self.host}/24", "dev", self.bridge)
+            self._give(["ip"], self.host, self.bridge)
             run("ip", "link", "set", self.bridge, "up")
             self._apply()
         except Unavailable:
@@ -114,10 +118,16 @@ class Network:
         run("ip", "netns", "add", inside)
         run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", inside)
         run("ip", "link", "set", link, "master", self.bridge, "up")
-        run("ip", "-n", inside, "addr", "add", f"{address}/24", "dev", "eth0")
+        self._give(["ip", "-n", inside], address, "eth0")
         run("ip", "-n", inside, "link", "set", "eth0", "up")
         run("ip", "-n", inside, "link", "set", "lo", "up")
         return address
+
+    def _give(self, command, address, link):
+        """Gives a link an address, at once: nobody else has it."""
+        more = ["nodad"] if self.ipv6 else []
+        length = self.subnet.prefixlen
+        run(*command, "addr", "add", f"{address}/{length}", "dev", link, *more)
 
     def within(self, node):
         """What to put before a command so that it runs in the namespace of a node."""
@@ -154,7 +164,8 @@ class Network:
 
     def _drop(self, sources, targets, when=""):
         source, target = self._set(sources), self._set(targets)
-        self.rules.append(f"ip saddr {source} ip daddr {target} {when} drop")
+        family = "ip6" if self.ipv6 else "ip"
+        self.rules.append(f"{family} saddr {source} {family} daddr {target} {when} drop")
         self._apply()
 
     def _set(self, nodes):

@@ -37,16 +37,21 @@ class ServerFailed(Exception):
     pass
 
 
+# Those that run: what they logged belongs to the report of a test that fails.
+running = []
+
+
 class Server:
     """`with Server() as server:` starts on free ports over a directory of its own."""
 
-    def __init__(self, directory=None, args=(), env=None, log=None, wrapper=(), program=None):
+    def __init__(self, directory=None, args=(), env=None, log=None, wrapper=(), program=None, host="127.0.0.1"):
         self.owns_directory = directory is None
         self.work = scratch("server") if directory is None else Path(directory).parent
         self.directory = self.work / "data" if directory is None else Path(directory)
         self.args = list(args)
         self.wrapper = list(wrapper)  # a program that starts it, with its arguments
         self.program = program  # another one than that under test
+        self.host = host  # of the S3 and the HTTP door, as in a URL
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET, **(env or {}))
         self.log_path = log or self.directory.with_name(self.directory.name + ".log")
         self.process = None
@@ -60,13 +65,13 @@ class Server:
         self.start_seconds = None
 
     def start(self):
-        s3 = self.s3.split("//")[1] if self.s3 else "127.0.0.1:0"
-        http = self.http.split("//")[1] if self.http else "127.0.0.1:0"
+        s3 = self.s3.split("//")[1] if self.s3 else f"{self.host}:0"
+        http = self.http.split("//")[1] if self.http else f"{self.host}:0"
         command = [*self.wrapper, self.program or binary(), "server", str(self.directory)]
         command += ["--s3", s3, "--http", http, *self.args]
         if self.console:
             command += ["--console", self.console.split("//")[1]]
-        elif "--console" not in self.args and not self.program:
+        elif "--console" not in self.args:
             command += ["--console", "off"]  # one address would be for all servers of all tests
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
@@ -154,9 +159,11 @@ class Server:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def __enter__(self):
+        running.append(self)
         return self.start()
 
     def __exit__(self, kind, value, trace):
+        running.remove(self)
         if self.process is not None and self.process.poll() is None:
             self.kill()
         if self.owns_directory and (kind is None or not os.environ.get("CAIRN_TEST_KEEP")):

@@ -97,7 +97,7 @@ class Reply:
 class Client:
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), PATIENCE_SECONDS)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), PATIENCE_SECONDS)
 
     def close(self):
         self.socket.close()

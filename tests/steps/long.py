@@ -67,6 +67,16 @@ def episodes(_):
         yield Job(f"episodes of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
 
 
+def machines(_):
+    """60 episodes of three machines; all runs print the times of all before."""
+    times = KEPT / "machines.times"
+    for seed in range(101, 107):
+        command = [jobs.PYTHON, "-B", "tests/cluster/machine_episodes.py", "--episodes", "10"]
+        command += ["--seed", str(seed), "--times", str(times)]
+        command += ["--apart"] if seed % 2 == 0 else []
+        yield Job(f"machines of seed {seed}", command, timeout=HOUR)
+
+
 def kills(_):
     for seed in range(11, 15):
         command = [jobs.PYTHON, "-B", "tests/kill/kill.py", "--rounds", "25"]
@@ -206,6 +216,7 @@ def versions(_):
     yield Job("the version before, built", build, directory=place, timeout=HOUR)
     env = {"CAIRN_PREVIOUS": str(program), "CAIRN_BIN": str(jobs.ROOT / "target/debug/cairn")}
     yield python("cluster/test_versions.py", env=env, timeout=HOUR)
+    yield python("cluster/test_upgrade.py", "-s", env=env, timeout=HOUR)
 
 
 def quiet(programs):
@@ -234,6 +245,7 @@ PARTS = {
     "seeds": (seeds, "2,000 simulated clusters"),
     "raft": (raft, "1,000 seeds of three simulated masters that keep metadata together"),
     "episodes": (episodes, "40 faults of real clusters under load"),
+    "machines": (machines, "60 faults of three machines under load, and how long deaths of machines are felt"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "logs": (logs, "50 kill -9 of a server under each client of logs, 25 fail-overs and nights, 1,000 followers"),

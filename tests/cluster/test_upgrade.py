@@ -1,0 +1,101 @@
+"""Three machines are upgraded one after another, while clients read and write.
+
+With `$CAIRN_PREVIOUS`, which the long form sets, from that program to the one under test; otherwise
+they are restarted in the order of an upgrade.
+"""
+
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from cluster.history import History
+from cluster.load import BUCKET, Load
+from harness import net
+from harness.machines import Machines
+from harness.server import binary
+from harness.wait import PATIENCE_SECONDS
+
+PREVIOUS = os.environ.get("CAIRN_PREVIOUS")
+# From the first attempt of an operation to its answer.
+ANSWERED_SECONDS = 30
+CALM_SECONDS = 1
+
+
+@pytest.fixture
+def machines():
+    try:
+        with Machines(program=PREVIOUS) as running:
+            # Commands are of the new program, as an operator's are.
+            running.program = None
+            yield running
+    except net.Unavailable as error:
+        pytest.skip(f"three machines: {error}")
+
+
+def order(machines):
+    """The machine whose master serves is the last one."""
+    serving = machines.serving().name
+    return [name for name in machines.machines() if name != serving] + [serving]
+
+
+def test_machines_are_upgraded_one_by_one_under_load(machines, capsys):
+    history = History()
+    machines.s3("n1").create_bucket(BUCKET)
+    load = Load(machines, 28, history)
+    with load:
+        for name in order(machines):
+            time.sleep(CALM_SECONDS)
+            machine = machines[name]
+            assert machine.stop() == [0], machine.tail()
+            machine.program = binary()
+            machine.start()
+            machines.wait_whole()
+        time.sleep(CALM_SECONDS)
+    problems = load.problems() + machines.misbehaviour() + load.verify() + history.violations()
+    assert not problems, problems[:5]
+    spent = [spent for client in load.clients for spent in client.spent]
+    worst = max(spent, key=lambda one: one.ended - one.began)
+    with capsys.disabled():
+        print(
+            f"\nupgrade: {len(spent)} operations, the slowest {worst.ended - worst.began:.1f} s "
+            f"with {worst.attempts} attempts"
+        )
+    # The long form has the machine to itself.
+    assert not PREVIOUS or worst.ended - worst.began < ANSWERED_SECONDS, worst.__dict__
+
+
+# File, its line of the version, the same of a version to come, and the command that reads it.
+NEWER = [
+    ("format", "cairn 1\n", "cairn 2\n", ["master", "--listen", "127.0.0.1:1"]),
+    ("machine.toml", "version = 1\n", "version = 2\n", ["node"]),
+]
+
+
+@pytest.mark.parametrize("name, now, later, command", NEWER)
+def test_a_directory_of_a_newer_format_is_refused(name, now, later, command, tmp_path):
+    """A downgrade changes nothing."""
+    directory = tmp_path / "node"
+    run = lambda *words: subprocess.run(  # noqa: E731
+        [binary(), *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    made = run("cluster", "init", directory, "--address", "127.0.0.1:7400")
+    assert made.returncode == 0, made
+    if name == "machine.toml":
+        (directory / name).write_text('version = 1\nhost = "127.0.0.1"\nport = 7400\n')
+    text = (directory / name).read_text()
+    assert now in text
+    (directory / name).write_text(text.replace(now, later))
+    before = files(directory)
+    refused = run(*command, directory)
+    assert refused.returncode == 1, refused
+    assert re.search(r"version 2.*(newer|wrote it)", refused.stderr), refused
+    assert files(directory) == before
+
+
+def files(directory):
+    """All that was there at first, byte by byte; a lock may be taken."""
+    found = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != "lock")
+    return {path: path.read_bytes() for path in found}
