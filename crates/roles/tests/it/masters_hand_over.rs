@@ -184,7 +184,8 @@ impl Trio {
         let (name, kind) = (name.to_owned(), BucketKind::S3);
         let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
         let master = self.serving().await.1.master.clone();
-        let creating = master.run(&Caller::verified(UserId::ROOT), bucket);
+        let caller = Caller::verified(UserId::ROOT);
+        let creating = master.run(&caller, bucket);
         timeout(PATIENCE, creating).await.expect("no call hangs").map(drop)
     }
 
