@@ -51,6 +51,8 @@ impl Controller {
         let text = "the metadata of this cluster are in a database: name it by --meta";
         let member = self.member.as_ref().ok_or_else(|| Error::Invalid(text.into()))?;
         let (node, status) = (peer.authenticated.node, member.status().await?);
+        // A master that was cut off may have the members of before.
+        self.master.check_serving()?;
         let votes = status.members.voters.iter().any(|ids| ids.contains(&node.0));
         if votes || status.followers.get(&node.0).is_some_and(Option::is_some) {
             return Err(Error::Conflict(format!(

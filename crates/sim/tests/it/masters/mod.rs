@@ -33,7 +33,7 @@ const SEEDS: u64 = 4;
 /// Seeds in which a bug must be found.
 const BUG_SEEDS: u64 = 300;
 /// Bugs that are known to be found, each with a seed that finds it.
-const FOUND: [(Bug, u64); 2] = [(Bug::CommitBeforeMajority, 3), (Bug::LostLeaseServes, 2)];
+const FOUND: [(Bug, u64); 2] = [(Bug::CommitBeforeMajority, 4), (Bug::LostLeaseServes, 4)];
 /// All that can be planted here.
 pub const PLANTED: [Bug; 9] = [
     Bug::VoteForgotten,
