@@ -12,7 +12,7 @@ use cairn_base::{Clock, Result, SessionId};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Lease, Memory, Snapshot};
 use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
-use cairn_meta::ops::sessions::{Format, ListSessions, OpenSession};
+use cairn_meta::ops::sessions::{Format, ListSessions, OpenRemoteSession, OpenSession};
 use cairn_meta::session::{
     Attach, Attached, Read, ReadReply, Renew, Renewed, Reply, Run, SessionMethod,
 };
@@ -78,7 +78,9 @@ impl Rig {
         let master = Master::start(engine, clock.clone(), Config::default()).unwrap();
         master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
         for session in inherited.iter().copied() {
-            master.run(&Caller::system(), OpenSession { session }).await.unwrap();
+            // Of another node than `PEER`.
+            let open = OpenRemoteSession { session, owner: 2 };
+            master.run(&Caller::system(), open).await.unwrap();
         }
         let sessions = Sessions::start(master.clone(), clock.clone(), LENGTH).await.unwrap();
         Rig { master, sessions, lease, clock }
@@ -180,7 +182,7 @@ async fn who_is_fenced_fails_and_who_stops_gives_up() {
 /// yet another master is to serve.
 #[tokio::test]
 async fn calls_that_wait_when_a_master_hands_over_are_refused() {
-    let rig = Rig::with(&[SESSION, SessionId(8)]).await;
+    let rig = Rig::with(&[SessionId(8)]).await;
     let attach = Attach { session: SESSION };
     assert!(matches!(rig.ask::<Attached>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
     let mut reading = pin!(rig.read(true));
