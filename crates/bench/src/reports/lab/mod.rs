@@ -12,6 +12,7 @@ mod ports;
 mod postgres;
 mod process;
 mod quota;
+mod running;
 mod site;
 mod system;
 mod threads;

@@ -1,7 +1,6 @@
 //! A process that ends when it is dropped.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -10,8 +9,9 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, kill_process};
 
+use super::running::RunningProcesses;
 use super::site::Lab;
 use super::system::{LOOK, wait};
 use crate::error::{Error, Result};
@@ -30,25 +30,6 @@ pub struct Process {
     is_over: bool,
 }
 
-/// The processes that are to run, with their names.
-#[derive(Clone, Default)]
-pub struct RunningProcesses(Rc<RefCell<BTreeMap<u32, String>>>);
-
-impl RunningProcesses {
-    /// The name of one that has ended though nobody ended it.
-    pub fn ended(&self) -> Option<String> {
-        let has_ended = |pid: u32| {
-            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-            // Its status stays for whoever started it.
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            waitid(WaitId::Pid(pid), options).ok().flatten()
-        };
-        let running = self.0.borrow();
-        let found = running.iter().find(|(pid, _)| has_ended(**pid).is_some());
-        found.map(|(_, name)| name.clone())
-    }
-}
-
 impl Process {
     /// Starts a command, which is to be ended by a signal.
     pub fn start(lab: &Lab, name: &str, ending: Signal, mut command: Command) -> Result<Process> {
@@ -59,7 +40,7 @@ impl Process {
         // Ctrl-C is for this program, which ends the others in their order.
         let child = command.process_group(0).spawn().map_err(failed)?;
         let (fallen, running) = (Rc::clone(&lab.fallen), lab.running.clone());
-        running.0.borrow_mut().insert(child.id(), name.to_owned());
+        running.begin(child.id(), name);
         Ok(Process { name: name.to_owned(), child, log, ending, fallen, running, is_over: false })
     }
 
@@ -95,7 +76,7 @@ impl Process {
             return;
         }
         self.is_over = true;
-        self.running.0.borrow_mut().remove(&self.child.id());
+        self.running.end(self.child.id());
         if let Some(how) = self.ended() {
             return self.fallen.borrow_mut().push(how);
         }

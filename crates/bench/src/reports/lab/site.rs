@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tokio_rustls::TlsConnector;
 
 use super::super::arguments::ReportsArgs;
-use super::process::RunningProcesses;
+use super::running::RunningProcesses;
 use super::system::{program, run};
 use crate::client::{Tls, connector};
 use crate::error::{Error, Result};
