@@ -18,12 +18,18 @@ from harness.ports import free_ports
 from harness.server import ROOT, binary, scratch
 from harness.wait import PATIENCE_SECONDS, eventually
 
+STOPPED = "needs a master that was stopped by systemctl, and tests/cluster/test_masters.py moves one"
 NOT_RUN = {
     "cairn bench reports": "starts clusters and measures for minutes, and tests/bench runs it",
     "cairn node": "needs three machines, and tests/cluster/test_machines.py makes them",
     "cairn cluster token /srv/cairn --machine": "needs the first of these machines",
     "cairn cluster join /srv/cairn-master": "needs a second machine, and tests/cluster/test_masters.py has more",
     "cairn master /srv/cairn-master --listen 10.0.0.2": "the same",
+    "systemctl": "needs systemd",
+    "cairn meta dump /srv/cairn-master": STOPPED,
+    "mv /srv/cairn-master/meta": STOPPED,
+    "echo 'meta raft'": STOPPED,
+    "cairn meta load /root/metadata.dump": STOPPED,
     "cairn mount https://g1.example.org": "needs two gateways with names and certificates",
     "grpcurl": "is not installed, and tests/cluster/test_grpc.py asks the same with another client",
     "systemd-journal-upload": "may not be installed, and tests/logs runs it",
