@@ -16,12 +16,14 @@ use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 
+use super::degraded::Naming;
 use super::edit::Edit;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
 use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
+use crate::data::Pool;
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
 
@@ -65,6 +67,9 @@ pub struct Controller {
     pub(super) leaving: Mutex<BTreeSet<u64>>,
     /// Held while members change.
     pub(super) seating: tokio::sync::Mutex<()>,
+    /// Connections to chunkservers.
+    pub(super) pool: Option<Arc<Pool>>,
+    pub(super) naming: Naming,
 }
 
 struct Seen {
@@ -98,7 +103,14 @@ impl Controller {
             member: None,
             leaving: Mutex::default(),
             seating: tokio::sync::Mutex::default(),
+            pool: None,
+            naming: Naming::default(),
         }
+    }
+
+    /// The same, which asks chunkservers over connections of `pool`.
+    pub fn with_pool(self, pool: Arc<Pool>) -> Controller {
+        Controller { pool: Some(pool), ..self }
     }
 
     /// The same, whose master keeps the metadata together with others by `member`.
