@@ -7,7 +7,10 @@ use cairn_base::{
 
 use super::proto;
 use crate::control::messages::{Copying, StoreState};
-use crate::control::{NodeStatus, SessionStatus, Status};
+use crate::control::{
+    DegradedObject, DegradedObjects, NodeStatus, SessionStatus, Status, Wholeness,
+};
+use crate::data::{NodeScrub, ScrubOrder, ScrubPhase};
 
 pub fn write(status: &Status) -> proto::Status {
     let map = &status.map;
@@ -30,6 +33,95 @@ pub fn write(status: &Status) -> proto::Status {
         master: status.master.0,
         batch: status.batch,
     }
+}
+
+pub fn write_scrub(nodes: Vec<(NodeId, NodeScrub)>) -> proto::OrderScrubResponse {
+    let nodes = nodes.into_iter().map(|(node, scrub)| proto::NodeScrub {
+        node: node.0,
+        phase: scrub.phase.number(),
+        blocks: scrub.blocks,
+        total_blocks: scrub.total_blocks,
+        bytes: scrub.bytes,
+        damaged: scrub.damaged,
+        repaired: scrub.repaired,
+        pending: scrub.pending,
+        failure: scrub.failure,
+    });
+    proto::OrderScrubResponse { nodes: nodes.collect() }
+}
+
+pub fn read_scrub(said: proto::OrderScrubResponse) -> Vec<(NodeId, NodeScrub)> {
+    let one = |said: proto::NodeScrub| {
+        let scrub = NodeScrub {
+            phase: ScrubPhase::from_number(said.phase.into()),
+            blocks: said.blocks,
+            total_blocks: said.total_blocks,
+            bytes: said.bytes,
+            damaged: said.damaged,
+            repaired: said.repaired,
+            pending: said.pending,
+            failure: said.failure,
+        };
+        (NodeId(said.node), scrub)
+    };
+    said.nodes.into_iter().map(one).collect()
+}
+
+pub fn write_order(order: ScrubOrder) -> u32 {
+    match order {
+        ScrubOrder::Look => 0,
+        ScrubOrder::Begin => 1,
+        ScrubOrder::Stop => 2,
+    }
+}
+
+pub fn order(number: u32) -> Result<ScrubOrder> {
+    let all = [ScrubOrder::Look, ScrubOrder::Begin, ScrubOrder::Stop];
+    let found = all.into_iter().find(|order| write_order(*order) == number);
+    found.ok_or_else(|| Error::Invalid(format!("{number} is no order of a scrub: use 0 to 2")))
+}
+
+pub fn write_degraded(named: Option<&DegradedObjects>) -> proto::ListDegradedResponse {
+    let Some(named) = named else { return proto::ListDegradedResponse::default() };
+    let objects = named.objects.iter().map(|one| proto::DegradedObject {
+        object: one.object.clone(),
+        start: one.start,
+        end: one.end,
+        wholeness: one.wholeness as u32,
+    });
+    let silent = named.silent.iter();
+    let silent = silent.map(|(node, why)| proto::SilentNode { node: node.0, why: why.clone() });
+    let [lost_blocks, degraded_blocks, repaired_blocks] = named.blocks;
+    proto::ListDegradedResponse {
+        is_done: true,
+        objects: objects.collect(),
+        is_cut: named.is_cut,
+        lost_blocks,
+        degraded_blocks,
+        repaired_blocks,
+        garbage_blocks: named.garbage,
+        silent: silent.collect(),
+    }
+}
+
+pub fn read_degraded(said: proto::ListDegradedResponse) -> Option<DegradedObjects> {
+    let wholeness = |number: u32| {
+        let found = Wholeness::ALL.into_iter().find(|one| *one as u32 == number);
+        found.unwrap_or(Wholeness::Degraded)
+    };
+    let objects = said.objects.into_iter().map(|one| DegradedObject {
+        wholeness: wholeness(one.wholeness),
+        object: one.object,
+        start: one.start,
+        end: one.end,
+    });
+    said.is_done.then(|| DegradedObjects {
+        objects: objects.collect(),
+        is_cut: said.is_cut,
+        blocks: [said.lost_blocks, said.degraded_blocks, said.repaired_blocks],
+        garbage: said.garbage_blocks,
+        silent: said.silent.into_iter().map(|one| (NodeId(one.node), one.why)).collect(),
+    })
 }
 
 fn write_node(id: NodeId, node: &Node, status: &Status) -> proto::Node {

@@ -17,6 +17,7 @@ use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::degraded::Naming;
 use super::edit::Edit;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
@@ -24,6 +25,7 @@ use super::plan::{Patience, plan};
 use super::seats::HandOver;
 use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
+use crate::data::Pool;
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
 
@@ -69,6 +71,9 @@ pub struct Controller {
     pub(super) handing: watch::Sender<Option<HandOver>>,
     /// Held while members change.
     pub(super) seating: tokio::sync::Mutex<()>,
+    /// Connections to chunkservers.
+    pub(super) pool: Option<Arc<Pool>>,
+    pub(super) naming: Naming,
 }
 
 struct Seen {
@@ -103,7 +108,14 @@ impl Controller {
             leaving: Mutex::default(),
             handing: watch::Sender::new(None),
             seating: tokio::sync::Mutex::default(),
+            pool: None,
+            naming: Naming::default(),
         }
+    }
+
+    /// The same, which asks chunkservers over connections of `pool`.
+    pub fn with_pool(self, pool: Arc<Pool>) -> Controller {
+        Controller { pool: Some(pool), ..self }
     }
 
     /// The same, whose master keeps the metadata together with others by `member`.
