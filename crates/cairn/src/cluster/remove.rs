@@ -16,7 +16,7 @@ use crate::output;
 ///
 /// A chunkserver that holds blocks is drained first. The command says before what will move, where
 /// to and how long that takes, and asks. It moves nothing if there is no room for it, or too few
-/// other nodes. A master is removed only while it does not serve.
+/// other nodes. If the node is the master that serves, another one serves first.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster remove /srv/cairn-master 4
