@@ -11,6 +11,7 @@ mod rebalance;
 mod recover;
 mod status;
 mod token;
+mod upgrade_check;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ enum Command {
     Remove(edit::NodeArgs),
     Rebalance(rebalance::RebalanceArgs),
     Recover(recover::RecoverArgs),
+    UpgradeCheck(upgrade_check::UpgradeCheckArgs),
     Replicas(edit::ReplicasArgs),
 }
 
@@ -61,6 +63,7 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Remove(args) => edit::remove(args),
         Command::Rebalance(args) => rebalance::run(args),
         Command::Recover(args) => recover::run(args),
+        Command::UpgradeCheck(args) => upgrade_check::run(args),
         Command::Replicas(args) => edit::replicas(args),
     }
 }
