@@ -14,6 +14,7 @@ mod remove;
 mod scrub;
 mod status;
 mod token;
+mod upgrade_check;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ enum Command {
     Rebalance(rebalance::RebalanceArgs),
     Scrub(scrub::ClusterScrubArgs),
     Recover(recover::RecoverArgs),
+    UpgradeCheck(upgrade_check::UpgradeCheckArgs),
     Replicas(edit::ReplicasArgs),
 }
 
@@ -66,6 +68,7 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Rebalance(args) => rebalance::run(args),
         Command::Scrub(args) => scrub::run(args),
         Command::Recover(args) => recover::run(args),
+        Command::UpgradeCheck(args) => upgrade_check::run(args),
         Command::Replicas(args) => edit::replicas(args),
     }
 }

@@ -1,5 +1,8 @@
 //! Between messages of the interface and what they say. All that is read was said by others.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::{
     ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, UserId,
@@ -11,6 +14,7 @@ use crate::control::{
     DegradedObject, DegradedObjects, NodeStatus, SessionStatus, Status, Wholeness,
 };
 use crate::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use crate::wire::{FormatRange, NodeProgram};
 
 pub fn write(status: &Status) -> proto::Status {
     let map = &status.map;
@@ -138,7 +142,37 @@ fn write_node(id: NodeId, node: &Node, status: &Status) -> proto::Node {
         is_up: node.is_up,
         is_draining: node.is_draining,
         beat: said.map(write_beat),
+        program: status.programs.get(&id).map(|program| write_program(program)),
     }
+}
+
+fn write_program(program: &NodeProgram) -> proto::Program {
+    let formats = program.formats.iter().map(|one| proto::Format {
+        name: one.name.clone(),
+        oldest: one.oldest.into(),
+        newest: one.newest.into(),
+    });
+    proto::Program {
+        release: program.release.clone(),
+        protocol_lowest: program.versions.0.into(),
+        protocol_highest: program.versions.1.into(),
+        formats: formats.collect(),
+    }
+}
+
+/// # Errors
+/// `Invalid` for numbers that no program has.
+fn read_program(said: &proto::Program) -> Result<NodeProgram> {
+    let number = |number: u32| {
+        u16::try_from(number).map_err(|_| Error::Invalid(format!("{number} is no version")))
+    };
+    let formats = said.formats.iter().map(|one| {
+        let (oldest, newest) = (number(one.oldest)?, number(one.newest)?);
+        Ok(FormatRange { name: one.name.clone(), oldest, newest })
+    });
+    let versions = (number(said.protocol_lowest)?, number(said.protocol_highest)?);
+    let formats = formats.collect::<Result<Vec<FormatRange>>>()?;
+    Ok(NodeProgram { release: said.release.clone(), versions, formats })
 }
 
 fn write_beat(said: &NodeStatus) -> proto::Beat {
@@ -198,10 +232,13 @@ pub fn read(status: proto::Status) -> Result<Status> {
     for count in status.replica_counts {
         map.replica_counts.insert(narrow(count)?);
     }
-    let mut nodes = Vec::new();
+    let (mut nodes, mut programs) = (Vec::new(), BTreeMap::new());
     for node in status.nodes {
         let id = NodeId(node.id);
         nodes.extend(node.beat.as_ref().map(|beat| read_beat(id, beat)).transpose()?);
+        if let Some(program) = &node.program {
+            programs.insert(id, Arc::new(read_program(program)?));
+        }
         map.nodes.insert(id, read_node(node)?);
     }
     for group in status.groups {
@@ -222,7 +259,7 @@ pub fn read(status: proto::Status) -> Result<Status> {
         silent_ms: one.silent_ms,
     });
     let (sessions, master) = (sessions.collect(), NodeId(status.master));
-    Ok(Status { map, nodes, sessions, master, batch: status.batch })
+    Ok(Status { map, nodes, sessions, master, batch: status.batch, programs })
 }
 
 fn read_node(node: proto::Node) -> Result<Node> {

@@ -66,6 +66,34 @@ pub struct Node {
     /// What it said last; missing if this master has not heard of it.
     #[prost(message, optional, tag = "11")]
     pub beat: ::core::option::Option<Beat>,
+    /// What it says of its program; missing if this master has not heard of it.
+    #[prost(message, optional, tag = "12")]
+    pub program: ::core::option::Option<Program>,
+}
+/// The program that a node runs, as the node says itself.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Program {
+    /// Empty for releases that say nothing.
+    #[prost(string, tag = "1")]
+    pub release: ::prost::alloc::string::String,
+    /// Versions of the connection between nodes that it speaks.
+    #[prost(uint32, tag = "2")]
+    pub protocol_lowest: u32,
+    #[prost(uint32, tag = "3")]
+    pub protocol_highest: u32,
+    /// None for releases that say nothing of them.
+    #[prost(message, repeated, tag = "4")]
+    pub formats: ::prost::alloc::vec::Vec<Format>,
+}
+/// A format on disk: the program reads these versions, and may write the newest.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Format {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub oldest: u32,
+    #[prost(uint32, tag = "3")]
+    pub newest: u32,
 }
 /// What a node said last of how it fares.
 #[derive(Clone, PartialEq, ::prost::Message)]

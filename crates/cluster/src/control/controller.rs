@@ -27,7 +27,7 @@ use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
 use crate::data::Pool;
 use crate::identity::{Desk, Tokens};
-use crate::wire::PeerInfo;
+use crate::wire::{NodeProgram, PeerInfo, VERSION_MIN, own_program};
 
 /// When nodes are given up, and which may come.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,7 @@ struct Seen {
     at: Duration,
     /// Over which it beat.
     connection: u64,
+    program: Arc<NodeProgram>,
     beat: Beat,
 }
 
@@ -165,7 +166,8 @@ impl Controller {
         if map.nodes.get(&node).is_some_and(|known| !says_the_same(known, &beat)) {
             self.keeper.edit(|map| introduce(map, node, &beat)).await?;
         }
-        self.seen.lock().insert(node, Seen { at, connection, beat });
+        let program = Arc::clone(&peer.program);
+        self.seen.lock().insert(node, Seen { at, connection, program, beat });
         let map = self.map()?;
         let newer = (map.epoch > epoch).then(|| map.encode());
         let seen = self.seen.lock();
@@ -262,6 +264,9 @@ impl Controller {
         let map = ClusterMap::clone(&self.keeper.current());
         let seen = self.seen.lock();
         let known = seen.iter().filter(|(node, _)| map.nodes.contains_key(node));
+        let mut programs: BTreeMap<NodeId, Arc<NodeProgram>> =
+            known.clone().map(|(node, seen)| (*node, Arc::clone(&seen.program))).collect();
+        programs.entry(self.node).or_insert_with(|| Arc::new(own_program(VERSION_MIN)));
         let nodes = known.map(|(node, Seen { at, beat, .. })| NodeStatus {
             node: *node,
             silent_ms: millis(now.saturating_sub(*at)),
@@ -283,6 +288,7 @@ impl Controller {
             sessions: sessions.collect(),
             master: self.node,
             batch: self.master.durable_batch(),
+            programs,
             map,
         }
     }
