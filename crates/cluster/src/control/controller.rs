@@ -16,6 +16,7 @@ use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::degraded::Naming;
 use super::edit::Edit;
@@ -38,6 +39,9 @@ pub struct Settings {
     pub patience: Duration,
     /// The metadata are on the disk of this master: another one would have none.
     pub is_alone: bool,
+    /// A master that has begun serves so long before it hands over since its disk is full: where
+    /// that fails, or all disks are about full, masters would do nothing else.
+    pub rest: Duration,
 }
 
 impl Default for Settings {
@@ -46,6 +50,7 @@ impl Default for Settings {
             silence: Duration::from_secs(4),
             patience: Duration::from_secs(30),
             is_alone: false,
+            rest: Duration::from_secs(60),
         }
     }
 }
@@ -61,7 +66,8 @@ pub struct Controller {
     /// Counts how long nodes are silent.
     time: WorkingTime,
     secrets: Secrets,
-    settings: Settings,
+    pub(super) settings: Settings,
+    pub(super) begun: Instant,
     seen: Mutex<BTreeMap<NodeId, Seen>>,
     /// Of this master, where several keep the metadata together.
     pub(super) member: Option<Arc<Member>>,
@@ -104,6 +110,7 @@ impl Controller {
             time,
             secrets,
             settings,
+            begun: Instant::now(),
             seen: Mutex::default(),
             member: None,
             leaving: Mutex::default(),

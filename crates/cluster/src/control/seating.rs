@@ -78,6 +78,8 @@ impl Controller {
             return Ok(());
         }
         if member.is_low_on_space()
+            && self.sessions.opened_now()
+            && self.begun.elapsed() >= self.settings.rest
             && let Some(to) = self.successor(member, &status).await
         {
             self.begin_to_hand_over(to, "its disk is nearly full");
@@ -167,6 +169,9 @@ impl Controller {
         let begun = Instant::now();
         loop {
             let status = member.status().await?;
+            if !status.leads() {
+                return Err(Error::Unavailable("this master leads no longer: ask again".into()));
+            }
             let refused = match self.check_removable(node, member, &status) {
                 Err(error) => error,
                 Ok(()) if node != self.node => return Ok(Removable { status, successor: None }),

@@ -135,8 +135,9 @@ impl Sight for FolderSight {
             let Some(rows) = self.watch().await? else { continue };
             let shown = self.list().await?;
             // Where names come and go all the time, the next look watches the ones that stay.
-            if let Some(rows) = self.watch_more(rows, &shown, attempt == ATTEMPTS).await? {
-                let is_all = self.reads.fs.hears_of(&self.caller, &self.verb());
+            let (rows, is_shown) = self.watch_more(rows, &shown).await?;
+            if is_shown || attempt == ATTEMPTS {
+                let is_all = is_shown && self.reads.fs.hears_of(&self.caller, &self.verb());
                 self.heard = Some(Heard { rows, is_all });
                 return Ok(shown.version);
             }
@@ -165,17 +166,16 @@ impl FolderSight {
         Ok(rows.filter(|_| is_known))
     }
 
-    /// Watches the files of a listing, too, which began after the others were watched. None if it
-    /// may be old already.
+    /// Watches the files of a listing, too, which began after the others were watched; whether
+    /// what was listed is still so.
     async fn watch_more(
         &mut self,
         rows: Watching,
         shown: &ShownFolder,
-        is_last: bool,
-    ) -> Result<Option<Watching>> {
-        let Some(known) = &self.known else { return Ok(None) };
+    ) -> Result<(Watching, bool)> {
+        let Some(known) = &self.known else { return Ok((rows, false)) };
         if self.names == shown.names {
-            return Ok(Some(rows));
+            return Ok((rows, true));
         }
         let files: Vec<Option<Ino>> = shown.files.iter().map(|(ino, _)| Some(*ino)).collect();
         let new = shown.files.iter().filter(|(ino, _)| !known.files.contains(&Some(*ino)));
@@ -184,13 +184,13 @@ impl FolderSight {
         self.names.clone_from(&shown.names);
         if new.is_empty() {
             self.known = Some(look);
-            return Ok(Some(rows));
+            return Ok((rows, true));
         }
         let rows = rows.and(self.reads.fs.watch_folder(&look));
         let found = self.reads.look(&self.caller, self.verb()).await?;
         let is_shown = found == look && new.iter().all(|(ino, state)| self.is_still(*ino, state));
         self.known = Some(found);
-        Ok((is_shown || is_last).then_some(rows))
+        Ok((rows, is_shown))
     }
 
     /// Whether a file is as it was listed. It was looked at just now, so that its row is here.
@@ -245,7 +245,7 @@ impl Sight for BucketsSight {
             self.shown = shown;
             if is_watched || attempt == ATTEMPTS {
                 let verb = LookBuckets { buckets: self.shown.clone() };
-                let is_all = self.reads.fs.hears_of(&system, &verb);
+                let is_all = is_watched && self.reads.fs.hears_of(&system, &verb);
                 self.heard = Some(Heard { rows, is_all });
                 return Ok(buckets::version(&found, next.as_deref()));
             }

@@ -134,7 +134,9 @@ impl Trio {
             wires.0.lock().insert(id, Arc::clone(&member));
             let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
             // Nobody beats here.
-            let settings = Settings { silence: Duration::from_secs(3600), ..Settings::default() };
+            let silence = Duration::from_secs(3600);
+            let rest = Duration::from_secs(1);
+            let settings = Settings { silence, rest, ..Settings::default() };
             let config = Config { settings, member: Some(member), ..Config::default() };
             let master = Arc::new(master_of(NodeId(id), config));
             disks.insert(id, disk);
