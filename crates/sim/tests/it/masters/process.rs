@@ -14,10 +14,9 @@ use cairn_meta::master;
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
 
+use super::seating::{self, Seating};
 use super::wires::{Port, Wires};
 use crate::cluster::host::Given;
-
-pub const MEMBERS: [u64; 3] = [1, 2, 3];
 
 /// What others see of a process.
 #[derive(Clone, Default)]
@@ -26,6 +25,8 @@ pub struct ProcessShown {
     /// The master, if it says that it serves, and how many began before it.
     pub master: Arc<Mutex<Option<(u64, Master)>>>,
     ended: Arc<AtomicBool>,
+    /// It was told that it may begin.
+    pub entered: Arc<AtomicBool>,
 }
 
 impl ProcessShown {
@@ -61,7 +62,13 @@ pub struct Start {
     pub disk: SimDisk,
     pub wires: Wires,
     pub rng: Arc<SeededRng>,
-    pub founds: bool,
+    /// The members with which it makes the log, if it does.
+    pub founds: BTreeSet<u64>,
+    /// It asks first whether it may begin.
+    pub enters: bool,
+    /// Masters of the map become members, and others leave.
+    pub changes: bool,
+    pub seating: Seating,
     pub shown: ProcessShown,
     /// How many masters have begun.
     pub masters: Arc<AtomicU64>,
@@ -85,13 +92,19 @@ async fn run(start: Start, given: Given) -> Result<()> {
         rng: Arc::clone(&start.rng) as _,
         threads: Some(Arc::clone(&given.threads)),
     };
+    if start.enters {
+        start.seating.enter(start.id).await?;
+        start.shown.entered.store(true, Ordering::Relaxed);
+    }
     let disk: Arc<dyn Disk> = Arc::new(start.disk);
     let config = config(&start.rng);
     let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
     let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
     *start.shown.engine.lock() = Some(Arc::clone(&engine));
-    if start.founds {
-        match member.found(&BTreeSet::from(MEMBERS)).await {
+    let (shown, seating) = (start.shown.clone(), start.seating.clone());
+    tokio::spawn(seating::attend(Arc::clone(&member), shown, seating, start.changes));
+    if !start.founds.is_empty() {
+        match member.found(&start.founds).await {
             // An earlier process of it did so.
             Ok(()) | Err(Error::Exists(_)) => {}
             Err(error) => return Err(error),
