@@ -35,6 +35,7 @@ pub(crate) fn crashed(state: &DiskState, seed: u64) -> DiskState {
         name_ops: Vec::new(),
         directories: state.directories.clone(),
         capacity: state.capacity,
+        ..DiskState::default()
     }
 }
 
