@@ -68,14 +68,10 @@ pub enum Bug {
     LostLeaseServes,
     /// A new master counts its wait for the former lease from when it last heard the former master.
     WaitFromLastHeard,
-    /// A member that has lost its disk takes part again under its former id.
-    WipedVotes,
-    /// A member that is told of a change of members still counts those that have left.
-    RemovedVotes,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 34] = [
+    pub const ALL: [Bug; 32] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -108,8 +104,6 @@ impl Bug {
         Bug::NewerEntriesDropped,
         Bug::LostLeaseServes,
         Bug::WaitFromLastHeard,
-        Bug::WipedVotes,
-        Bug::RemovedVotes,
     ];
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct DiskState {
     pub(crate) directories: BTreeSet<String>,
     pub(crate) capacity: Option<u64>,
     /// Files that have lost a name, until nothing needs them.
-    removed: BTreeSet<FileId>,
+    pub(crate) removed: BTreeSet<FileId>,
 }
 
 impl DiskState {

@@ -23,9 +23,8 @@ impl Controller {
         let text = "the metadata of this cluster are in a database: name it by --meta";
         let member = self.member.as_ref().ok_or_else(|| Error::Invalid(text.into()))?;
         let (node, status) = (peer.authenticated.node, member.status().await?);
-        // Another master may have changed the members since.
-        self.master.check_serving()?;
-        if status.has_promised(node.0) {
+        let votes = status.members.voters.iter().any(|ids| ids.contains(&node.0));
+        if votes || status.followers.get(&node.0).is_some_and(Option::is_some) {
             return Err(Error::Conflict(format!(
                 "node {node} keeps the metadata already, and its directory has lost what it had: \
                  it must not vote again under this number. Remove it (cairn cluster remove DIR \

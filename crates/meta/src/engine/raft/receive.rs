@@ -1,17 +1,15 @@
 //! Messages of other members, and their answers.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Result};
 use openraft::Snapshot;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 use tokio::sync::Semaphore;
 
 use super::super::Change;
-use super::entry::{Entry, EntryId, Proposal};
+use super::entry::{Entry, EntryId};
 use super::member::Member;
 use super::message::{self, Appended, Envelope, Message, Reply};
 use super::receiving::{Receiving, take_receiving};
@@ -96,15 +94,10 @@ impl Member {
     }
 
     async fn append(&self, append: Append) -> Result<Reply> {
-        let mut entries = append.entries;
-        if is_planted(Bug::RemovedVotes) {
-            let before = self.view().await?.voters;
-            entries.iter_mut().for_each(|entry| keep_voters(entry, &before));
-        }
         let request = AppendEntriesRequest {
             vote: library_vote(append.vote),
             prev_log_id: append.before.map(log_id),
-            entries: entries.into_iter().map(log_entry).collect(),
+            entries: append.entries.into_iter().map(log_entry).collect(),
             leader_commit: append.committed.map(log_id),
         };
         let heard = self.shared.now();
@@ -200,13 +193,6 @@ impl Member {
         let installed = self.raft.install_full_snapshot(library_vote(vote), snapshot).await;
         let response = installed.map_err(|fatal| Error::Unavailable(fatal.to_string()))?;
         Ok(Reply::Installed { vote: vote_of(&response.vote) })
-    }
-}
-
-/// For a planted bug: those who voted before still do after `entry`.
-fn keep_voters(entry: &mut Entry, before: &[BTreeSet<u64>]) {
-    if let Proposal::Members(members) = &mut entry.proposal {
-        members.voters.iter_mut().for_each(|ids| ids.extend(before.iter().flatten()));
     }
 }
 

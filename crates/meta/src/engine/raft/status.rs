@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Result};
 use openraft::{ChangeMembers, EmptyNode, ServerState};
 use tokio::time::timeout;
@@ -37,13 +36,6 @@ impl MemberStatus {
     /// Whether this member is the leader of its term.
     pub fn leads(&self) -> bool {
         self.leader == Some(self.member)
-    }
-
-    /// Whether `other` has promised something that it must not forget: it votes, or has had entries.
-    pub fn has_promised(&self, other: u64) -> bool {
-        let votes = self.members.voters.iter().any(|ids| ids.contains(&other));
-        let has_entries = self.followers.get(&other).is_some_and(Option::is_some);
-        (votes || has_entries) && !is_planted(Bug::WipedVotes)
     }
 
     /// Entries of the leader's log that `other` has not; `None` if that is not known here.

@@ -14,6 +14,7 @@ mod clients;
 mod faults;
 mod history;
 mod operator;
+mod planted;
 mod process;
 mod scripts;
 mod seating;
@@ -27,6 +28,7 @@ use std::time::Instant;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
+use planted::Planted;
 use scripts::Script;
 use world::{Report, Scene, run};
 
@@ -50,28 +52,28 @@ const fn aimed_at_changes(script: Script) -> Scene {
 }
 
 /// All that can be planted here, each with the scene in which it is found.
-const PLANTED: [(Bug, Scene); 10] = [
-    (Bug::VoteForgotten, aimed(scripts::voter_dies)),
-    (Bug::SeenVoteGranted, aimed(scripts::contested_again)),
-    (Bug::FormerLeaseIgnored, aimed(scripts::cut_off_quietly)),
-    (Bug::LeaseFromAnswer, aimed(scripts::stopped_at_answer)),
-    (Bug::CommitBeforeMajority, STAYING),
-    (Bug::ReadBeforeTerm, aimed(scripts::leads_again_too_soon)),
-    (Bug::LostLeaseServes, STAYING),
-    (Bug::WaitFromLastHeard, aimed(scripts::heard_by_one_quietly)),
-    (Bug::WipedVotes, aimed_at_changes(scripts::wiped_and_heir_behind)),
-    (Bug::RemovedVotes, aimed_at_changes(scripts::two_replaced)),
+const PLANTED: [(Planted, Scene); 10] = [
+    (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
+    (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
+    (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::cut_off_quietly)),
+    (Planted::Of(Bug::LeaseFromAnswer), aimed(scripts::stopped_at_answer)),
+    (Planted::Of(Bug::CommitBeforeMajority), STAYING),
+    (Planted::Of(Bug::ReadBeforeTerm), aimed(scripts::leads_again_too_soon)),
+    (Planted::Of(Bug::LostLeaseServes), STAYING),
+    (Planted::Of(Bug::WaitFromLastHeard), aimed(scripts::heard_by_one_quietly)),
+    (Planted::WipedVotes, aimed_at_changes(scripts::wiped_and_heir_behind)),
+    (Planted::RemovedVotes, aimed_at_changes(scripts::two_replaced)),
 ];
 /// One more, which no seed can find: see `snapshots.rs`.
 const OF_DISKS: Bug = Bug::NewerEntriesDropped;
 
 /// Whether these worlds, and no others, look for it.
 pub fn is_planted_here(bug: Bug) -> bool {
-    bug == OF_DISKS || PLANTED.iter().any(|(planted, _)| *planted == bug)
+    bug == OF_DISKS || PLANTED.iter().any(|(planted, _)| *planted == Planted::Of(bug))
 }
 
 /// A run, or the assertion that ended it.
-fn attempt(seed: u64, scene: Scene, bug: Option<Bug>) -> Result<Report, String> {
+fn attempt(seed: u64, scene: Scene, bug: Option<Planted>) -> Result<Report, String> {
     let report = catch_unwind(|| run(seed, scene, bug));
     let report = report.map_err(|_| "an assertion failed".to_owned())?;
     match report.violations.first() {
@@ -116,7 +118,7 @@ fn the_same_seed_has_the_same_history() {
 }
 
 /// The first seed from `CAIRN_RAFT_SEED` on that a bug, and nothing else, makes fail.
-fn find(bug: Bug, scene: Scene, count: u64) -> Option<u64> {
+fn find(bug: Planted, scene: Scene, count: u64) -> Option<u64> {
     let first = number("CAIRN_RAFT_SEED", 1);
     let finds = |seed: &u64| match attempt(*seed, scene, Some(bug)) {
         Err(what) => {
@@ -137,7 +139,7 @@ fn find(bug: Bug, scene: Scene, count: u64) -> Option<u64> {
 fn find_all(wanted: &str, seeds: u64) {
     trace();
     let missed = Mutex::new(Vec::new());
-    let is_wanted = |(bug, _): &(Bug, Scene)| wanted.is_empty() || format!("{bug:?}") == wanted;
+    let is_wanted = |(bug, _): &(Planted, Scene)| wanted.is_empty() || bug.name() == wanted;
     let bugs: Vec<_> = PLANTED.into_iter().filter(is_wanted).collect();
     each(&bugs, |(bug, scene)| {
         let begun = Instant::now();
@@ -168,7 +170,7 @@ fn how_many_seeds_find_each_planted_bug() {
     let seeds: Vec<u64> = (first..first + count).collect();
     let failed = Mutex::new(Vec::new());
     for (bug, scene) in PLANTED {
-        if !wanted.is_empty() && format!("{bug:?}") != wanted {
+        if !wanted.is_empty() && bug.name() != wanted {
             continue;
         }
         let found = Mutex::new(Vec::new());

@@ -50,9 +50,9 @@ pub struct Operator {
 impl World {
     /// Begins a change, unless another one is under way.
     pub fn change(&mut self, change: Change) {
-        let (settled, masters, is_free) = self.seating.with(|state| {
-            (state.settled.clone(), state.masters.clone(), state.asked.is_empty())
-        });
+        let (settled, masters, is_free) = self
+            .seating
+            .with(|state| (state.settled.clone(), state.masters.clone(), state.asked.is_empty()));
         let Some(voters) = settled.filter(|_| is_free && self.operator.acts.is_empty()) else {
             return;
         };
@@ -161,7 +161,8 @@ impl World {
         let masters = self.seating.with(|state| state.masters.clone());
         for id in self.places.keys().filter(|id| !masters.contains(id)) {
             if self.operator.retiring.iter().all(|(retires, _)| retires != id) {
-                let after_us = if self.keeps_removed { u64::MAX / 2 } else { self.rng.below(RETIRES_US) };
+                let after_us =
+                    if self.keeps_removed { u64::MAX / 2 } else { self.rng.below(RETIRES_US) };
                 self.operator.retiring.push((*id, self.now_us + after_us));
             }
         }

@@ -53,7 +53,12 @@ const SCRIPTS: [(u64, Script); 9] = [
 const RANDOM: u64 = 7;
 
 /// The plan of a script.
-pub fn play(rng: &SeededRng, members: &[u64], serving: Option<u64>, script: Script) -> Vec<Planned> {
+pub fn play(
+    rng: &SeededRng,
+    members: &[u64],
+    serving: Option<u64>,
+    script: Script,
+) -> Vec<Planned> {
     let mut cast = Cast::draw(rng, members, serving);
     script(&mut cast);
     cast.plan

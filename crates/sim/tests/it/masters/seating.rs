@@ -44,6 +44,8 @@ pub struct SeatingState {
     /// The leader of each term.
     leaders: BTreeMap<u64, u64>,
     pub violations: Vec<String>,
+    /// A planted bug.
+    pub wiped_may_vote: bool,
     edits: u32,
 }
 
@@ -118,10 +120,13 @@ async fn seat(member: &Arc<Member>, master: &Master, seating: &Seating) -> Resul
     if master.check_serving().is_ok() {
         seating.with(|state| {
             let up = &state.up;
-            let waits = state.entering.iter_mut().filter(|(id, answer)| {
-                answer.is_none() && up.contains(*id)
+            let waits = state
+                .entering
+                .iter_mut()
+                .filter(|(id, answer)| answer.is_none() && up.contains(*id));
+            waits.for_each(|(id, answer)| {
+                *answer = Some(!has_promised(*id, &status) || state.wiped_may_vote)
             });
-            waits.for_each(|(id, answer)| *answer = Some(!status.has_promised(*id)));
         });
     }
     if !status.leads() {
@@ -143,6 +148,12 @@ async fn seat(member: &Arc<Member>, master: &Master, seating: &Seating) -> Resul
         return Ok(());
     };
     change(member, &next, seating).await
+}
+
+/// Whether `id` may not begin with an empty disk, as the controller decides it.
+fn has_promised(id: u64, status: &MemberStatus) -> bool {
+    let votes = status.members.voters.iter().any(|ids| ids.contains(&id));
+    votes || status.followers.get(&id).is_some_and(Option::is_some)
 }
 
 async fn change(member: &Member, next: &Seats, seating: &Seating) -> Result<()> {

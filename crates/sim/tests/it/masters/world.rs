@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::Error;
-use cairn_base::planted::{Bug, plant};
+use cairn_base::planted::plant;
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::{Engine, Fence};
 use cairn_sim::SimDisk;
@@ -17,6 +17,7 @@ use super::clients::{Answer, Client, clients};
 use super::faults::{Begun, Fault};
 use super::history::History;
 use super::operator::{Act, Change, Operator};
+use super::planted::{Planted, ToldVoters};
 use super::process::{self, ProcessShown, Start};
 use super::scripts::{Planned, Script, Step, draw_script, founder_dies, play};
 use super::seating::{Seating, SeatingState};
@@ -110,6 +111,8 @@ pub struct World {
     scene: Scene,
     pub seating: Seating,
     pub operator: Operator,
+    /// For a planted bug.
+    told: Option<ToldVoters>,
     /// Masters that were removed run on until the end.
     pub keeps_removed: bool,
     pub next_id: u64,
@@ -119,9 +122,11 @@ pub struct World {
 }
 
 /// Runs one seed, with a bug or without.
-pub fn run(seed: u64, scene: Scene, bug: Option<Bug>) -> Report {
-    plant(bug);
+pub fn run(seed: u64, scene: Scene, bug: Option<Planted>) -> Report {
+    plant(Planted::of_product(bug));
     let mut world = World::new(seed, scene);
+    world.told = (bug == Some(Planted::RemovedVotes)).then(ToldVoters::default);
+    world.seating.with(|state| state.wiped_may_vote = bug == Some(Planted::WipedVotes));
     world.misbehave(seed);
     let mut violations = world.history.check();
     let mut recovery_ms = 0;
@@ -165,6 +170,7 @@ impl World {
             scene,
             seating: Seating::default(),
             operator: Operator::default(),
+            told: None,
             keeps_removed: scene.script.is_some(),
             next_id: 1,
             most_ppm,
@@ -479,13 +485,18 @@ impl World {
     }
 
     fn deliver(&mut self) {
-        for item in self.wires.arrived(self.now_us) {
+        for mut item in self.wires.arrived(self.now_us) {
             if item.is_reply {
                 let _ = item.waiting.send(Ok(item.bytes));
                 if let Some((id, lasts_us)) = self.awaited.take_if(|(id, _)| *id == item.to) {
                     self.begin(Fault::Stop(id), lasts_us);
                 }
                 continue;
+            }
+            if let Some(told) = &mut self.told
+                && let Ok(bytes) = told.keep(item.to, &item.bytes)
+            {
+                item.bytes = bytes;
             }
             let Some(place) = self.places.get_mut(&item.to) else { continue };
             let engine = place.shown.engine.lock().clone();
