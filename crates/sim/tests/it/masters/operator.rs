@@ -88,7 +88,7 @@ impl World {
             Change::ReplaceWiped => self.wipe(id),
             _ => {}
         }
-        let mut soon = || self.now_us + self.rng.below(4_000 * MS);
+        let soon = || self.now_us + self.rng.below(4_000 * MS);
         if change != Change::Leave {
             self.operator.acts.push((soon(), Act::Join));
         }
