@@ -38,7 +38,7 @@ const UNCACHED: &str = "gateway, no cache of blocks";
 const CACHED: &str = "gateway";
 const TLS: &str = "gateway with TLS";
 const FREE: &str = "without a quota";
-/// What a gateway answers without metadata and blocks.
+/// Requests that a gateway answers without metadata and blocks.
 const HEALTH: &str = "GET /healthz";
 const READS: &str = "GET through a gateway";
 const WRITES: &str = "PUT of 4 KiB through a gateway";

@@ -32,7 +32,7 @@ pub const SCRIPT: Script = Script {
     kind: "rate",
     needs: |args| {
         let (_, most) = args.body_bytes();
-        // Bodies are put again and again: what is overwritten is freed later.
+        // Bodies are put again and again, and overwritten blocks are freed later.
         (1 << 30) + 4 * args.sizes.size + args.sizes.keys as u64 * (3 * MIN_BYTES + 10 * most)
     },
     run,

@@ -89,7 +89,7 @@ pub fn rate(cell: &Cell) -> String {
     format!("{} ({}){failed}", number(cell.rate.median), time(cell.latency.p99_us))
 }
 
-/// What was found last whose name begins so: the rest of its name, and the value.
+/// Of the last finding whose name begins so: the rest of its name, and the value.
 pub fn latest<'a>(report: &'a Report, target: &str, start: &str) -> Option<(&'a str, f64)> {
     let of = |finding: &&Finding| finding.target == target && finding.what.starts_with(start);
     let finding = report.findings.iter().rfind(of)?;

@@ -28,7 +28,7 @@ pub const SCRIPT: Script = Script {
             replicas, and volumes. Everything is on one disk, unless --disk names others.",
     kind: "fs",
     needs: |args| {
-        // Local, Cairn twice (what is overwritten is freed later) with four replicas, five bricks,
+        // Local, Cairn twice (overwritten blocks are freed later) with four replicas, five bricks,
         // and others.
         let each = ReportsArgs::most(&args.sizes.writers) as u64 * args.sizes.file;
         (1 << 30) + each * (14 + args.sizes.beside.len() as u64)
@@ -187,7 +187,7 @@ fn take_turns(lab: &Lab, session: &mut Session, places: &[MeasuredPlace], disks:
     limits.into_inner().into_iter().for_each(|finding| session.found(finding));
 }
 
-/// What may have limited writers.
+/// Figures that may tell why writers are not faster.
 fn limits_of(
     name: &str,
     threads: usize,
@@ -287,7 +287,7 @@ fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     found
 }
 
-/// What limits writers: their disks, one thread, or all CPUs.
+/// The resource that limits writers: their disks, one thread, or all CPUs.
 fn limits(report: &Report, sizes: &loads::Sizes) -> Option<Section> {
     let header =
         ["", "writers", "MB/s", "written, times", "busiest disk", "busiest thread", "name", "CPUs"];

@@ -100,7 +100,7 @@ impl Renewed {
             return Err(over());
         }
         let former = std::mem::replace(&mut *name, next);
-        // What stays is over in a while.
+        // A lock that stays ends by itself.
         let _ = self.target.remove(&former.object());
         Ok(())
     }

@@ -10,7 +10,7 @@ use rustix::fs::{major, minor, stat};
 /// The kernel counts sectors of this size, whatever the disk has.
 const SECTOR_BYTES: u64 = 512;
 
-/// What the disks below some directories had done at an instant.
+/// The bytes and times that the disks below some directories had counted at an instant.
 pub struct Disks {
     directories: Vec<PathBuf>,
     at: Instant,
@@ -40,7 +40,7 @@ impl Disks {
         Disks { directories: directories.to_vec(), at: Instant::now(), counted: counted.collect() }
     }
 
-    /// None where the kernel does not count what is written, as in memory.
+    /// None where the kernel counts no writes, as in memory.
     pub fn since(&self) -> Option<DiskWork> {
         let now = Disks::mark(&self.directories);
         let passed = now.at.duration_since(self.at).as_secs_f64().max(1e-9);

@@ -53,9 +53,7 @@ impl Repository {
         items: impl Iterator<Item = Item>,
         visit: &mut dyn FnMut(Item, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        let wanted: Result<Vec<Wanted>> =
-            items.map(|item| Ok((item, self.located(&item)?))).collect();
-        let mut wanted = wanted?;
+        let mut wanted = self.wanted(items)?;
         wanted.sort_unstable_by_key(|(_, located)| (located.pack, located.at.offset));
         self.visit(&wanted, visit)
     }
@@ -66,9 +64,11 @@ impl Repository {
         items: impl Iterator<Item = Item>,
         visit: &mut dyn FnMut(Item, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        let wanted: Result<Vec<Wanted>> =
-            items.map(|item| Ok((item, self.located(&item)?))).collect();
-        self.visit(&wanted?, visit)
+        self.visit(&self.wanted(items)?, visit)
+    }
+
+    fn wanted(&self, items: impl Iterator<Item = Item>) -> Result<Vec<Wanted>> {
+        items.map(|item| Ok((item, self.located(&item)?))).collect()
     }
 
     fn visit(
