@@ -1,6 +1,7 @@
 """A cluster as its operators and users know it: nodes come, go, fail and are lied to."""
 
 import hashlib
+import json
 import mmap
 import os
 import random
@@ -340,6 +341,38 @@ def test_a_scrub_heals_what_nobody_reads(whole):
         whole.wait(lambda: healed() == found, "all is healed")
         assert scrubbed(whole, name) == 0
         whole.wait_whole()
+
+
+def test_a_scrub_that_is_ordered_heals_and_names_objects(whole):
+    name, victim = f"ordered/{time.time()}", whole.chunkservers()[0]
+
+    def damaged():
+        needle = put(whole.s3("g1"), name, size=200_000)[100_000:100_064]
+        return flip(whole[victim].directory, [needle])
+
+    flipped = whole.wait(damaged, f"a block on {victim}")
+    for asker in ("m1", "g1"):
+        shown = json.loads(whole.command("cluster", "scrub", whole[asker].directory, "--json"))
+        nodes = {one["node"]: one for one in shown["nodes"]}
+        assert len(nodes) == len(whole.chunkservers()), shown
+        assert {one["state"] for one in nodes.values()} == {"ended"} and shown["whole"], shown
+        of_victim = nodes[f"{whole[victim].id}"]
+        if asker == "m1":
+            # Others may have damaged what nobody has read since.
+            assert of_victim["damaged"] == of_victim["repaired"] >= flipped, shown
+            states = {one["object"]: one["state"] for one in shown["objects"]}
+            assert states[f"shared/{name}"] == "repaired", shown
+        else:
+            assert all(one["damaged"] == 0 for one in nodes.values()), shown
+            assert shown["objects"] == [], shown
+    looked = json.loads(whole.command("cluster", "scrub", whole["m1"].directory, "--look", "--json"))
+    assert looked == shown
+    whole.command("cluster", "scrub", whole["m1"].directory, "--stop")
+    refused = whole.command("cluster", "scrub", whole[victim].directory, ok=False)
+    assert refused.returncode == 1 and "joined as" in refused.stderr, refused
+    for command in ("fsck", "scrub"):
+        refused = whole.command(command, whole["m1"].directory, ok=False)
+        assert refused.returncode == 1 and "cairn cluster scrub" in refused.stderr, refused
 
 
 def test_a_new_chunkserver_gets_its_share_when_asked(whole):

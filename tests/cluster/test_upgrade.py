@@ -4,6 +4,7 @@ With `$CAIRN_PREVIOUS`, which the long form sets, from that program to the one u
 they are restarted in the order of an upgrade.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -16,7 +17,7 @@ from cluster.load import BUCKET, Load
 from harness import net
 from harness.machines import Machines
 from harness.server import binary
-from harness.wait import PATIENCE_SECONDS
+from harness.wait import PATIENCE_SECONDS, eventually
 
 PREVIOUS = os.environ.get("CAIRN_PREVIOUS")
 # From the first attempt of an operation to its answer.
@@ -35,19 +36,43 @@ def machines():
         pytest.skip(f"three machines: {error}")
 
 
+def check(machines, name):
+    """The exit code and what `cairn cluster upgrade-check` of the new program says."""
+    machine = machines[name]
+    done = machines.command("cluster", "upgrade-check", machine.directory, "--json", ok=False)
+    assert done.stdout.startswith("{"), done
+    return done.returncode, json.loads(done.stdout)
+
+
 def order(machines):
-    """The machine whose master serves is the last one."""
-    serving = machines.serving().name
-    return [name for name in machines.machines() if name != serving] + [serving]
+    """The machines in the order in which they are to be upgraded, once all may be stopped."""
+    found = []
+
+    def is_ready():
+        found.append(check(machines, machines.machines()[0]))
+        return found[-1][0] == 0
+
+    eventually(is_ready, f"machines may be stopped: {found[-1:]}")
+    hosts = [step["host"] for step in found[-1][1]["order"] if step["host"]]
+    return [next(one.name for one in machines.nodes.values() if one.host == host) for host in hosts]
+
+
+def programs(machines):
+    return {node["node"]: node["program"] for node in check(machines, machines.machines()[0])[1]["nodes"]}
 
 
 def test_machines_are_upgraded_one_by_one_under_load(machines, capsys):
     history = History()
     machines.s3("n1").create_bucket(BUCKET)
     load = Load(machines, 28, history)
+    serving = machines.serving().name
+    names = order(machines)
+    # The status of the old program names no machine that is to be last.
+    assert sorted(names) == machines.machines() and (names[-1] == serving or PREVIOUS)
     with load:
-        for name in order(machines):
+        for name in names:
             time.sleep(CALM_SECONDS)
+            order(machines)
             machine = machines[name]
             assert machine.stop() == [0], machine.tail()
             machine.program = binary()
@@ -65,11 +90,35 @@ def test_machines_are_upgraded_one_by_one_under_load(machines, capsys):
         )
     # The long form has the machine to itself.
     assert not PREVIOUS or worst.ended - worst.began < ANSWERED_SECONDS, worst.__dict__
+    told = programs(machines)
+    assert len(told) == 9 and all(program and program["formats"] for program in told.values()), told
+
+
+def test_a_machine_that_is_missed_keeps_the_others_from_being_stopped(machines):
+    code, said = check(machines, "n1")
+    eventually(lambda: check(machines, "n1")[0] == 0, f"all may be stopped: {said}")
+    machines["n3"].kill()
+
+    def told():
+        code, said = check(machines, "n1")
+        by_host = {step["host"]: step for step in said["order"] if step["host"]}
+        mine = by_host[machines["n1"].host]
+        return code == 1 and "no majority" in " ".join(mine["reasons"]) and mine
+
+    found = []
+    eventually(lambda: found.append(told()) or found[-1], "the first must not be stopped")
+    assert any("is down" in reason for reason in found[-1]["reasons"]) and not found[-1]["may_stop"]
+    shown = machines.command("cluster", "upgrade-check", machines["n1"].directory, ok=False)
+    assert shown.returncode == 1 and "NOT NOW" in shown.stdout, shown
+    machines["n3"].start()
+    machines.wait_whole()
+    eventually(lambda: check(machines, "n2")[0] == 0, "all may be stopped again")
 
 
 # File, its line of the version, the same of a version to come, and the command that reads it.
 NEWER = [
     ("format", "cairn 1\n", "cairn 2\n", ["master", "--listen", "127.0.0.1:1"]),
+    ("cluster.toml", "version = 1\n", "version = 2\n", ["master", "--listen", "127.0.0.1:1"]),
     ("machine.toml", "version = 1\n", "version = 2\n", ["node"]),
 ]
 

@@ -256,7 +256,8 @@ def test_a_healthy_server_that_writes():
 
 @long
 def test_a_healthy_cluster():
-    with Cluster(chunkservers=3, gateways=1) as cluster:
+    # With one master names would have one copy, and that is a finding.
+    with Cluster(chunkservers=3, gateways=1, masters=3) as cluster:
         gateway = cluster["g1"]
         url = prepared(gateway.http)
         with loaded(url, connections=8), loaded(url, connections=8, options=writing()):

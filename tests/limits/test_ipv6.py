@@ -120,3 +120,9 @@ def test_certificates_are_for_addresses(tmp_path):
         trust = ["--server", server.http, "--ca", tmp_path / "ca.pem"]
         cairn("bucket", "create", "sixth", *trust)
         assert "sixth" in cairn("bucket", "ls", *trust).stdout
+
+
+def test_an_address_without_brackets_is_refused_in_words(tmp_path):
+    init = cairn("cluster", "init", tmp_path / "m", "--address", "::1:7400", ok=False)
+    assert init.returncode == 2 and "[fd00::1]:7400" in init.stderr, init
+    assert not (tmp_path / "m").exists()

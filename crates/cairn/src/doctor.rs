@@ -9,7 +9,7 @@ use cairn_base::waits;
 use cairn_doctor::collect::Kernel;
 use cairn_doctor::{Cluster, Metrics, Node, Pair, Report, Sample, Store, findings};
 
-use crate::cluster::reach;
+use crate::cluster::{copies, reach};
 use crate::connection::{Connection, Server};
 use crate::failure::Result;
 use crate::mount::stats;
@@ -199,7 +199,12 @@ fn cluster(dir: &Path) -> Result<Cluster> {
     let degraded = map.groups.values().filter(|group| {
         group.in_sync().filter(|node| map.is_up(*node)).count() < group.redundancy.members()
     });
-    Ok(Cluster { stores: stores.collect(), degraded_groups: degraded.count() as u64 })
+    Ok(Cluster {
+        stores: stores.collect(),
+        degraded_groups: degraded.count() as u64,
+        replicas: copies::replicas(map).into(),
+        metadata_copies: copies::ask(dir, map).ok().and_then(copies::Copies::number),
+    })
 }
 
 fn print(report: &Report, seen: bool) -> Result<()> {

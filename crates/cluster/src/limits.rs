@@ -104,6 +104,8 @@ pub const GET: Duration = Duration::from_secs(5);
 pub const HEDGE: Duration = Duration::from_millis(500);
 /// One node's time to answer any other request about blocks.
 pub const DATA_CALL: Duration = Duration::from_secs(10);
+/// One node's time to answer about its scrub: much less than a call of an operator has.
+pub const SCRUB_CALL: Duration = Duration::from_secs(3);
 /// How long a node that failed is avoided.
 pub const SUSPECT: Duration = Duration::from_secs(2);
 /// Waiting for a newer map, before looking again.
@@ -129,6 +131,10 @@ pub const ADMIN_HEADER_BYTES: u32 = 8 << 10;
 pub const ADMIN_ANSWER_BYTES: usize = 8 << 20;
 /// The longest text of an error, bytes.
 pub const ADMIN_ERROR_BYTES: usize = 2 << 10;
+/// Objects that are named as damaged or degraded, and the bytes of their names together: they fit
+/// in one answer.
+pub const DEGRADED_NAMES: usize = 5_000;
+pub const DEGRADED_NAMES_BYTES: usize = 4 << 20;
 /// A master works on one call at most that long.
 pub const ADMIN_CALL: Duration = Duration::from_secs(10);
 /// A connection gets no more calls after that long, whether it was used or not.

@@ -118,6 +118,10 @@ pub struct NetworkDevice {
 pub struct Cluster {
     pub stores: Vec<Store>,
     pub degraded_groups: u64,
+    /// Replicas of a block: of the buckets that have most of them.
+    pub replicas: u64,
+    /// Copies of names and small objects; nothing where the master does not know that.
+    pub metadata_copies: Option<u64>,
 }
 
 /// A chunkserver.

@@ -239,7 +239,9 @@ impl Copies {
     }
 
     async fn heal_one(&self, group: GroupId, block: BlockId) -> Result<()> {
-        if repair::heal(&self.served, group, block).await? {
+        let healed = repair::heal(&self.served, group, block).await;
+        self.served.tried(Sick { group, block }, healed.is_ok());
+        if healed? {
             tracing::warn!(%group, %block, "a corrupt block was replaced");
         }
         Ok(())

@@ -184,7 +184,8 @@ impl MasterNode {
             clock,
             self.config.settings,
         );
-        Ok(Arc::new(controller.with_member(self.config.member.clone())))
+        let controller = controller.with_member(self.config.member.clone());
+        Ok(Arc::new(controller.with_pool(node.pool())))
     }
 
     /// The store as this master sees it, to collect garbage: it writes no blocks, and so needs no

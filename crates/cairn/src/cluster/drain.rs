@@ -1,10 +1,12 @@
 //! `cairn cluster drain`: empties a chunkserver, so that it can be removed.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
 use cairn_base::{ClusterMap, Error, NodeId};
+use cairn_cluster::control::forecast::{Forecast, emptying};
 use cairn_cluster::control::{Edit, Status};
 
 use super::edit::NodeArgs;
@@ -13,6 +15,9 @@ use crate::failure::Result;
 use crate::output;
 
 const POLL: Duration = Duration::from_secs(1);
+/// Bytes a second that a node is taken to copy, where nobody has measured it: what one disk that
+/// also serves takes without haste.
+const RATE: u64 = 64 << 20;
 
 /// Move the blocks of a chunkserver elsewhere; it goes on serving meanwhile
 #[derive(clap::Args)]
@@ -32,7 +37,6 @@ pub struct DrainArgs {
 
 pub fn run(args: &DrainArgs) -> Result<ExitCode> {
     let NodeArgs { dir, node } = &args.of;
-    let groups = |map: &ClusterMap| map.groups.values().filter(|one| one.has(*node)).count() as u64;
     let status = reach::status(dir)?;
     let map = &status.map;
     if !map.nodes.contains_key(node) {
@@ -41,29 +45,51 @@ pub fn run(args: &DrainArgs) -> Result<ExitCode> {
         ))
         .into());
     }
-    let to_move = groups(map);
     if args.dry_run {
         let others = map.places().filter(|(other, _)| other != node).count();
         output::line(format!(
-            "{to_move} groups, {} would be copied to {others} other nodes",
+            "{} groups, {} would be copied to {others} other nodes",
+            groups(map, *node),
             indicatif::BinaryBytes(bytes_of(&status, *node))
         ))?;
+        show(&emptying(&status, *node)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     reach::edit(dir, Edit::Drain(*node))?;
     if args.wait {
-        let bar = output::count_bar(to_move, "groups moved");
-        let mut left = to_move;
-        while left > 0 {
-            sleep(POLL);
-            left = groups(&reach::status(dir)?.map);
-            bar.set_position(to_move.saturating_sub(left));
-        }
-        bar.finish_and_clear();
+        wait(dir, map, *node)?;
     }
     let what = if args.wait { "is in no group now" } else { "drains; when it is in no group" };
     output::line(format!("node {node} {what}: cairn cluster remove {} {node}", dir.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn groups(map: &ClusterMap, node: NodeId) -> u64 {
+    map.groups.values().filter(|group| group.has(node)).count() as u64
+}
+
+/// Waits until a node that drains is in no group.
+pub fn wait(dir: &Path, before: &ClusterMap, node: NodeId) -> Result<()> {
+    let to_move = groups(before, node);
+    let bar = output::count_bar(to_move, "groups moved");
+    let mut left = to_move;
+    while left > 0 {
+        sleep(POLL);
+        left = groups(&reach::status(dir)?.map, node);
+        bar.set_position(to_move.saturating_sub(left));
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// What will move, where to, and how long that takes.
+pub fn show(forecast: &Forecast) -> Result<()> {
+    for (target, bytes) in &forecast.targets {
+        output::line(format!("  to node {target}: {}", indicatif::BinaryBytes(*bytes)))?;
+    }
+    let time = indicatif::HumanDuration(forecast.takes(RATE));
+    let rate = indicatif::BinaryBytes(RATE);
+    output::line(format!("  about {time}, if each of these nodes takes {rate} a second"))
 }
 
 fn bytes_of(status: &Status, node: NodeId) -> u64 {

@@ -18,7 +18,7 @@ pub struct NodeArgs {
     pub node: NodeId,
 }
 
-fn node(text: &str) -> Result<NodeId, String> {
+pub fn node(text: &str) -> Result<NodeId, String> {
     let number = u64::from_str_radix(text, 16);
     number.map(NodeId).map_err(|_| {
         format!("{text:?} is not the number of a node: `cairn cluster status` lists them")
@@ -27,11 +27,6 @@ fn node(text: &str) -> Result<NodeId, String> {
 
 pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {
     reach::edit(&args.dir, Edit::Undrain(args.node))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-pub fn remove(args: &NodeArgs) -> Result<ExitCode> {
-    reach::edit(&args.dir, Edit::Remove(args.node))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,6 +15,9 @@ use crate::failure::Result;
 use crate::node::ThisNode;
 use crate::output;
 
+/// A master that lacks no more entries than these has caught up: some are always on their way.
+const LAG_MOST: u64 = 10_000;
+
 /// The answers of all masters.
 #[derive(Debug, Default)]
 pub struct MembersShown {
@@ -118,6 +121,14 @@ impl MembersShown {
     /// Whether enough voters answer.
     pub fn has_majority(&self) -> bool {
         self.best().is_some_and(|best| best.is_majority(|member| self.is_there(member)))
+    }
+
+    /// Whether enough voters answer and have caught up, if these nodes do not.
+    pub fn has_majority_without(&self, away: &BTreeSet<NodeId>) -> bool {
+        let caught_up = |member| self.lag_of(member).is_some_and(|lag| lag <= LAG_MOST);
+        let is_left =
+            |member| !away.contains(&NodeId(member)) && self.is_there(member) && caught_up(member);
+        self.best().is_some_and(|best| best.is_majority(is_left))
     }
 
     /// What an operator should know about the members: nothing if all is well.

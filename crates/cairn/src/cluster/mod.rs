@@ -1,6 +1,7 @@
 //! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
 
 pub mod bundle;
+pub mod copies;
 mod drain;
 mod edit;
 pub mod init;
@@ -9,8 +10,11 @@ mod members;
 pub mod reach;
 mod rebalance;
 mod recover;
+mod remove;
+mod scrub;
 mod status;
 mod token;
+mod upgrade_check;
 
 use std::process::ExitCode;
 
@@ -42,11 +46,12 @@ enum Command {
     Drain(drain::DrainArgs),
     /// Cancel the drain of a node
     Undrain(edit::NodeArgs),
-    /// Remove a node that was drained, or that held no blocks, or a master; it is refused from then
-    /// on. If it is the master that serves, another one serves first
-    Remove(edit::NodeArgs),
+    Remove(remove::RemoveArgs),
+    Replace(remove::ReplaceArgs),
     Rebalance(rebalance::RebalanceArgs),
+    Scrub(scrub::ClusterScrubArgs),
     Recover(recover::RecoverArgs),
+    UpgradeCheck(upgrade_check::UpgradeCheckArgs),
     Replicas(edit::ReplicasArgs),
 }
 
@@ -58,9 +63,12 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Status(args) => status::run(args),
         Command::Drain(args) => drain::run(args),
         Command::Undrain(args) => edit::undrain(args),
-        Command::Remove(args) => edit::remove(args),
+        Command::Remove(args) => remove::run(args),
+        Command::Replace(args) => remove::replace(args),
         Command::Rebalance(args) => rebalance::run(args),
+        Command::Scrub(args) => scrub::run(args),
         Command::Recover(args) => recover::run(args),
+        Command::UpgradeCheck(args) => upgrade_check::run(args),
         Command::Replicas(args) => edit::replicas(args),
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
 use cairn_base::waits;
-use cairn_base::{Clock, Error, JoinGrant, Role, Roles, Timestamp, TokenId};
+use cairn_base::{Clock, Error, JoinGrant, NodeId, Role, Roles, Timestamp, TokenId};
 use cairn_cluster::admin::AdminClient;
-use cairn_cluster::control::{Edit, Status};
+use cairn_cluster::control::{DegradedObjects, Edit, Status};
+use cairn_cluster::data::{NodeScrub, ScrubOrder};
 use cairn_cluster::identity::JoinToken;
 use cairn_cluster::limits::TOKEN_ADDRESSES;
 
@@ -26,6 +27,19 @@ pub fn status(dir: &Path) -> Result<Status> {
 /// Changes the cluster; `dir` is that of a master.
 pub fn edit(dir: &Path, edit: Edit) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.edit(edit).await)
+}
+
+/// Those that may order scrubs.
+const SCRUBBERS: [Role; 2] = [Role::Master, Role::Gateway];
+
+/// Orders a scrub of all chunkservers, or asks how that stands.
+pub fn scrub(dir: &Path, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
+    ask(dir, &SCRUBBERS, async |admin| admin.scrub(run, order).await)
+}
+
+/// The objects that a scrub found damaged; nothing while they are being looked up.
+pub fn degraded(dir: &Path, run: u64) -> Result<Option<DegradedObjects>> {
+    ask(dir, &SCRUBBERS, async |admin| admin.degraded(run).await)
 }
 
 /// Has the cluster remember a join token.
@@ -79,7 +93,8 @@ fn ask<R>(
         call(&admin).await.map_err(|error| match error {
             Error::Unavailable(why) => Failure::new(format!(
                 "no master answers: {why}: is `cairn master` running, and reachable from here?"
-            )),
+            ))
+            .passing(),
             error => error.into(),
         })
     })

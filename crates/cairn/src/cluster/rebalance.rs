@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cairn_base::{ClusterMap, GroupId};
 use cairn_cluster::control::balance::{moves, shares};
+use cairn_cluster::control::forecast::bytes_by_group;
 use cairn_cluster::control::{Edit, Move, Status};
 use indicatif::BinaryBytes;
 
@@ -53,8 +54,20 @@ pub fn run(args: &RebalanceArgs) -> Result<ExitCode> {
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
+    match carry_out(&args.dir, &bytes, planned)? {
+        0 => Ok(ExitCode::SUCCESS),
+        failed => Err(Failure::new(format!(
+            "{failed} of {groups} groups were not moved, as nodes or groups changed meanwhile: \
+             run it again"
+        ))),
+    }
+}
+
+/// Makes moves, a few at a time. Returns how many were not made.
+pub fn carry_out(dir: &Path, bytes: &BTreeMap<GroupId, u64>, planned: Vec<Move>) -> Result<usize> {
+    let total = planned.iter().filter_map(|wanted| bytes.get(&wanted.group)).sum();
     let bar = output::bytes_bar(total, "moving");
-    let mut work = Work { dir: &args.dir, bytes: &bytes, running: Vec::new(), moved: 0, failed: 0 };
+    let mut work = Work { dir, bytes, running: Vec::new(), moved: 0, failed: 0 };
     let mut planned = planned.into_iter().peekable();
     while planned.peek().is_some() || !work.running.is_empty() {
         while work.running.len() < TOGETHER
@@ -66,23 +79,7 @@ pub fn run(args: &RebalanceArgs) -> Result<ExitCode> {
         bar.set_position(work.look()?);
     }
     bar.finish_and_clear();
-    match work.failed {
-        0 => Ok(ExitCode::SUCCESS),
-        failed => Err(Failure::new(format!(
-            "{failed} of {groups} groups were not moved, as nodes or groups changed meanwhile: \
-             run it again"
-        ))),
-    }
-}
-
-/// The size of a replica of each group: the largest one.
-fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
-    let mut bytes = BTreeMap::new();
-    for (group, size) in status.nodes.iter().flat_map(|node| &node.groups) {
-        let most: &mut u64 = bytes.entry(*group).or_default();
-        *most = (*size).max(*most);
-    }
-    bytes
+    Ok(work.failed)
 }
 
 fn show(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>, planned: &[Move]) -> Result<()> {

@@ -1,19 +1,18 @@
 //! `cairn cluster status`: who is there, and whether everything is whole.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_base::map::Node;
-use cairn_base::{ClusterMap, NodeId, Role};
+use cairn_base::{ClusterMap, NodeId};
 use cairn_cluster::control::{NodeStatus, Status};
 use serde_json::{Value, json};
 
+use super::copies::{self, Copies};
 use super::members::{self, MembersShown};
 use super::reach;
-use crate::dir::{self, MetaPlace};
 use crate::failure::{Failure, Result};
-use crate::node::directory_of;
 use crate::output;
 
 /// Show nodes, groups and sessions of a cluster
@@ -97,60 +96,6 @@ fn print_json(value: &Value) -> Result<()> {
     output::line(text.map_err(|error| Failure::new(error.to_string()))?)
 }
 
-/// How many copies of the metadata there are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Copies {
-    /// In the directory of the one master.
-    One,
-    /// In those of several masters.
-    OfMembers,
-    /// As many as the database has.
-    OfDatabase,
-    /// Only a master's directory says whether there is a database.
-    Unknown,
-}
-
-impl Copies {
-    fn of(dir: &Path, map: &ClusterMap, members: Option<&MembersShown>) -> Result<Copies> {
-        if let Some(members) = members {
-            return Ok(if members.copies() > 1 { Copies::OfMembers } else { Copies::One });
-        }
-        let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-        if masters.count() > 1 {
-            return Ok(Copies::OfDatabase);
-        }
-        Ok(match dir::place(&directory_of(dir, Role::Master))? {
-            Some((MetaPlace::Directory, true)) => Copies::One,
-            Some((MetaPlace::Postgres, _)) => Copies::OfDatabase,
-            _ => Copies::Unknown,
-        })
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Copies::One => "one",
-            Copies::OfMembers => "members",
-            Copies::OfDatabase => "database",
-            Copies::Unknown => "unknown",
-        }
-    }
-
-    /// Where members say nothing of it.
-    fn warning(self) -> Option<&'static str> {
-        match self {
-            Copies::One => Some(
-                "WARNING: one copy of the metadata: all names, and objects of up to 16 KiB, are on \
-                 the disk of the master alone; docs/cluster.md says how to back them up",
-            ),
-            Copies::OfDatabase | Copies::OfMembers => None,
-            Copies::Unknown => Some(
-                "one master: unless its metadata are in a database, all names, and objects of up to \
-                 16 KiB, are on its disk alone (ask with its directory)",
-            ),
-        }
-    }
-}
-
 fn groups_of(map: &ClusterMap, node: NodeId) -> usize {
     map.groups.values().filter(|group| group.has(node)).count()
 }
@@ -198,6 +143,8 @@ fn to_json(
         "master": status.master.to_string(),
         "batch": status.batch,
         "metadata_copies": copies.word(),
+        "metadata_copies_number": copies.number(),
+        "few_copies": copies.are_few(map),
         "members": members.map(MembersShown::to_json),
         "health": {
             "whole": health.whole,
@@ -258,6 +205,7 @@ fn print(
         (None, Some(warning)) => output::line(warning)?,
         (None, None) => {}
     }
+    copies::warning(copies, map).into_iter().try_for_each(output::line)?;
     output::line("")?;
     let row = |cells: [&str; 8]| {
         let [node, state, roles, address, groups, blocks, free, copying] = cells;

@@ -86,11 +86,12 @@ pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let (served, agent) = (Arc::clone(&ready.served), Arc::clone(&node.agent));
     let told = told::of_a_chunkserver((store.clone(), served), agent, &args.dir);
     status.open(told.clone(), &stopped)?;
-    let healed = OnDamage::Heal(ready.sick.clone());
+    let (healed, scrubbed) = (OnDamage::Heal(ready.sick.clone()), Arc::clone(&ready.served));
     let near = files.as_ref().map(|_| near(&node, &ready));
     let mut running = ready.start(listener, Pace::default(), &stopped);
     space::start(&mut running.work, &args.dir, &stopped);
-    scrub::start(&mut running.work, &store, healed, &dir, args.scrub_days, &stopped);
+    let days = args.scrub_days;
+    scrubbed.scrub_by(scrub::start(&mut running.work, &store, healed, &dir, days, &stopped));
     let tls = files.as_ref().and_then(|files| files.tls.clone());
     if let Some((files, near)) = files.zip(near) {
         let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));

@@ -1,5 +1,6 @@
 //! A node as it starts: who it is, whom it knows, and how it reaches the masters.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,9 +101,43 @@ pub fn with_url(beat: Beat, url: &str) -> Beat {
 
 /// Checks that `address` is `host:port`.
 pub fn host_and_port(address: &str) -> Result<String, String> {
-    let split = address.rsplit_once(':');
-    let fits = split.is_some_and(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    let is_host = |host: &str| match host.strip_prefix('[') {
+        Some(host) => host.strip_suffix(']').is_some_and(|host| host.parse::<Ipv6Addr>().is_ok()),
+        None => !host.is_empty() && !host.contains([':', ']']),
+    };
+    let fits = address.rsplit_once(':').is_some_and(|(host, port)| {
+        is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0)
     });
-    if fits { Ok(address.into()) } else { Err(format!("{address:?} is not HOST:PORT")) }
+    let wrong =
+        || format!("{address:?} is not HOST:PORT; an IPv6 address is in brackets: [fd00::1]:7400");
+    if fits { Ok(address.into()) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for good in ["10.0.0.1:7400", "one.example:1", "[fd00::1]:7400", "[::ffff:10.0.0.1]:65535"]
+        {
+            assert_eq!(host_and_port(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "10.0.0.1",
+            ":7400",
+            "one:0",
+            "one:65536",
+            "fd00::1",
+            "fd00::1:7400",
+            "[fd00::1]",
+            "[one]:7400",
+            "[fd00::1:7400",
+            "fd00::1]:7400",
+            "[fd00::1]:7400:7400",
+        ] {
+            assert!(host_and_port(bad).unwrap_err().contains("brackets"), "{bad}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use cairn_auth::SealKey;
 use cairn_base::{BlockId, GroupId, Ino, Owner, SessionId};
 use cairn_blocks::Store;
+use cairn_meta::check::damage::{self, BadBlock, Damaged};
 use cairn_meta::check::{self, About, Chunk};
 use cairn_meta::engine::{Snapshot, embedded};
 use cairn_meta::keys;
@@ -14,9 +15,8 @@ use cairn_meta::rows::{AccessKey, Place, Row};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::damage::{self, BadBlock, Damaged};
 use super::frozen::FrozenDisk;
-use super::store::Frozen;
+use super::store::{Frozen, refuse_node};
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::MetaArgs;
@@ -28,7 +28,8 @@ const PAGE: usize = 1000;
 /// Check a store that no server uses. Changes nothing: not even a repair is made
 ///
 /// Reads all metadata and all blocks, checks every checksum and that all rows fit together, and
-/// names each damaged object. Exit code 1 if anything is damaged.
+/// names each damaged object. Exit code 1 if anything is damaged. A cluster is checked while it
+/// serves, by `cairn cluster scrub`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn fsck /srv/cairn
@@ -88,6 +89,7 @@ struct Finding {
 }
 
 pub fn run(args: &FsckArgs) -> Result<ExitCode> {
+    refuse_node(&args.dir)?;
     let mut report = Report::default();
     if args.meta.place() == MetaPlace::Directory {
         verify_engine(&args.dir, &mut report)?;

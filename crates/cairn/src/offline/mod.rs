@@ -1,6 +1,5 @@
 //! Commands on a data directory that no server uses.
 
-pub mod damage;
 pub mod frozen;
 pub mod fsck;
 pub mod key;

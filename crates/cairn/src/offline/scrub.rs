@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_blocks::{ScrubReport, Store};
+use cairn_meta::check::damage::{self, BadBlock, Damaged};
 use cairn_meta::engine::Snapshot;
 use serde::Serialize;
 
-use super::damage::{self, BadBlock, Damaged};
 use super::store::Frozen;
 use crate::failure::Result;
 use crate::metadata::MetaArgs;

@@ -12,6 +12,7 @@ use super::frozen::FrozenDisk;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
+use crate::node::MACHINE;
 
 /// The parts of a store as they are on the disk now. Nothing done to them reaches it.
 pub struct Frozen {
@@ -20,8 +21,25 @@ pub struct Frozen {
     pub dir: DataDir,
 }
 
+/// A node has it in its directory, whatever its role is.
+const CLUSTER_FILE: &str = "cluster.toml";
+
+/// In a cluster no directory has both names and blocks, and nodes go on while one is looked at.
+pub fn refuse_node(path: &Path) -> Result<()> {
+    if !path.join(MACHINE).exists() && !path.join(CLUSTER_FILE).exists() {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(Failure::new(format!(
+        "{shown}: belongs to a node of a cluster, and this command is for the directory of one \
+         server: cairn cluster scrub {shown}, with the directory of a master or a gateway, checks a \
+         cluster while it serves"
+    )))
+}
+
 impl Frozen {
     pub fn open(path: &Path, meta: &MetaArgs) -> Result<Frozen> {
+        refuse_node(path)?;
         let dir = DataDir::open(path, meta.place())?;
         require(&dir.blocks())?;
         let engine = match meta.database() {

@@ -1,17 +1,20 @@
 //! Scrubs: now and then a server or chunkserver reads and verifies all its blocks, slowly, and
 //! notes in a file when that was done.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cairn_base::Timestamp;
+use cairn_base::{BlockId, GroupId, Owner, Timestamp};
 use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
-use cairn_cluster::data::Sick;
+use cairn_cluster::data::{
+    FOUND, FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase, Sick,
+};
 use cairn_console::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
+use cairn_meta::check::damage::Damaged;
 use cairn_meta::engine::Engine;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
@@ -19,7 +22,6 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::interval;
 
 use crate::dir::DataDir;
-use crate::offline::damage::Damaged;
 use crate::offline::scrub as offline;
 
 /// How often there is a look whether one is due.
@@ -30,6 +32,8 @@ const RATE: u64 = 16 << 20;
 const REST: u32 = 3;
 /// How soon a rest ends when the server stops.
 const SLICE: Duration = Duration::from_millis(100);
+/// Numbers that one scrub is known by.
+const NUMBERS: usize = 16;
 
 /// Has the blocks scrubbed every so many days; 0 for only when that is ordered.
 pub fn start(
@@ -53,42 +57,163 @@ pub fn start(
     orders
 }
 
-/// What is ordered by hand, and how scrubs stand.
+/// What is ordered, and how scrubs stand.
 pub struct ScrubOrders {
     begin: Notify,
-    stop: AtomicBool,
     days: u32,
     file: PathBuf,
-    state: Mutex<(Option<ScrubRun>, Option<ScrubEnd>)>,
+    state: Mutex<Standing>,
+}
+
+#[derive(Default)]
+struct Standing {
+    /// One is to begin.
+    is_ordered: bool,
+    /// The one that runs is to end.
+    is_stopped: bool,
+    running: Option<ScrubRun>,
+    /// Of the one that runs, or is ordered.
+    current: Run,
+    last: Option<(ScrubEnd, Run)>,
+}
+
+/// A scrub as it is known over the network.
+#[derive(Default)]
+struct Run {
+    /// The numbers that were chosen for it: whoever orders one while another runs gets that one.
+    numbers: Vec<u64>,
+    found: BTreeMap<(GroupId, BlockId), Found>,
+    blocks: u64,
+    total_blocks: u64,
+    bytes: u64,
+    damaged: u64,
+}
+
+/// A block that did not check out.
+#[derive(Clone, Copy)]
+struct Found {
+    owner: Owner,
+    /// Whether it was repaired; nothing while that was not tried.
+    repaired: Option<bool>,
+}
+
+impl Run {
+    /// 0 is for whichever it is.
+    fn is(&self, number: u64) -> bool {
+        number == 0 || self.numbers.contains(&number)
+    }
+
+    fn name(&mut self, number: u64) {
+        if number != 0 && !self.is(number) {
+            if self.numbers.len() >= NUMBERS {
+                self.numbers.remove(0);
+            }
+            self.numbers.push(number);
+        }
+    }
+
+    fn scrub(&self, phase: ScrubPhase) -> NodeScrub {
+        let count = |repaired| self.found.values().filter(|one| one.repaired == repaired).count();
+        NodeScrub {
+            phase,
+            blocks: self.blocks,
+            total_blocks: self.total_blocks,
+            bytes: self.bytes,
+            damaged: self.damaged,
+            repaired: count(Some(true)) as u64,
+            pending: count(None) as u64,
+            failure: String::new(),
+        }
+    }
+}
+
+impl Standing {
+    /// The run of this number, and where it stands.
+    fn run(&self, number: u64) -> Option<(&Run, ScrubPhase)> {
+        let is_current = self.is_ordered || self.running.is_some();
+        if is_current && self.current.is(number) {
+            let phase = match self.running {
+                Some(_) => ScrubPhase::Runs,
+                None => ScrubPhase::Waits,
+            };
+            return Some((&self.current, phase));
+        }
+        let (end, run) = self.last.as_ref().filter(|(_, run)| run.is(number))?;
+        Some((
+            run,
+            match (end.is_stopped, &end.failure) {
+                (true, _) => ScrubPhase::Stopped,
+                (false, Some(_)) => ScrubPhase::Failed,
+                (false, None) => ScrubPhase::Ended,
+            },
+        ))
+    }
+
+    fn begin(&mut self) {
+        if self.running.is_none() && !self.is_ordered {
+            (self.is_ordered, self.current) = (true, Run::default());
+        }
+    }
+
+    fn stop(&mut self) {
+        self.is_stopped = self.running.is_some();
+        if std::mem::take(&mut self.is_ordered) {
+            let end = ScrubEnd { ended: now(), is_stopped: true, ..ScrubEnd::default() };
+            self.last = Some((end, std::mem::take(&mut self.current)));
+        }
+    }
 }
 
 impl ScrubOrders {
     fn new(days: u32, file: PathBuf) -> ScrubOrders {
-        let (begin, stop, state) = (Notify::new(), AtomicBool::new(false), Mutex::default());
-        ScrubOrders { begin, stop, days, file, state }
+        ScrubOrders { begin: Notify::new(), days, file, state: Mutex::default() }
     }
 
-    fn began(&self) {
-        self.stop.store(false, Relaxed);
-        self.state.lock().0 = Some(ScrubRun { began: now(), ..ScrubRun::default() });
+    /// Whether one is to begin; it has begun then. One that was ordered may have been stopped.
+    fn began(&self, is_due: bool) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_ordered && !is_due {
+            return false;
+        }
+        if !std::mem::take(&mut state.is_ordered) {
+            state.current = Run::default();
+        }
+        state.is_stopped = false;
+        state.running = Some(ScrubRun { began: now(), ..ScrubRun::default() });
+        true
     }
 
-    fn goes_on(&self, progress: &ScrubProgress, is_sick: bool) {
-        if let Some(run) = &mut self.state.lock().0 {
-            (run.blocks, run.bytes) = (progress.blocks, progress.bytes);
-            run.total_blocks = progress.total_blocks;
-            run.damaged_blocks += u64::from(is_sick);
+    fn is_stopped(&self) -> bool {
+        self.state.lock().is_stopped
+    }
+
+    fn goes_on(&self, progress: &ScrubProgress, sick: Option<&SickBlock>) {
+        let mut state = self.state.lock();
+        let Standing { running: Some(run), current, .. } = &mut *state else { return };
+        (run.blocks, run.bytes) = (progress.blocks, progress.bytes);
+        run.total_blocks = progress.total_blocks;
+        run.damaged_blocks += u64::from(sick.is_some());
+        (current.blocks, current.bytes) = (run.blocks, run.bytes);
+        (current.total_blocks, current.damaged) = (run.total_blocks, run.damaged_blocks);
+        if let Some(sick) = sick.filter(|_| current.found.len() < FOUND) {
+            let found = Found { owner: sick.owner, repaired: None };
+            current.found.insert((sick.group, sick.block), found);
         }
     }
 
     fn ended(&self, end: ScrubEnd) {
-        *self.state.lock() = (None, Some(end));
+        let mut state = self.state.lock();
+        state.running = None;
+        state.last = Some((end, std::mem::take(&mut state.current)));
     }
 }
 
 impl Scrubs for ScrubOrders {
     fn state(&self) -> ScrubState {
-        let (running, last) = self.state.lock().clone();
+        let state = self.state.lock();
+        let (running, last) =
+            (state.running.clone(), state.last.as_ref().map(|(end, _)| end.clone()));
+        drop(state);
         // A store that is new counts as scrubbed, of no blocks.
         let noted = noted(&self.file).filter(|(_, blocks)| *blocks > 0);
         let noted = noted.map(|(secs, _)| Timestamp::from_secs(secs as i64));
@@ -96,13 +221,56 @@ impl Scrubs for ScrubOrders {
     }
 
     fn begin(&self) {
-        if self.state.lock().0.is_none() {
-            self.begin.notify_one();
-        }
+        self.state.lock().begin();
+        self.begin.notify_one();
     }
 
     fn stop(&self) {
-        self.stop.store(true, Relaxed);
+        self.state.lock().stop();
+    }
+}
+
+impl OrderedScrubs for ScrubOrders {
+    fn order(&self, run: u64, order: ScrubOrder) -> NodeScrub {
+        let mut state = self.state.lock();
+        match order {
+            // One that has ended under this number is not begun again.
+            ScrubOrder::Begin if run != 0 && state.run(run).is_none() => {
+                state.begin();
+                state.current.name(run);
+                self.begin.notify_one();
+            }
+            ScrubOrder::Stop if state.run(run).is_some_and(|(_, phase)| phase.is_under_way()) => {
+                state.stop();
+            }
+            ScrubOrder::Begin | ScrubOrder::Stop | ScrubOrder::Look => {}
+        }
+        let Some((run, phase)) = state.run(run) else { return NodeScrub::default() };
+        let failure = state.last.as_ref().and_then(|(end, _)| end.failure.clone());
+        let failure = failure.filter(|_| phase == ScrubPhase::Failed).unwrap_or_default();
+        NodeScrub { failure, ..run.scrub(phase) }
+    }
+
+    fn found(&self, run: u64) -> Vec<FoundBlock> {
+        let state = self.state.lock();
+        let found = state.run(run).into_iter().flat_map(|(run, _)| &run.found);
+        let one = |(&(group, block), found): (&(GroupId, BlockId), &Found)| FoundBlock {
+            group,
+            block,
+            owner: found.owner,
+            is_repaired: found.repaired == Some(true),
+        };
+        found.map(one).collect()
+    }
+
+    fn tried(&self, group: GroupId, block: BlockId, is_repaired: bool) {
+        let mut state = self.state.lock();
+        let Standing { current, last, .. } = &mut *state;
+        for run in [Some(current), last.as_mut().map(|(_, run)| run)].into_iter().flatten() {
+            if let Some(found) = run.found.get_mut(&(group, block)) {
+                found.repaired = Some(is_repaired);
+            }
+        }
     }
 }
 
@@ -135,12 +303,15 @@ impl Scrubber {
                 _ = timer.tick() => false,
                 () = scrubber.orders.begin.notified() => true,
             };
-            if !is_ordered && !scrubber.is_due() {
+            let is_due = !is_ordered && scrubber.is_due();
+            if !scrubber.orders.began(is_due) {
                 continue;
             }
-            let scrubber = Arc::clone(&scrubber);
+            let (orders, scrubber) = (Arc::clone(&scrubber.orders), Arc::clone(&scrubber));
             if let Err(error) = spawn_blocking(move || scrubber.scrub()).await {
                 tracing::error!(%error, "the scrub ended early");
+                let failure = Some(format!("The scrub ended early: {error}."));
+                orders.ended(ScrubEnd { ended: now(), failure, ..ScrubEnd::default() });
             }
         }
     }
@@ -170,16 +341,15 @@ impl Scrubber {
     }
 
     fn scrub(&self) {
-        self.orders.began();
         let end = self.scrub_all();
         self.orders.ended(ScrubEnd { ended: now(), ..end });
     }
 
     fn scrub_all(&self) -> ScrubEnd {
         let mut pace = Pace { step: Instant::now(), bytes: 0 };
-        let is_over = || *self.stopped.borrow() || self.orders.stop.load(Relaxed);
+        let is_over = || *self.stopped.borrow() || self.orders.is_stopped();
         let report = self.blocks.scrub(|progress, sick| {
-            self.orders.goes_on(progress, sick.is_some());
+            self.orders.goes_on(progress, sick);
             if let Some(SickBlock { group, block, error, .. }) = sick {
                 tracing::error!(%group, %block, %error, "scrub: a damaged block");
                 if let OnDamage::Heal(sick) = &self.on_damage {
@@ -279,4 +449,78 @@ fn now() -> Timestamp {
 
 fn now_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::{BodyId, SessionId};
+
+    fn orders() -> (tempfile::TempDir, ScrubOrders) {
+        let directory = tempfile::tempdir().unwrap();
+        let orders = ScrubOrders::new(0, directory.path().join("scrub"));
+        (directory, orders)
+    }
+
+    fn phase(orders: &ScrubOrders, run: u64, order: ScrubOrder) -> ScrubPhase {
+        orders.order(run, order).phase
+    }
+
+    #[test]
+    fn a_scrub_that_is_stopped_right_after_it_was_ordered_does_not_run() {
+        let (_directory, orders) = orders();
+        assert_eq!(phase(&orders, 5, ScrubOrder::Begin), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 5, ScrubOrder::Stop), ScrubPhase::Stopped);
+        assert!(!orders.began(false), "it was stopped");
+        assert_eq!(phase(&orders, 5, ScrubOrder::Begin), ScrubPhase::Stopped, "it has ended");
+        assert_eq!(phase(&orders, 6, ScrubOrder::Begin), ScrubPhase::Waits);
+        assert!(orders.began(false) && !orders.is_stopped());
+        Scrubs::stop(&orders);
+        assert!(orders.is_stopped());
+        orders.ended(ScrubEnd { is_stopped: true, ..ScrubEnd::default() });
+        assert_eq!(phase(&orders, 6, ScrubOrder::Look), ScrubPhase::Stopped);
+        assert_eq!(phase(&orders, 5, ScrubOrder::Look), ScrubPhase::Unknown, "of before");
+    }
+
+    #[test]
+    fn whoever_orders_a_scrub_while_one_runs_gets_that_one() {
+        let (_directory, orders) = orders();
+        assert!(orders.began(true), "one that is due");
+        assert_eq!(phase(&orders, 5, ScrubOrder::Look), ScrubPhase::Unknown);
+        assert_eq!(phase(&orders, 5, ScrubOrder::Begin), ScrubPhase::Runs);
+        assert_eq!(phase(&orders, 6, ScrubOrder::Begin), ScrubPhase::Runs);
+        orders.ended(ScrubEnd::default());
+        for run in [0, 5, 6] {
+            assert_eq!(phase(&orders, run, ScrubOrder::Look), ScrubPhase::Ended);
+        }
+        assert!(!orders.began(false), "nothing is ordered any more");
+    }
+
+    #[test]
+    fn a_damaged_block_is_pending_until_its_repair_was_tried() {
+        let (_directory, orders) = orders();
+        orders.order(5, ScrubOrder::Begin);
+        assert!(orders.began(false));
+        let block = |counter| BlockId { session: SessionId(1), counter };
+        let body = BodyId { session: SessionId(1), counter: 1 };
+        for counter in [1, 2] {
+            let sick = SickBlock {
+                group: GroupId(1),
+                block: block(counter),
+                owner: Owner { body, chunk: 0 },
+                error: cairn_base::Error::corrupt("a block", 1, 2),
+            };
+            let progress = ScrubProgress { blocks: counter, bytes: 9, total_blocks: 2 };
+            orders.goes_on(&progress, Some(&sick));
+        }
+        orders.tried(GroupId(1), block(1), true);
+        let of = |scrub: NodeScrub| (scrub.damaged, scrub.repaired, scrub.pending);
+        assert_eq!(of(orders.order(5, ScrubOrder::Look)), (2, 1, 1));
+        orders.ended(ScrubEnd::default());
+        orders.tried(GroupId(1), block(2), false);
+        assert_eq!(of(orders.order(5, ScrubOrder::Look)), (2, 1, 0));
+        let repaired: Vec<bool> = orders.found(5).iter().map(|one| one.is_repaired).collect();
+        assert_eq!(repaired, [true, false]);
+        assert!(orders.found(6).is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 52] = [
+const COMMANDS: [&[&str]; 54] = [
     &[],
     &["server"],
     &["put"],
@@ -53,6 +53,8 @@ const COMMANDS: [&[&str]; 52] = [
     &["config", "example"],
     &["top"],
     &["man"],
+    &["cluster"],
+    &["cluster", "upgrade-check"],
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cairn_base::waits;
-use cairn_base::{Error, JoinGrant, Result, Role, TokenId};
+use cairn_base::{Error, JoinGrant, NodeId, Result, Role, TokenId};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::BodyExt;
@@ -23,7 +23,8 @@ use tonic::{Response, Status, body};
 use super::code::from_status;
 use super::form;
 use super::proto::{self, admin_client};
-use crate::control::{self, Edit, Move};
+use crate::control::{self, DegradedObjects, Edit, Move};
+use crate::data::{NodeScrub, ScrubOrder};
 use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, HELD_UP};
 use crate::wire::Dial;
 use crate::wire::tls::{TlsDialer, Trust};
@@ -64,6 +65,21 @@ impl AdminClient {
 
     pub async fn edit(&self, edit: Edit) -> Result<()> {
         self.ask(async |stub| send(stub, edit).await).await
+    }
+
+    /// Orders a scrub of all chunkservers, or asks how that stands.
+    pub async fn scrub(&self, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
+        let request = proto::OrderScrubRequest { run, order: form::write_order(order) };
+        let ask = async |mut stub: Stub| stub.order_scrub(request).await;
+        self.ask(ask).await.map(form::read_scrub)
+    }
+
+    /// The objects that a scrub found damaged, or that lack replicas; nothing while they are being
+    /// looked up.
+    pub async fn degraded(&self, run: u64) -> Result<Option<DegradedObjects>> {
+        let request = proto::ListDegradedRequest { run };
+        let ask = async |mut stub: Stub| stub.list_degraded(request).await;
+        self.ask(ask).await.map(form::read_degraded)
     }
 
     async fn ask<R>(&self, call: impl AsyncFn(Stub) -> Result<Response<R>, Status>) -> Result<R> {

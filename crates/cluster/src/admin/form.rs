@@ -1,5 +1,8 @@
 //! Between messages of the interface and what they say. All that is read was said by others.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::{
     ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, UserId,
@@ -7,7 +10,11 @@ use cairn_base::{
 
 use super::proto;
 use crate::control::messages::{Copying, StoreState};
-use crate::control::{NodeStatus, SessionStatus, Status};
+use crate::control::{
+    DegradedObject, DegradedObjects, NodeStatus, SessionStatus, Status, Wholeness,
+};
+use crate::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use crate::wire::{FormatRange, NodeProgram};
 
 pub fn write(status: &Status) -> proto::Status {
     let map = &status.map;
@@ -32,6 +39,95 @@ pub fn write(status: &Status) -> proto::Status {
     }
 }
 
+pub fn write_scrub(nodes: Vec<(NodeId, NodeScrub)>) -> proto::OrderScrubResponse {
+    let nodes = nodes.into_iter().map(|(node, scrub)| proto::NodeScrub {
+        node: node.0,
+        phase: scrub.phase.number(),
+        blocks: scrub.blocks,
+        total_blocks: scrub.total_blocks,
+        bytes: scrub.bytes,
+        damaged: scrub.damaged,
+        repaired: scrub.repaired,
+        pending: scrub.pending,
+        failure: scrub.failure,
+    });
+    proto::OrderScrubResponse { nodes: nodes.collect() }
+}
+
+pub fn read_scrub(said: proto::OrderScrubResponse) -> Vec<(NodeId, NodeScrub)> {
+    let one = |said: proto::NodeScrub| {
+        let scrub = NodeScrub {
+            phase: ScrubPhase::from_number(said.phase.into()),
+            blocks: said.blocks,
+            total_blocks: said.total_blocks,
+            bytes: said.bytes,
+            damaged: said.damaged,
+            repaired: said.repaired,
+            pending: said.pending,
+            failure: said.failure,
+        };
+        (NodeId(said.node), scrub)
+    };
+    said.nodes.into_iter().map(one).collect()
+}
+
+pub fn write_order(order: ScrubOrder) -> u32 {
+    match order {
+        ScrubOrder::Look => 0,
+        ScrubOrder::Begin => 1,
+        ScrubOrder::Stop => 2,
+    }
+}
+
+pub fn order(number: u32) -> Result<ScrubOrder> {
+    let all = [ScrubOrder::Look, ScrubOrder::Begin, ScrubOrder::Stop];
+    let found = all.into_iter().find(|order| write_order(*order) == number);
+    found.ok_or_else(|| Error::Invalid(format!("{number} is no order of a scrub: use 0 to 2")))
+}
+
+pub fn write_degraded(named: Option<&DegradedObjects>) -> proto::ListDegradedResponse {
+    let Some(named) = named else { return proto::ListDegradedResponse::default() };
+    let objects = named.objects.iter().map(|one| proto::DegradedObject {
+        object: one.object.clone(),
+        start: one.start,
+        end: one.end,
+        wholeness: one.wholeness as u32,
+    });
+    let silent = named.silent.iter();
+    let silent = silent.map(|(node, why)| proto::SilentNode { node: node.0, why: why.clone() });
+    let [lost_blocks, degraded_blocks, repaired_blocks] = named.blocks;
+    proto::ListDegradedResponse {
+        is_done: true,
+        objects: objects.collect(),
+        is_cut: named.is_cut,
+        lost_blocks,
+        degraded_blocks,
+        repaired_blocks,
+        garbage_blocks: named.garbage,
+        silent: silent.collect(),
+    }
+}
+
+pub fn read_degraded(said: proto::ListDegradedResponse) -> Option<DegradedObjects> {
+    let wholeness = |number: u32| {
+        let found = Wholeness::ALL.into_iter().find(|one| *one as u32 == number);
+        found.unwrap_or(Wholeness::Degraded)
+    };
+    let objects = said.objects.into_iter().map(|one| DegradedObject {
+        wholeness: wholeness(one.wholeness),
+        object: one.object,
+        start: one.start,
+        end: one.end,
+    });
+    said.is_done.then(|| DegradedObjects {
+        objects: objects.collect(),
+        is_cut: said.is_cut,
+        blocks: [said.lost_blocks, said.degraded_blocks, said.repaired_blocks],
+        garbage: said.garbage_blocks,
+        silent: said.silent.into_iter().map(|one| (NodeId(one.node), one.why)).collect(),
+    })
+}
+
 fn write_node(id: NodeId, node: &Node, status: &Status) -> proto::Node {
     let said = status.nodes.iter().find(|said| said.node == id);
     proto::Node {
@@ -46,7 +142,37 @@ fn write_node(id: NodeId, node: &Node, status: &Status) -> proto::Node {
         is_up: node.is_up,
         is_draining: node.is_draining,
         beat: said.map(write_beat),
+        program: status.programs.get(&id).map(|program| write_program(program)),
     }
+}
+
+fn write_program(program: &NodeProgram) -> proto::Program {
+    let formats = program.formats.iter().map(|one| proto::Format {
+        name: one.name.clone(),
+        oldest: one.oldest.into(),
+        newest: one.newest.into(),
+    });
+    proto::Program {
+        release: program.release.clone(),
+        protocol_lowest: program.versions.0.into(),
+        protocol_highest: program.versions.1.into(),
+        formats: formats.collect(),
+    }
+}
+
+/// # Errors
+/// `Invalid` for numbers that no program has.
+fn read_program(said: &proto::Program) -> Result<NodeProgram> {
+    let number = |number: u32| {
+        u16::try_from(number).map_err(|_| Error::Invalid(format!("{number} is no version")))
+    };
+    let formats = said.formats.iter().map(|one| {
+        let (oldest, newest) = (number(one.oldest)?, number(one.newest)?);
+        Ok(FormatRange { name: one.name.clone(), oldest, newest })
+    });
+    let versions = (number(said.protocol_lowest)?, number(said.protocol_highest)?);
+    let formats = formats.collect::<Result<Vec<FormatRange>>>()?;
+    Ok(NodeProgram { release: said.release.clone(), versions, formats })
 }
 
 fn write_beat(said: &NodeStatus) -> proto::Beat {
@@ -106,10 +232,13 @@ pub fn read(status: proto::Status) -> Result<Status> {
     for count in status.replica_counts {
         map.replica_counts.insert(narrow(count)?);
     }
-    let mut nodes = Vec::new();
+    let (mut nodes, mut programs) = (Vec::new(), BTreeMap::new());
     for node in status.nodes {
         let id = NodeId(node.id);
         nodes.extend(node.beat.as_ref().map(|beat| read_beat(id, beat)).transpose()?);
+        if let Some(program) = &node.program {
+            programs.insert(id, Arc::new(read_program(program)?));
+        }
         map.nodes.insert(id, read_node(node)?);
     }
     for group in status.groups {
@@ -130,7 +259,7 @@ pub fn read(status: proto::Status) -> Result<Status> {
         silent_ms: one.silent_ms,
     });
     let (sessions, master) = (sessions.collect(), NodeId(status.master));
-    Ok(Status { map, nodes, sessions, master, batch: status.batch })
+    Ok(Status { map, nodes, sessions, master, batch: status.batch, programs })
 }
 
 fn read_node(node: proto::Node) -> Result<Node> {

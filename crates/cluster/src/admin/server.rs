@@ -21,6 +21,7 @@ use super::code::to_status;
 use super::form;
 use super::proto::{self, admin_server};
 use crate::control::{ControlService, Controller, Edit, Move};
+use crate::data::ScrubOrder;
 use crate::limits::{
     ADMIN_AGE, ADMIN_ANSWER_BYTES, ADMIN_CALL, ADMIN_CALLS, ADMIN_CONNECTIONS, ADMIN_HEADER_BYTES,
     ADMIN_KEEP_ALIVE, ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES,
@@ -219,6 +220,24 @@ impl Asked {
         Some(Noting::new(log, record, is_change))
     }
 
+    /// Orders of scrubs change no metadata, and delete nothing.
+    fn scrubbing(&self) -> Result<Arc<Controller>> {
+        let to = "order scrubs: only masters and gateways may";
+        self.admit(&[Role::Master, Role::Gateway], to)
+    }
+
+    async fn scrub(&self, asked: &proto::OrderScrubRequest) -> Answer<proto::OrderScrubResponse> {
+        let proto::OrderScrubRequest { run, order } = asked;
+        let is_change = *order != form::write_order(ScrubOrder::Look);
+        let noting = self.noting("scrub", Some(format!("scrub {run:x} order {order}")), is_change);
+        let ordered = async { self.scrubbing()?.scrub(*run, form::order(*order)?).await }.await;
+        if let Some(noting) = noting {
+            noting.end(&ordered);
+        }
+        let ordered = ordered.map_err(|error| to_status(&error))?;
+        Ok(Response::new(form::write_scrub(ordered)))
+    }
+
     async fn issue(&self, asked: &proto::IssueTokenRequest) -> Answer<proto::IssueTokenResponse> {
         let noting = self.noting("issue_token", Some(format!("token {}", asked.id)), true);
         let issued = async {
@@ -297,5 +316,25 @@ impl admin_server::Admin for Asked {
         asked: Request<proto::IssueTokenRequest>,
     ) -> Answer<proto::IssueTokenResponse> {
         self.issue(asked.get_ref()).await
+    }
+
+    async fn order_scrub(
+        &self,
+        asked: Request<proto::OrderScrubRequest>,
+    ) -> Answer<proto::OrderScrubResponse> {
+        self.scrub(asked.get_ref()).await
+    }
+
+    async fn list_degraded(
+        &self,
+        asked: Request<proto::ListDegradedRequest>,
+    ) -> Answer<proto::ListDegradedResponse> {
+        let run = asked.get_ref().run;
+        let named = self.scrubbing().and_then(|controller| controller.degraded(run));
+        if let Some(noting) = self.noting("list_degraded", Some(format!("scrub {run:x}")), false) {
+            noting.end(&named);
+        }
+        let named = named.map_err(|error| to_status(&error))?;
+        Ok(Response::new(form::write_degraded(named.as_deref())))
     }
 }

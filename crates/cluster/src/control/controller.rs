@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::degraded::Naming;
 use super::edit::Edit;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
@@ -25,8 +26,9 @@ use super::plan::{Patience, plan};
 use super::seats::HandOver;
 use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
+use crate::data::Pool;
 use crate::identity::{Desk, Tokens};
-use crate::wire::PeerInfo;
+use crate::wire::{NodeProgram, PeerInfo, VERSION_MIN, own_program};
 
 /// When nodes are given up, and which may come.
 #[derive(Clone, Copy, Debug)]
@@ -75,12 +77,16 @@ pub struct Controller {
     pub(super) handing: watch::Sender<Option<HandOver>>,
     /// Held while members change.
     pub(super) seating: tokio::sync::Mutex<()>,
+    /// Connections to chunkservers.
+    pub(super) pool: Option<Arc<Pool>>,
+    pub(super) naming: Naming,
 }
 
 struct Seen {
     at: Duration,
     /// Over which it beat.
     connection: u64,
+    program: Arc<NodeProgram>,
     beat: Beat,
 }
 
@@ -110,7 +116,14 @@ impl Controller {
             leaving: Mutex::default(),
             handing: watch::Sender::new(None),
             seating: tokio::sync::Mutex::default(),
+            pool: None,
+            naming: Naming::default(),
         }
+    }
+
+    /// The same, which asks chunkservers over connections of `pool`.
+    pub fn with_pool(self, pool: Arc<Pool>) -> Controller {
+        Controller { pool: Some(pool), ..self }
     }
 
     /// The same, whose master keeps the metadata together with others by `member`.
@@ -160,7 +173,8 @@ impl Controller {
         if map.nodes.get(&node).is_some_and(|known| !says_the_same(known, &beat)) {
             self.keeper.edit(|map| introduce(map, node, &beat)).await?;
         }
-        self.seen.lock().insert(node, Seen { at, connection, beat });
+        let program = Arc::clone(&peer.program);
+        self.seen.lock().insert(node, Seen { at, connection, program, beat });
         let map = self.map()?;
         let newer = (map.epoch > epoch).then(|| map.encode());
         let seen = self.seen.lock();
@@ -257,6 +271,9 @@ impl Controller {
         let map = ClusterMap::clone(&self.keeper.current());
         let seen = self.seen.lock();
         let known = seen.iter().filter(|(node, _)| map.nodes.contains_key(node));
+        let mut programs: BTreeMap<NodeId, Arc<NodeProgram>> =
+            known.clone().map(|(node, seen)| (*node, Arc::clone(&seen.program))).collect();
+        programs.entry(self.node).or_insert_with(|| Arc::new(own_program(VERSION_MIN)));
         let nodes = known.map(|(node, Seen { at, beat, .. })| NodeStatus {
             node: *node,
             silent_ms: millis(now.saturating_sub(*at)),
@@ -278,6 +295,7 @@ impl Controller {
             sessions: sessions.collect(),
             master: self.node,
             batch: self.master.durable_batch(),
+            programs,
             map,
         }
     }

@@ -1,8 +1,12 @@
 //! The cluster as the master that serves sees it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use cairn_base::{ClusterMap, GroupId, NodeId, UserId};
 
 use super::messages::{Copying, StoreState};
+use crate::wire::NodeProgram;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
@@ -14,6 +18,8 @@ pub struct Status {
     pub master: NodeId,
     /// The last batch that is durable.
     pub batch: u64,
+    /// Of nodes that this master has heard of, and its own.
+    pub programs: BTreeMap<NodeId, Arc<NodeProgram>>,
 }
 
 /// The last report of a node on how it fares.

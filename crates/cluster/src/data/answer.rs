@@ -19,6 +19,7 @@ use super::ask::Key;
 use super::body::{self, Outgoing};
 use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
 use super::held;
+use super::scrubs::{self, ScrubOrder};
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
 
@@ -87,6 +88,11 @@ impl Chunkserver {
             (Method::GET, Path::Usage) => {
                 let usage = self.store.usage().await?;
                 Ok(done(StatusCode::OK, form::encode_usage(&usage)))
+            }
+            (method, Path::Scrub) => self.scrub(peer, &method, form::scrub_run(uri.query())?),
+            (Method::GET, Path::ScrubFound) => {
+                let found = self.scrubs()?.found(form::scrub_run(uri.query())?);
+                Ok(done(StatusCode::OK, scrubs::encode_found(&found)))
             }
             (method, _) => {
                 let text = format!("{method} of {}", uri.path());
@@ -177,6 +183,22 @@ impl Chunkserver {
         self.running.settled(group, epoch).await;
         let page = self.store.inventory_now(group, query.after, query.limit);
         Ok(done(StatusCode::OK, form::encode_page(&page)))
+    }
+
+    fn scrub(&self, peer: &Authenticated, method: &Method, run: u64) -> Result<Answer, Refused> {
+        let order = match *method {
+            Method::GET => ScrubOrder::Look,
+            Method::PUT => ScrubOrder::Begin,
+            Method::DELETE => ScrubOrder::Stop,
+            _ => return Err(Error::NotImplemented(format!("{method} of /scrub")).into()),
+        };
+        if order != ScrubOrder::Look && !peer.roles.contains(Role::Master) {
+            let (node, roles) = (peer.node, peer.roles);
+            let text = format!("node {node} is {roles}: masters order scrubs");
+            return Err(Error::Denied(text).into());
+        }
+        let scrub = self.scrubs()?.order(run, order);
+        Ok(done(StatusCode::OK, scrubs::encode_scrub(&scrub)))
     }
 
     async fn delete(

@@ -18,7 +18,8 @@ use super::form::{
     self, CHAIN, COMPRESSED, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT,
 };
 use super::pool::{Answered, Pool};
-use crate::limits::{DATA_CALL, ERROR_BYTES, GET};
+use super::scrubs::{self, FoundBlock, NodeScrub, ScrubOrder};
+use crate::limits::{DATA_CALL, ERROR_BYTES, GET, SCRUB_CALL};
 
 /// A block of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,6 +170,44 @@ impl Pool {
         let make = || whole(request(Method::GET, "/usage", map.epoch), Bytes::new());
         let bytes = self.ask(map, node, make, form::USAGE_BYTES, DATA_CALL).await?;
         form::decode_usage(&bytes).map_err(|error| Refused::by(node, error))
+    }
+
+    /// Orders a scrub of all blocks of a node, or asks how it stands.
+    ///
+    /// # Errors
+    /// The reason why there was no answer, or what the node refuses with.
+    pub async fn scrub(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        run: u64,
+        order: ScrubOrder,
+    ) -> Result<NodeScrub, Refused> {
+        let method = match order {
+            ScrubOrder::Look => Method::GET,
+            ScrubOrder::Begin => Method::PUT,
+            ScrubOrder::Stop => Method::DELETE,
+        };
+        let path = format!("/scrub?run={run:x}");
+        let make = || whole(request(method.clone(), &path, map.epoch), Bytes::new());
+        let bytes = self.ask(map, node, make, scrubs::SCRUB_BYTES, SCRUB_CALL).await?;
+        scrubs::decode_scrub(&bytes).map_err(|error| Refused::by(node, error))
+    }
+
+    /// The blocks that a scrub of a node found not to check out.
+    ///
+    /// # Errors
+    /// As [`Pool::scrub`].
+    pub async fn found(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        run: u64,
+    ) -> Result<Vec<FoundBlock>, Refused> {
+        let path = format!("/scrub/found?run={run:x}");
+        let make = || whole(request(Method::GET, &path, map.epoch), Bytes::new());
+        let bytes = self.ask(map, node, make, scrubs::FOUND_BYTES, DATA_CALL).await?;
+        scrubs::decode_found(&bytes).map_err(|error| Refused::by(node, error))
     }
 
     async fn ask(

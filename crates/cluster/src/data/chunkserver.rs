@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tokio::time::{Instant, interval_at, timeout};
 
 use super::form::CHAIN_NODES;
 use super::running::{Copying, Running};
+use super::scrubs::OrderedScrubs;
 use super::{MapSource, Pool};
 use crate::limits::{DATA_BUFFER_BYTES, DATA_CONNECTIONS, DATA_IDLE, GET_BYTES, PUT_BYTES};
 use crate::wire::{Link, Stream, Taker};
@@ -44,6 +45,7 @@ pub struct Chunkserver {
     pub(super) puts: [Semaphore; CHAIN_NODES],
     pub(super) gets: Arc<Semaphore>,
     pub(super) healed: AtomicU64,
+    scrubs: OnceLock<Arc<dyn OrderedScrubs>>,
     on_corrupt: Option<mpsc::Sender<Sick>>,
     slots: Arc<Semaphore>,
     phase: watch::Sender<Phase>,
@@ -77,6 +79,7 @@ impl Chunkserver {
             puts: [const { Semaphore::const_new(PUT_BYTES) }; CHAIN_NODES],
             gets: Arc::new(Semaphore::new(GET_BYTES)),
             healed: AtomicU64::new(0),
+            scrubs: OnceLock::new(),
             on_corrupt,
             slots: Arc::new(Semaphore::new(DATA_CONNECTIONS)),
             phase: watch::Sender::new(Phase::Serving),
@@ -97,6 +100,23 @@ impl Chunkserver {
     /// Blocks that were replaced by what another member has, since this was made.
     pub fn healed(&self) -> u64 {
         self.healed.load(Ordering::Relaxed)
+    }
+
+    /// From now on scrubs are ordered here. Only the first call counts.
+    pub fn scrub_by(&self, scrubs: Arc<dyn OrderedScrubs>) {
+        let _ = self.scrubs.set(scrubs);
+    }
+
+    pub(super) fn scrubs(&self) -> Result<&dyn OrderedScrubs> {
+        let none = || Error::Unavailable("the chunkserver has not opened its scrubs yet".into());
+        self.scrubs.get().map(|scrubs| &**scrubs).ok_or_else(none)
+    }
+
+    /// The repair of a block was tried.
+    pub fn tried(&self, sick: Sick, is_repaired: bool) {
+        if let Some(scrubs) = self.scrubs.get() {
+            scrubs.tried(sick.group, sick.block, is_repaired);
+        }
     }
 
     /// Serves a connection of a node that was authenticated, in a task of its own.

@@ -99,6 +99,8 @@ pub(super) enum Path {
     Block(GroupId, BlockId),
     Group(GroupId),
     Usage,
+    Scrub,
+    ScrubFound,
 }
 
 impl Path {
@@ -108,7 +110,12 @@ impl Path {
                 Some((group, block)) => group_id(group).zip(block_id(block)).map(block_path),
                 None => group_id(rest).map(Path::Group),
             },
-            None => (path == "/usage").then_some(Path::Usage),
+            None => match path {
+                "/usage" => Some(Path::Usage),
+                "/scrub" => Some(Path::Scrub),
+                "/scrub/found" => Some(Path::ScrubFound),
+                _ => None,
+            },
         };
         parsed.ok_or_else(|| invalid("unknown path", path))
     }
@@ -348,6 +355,13 @@ impl PageQuery {
     }
 }
 
+/// The number of the scrub that a request is about.
+pub(super) fn scrub_run(query: Option<&str>) -> Result<u64> {
+    let query = query.unwrap_or_default();
+    let run = query.strip_prefix("run=").and_then(|run| hex(run, 16));
+    run.ok_or_else(|| invalid("query", query))
+}
+
 pub(super) fn encode_page(page: &[BlockInfo]) -> Bytes {
     let mut out = BytesMut::with_capacity(page.len() * INFO_BYTES);
     for info in page {
@@ -455,10 +469,14 @@ mod tests {
         assert_eq!(Path::parse("/blocks/a/ff-0").unwrap(), block);
         assert_eq!(Path::parse("/blocks/ffffffff").unwrap(), Path::Group(GroupId(u32::MAX)));
         assert_eq!(Path::parse("/usage").unwrap(), Path::Usage);
+        assert_eq!(Path::parse("/scrub").unwrap(), Path::Scrub);
+        assert_eq!(Path::parse("/scrub/found").unwrap(), Path::ScrubFound);
         for bad in [
             "",
             "/",
             "/usage/",
+            "/scrub/",
+            "/scrub/x",
             "/blocks",
             "/blocks/",
             "/blocks/A",
@@ -526,6 +544,10 @@ mod tests {
             assert!(PageQuery::parse(Some(bad)).is_err(), "{bad}");
         }
         assert!(PageQuery::parse(None).is_err());
+        assert_eq!(scrub_run(Some("run=ff")).unwrap(), 255);
+        for bad in ["", "run=", "run=0f", "run=FF", "run=1&run=1", "run=10000000000000000"] {
+            assert!(scrub_run(Some(bad)).is_err(), "{bad}");
+        }
     }
 
     #[test]

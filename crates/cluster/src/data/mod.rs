@@ -30,6 +30,7 @@ mod read;
 pub mod repair;
 mod replicated;
 mod running;
+mod scrubs;
 mod write;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use held::held;
 pub use nodes::{Loads, NodeLoad};
 pub use pool::Pool;
 pub use replicated::Replicated;
+pub use scrubs::{FOUND, FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase};
 
 /// Where this node's copy of the cluster map is.
 #[async_trait]

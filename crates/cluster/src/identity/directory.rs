@@ -159,7 +159,10 @@ impl Directory {
         let file: ClusterFile = toml::from_str(&text).map_err(invalid(&self.shown(CLUSTER)))?;
         if file.version != VERSION {
             let shown = self.shown(CLUSTER);
-            return Err(Error::Invalid(format!("{shown}: version {}, not 1", file.version)));
+            return Err(Error::Invalid(format!(
+                "{shown}: version {}, this cairn knows {VERSION}: use the newer cairn that wrote it",
+                file.version
+            )));
         }
         let bad = |what: &str| Error::Invalid(format!("{}: {what}", self.shown(CLUSTER)));
         let cluster = u128::from_str_radix(&file.cluster, 16).map_err(|_| bad("cluster"))?;

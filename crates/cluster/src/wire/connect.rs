@@ -10,6 +10,7 @@ use super::driver::{Driver, KeepAlive};
 use super::hello::{self, Hello, VERSION_MAX, Window};
 use super::link::{Authenticated, Link, Stream};
 use super::peer::{Peer, PeerInfo, PeerShared};
+use super::program::{NodeProgram, own_formats};
 use super::refused;
 use super::service::Service;
 use crate::limits::HANDSHAKE;
@@ -43,6 +44,7 @@ impl Terms {
             refused: None,
             release: hello::release(),
             reads_traces: true,
+            formats: own_formats(),
         }
     }
 
@@ -138,7 +140,8 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
         return Err(refused);
     }
     let (role, version) = terms.check(&hello, &peer, true)?;
-    let info = PeerInfo { authenticated: peer, role, version, connection: next() };
+    let program = program_of(&hello);
+    let info = PeerInfo { authenticated: peer, role, version, program, connection: next() };
     Ok(start(stream, info, &hello, terms, service, true))
 }
 
@@ -159,8 +162,14 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     }
     within_time(hello::write(&mut stream, &answer)).await?;
     let (role, version) = checked?;
-    let info = PeerInfo { authenticated: peer, role, version, connection: next() };
+    let program = program_of(&hello);
+    let info = PeerInfo { authenticated: peer, role, version, program, connection: next() };
     Ok(start(stream, info, &hello, terms, service, false))
+}
+
+fn program_of(hello: &Hello) -> Arc<NodeProgram> {
+    let (release, formats) = (hello.release.clone(), hello.formats.clone());
+    Arc::new(NodeProgram { release, versions: hello.versions, formats })
 }
 
 /// Numbers connections.

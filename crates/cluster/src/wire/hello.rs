@@ -11,6 +11,7 @@ use cairn_base::{ClusterId, Error, NodeId, Result, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::link::{self, Stream};
+use super::program::{FormatRange, NodeProgram, own_formats, read_formats, write_formats};
 use crate::limits::{HELLO_BYTES, WINDOW_BYTES, WINDOW_CALLS};
 
 pub const MAGIC: [u8; 8] = *b"CairnWir";
@@ -34,6 +35,7 @@ const BYTES: u32 = 5;
 const REFUSED: u32 = 6;
 const RELEASE: u32 = 7;
 const READS_TRACES: u32 = 8;
+const FORMATS: u32 = 9;
 
 /// How much a side takes before it has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +65,8 @@ pub struct Hello {
     pub release: String,
     /// Requests to the speaker may have traces.
     pub reads_traces: bool,
+    /// Formats on disk that the speaker's program reads, to be shown.
+    pub formats: Vec<FormatRange>,
 }
 
 /// The lowest version that a connection between these two must have.
@@ -74,6 +78,11 @@ pub fn lowest(one: Role, other: Option<Role>) -> u16 {
 /// This program's name for itself.
 pub fn release() -> String {
     format!("cairn {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// This program, in a role that speaks at least version `lowest`.
+pub fn own_program(lowest: u16) -> NodeProgram {
+    NodeProgram { release: release(), versions: (lowest, VERSION_MAX), formats: own_formats() }
 }
 
 /// A peer's name for itself, as far as it can be shown in a line of a log.
@@ -94,6 +103,9 @@ impl Hello {
             body.bytes(REFUSED, &error.to_bytes());
         }
         body.text(RELEASE, &self.release).number(READS_TRACES, self.reads_traces.into());
+        if !self.formats.is_empty() {
+            body.text(FORMATS, &write_formats(&self.formats));
+        }
         let body = body.finish();
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
         out.extend_from_slice(&MAGIC);
@@ -114,6 +126,7 @@ impl Hello {
             refused: None,
             release: String::new(),
             reads_traces: false,
+            formats: Vec::new(),
         };
         let number = |field: cairn_base::codec::Field| {
             u32::try_from(field.number()?).map_err(|_| Error::Invalid("a hello's window".into()))
@@ -132,6 +145,7 @@ impl Hello {
                 BYTES => hello.window.bytes = number(field)?,
                 READS_TRACES => hello.reads_traces = field.number()? != 0,
                 RELEASE => hello.release = shown(&field.value),
+                FORMATS => hello.formats = read_formats(&field.value),
                 REFUSED => hello.refused = Some(Error::from_bytes(&field.value)?),
                 _ => {}
             }
@@ -186,7 +200,18 @@ mod tests {
         let role = Some(Role::Gateway);
         let cluster = ClusterId(u128::MAX - 5);
         let (node, release, reads_traces) = (NodeId(7), "cairn 9".to_owned(), true);
-        Hello { versions, cluster, node, role, window, refused: None, release, reads_traces }
+        let formats = own_formats();
+        Hello {
+            versions,
+            cluster,
+            node,
+            role,
+            window,
+            refused: None,
+            release,
+            reads_traces,
+            formats,
+        }
     }
 
     async fn send(bytes: &[u8]) -> Result<Hello> {

@@ -18,6 +18,7 @@ use super::frame::{HEADER_BYTES, Kind};
 use super::hello::Window;
 use super::link::Authenticated;
 use super::outbox::{Outbox, Payload};
+use super::program::NodeProgram;
 use super::slots::{FreedWindow, OpenCalls};
 use crate::limits::PAYLOAD_BYTES;
 
@@ -29,6 +30,8 @@ pub struct PeerInfo {
     pub role: Role,
     /// The version of the protocol that both speak.
     pub version: u16,
+    /// What it says of its program.
+    pub program: Arc<NodeProgram>,
     /// The number of this connection, of all that this process has had.
     pub connection: u64,
 }

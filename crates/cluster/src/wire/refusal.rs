@@ -71,6 +71,7 @@ fn hello(cluster: ClusterId, own: NodeId, error: &Error) -> Vec<u8> {
         refused: Error::from_bytes(&error.to_bytes()).ok(),
         release: release(),
         reads_traces: false,
+        formats: Vec::new(),
     }
     .encode()
 }

@@ -21,6 +21,7 @@ mod only_nodes_of_the_map_are_admitted;
 mod other_versions_are_refused_in_words;
 mod places_are_divided_among_mounts;
 mod rights_hold_for_every_operation_of_a_mount;
+mod scrubs_are_ordered_over_the_network;
 mod stale_maps_are_refused;
 mod strange_bytes_end_the_connection;
 mod strange_requests_for_blocks_change_nothing;

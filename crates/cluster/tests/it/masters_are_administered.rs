@@ -52,7 +52,7 @@ async fn the_status_says_all_of_the_map_and_what_nodes_said_last() {
     office.tell(&office.chunkserver, ControlMethod::Beat, &beat).await;
     // Every node may ask.
     for node in [&office.master, &office.gateway, &office.chunkserver] {
-        let Status { map, nodes, sessions, master, batch } =
+        let Status { map, nodes, sessions, master, batch, programs } =
             office.client(node).status().await.unwrap();
         assert_eq!(map, office.map().await);
         assert_eq!(map.nodes[&CHUNKSERVER].zone, "rack1");
@@ -64,6 +64,8 @@ async fn the_status_says_all_of_the_map_and_what_nodes_said_last() {
         );
         assert_eq!((&nodes[0].copying, &nodes[0].groups), (&beat.copying, &beat.groups));
         assert_eq!(nodes[0].version, "1.2");
+        // The node of the test is no program: it says nothing of one.
+        assert!(programs[&MASTER].versions.1 >= 2 && !programs[&MASTER].formats.is_empty());
     }
 }
 

@@ -1,5 +1,6 @@
-//! Chunkservers that have more than their share, or are not there.
+//! Chunkservers that have more than their share, or are not there; metadata with too few copies.
 
+use super::worth::WORTH_PERCENT;
 use crate::Finding;
 use crate::sample::{Pair, Store};
 
@@ -26,6 +27,29 @@ pub fn uneven(pair: &Pair<'_>) -> Vec<Finding> {
         });
     }
     found
+}
+
+/// Names and small objects that are lost sooner than what is in blocks.
+pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
+    let cluster = pair.after.cluster.as_ref();
+    let Some((cluster, copies)) = cluster.and_then(|one| Some((one, one.metadata_copies?))) else {
+        return Vec::new();
+    };
+    if copies >= cluster.replicas {
+        return Vec::new();
+    }
+    let (has, replicas) = (if copies == 1 { "copy" } else { "copies" }, cluster.replicas);
+    vec![Finding {
+        kind: "few copies",
+        // It takes no time, and stays below whatever does.
+        cost_percent: WORTH_PERCENT,
+        what: "names and small objects have fewer copies than blocks".to_owned(),
+        evidence: vec![format!(
+            "{copies} {has} of names and of objects up to 16 KiB, {replicas} replicas of blocks"
+        )],
+        remedy: "let more masters join, three or five in all: cairn cluster token --role master"
+            .to_owned(),
+    }]
 }
 
 fn fullest(stores: &[Store]) -> Option<Finding> {

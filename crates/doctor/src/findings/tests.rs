@@ -378,7 +378,7 @@ fn a_cluster_out_of_balance() {
         weight: 1,
     };
     let mut with = |stores: Vec<Store>, degraded_groups| {
-        after.cluster = Some(Cluster { stores, degraded_groups });
+        after.cluster = Some(Cluster { stores, degraded_groups, ..Cluster::default() });
         look(&before, &after)
     };
     assert_eq!(kinds(&with(vec![store("1", 9), store("2", 1)], 0)), ["uneven groups"]);
@@ -386,6 +386,25 @@ fn a_cluster_out_of_balance() {
     assert_eq!(kinds(&with(vec![store("1", 5), store("2", 5)], 3)), ["degraded"]);
     let gone = Store { up: false, ..store("2", 5) };
     assert_eq!(kinds(&with(vec![store("1", 5), gone], 0)), ["degraded"]);
+}
+
+#[test]
+fn metadata_with_fewer_copies_than_blocks_are_found() {
+    let (before, mut after) = quiet();
+    for (metadata_copies, replicas, found) in [
+        (Some(1), 3, true),
+        (Some(2), 3, true),
+        (Some(3), 3, false),
+        (Some(3), 5, true),
+        (Some(1), 1, false),
+        (None, 3, false),
+    ] {
+        let cluster = Cluster { metadata_copies, replicas, ..Cluster::default() };
+        after.cluster = Some(cluster);
+        let report = look(&before, &after);
+        let expected = if found { vec!["few copies"] } else { Vec::new() };
+        assert_eq!(kinds(&report), expected, "{metadata_copies:?} of {replicas}");
+    }
 }
 
 #[test]

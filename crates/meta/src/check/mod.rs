@@ -12,6 +12,7 @@
 
 mod bodies;
 mod buckets;
+pub mod damage;
 mod facts;
 mod inodes;
 mod names;

@@ -3,7 +3,9 @@
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
 //! inode, its bucket, or whether the store is read-only. Such an operation of another session is
 //! put off, before it has any effect, and the holder is asked to give the directory back. It does
-//! so when all that it has done there on its own has run. Inodes that it made are known to nobody
+//! so when all that it has done there on its own has run. While an operation waits that concerns
+//! all directories of a bucket, or of the store, no more of these are delegated: it would never
+//! run where sessions go on making directories. Inodes that it made are known to nobody
 //! else before that, and its posted operations change nothing else.
 
 use std::cell::RefCell;
@@ -15,7 +17,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BucketId, Ino, SessionId};
 
 use super::asked::Asked;
-use super::op::{DelegationWish, Job};
+use super::op::{DelegationWish, Ground, Job};
 use super::settle::Unsettled;
 use crate::{Changes, keys};
 
@@ -37,6 +39,8 @@ pub struct Delegations {
     unasked_files: usize,
     /// How many were ever held.
     last: u64,
+    /// Where nothing is delegated, and for how many operations.
+    closed: BTreeMap<Ground, usize>,
     /// The delegations that the operation that runs now met.
     met: RefCell<Met>,
     unsettled: Arc<Unsettled>,
@@ -72,6 +76,7 @@ impl Delegations {
             files: HashMap::new(),
             unasked_files: 0,
             last: 0,
+            closed: BTreeMap::new(),
             met: RefCell::default(),
             unsettled,
             asked,
@@ -87,11 +92,47 @@ impl Delegations {
     }
 
     /// Whether a wish can be granted, as far as others have to do with the directory.
-    pub fn may_hold(&self, DelegationWish { directory, session, .. }: DelegationWish) -> bool {
+    pub fn may_hold(&self, wish: DelegationWish) -> bool {
+        let DelegationWish { directory, bucket, session } = wish;
         match self.held.get(&directory) {
             // Asked again, because it was not durable: not if it is to be given back.
             Some(held) => held.session == session && self.unasked.contains_key(&held.number),
-            None => self.fresh.get(&directory) == Some(&session),
+            None => self.fresh.get(&directory) == Some(&session) && !self.is_closed(bucket),
+        }
+    }
+
+    fn is_closed(&self, bucket: BucketId) -> bool {
+        [Ground::Bucket(bucket), Ground::Store]
+            .iter()
+            .any(|ground| self.closed.contains_key(ground))
+    }
+
+    /// Where no directory may be held by anybody when these changes are made.
+    pub fn ground_of(&self, changes: &Changes) -> Option<Ground> {
+        if changes.contains_key(&keys::read_only()) {
+            return Some(Ground::Store);
+        }
+        let mut held = self.held.values().map(|held| held.bucket);
+        held.find(|bucket| changes.contains_key(&keys::bucket(*bucket))).map(Ground::Bucket)
+    }
+
+    /// Delegates no more there until this is opened again as often. Returns who is to be asked for
+    /// what is held there.
+    pub fn close(&mut self, ground: Ground) -> Vec<Ask> {
+        *self.closed.entry(ground).or_default() += 1;
+        let is_there =
+            |held: &Held| ground == Ground::Store || ground == Ground::Bucket(held.bucket);
+        let there = self.held.iter().filter(|(_, held)| is_there(held));
+        let there: Vec<Ino> = there.map(|(directory, _)| *directory).collect();
+        there.into_iter().filter_map(|directory| self.ask(directory)).collect()
+    }
+
+    pub fn open(&mut self, ground: Ground) {
+        if let Some(operations) = self.closed.get_mut(&ground) {
+            *operations -= 1;
+            if *operations == 0 {
+                self.closed.remove(&ground);
+            }
         }
     }
 
@@ -292,6 +333,31 @@ mod tests {
 
     const ONE: SessionId = SessionId(1);
     const TWO: SessionId = SessionId(2);
+
+    #[test]
+    fn nothing_is_delegated_where_an_operation_waits_for_all() {
+        let working = Working::new(Arc::new(RealClock::default()), None);
+        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let mut delegations = Delegations::new(Arc::default(), asked);
+        let (bucket, other) = (BucketId(1), BucketId(2));
+        let wish =
+            |directory, bucket| DelegationWish { directory: Ino(directory), bucket, session: ONE };
+        for (directory, of) in [(2, bucket), (3, bucket), (4, other)] {
+            delegations.hold(wish(directory, of));
+        }
+        for directory in 5..8 {
+            delegations.made(Ino(directory), ONE);
+        }
+        let asks = delegations.close(Ground::Bucket(bucket));
+        assert_eq!(asks.len(), 2, "all that is held there is asked for at once");
+        assert!(!delegations.may_hold(wish(5, bucket)) && delegations.may_hold(wish(5, other)));
+        assert_eq!(delegations.close(Ground::Store).len(), 1, "the others were asked for before");
+        assert!(!delegations.may_hold(wish(5, other)));
+        delegations.open(Ground::Bucket(bucket));
+        assert!(!delegations.may_hold(wish(5, bucket)), "the store is closed");
+        delegations.open(Ground::Store);
+        assert!(delegations.may_hold(wish(5, bucket)) && delegations.may_hold(wish(6, other)));
+    }
 
     #[test]
     fn who_has_made_many_files_is_asked_for_a_directory() {

@@ -240,10 +240,7 @@ impl Executor {
                     return self.fail(job, not_its_own(), open);
                 }
             } else if let Some(directory) = obstacle {
-                if let Some(ask) = self.delegations.wait(directory, job) {
-                    self.leases.ask(ask);
-                }
-                return;
+                return self.put_off(job, &outcome, directory);
             }
         }
         match outcome {
@@ -269,6 +266,21 @@ impl Executor {
         let changes = outcome.changes().unwrap_or(&nothing);
         let released = job.op.released().map_or(&[][..], |(_, released)| released);
         self.delegations.obstacle(changes, job.op.session(), released)
+    }
+
+    /// An operation waits for a directory that is held, or for all where it concerns all. What it
+    /// closed stays closed until it has run.
+    fn put_off(&mut self, mut job: Job, outcome: &Outcome, directory: Ino) {
+        let ground = outcome.changes().and_then(|changes| self.delegations.ground_of(changes));
+        if let Some(ground) = ground.filter(|_| job.closes.is_none()) {
+            job.closes = Some(ground);
+            for ask in self.delegations.close(ground) {
+                self.leases.ask(ask);
+            }
+        }
+        if let Some(ask) = self.delegations.wait(directory, job) {
+            self.leases.ask(ask);
+        }
     }
 
     /// Whether an operation would change nothing of the tree that others than its session know.
@@ -365,6 +377,9 @@ impl Executor {
         pins: Option<&Pins>,
         inline: Option<&Inline<'_>>,
     ) {
+        if let Some(ground) = job.closes.take() {
+            self.delegations.open(ground);
+        }
         job.changed = !changes.is_empty();
         if job.changed
             && let Some((session, released)) = job.op.released()

@@ -150,11 +150,20 @@ pub struct Job {
     pub early: Option<Early>,
     /// It counts among those that may be accepted and not answered.
     pub is_counted: bool,
+    /// It waits for all directories that are held there, and no more are delegated meanwhile.
+    pub closes: Option<Ground>,
+}
+
+/// The directories of a bucket, or of the whole store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Ground {
+    Bucket(BucketId),
+    Store,
 }
 
 impl Job {
     pub fn new(op: Box<dyn Op>) -> Job {
-        Job { op, changed: false, settle: None, early: None, is_counted: true }
+        Job { op, changed: false, settle: None, early: None, is_counted: true, closes: None }
     }
 }
 

@@ -460,3 +460,47 @@ async fn nothing_is_made_once_the_bucket_or_the_store_is_read_only() {
         make_in(&filler, directory, then).await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_becomes_read_only_however_fast_directories_are_made() {
+    let net = Net::new().await;
+    let (other, _) = net.client(9).await;
+    let root = bucket(&other).await.unwrap();
+    for of in [Some("bucket".to_owned()), None] {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let made = Arc::new(AtomicU64::new(0));
+        let mut makers = Vec::new();
+        for client in 1..=4 {
+            let (filler, _) = net.hasty_client(client + 4 * u64::from(of.is_none())).await;
+            bucket(&filler).await.unwrap();
+            let (is_over, made) = (Arc::clone(&is_over), Arc::clone(&made));
+            let name = format!("{client} {}", of.is_none());
+            makers.push(tokio::spawn(async move {
+                let own = mkdir(&filler, root, &name).await.unwrap();
+                for number in 0.. {
+                    if is_over.load(Ordering::SeqCst) {
+                        return Ok(());
+                    }
+                    // Each is held by its maker once it has a file.
+                    let directory = mkdir(&filler, own, &format!("{number}")).await?;
+                    make_in(&filler, directory, 0).await?;
+                    made.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok::<_, cairn_base::Error>(())
+            }));
+        }
+        while made.load(Ordering::SeqCst) < 40 {
+            tokio::task::yield_now().await;
+        }
+        let set = |read_only| SetReadOnly { bucket: of.clone(), read_only };
+        let caller = caller();
+        let setting = timeout(Duration::from_secs(60), other.run(&caller, set(true))).await;
+        is_over.store(true, Ordering::SeqCst);
+        setting.expect("it was put off again and again").unwrap();
+        for maker in makers {
+            let ended = maker.await.unwrap();
+            assert!(ended.is_ok() || ended.unwrap_err().kind() == "read_only");
+        }
+        other.run(&caller, set(false)).await.unwrap();
+    }
+}

@@ -26,6 +26,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+use super::data::pool;
 use super::{CLUSTER, Cluster, GATEWAY, MASTER, Node, PATIENCE, SECOND};
 
 pub const CHUNKSERVER: NodeId = NodeId(3);
@@ -65,7 +66,8 @@ impl Office {
         // Whom it lets in goes by the map that is edited.
         master.trust.pins = view;
         let sessions = Sessions::start(meta.clone(), clock.clone(), LEASE).await.unwrap();
-        let controller = Arc::new(Controller::new(
+        let connections = pool(&master);
+        let controller = Controller::new(
             MASTER,
             (meta.clone(), sessions),
             keeper,
@@ -73,7 +75,8 @@ impl Office {
             Secrets { seal: None, authority: None, links: None },
             clock,
             settings,
-        ));
+        );
+        let controller = Arc::new(controller.with_pool(connections));
         let control = ControlService::default();
         control.serve(Some(controller));
         let audit = Arc::new(LineQueue::new("audit", "test"));

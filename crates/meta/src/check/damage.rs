@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cairn_base::{BlockId, Ino, Owner};
-use cairn_meta::check::{self, Chunk, Hit, Piece};
-use cairn_meta::engine::Snapshot;
-use cairn_meta::keys;
-use cairn_meta::rows::{Bucket, Place, Row};
+use cairn_base::{BlockId, Ino, Owner, Result};
 use serde::Serialize;
 
-use crate::failure::Result;
+use super::Chunk;
+use super::names::{Hit, Piece, name_inodes, name_pieces};
+use crate::engine::Snapshot;
+use crate::keys;
+use crate::rows::{Bucket, Place, Row};
 
 /// A block that is missing or cannot be read.
 #[derive(Clone, Debug)]
@@ -31,17 +31,20 @@ pub struct Damaged {
 }
 
 /// Names the objects that hold bad blocks, and counts the bad blocks that no object holds any
-/// more: they hit nobody.
+/// more: they hit nobody. The number of passes over the metadata does not grow with theirs.
+///
+/// # Errors
+/// Those of the snapshot.
 pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<(Vec<Damaged>, u64)> {
     if bad.is_empty() {
         return Ok((Vec::new(), 0));
     }
     let (pieces, causes) = pieces(snapshot, bad)?;
-    let hits = check::name_pieces(snapshot, &pieces)?;
+    let hits = name_pieces(snapshot, &pieces)?;
     let held = hits.iter().zip(&causes).filter(|(hit, _)| **hit != Hit::default());
     let held: BTreeSet<BlockId> = held.map(|(_, cause)| cause.block).collect();
     let inodes: BTreeSet<Ino> = hits.iter().flat_map(|hit| hit.inodes.iter().copied()).collect();
-    let names = check::name_inodes(snapshot, &inodes)?;
+    let names = name_inodes(snapshot, &inodes)?;
     let mut damaged = Vec::new();
     for ((hit, piece), cause) in hits.iter().zip(&pieces).zip(causes) {
         let mut add = |object: String| {
@@ -94,6 +97,9 @@ fn chunk(snapshot: &dyn Snapshot, owner: Owner) -> Result<Chunk> {
 }
 
 /// Whether the chunk that owns a block names it.
+///
+/// # Errors
+/// Those of the snapshot.
 pub fn is_named(snapshot: &dyn Snapshot, block: BlockId, owner: Owner) -> Result<bool> {
     let Chunk { extents, .. } = chunk(snapshot, owner)?;
     let names =

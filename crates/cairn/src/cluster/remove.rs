@@ -1,0 +1,107 @@
+//! `cairn cluster remove` and `replace`: forget a node, and move its blocks elsewhere before.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use cairn_base::NodeId;
+use cairn_cluster::control::Edit;
+use cairn_cluster::control::forecast::{Forecast, bytes_by_group, emptying, replacing};
+
+use super::edit::{self, NodeArgs};
+use super::{drain, reach, rebalance};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Remove a node; it is refused from then on
+///
+/// A chunkserver that holds blocks is drained first. The command says before what will move, where
+/// to and how long that takes, and asks. It moves nothing if there is no room for it, or too few
+/// other nodes. If the node is the master that serves, another one serves first.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster remove /srv/cairn-master 4
+  cairn cluster remove /srv/cairn-master 4 --yes")]
+pub struct RemoveArgs {
+    #[command(flatten)]
+    of: NodeArgs,
+    /// Do not ask before blocks are moved
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Move the blocks of a chunkserver to another one, and remove it
+///
+/// The other one must have joined and run. The command says before what will move and how long that
+/// takes, and asks. What the other one has already, and all blocks of a chunkserver that is down,
+/// go to whichever nodes the master chooses.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster replace /srv/cairn-master 4 9
+  cairn cluster replace /srv/cairn-master 4 9 --yes")]
+pub struct ReplaceArgs {
+    #[command(flatten)]
+    of: NodeArgs,
+    /// The chunkserver that gets its blocks
+    #[arg(value_parser = edit::node)]
+    by: NodeId,
+    /// Do not ask before blocks are moved
+    #[arg(long)]
+    yes: bool,
+}
+
+pub fn run(args: &RemoveArgs) -> Result<ExitCode> {
+    let NodeArgs { dir, node } = &args.of;
+    let status = reach::status(dir)?;
+    if status.map.groups.values().any(|group| group.has(*node)) {
+        let forecast = emptying(&status, *node)?;
+        agree(*node, args.yes, &forecast)?;
+        reach::edit(dir, Edit::Drain(*node))?;
+        drain::wait(dir, &status.map, *node)?;
+    }
+    reach::edit(dir, Edit::Remove(*node))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
+    let NodeArgs { dir, node } = &args.of;
+    let status = reach::status(dir)?;
+    let (forecast, moves) = replacing(&status, *node, args.by)?;
+    agree(*node, args.yes, &forecast)?;
+    // Moves that fail are no harm: the drain moves what they leave.
+    rebalance::carry_out(dir, &bytes_by_group(&status), moves)?;
+    reach::edit(dir, Edit::Drain(*node))?;
+    drain::wait(dir, &reach::status(dir)?.map, *node)?;
+    reach::edit(dir, Edit::Remove(*node))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what will move, and asks whether it shall.
+fn agree(node: NodeId, yes: bool, forecast: &Forecast) -> Result<()> {
+    let groups = forecast.groups;
+    if groups == 0 {
+        return Ok(());
+    }
+    if !yes && !io::stdin().is_terminal() {
+        return Err(Failure::new(format!(
+            "node {node} is in {groups} groups: drain it, and wait until it is in none, or say \
+             --yes"
+        )));
+    }
+    let bytes = indicatif::BinaryBytes(forecast.bytes);
+    output::line(format!("node {node} is in {groups} groups, {bytes}, which move:"))?;
+    drain::show(forecast)?;
+    match yes || asked(&format!("move them, and remove node {node} then?"))? {
+        true => Ok(()),
+        false => Err(Failure::new("nothing was moved")),
+    }
+}
+
+/// Whether the one at the terminal wants it.
+fn asked(what: &str) -> Result<bool> {
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "{what} [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,362 @@
+//! `cairn cluster scrub`: has all chunkservers verify their blocks now, and names the objects that
+//! are damaged or lack replicas.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use cairn_base::rng::RealRng;
+use cairn_base::{NodeId, Rng};
+use cairn_cluster::control::{DegradedObjects, Wholeness};
+use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use serde_json::{Value, json};
+
+use super::reach;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Between two looks at it.
+const POLL: Duration = Duration::from_millis(500);
+/// How often it is begun again at one node that was restarted meanwhile.
+const AGAIN: u32 = 3;
+
+/// Have all chunkservers read and verify their blocks now, and name damaged objects
+///
+/// Waits, and shows the progress. Damaged replicas are replaced by what other nodes have. Names
+/// objects of which no good replica is left (lost), those that have fewer replicas than they should
+/// (degraded), and those that were repaired. The scrub goes on if this command is ended. Exit code
+/// 1 if a node was not scrubbed, or an object is lost or degraded.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster scrub /srv/cairn-master
+  cairn cluster scrub /srv/cairn-master --json | jq .objects
+  cairn cluster scrub /srv/cairn-master --look
+  cairn cluster scrub /srv/cairn-master --stop")]
+pub struct ClusterScrubArgs {
+    /// The directory of a master or a gateway
+    dir: PathBuf,
+    /// Begin none: show how the one stands that runs, or what the last one found
+    #[arg(long, conflicts_with = "stop")]
+    look: bool,
+    /// Stop the one that runs
+    #[arg(long)]
+    stop: bool,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Seconds after which it goes on without a node, or a master, that does not answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
+}
+
+/// How it stands at every chunkserver.
+type Nodes = BTreeMap<NodeId, NodeScrub>;
+
+pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
+    if args.stop {
+        let nodes = reach::scrub(&args.dir, 0, ScrubOrder::Stop)?.into_iter().collect();
+        return show(args, &nodes, None);
+    }
+    if args.look {
+        let nodes: Nodes = reach::scrub(&args.dir, 0, ScrubOrder::Look)?.into_iter().collect();
+        let named = match nodes.values().any(|scrub| scrub.phase.is_under_way()) {
+            true => None,
+            false => Some(names(args, 0)?),
+        };
+        return show(args, &nodes, named.as_ref());
+    }
+    // 0 is for whichever runs.
+    let run = RealRng.next_u64().max(1);
+    let nodes = watch(args, run)?;
+    let named = names(args, run)?;
+    show(args, &nodes, Some(&named))
+}
+
+/// Begins one and waits until it has ended everywhere, or cannot be waited for any longer.
+fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
+    let mut watched = Watched::new(Duration::from_secs(args.patience));
+    let mut order = ScrubOrder::Begin;
+    let bar = output::count_bar(1, "blocks");
+    loop {
+        match reach::scrub(&args.dir, run, order) {
+            Ok(nodes) => order = watched.look(nodes, Instant::now()),
+            Err(failure) if failure.is_passing() && !watched.is_too_late(Instant::now()) => {}
+            Err(failure) => return Err(watched.lost(args, failure)),
+        }
+        let total: u64 = watched.nodes.values().map(|scrub| scrub.total_blocks).sum();
+        bar.set_length(total.max(1));
+        bar.set_position(watched.nodes.values().map(|scrub| scrub.blocks).sum());
+        bar.set_message(watched.progress());
+        if watched.is_over() {
+            bar.finish_and_clear();
+            return Ok(watched.nodes);
+        }
+        sleep(POLL);
+    }
+}
+
+/// What was heard of a scrub so far.
+struct Watched {
+    patience: Duration,
+    nodes: Nodes,
+    /// Since when a node says the same, if it is not done.
+    since: BTreeMap<NodeId, Instant>,
+    again: BTreeMap<NodeId, u32>,
+    /// Nodes that are done, or were given up.
+    done: BTreeMap<NodeId, bool>,
+    heard: Option<Instant>,
+}
+
+impl Watched {
+    fn new(patience: Duration) -> Watched {
+        let (nodes, since, again, done) = Default::default();
+        Watched { patience, nodes, since, again, done, heard: None }
+    }
+
+    /// Takes what the master says, and returns what to ask next.
+    fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> ScrubOrder {
+        self.heard = Some(now);
+        let mut next = ScrubOrder::Look;
+        for (node, scrub) in said {
+            if self.done.get(&node) == Some(&true) {
+                continue;
+            }
+            let is_same = self.nodes.get(&node) == Some(&scrub);
+            let since = *self.since.entry(node).or_insert(now);
+            let is_late = is_same && now.saturating_duration_since(since) >= self.patience;
+            if !is_same {
+                self.since.insert(node, now);
+            }
+            let done = match scrub.phase {
+                ScrubPhase::Unknown => {
+                    let again = self.again.entry(node).or_default();
+                    *again += 1;
+                    next = ScrubOrder::Begin;
+                    *again > AGAIN
+                }
+                ScrubPhase::Silent => is_late,
+                // It rests much, and may wait for a disk: it is not given up.
+                ScrubPhase::Waits | ScrubPhase::Runs => false,
+                ScrubPhase::Ended | ScrubPhase::Stopped | ScrubPhase::Failed => {
+                    scrub.pending == 0 || is_late
+                }
+            };
+            self.done.insert(node, done);
+            self.nodes.insert(node, scrub);
+        }
+        next
+    }
+
+    /// A master that was heard before does not answer any more.
+    fn lost(&self, args: &ClusterScrubArgs, failure: Failure) -> Failure {
+        let dir = args.dir.display();
+        match self.heard {
+            None => failure,
+            Some(_) => failure.and(&format!(
+                "the scrub goes on, and cairn cluster scrub {dir} --look shows it once a master \
+                 serves"
+            )),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.heard.is_some() && self.done.values().all(|done| *done)
+    }
+
+    /// Whether no master was heard for too long.
+    fn is_too_late(&self, now: Instant) -> bool {
+        self.heard.is_none_or(|heard| now.saturating_duration_since(heard) >= self.patience)
+    }
+
+    /// Of each node that is not done.
+    fn progress(&self) -> String {
+        let left = self.nodes.iter().filter(|(node, _)| self.done.get(node) != Some(&true));
+        let one = |(node, scrub): (&NodeId, &NodeScrub)| {
+            let part = scrub.blocks * 100 / scrub.total_blocks.max(1);
+            let read = output::human_bytes(scrub.bytes);
+            match scrub.phase {
+                ScrubPhase::Runs => format!("node {node}: {part} %, {read}"),
+                phase => format!("node {node}: {}", phase.word()),
+            }
+        };
+        left.map(one).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Waits until the master has named the objects.
+fn names(args: &ClusterScrubArgs, run: u64) -> Result<DegradedObjects> {
+    let bar = output::count_bar(0, "naming objects");
+    let mut begun = Instant::now();
+    loop {
+        match reach::degraded(&args.dir, run) {
+            Ok(Some(named)) => {
+                bar.finish_and_clear();
+                return Ok(named);
+            }
+            Ok(None) => begun = Instant::now(),
+            Err(failure) => {
+                let patience = Duration::from_secs(args.patience);
+                if !failure.is_passing() || begun.elapsed() >= patience {
+                    return Err(failure);
+                }
+            }
+        }
+        bar.tick();
+        sleep(POLL);
+    }
+}
+
+fn is_good(nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
+    let all_ended = nodes.values().all(|scrub| scrub.phase == ScrubPhase::Ended);
+    let [lost, degraded, _] = named.map_or([0; 3], |named| named.blocks);
+    let is_heard = named.is_none_or(|named| named.silent.is_empty());
+    all_ended && is_heard && lost == 0 && degraded == 0
+}
+
+fn show(
+    args: &ClusterScrubArgs,
+    nodes: &Nodes,
+    named: Option<&DegradedObjects>,
+) -> Result<ExitCode> {
+    let is_good = is_good(nodes, named);
+    match args.json {
+        true => output::json(&to_json(nodes, named, is_good))?,
+        false => print(nodes, named)?,
+    }
+    // Of a scrub that goes on, or was stopped on demand, nothing bad is known.
+    let is_partial = args.stop || named.is_none();
+    Ok(if is_good || is_partial { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn to_json(nodes: &Nodes, named: Option<&DegradedObjects>, is_good: bool) -> Value {
+    let nodes = nodes.iter().map(|(node, scrub)| {
+        json!({
+            "node": node.to_string(),
+            "state": scrub.phase.word(),
+            "blocks": scrub.blocks,
+            "total_blocks": scrub.total_blocks,
+            "bytes": scrub.bytes,
+            "damaged": scrub.damaged,
+            "repaired": scrub.repaired,
+            "failure": scrub.failure,
+        })
+    });
+    let mut shown = json!({"whole": is_good, "nodes": nodes.collect::<Vec<_>>()});
+    let Some(named) = named else { return shown };
+    let objects = named.objects.iter().map(|one| {
+        let (object, state) = (&one.object, one.wholeness.word());
+        json!({"object": object, "start": one.start, "end": one.end, "state": state})
+    });
+    let silent =
+        named.silent.iter().map(|(node, why)| json!({"node": node.to_string(), "why": why}));
+    let [lost, degraded, repaired] = named.blocks;
+    shown["objects"] = objects.collect();
+    shown["cut"] = named.is_cut.into();
+    shown["lost_blocks"] = lost.into();
+    shown["degraded_blocks"] = degraded.into();
+    shown["repaired_blocks"] = repaired.into();
+    shown["garbage_blocks"] = named.garbage.into();
+    shown["silent"] = silent.collect();
+    shown
+}
+
+fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
+    for (node, scrub) in nodes {
+        let NodeScrub { blocks, total_blocks, damaged, repaired, .. } = scrub;
+        let read = output::human_bytes(scrub.bytes);
+        let state = match (scrub.phase, scrub.failure.as_str()) {
+            (ScrubPhase::Unknown, _) => "no scrub since it was started".to_owned(),
+            (ScrubPhase::Silent, why) => format!("NOT SCRUBBED, it does not answer: {why}"),
+            (phase, "") => phase.word().to_owned(),
+            (phase, why) => format!("{}: {why}", phase.word()),
+        };
+        output::line(format!(
+            "node {node}: {state}; {blocks} of {total_blocks} blocks, {read} read, {damaged} \
+             damaged, {repaired} repaired"
+        ))?;
+    }
+    let Some(named) = named else { return Ok(()) };
+    for one in &named.objects {
+        let (state, object) = (one.wholeness.word(), output::name(&one.object));
+        output::line(format!("{state}: {object}: bytes {} to {}", one.start, one.end))?;
+    }
+    if named.is_cut {
+        let shown = named.objects.len();
+        output::line(format!("more objects than these {shown} are damaged, and are not named"))?;
+    }
+    for (node, why) in &named.silent {
+        output::line(format!("node {node} did not say which blocks it found damaged: {why}"))?;
+    }
+    let counts = Wholeness::ALL.iter().zip(named.blocks);
+    let counts: Vec<String> =
+        counts.map(|(one, blocks)| format!("{blocks} {}", one.word())).collect();
+    output::line(format!("blocks: {}", counts.join(", ")))?;
+    if named.blocks[Wholeness::Lost as usize] > 0 {
+        let text =
+            "reads of lost bytes fail: restore the objects from a backup, or write them again";
+        output::line(text)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(4);
+
+    fn said(phase: ScrubPhase) -> Vec<(NodeId, NodeScrub)> {
+        vec![(NODE, NodeScrub { phase, ..NodeScrub::default() })]
+    }
+
+    #[test]
+    fn a_node_that_was_restarted_is_told_again_but_not_forever() {
+        let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
+        assert_eq!(watched.look(said(ScrubPhase::Runs), now), ScrubOrder::Look);
+        for _ in 0..AGAIN {
+            assert_eq!(watched.look(said(ScrubPhase::Unknown), now), ScrubOrder::Begin);
+            assert!(!watched.is_over());
+        }
+        watched.look(said(ScrubPhase::Unknown), now);
+        assert!(watched.is_over() && !is_good(&watched.nodes, None));
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_given_up_after_a_while() {
+        let (patience, now) = (Duration::from_secs(60), Instant::now());
+        let mut watched = Watched::new(patience);
+        watched.look(said(ScrubPhase::Silent), now);
+        watched.look(said(ScrubPhase::Silent), now + patience / 2);
+        assert!(!watched.is_over());
+        watched.look(said(ScrubPhase::Runs), now + patience);
+        watched.look(said(ScrubPhase::Silent), now + patience);
+        assert!(!watched.is_over(), "it answered meanwhile");
+        watched.look(said(ScrubPhase::Silent), now + patience * 2);
+        assert!(watched.is_over());
+    }
+
+    #[test]
+    fn repairs_are_waited_for() {
+        let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
+        let ended = NodeScrub { phase: ScrubPhase::Ended, ..NodeScrub::default() };
+        watched.look(vec![(NODE, NodeScrub { pending: 1, ..ended.clone() })], now);
+        assert!(!watched.is_over());
+        watched.look(vec![(NODE, ended)], now);
+        assert!(watched.is_over() && is_good(&watched.nodes, None));
+        // A later one, of somebody else, changes nothing of it.
+        watched.look(said(ScrubPhase::Unknown), now);
+        assert!(watched.is_over() && is_good(&watched.nodes, None));
+    }
+
+    #[test]
+    fn a_master_that_was_never_heard_is_not_waited_for() {
+        let now = Instant::now();
+        let mut watched = Watched::new(Duration::from_secs(60));
+        assert!(watched.is_too_late(now));
+        watched.look(Vec::new(), now);
+        assert!(!watched.is_too_late(now) && watched.is_over(), "a cluster without chunkservers");
+        assert!(watched.is_too_late(now + Duration::from_secs(60)));
+    }
+}

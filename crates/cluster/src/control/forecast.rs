@@ -1,0 +1,219 @@
+//! What a change of the cluster will move, before it is made: by the plan that the master will
+//! make, of which the result is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cairn_base::{Error, GroupId, NodeId, Result};
+
+use super::balance::{self, Move};
+use super::plan::{Patience, plan};
+use super::status::Status;
+
+/// What moves when a chunkserver is emptied.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Forecast {
+    pub groups: usize,
+    pub bytes: u64,
+    /// The bytes that each other node gets.
+    pub targets: BTreeMap<NodeId, u64>,
+}
+
+impl Forecast {
+    /// How long it takes where each node takes so many bytes a second: nodes copy at the same time.
+    pub fn takes(&self, bytes_per_second: u64) -> Duration {
+        let most = self.targets.values().copied().max().unwrap_or_default();
+        Duration::from_secs(most.div_ceil(bytes_per_second.max(1)))
+    }
+}
+
+/// The size of a replica of each group: the largest one.
+pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
+    let mut bytes = BTreeMap::new();
+    for (group, size) in status.nodes.iter().flat_map(|node| &node.groups) {
+        let known = bytes.entry(*group).or_insert(0);
+        *known = (*known).max(*size);
+    }
+    bytes
+}
+
+/// What moves when `node` is drained. Nothing, if it is in no group.
+///
+/// # Errors
+/// `NotFound` if there is no such node; `Conflict` if there are too few others, `Full` if one of
+/// them has no room: then it would never be empty.
+pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
+    let map = &status.map;
+    let mut next = map.clone();
+    let unknown =
+        || Error::NotFound(format!("node {node}: `cairn cluster status` lists the nodes"));
+    next.nodes.get_mut(&node).ok_or_else(unknown)?.is_draining = true;
+    let full = status.nodes.iter().filter(|said| said.store.is_full).map(|said| said.node);
+    let full: BTreeSet<NodeId> = full.collect();
+    let others = next.places().filter(|(id, _)| !full.contains(id)).count();
+    let planned = plan(&next, &BTreeMap::new(), &full, Patience(Duration::MAX));
+    let planned = planned.unwrap_or_else(|| next.clone());
+    let sizes = bytes_by_group(status);
+    let (mut forecast, mut stuck, mut wanted) = (Forecast::default(), 0, 0);
+    for (id, group) in map.groups.iter().filter(|(_, group)| group.has(node)) {
+        let after = planned.groups.get(id).map(|group| &group.members[..]).unwrap_or_default();
+        let stays = |id: NodeId| next.nodes.get(&id).is_some_and(|node| !node.is_draining);
+        let staying = after.iter().filter(|member| !member.is_leaving && stays(member.node));
+        if staying.count() < group.redundancy.members() {
+            stuck += 1;
+            wanted = wanted.max(group.redundancy.members());
+        }
+        let size = sizes.get(id).copied().unwrap_or_default();
+        forecast.groups += 1;
+        forecast.bytes += size;
+        for member in after.iter().filter(|member| !group.has(member.node)) {
+            *forecast.targets.entry(member.node).or_default() += size;
+        }
+    }
+    if stuck > 0 {
+        return Err(Error::Conflict(format!(
+            "{stuck} groups want {wanted} replicas, and without node {node} there are only \
+             {others} chunkservers that can take them: let another one join first"
+        )));
+    }
+    check_room(status, &forecast)?;
+    Ok(forecast)
+}
+
+/// What moves when `old` is replaced by `new`: to that one, but for groups which have both already.
+/// Also the moves that bring it about; the rest moves when `old` is drained.
+///
+/// # Errors
+/// As [`emptying`]; `Conflict` if `new` takes no blocks.
+pub fn replacing(status: &Status, old: NodeId, new: NodeId) -> Result<(Forecast, Vec<Move>)> {
+    let map = &status.map;
+    if old == new || !map.places().any(|(place, _)| place == new) {
+        return Err(Error::Conflict(format!(
+            "node {new} takes no blocks of node {old}: name another chunkserver that is up, does \
+             not drain and has a weight"
+        )));
+    }
+    let sizes = bytes_by_group(status);
+    let (mut moved, mut moves) = (status.clone(), Vec::new());
+    let mut forecast = Forecast::default();
+    let ids: Vec<GroupId> = map.groups.keys().copied().collect();
+    for group in ids {
+        let wanted = Move { group, from: old, to: new };
+        if balance::begin(&mut moved.map, wanted).is_err() {
+            continue;
+        }
+        if let Some(group) = moved.map.groups.get_mut(&group) {
+            group.members.retain(|member| member.node != old);
+            group.members.iter_mut().for_each(|member| member.in_sync = true);
+        }
+        let size = sizes.get(&group).copied().unwrap_or_default();
+        forecast.groups += 1;
+        forecast.bytes += size;
+        *forecast.targets.entry(new).or_default() += size;
+        moves.push(wanted);
+    }
+    let rest = emptying(&moved, old)?;
+    forecast.groups += rest.groups;
+    forecast.bytes += rest.bytes;
+    for (target, bytes) in rest.targets {
+        *forecast.targets.entry(target).or_default() += bytes;
+    }
+    check_room(status, &forecast)?;
+    Ok((forecast, moves))
+}
+
+fn check_room(status: &Status, forecast: &Forecast) -> Result<()> {
+    for (target, bytes) in &forecast.targets {
+        let said = status.nodes.iter().find(|said| said.node == *target);
+        let free = said.map_or(0, |said| said.store.free_bytes);
+        if *bytes > free {
+            return Err(Error::Full(format!(
+                "node {target} would get {} MiB, and has {} MiB free: let another chunkserver join \
+                 first, or delete something",
+                bytes >> 20,
+                free >> 20
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::map::{Group, Member, Node};
+    use cairn_base::{ClusterMap, KeyHash, Pin, Redundancy, Role};
+
+    use super::super::messages::StoreState;
+    use super::super::status::NodeStatus;
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// Groups of 1 GiB each, over the first three of so many nodes.
+    fn cluster(nodes: u64, groups: u32, free_bytes: u64) -> Status {
+        let mut map = ClusterMap { replicas: 3, minimum: 2, ..ClusterMap::default() };
+        (map.next_node, map.next_group) = (nodes + 1, groups + 1);
+        let mut said = Vec::new();
+        for id in 1..=nodes {
+            let pin = Pin { key: KeyHash([id as u8; 32]), roles: Role::Chunkserver.into() };
+            map.nodes.insert(NodeId(id), Node { is_up: true, ..Node::new(pin) });
+            let store = StoreState { free_bytes, ..StoreState::default() };
+            let all = (1..=groups).map(|group| (GroupId(group), GIB));
+            let groups = all.filter(|_| id <= 3).collect();
+            said.push(NodeStatus { node: NodeId(id), store, groups, ..NodeStatus::default() });
+        }
+        for id in 1..=groups {
+            let members = (1..=3).map(|node| Member::new(NodeId(node), true)).collect();
+            let group = Group { redundancy: Redundancy::Copies(3), members, ..Group::default() };
+            map.groups.insert(GroupId(id), group);
+        }
+        Status { map, nodes: said, ..Status::default() }
+    }
+
+    #[test]
+    fn what_moves_is_divided_among_the_others() {
+        let status = cluster(5, 8, 100 * GIB);
+        let forecast = emptying(&status, NodeId(1)).unwrap();
+        assert_eq!((forecast.groups, forecast.bytes), (8, 8 * GIB));
+        let expected = [(NodeId(4), 4 * GIB), (NodeId(5), 4 * GIB)];
+        assert_eq!(forecast.targets, BTreeMap::from(expected));
+        assert_eq!(forecast.takes(64 << 20), Duration::from_secs(64));
+        assert_eq!(emptying(&status, NodeId(4)).unwrap(), Forecast::default());
+    }
+
+    #[test]
+    fn a_replaced_node_gives_all_to_the_other() {
+        let status = cluster(5, 8, 100 * GIB);
+        let (forecast, moves) = replacing(&status, NodeId(1), NodeId(5)).unwrap();
+        assert_eq!((forecast.groups, moves.len()), (8, 8));
+        assert_eq!(forecast.targets, BTreeMap::from([(NodeId(5), 8 * GIB)]));
+        let (forecast, moves) = replacing(&status, NodeId(1), NodeId(2)).unwrap();
+        assert_eq!((forecast.groups, moves.len()), (8, 0), "node 2 has all of that already");
+        assert!(!forecast.targets.contains_key(&NodeId(2)));
+        let mut down = cluster(5, 8, 100 * GIB);
+        down.map.nodes.get_mut(&NodeId(1)).unwrap().is_up = false;
+        let (forecast, moves) = replacing(&down, NodeId(1), NodeId(5)).unwrap();
+        assert_eq!((forecast.groups, moves.len()), (8, 0), "the master divides them");
+        let kind = |status: &Status, old, new| {
+            replacing(status, NodeId(old), NodeId(new)).unwrap_err().kind()
+        };
+        assert_eq!(kind(&status, 1, 1), "conflict");
+        assert_eq!(kind(&status, 1, 9), "conflict");
+        assert_eq!(kind(&cluster(5, 8, 7 * GIB), 1, 5), "full");
+    }
+
+    #[test]
+    fn what_would_never_end_is_refused() {
+        let kind = |status: &Status, node| emptying(status, NodeId(node)).unwrap_err().kind();
+        assert_eq!(kind(&cluster(3, 8, 100 * GIB), 1), "conflict", "too few nodes");
+        assert_eq!(kind(&cluster(4, 8, 7 * GIB), 1), "full", "no room");
+        assert!(emptying(&cluster(4, 8, 8 * GIB), NodeId(1)).is_ok());
+        assert_eq!(kind(&cluster(4, 8, GIB), 9), "not_found");
+        let mut down = cluster(4, 8, 100 * GIB);
+        down.map.nodes.get_mut(&NodeId(4)).unwrap().is_up = false;
+        assert_eq!(kind(&down, 1), "conflict", "the other one is down");
+        let mut full = cluster(4, 8, 100 * GIB);
+        full.nodes[3].store.is_full = true;
+        assert_eq!(kind(&full, 1), "conflict", "the other one takes nothing");
+    }
+}
