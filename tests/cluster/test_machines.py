@@ -31,11 +31,11 @@ class Machine:
     def __init__(self, directory):
         self.directory, self.log = directory, directory.with_suffix(".log")
         self.process = None
-        # The chunkserver takes the port after that of the master.
-        ports = free_ports(4)
-        while ports[1] != ports[0] + 1:
-            ports = free_ports(4)
-        self.port, _, s3, http = ports
+        # The chunkservers of two disks take the ports after that of the master.
+        ports = free_ports(5)
+        while ports[1:3] != [ports[0] + 1, ports[0] + 2]:
+            ports = free_ports(5)
+        self.port, _, _, s3, http = ports
         self.url = f"http://127.0.0.1:{s3}"
         self.doors = ["--s3", f"127.0.0.1:{s3}", "--http", f"127.0.0.1:{http}"]
         self.s3 = S3(self.url, timeout=40)
@@ -54,6 +54,12 @@ class Machine:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def end(self):
+        """Told to stop, all its roles stop."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout=PATIENCE_SECONDS) == 0, self.tail()
+        self.process = None
 
     def run(self, *command):
         return subprocess.run(
@@ -99,11 +105,11 @@ def machines():
     shutil.rmtree(work, ignore_errors=True)
 
 
-def is_whole(machine):
+def is_whole(machine, nodes=9):
     status = machine.status()
     if not status or status["members"]["voters"] != 3:
         return False
-    up = all(node["up"] for node in status["nodes"]) and len(status["nodes"]) == 9
+    up = all(node["up"] for node in status["nodes"]) and len(status["nodes"]) == nodes
     answering = all(one["answers"] for one in status["members"]["masters"])
     health, groups = status["health"], len(status["groups"])
     return up and answering and groups > 0 and health["whole"] == health["writable"] == groups
@@ -153,14 +159,51 @@ def test_three_machines_from_five_commands(machines, capsys):
     # By a connection of its own: that of before has ended.
     reply = S3(serving.url, timeout=40).object("GET", "machines", "after")
     assert reply.status == 200 and reply.body == content("m", "after", 70_000), reply
-    # Told to stop, all three roles stop.
-    serving.process.send_signal(signal.SIGTERM)
-    assert serving.process.wait(timeout=PATIENCE_SECONDS) == 0, serving.tail()
-    serving.process = None
+    check_another_disk(serving)
+    serving.end()
+
+
+def check_another_disk(machine):
+    """A further disk of a machine gets its share, is one zone with the first, and goes again."""
+    directory, disk = str(machine.directory), machine.directory.with_suffix(".disk2")
+    add = ("cluster", "add-disk", directory, str(disk))
+    told = machine.run(*add, "--dry-run")
+    assert told.returncode == 0 and "its share is" in told.stdout, told
+    assert "on the same disk" in told.stderr and not disk.exists(), told
+    done = machine.run(*add)
+    assert done.returncode == 0 and "joined as node" in done.stdout, done
+    again = machine.run(*add)
+    assert again.returncode == 1 and "already" in again.stderr, again
+    machine.end()
+    machine.start()
+    eventually(lambda: is_whole(machine, 10), "the chunkserver of the new disk is up")
+    both = [node_of(machine.directory / "disk"), node_of(disk)]
+    zones = {node["node"]: node["zone"] for node in machine.status()["nodes"]}
+    assert [zones[node] for node in both] == ["127.0.0.1"] * 2, zones
+    done = machine.run("cluster", "rebalance", directory)
+    assert done.returncode == 0, done
+    groups = [{member["node"] for member in group["members"]} for group in machine.status()["groups"]]
+    assert any(both[1] in group for group in groups), groups
+    assert not any(set(both) <= group for group in groups), "no block has two replicas on a machine"
+    reply = machine.s3.object("GET", "machines", "1")
+    assert reply.status == 200 and reply.body == content("m", 1, 70_000), reply
+    done = machine.run("cluster", "remove", directory, both[1], "--yes")
+    assert done.returncode == 0 and "no disk of this machine" in done.stdout, done
+    assert "disk2" not in (machine.directory / "machine.toml").read_text()
+    assert machine.process.poll() is None, machine.tail()
+    machine.end()
+    machine.start()
+    eventually(lambda: is_whole(machine), "the machine is whole without the disk")
+    reply = S3(machine.url, timeout=40).object("GET", "machines", "1")
+    assert reply.status == 200 and reply.body == content("m", 1, 70_000), reply
 
 
 def own_master(machine):
-    text = (machine.directory / "master" / "cluster.toml").read_text()
+    return node_of(machine.directory / "master")
+
+
+def node_of(directory):
+    text = (directory / "cluster.toml").read_text()
     node = [line for line in text.splitlines() if line.startswith("node = ")][0]
     number = int(node.split('"')[1], 16)
     return f"{number:x}"

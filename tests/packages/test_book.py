@@ -10,6 +10,7 @@ from packages.machine import CLIENTS, Machine, packages
 
 WAYS = {
     "one machine": ["Install", "A store under systemd", "Mounts under systemd", "Upgrade", "Backup", "TLS", "Uninstall"],
+    "three machines": ["Install", "Three machines"],
     "a cluster": ["Install", "First cluster", "Replacing disks and nodes"],
 }
 

@@ -8,7 +8,13 @@ import pytest
 
 from packages.machine import Machine, packages
 
-SERVERS = ["cairn-server.service", "cairn-master.service", "cairn-gateway.service", "cairn-chunkserver@a.service"]
+SERVERS = [
+    "cairn-server.service",
+    "cairn-node.service",
+    "cairn-master.service",
+    "cairn-gateway.service",
+    "cairn-chunkserver@a.service",
+]
 MOUNT = "cairn-mount@a.service"
 BACKUP = "cairn-backup.service"
 # Of 10, by `systemd-analyze security`. A mount needs CAP_SYS_ADMIN and to be seen by others.

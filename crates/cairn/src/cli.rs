@@ -86,7 +86,7 @@ impl Cli {
             Command::Master(args) => master::run(args),
             Command::Chunkserver(args) => chunkserver::run(args),
             Command::Gateway(args) => gateway::run(args),
-            Command::Node(args) => machine::run(args),
+            Command::Node(args) => machine::run(args, &Cli::command()),
             Command::Mount(args) => mount::run(args),
             Command::Stats(args) => mount::stats::run(args),
             Command::Inflight(args) => inflight::run(args),

@@ -1,7 +1,7 @@
 //! `cairn node`: a machine of a small cluster: master, chunkserver and gateway in one process.
 //!
 //! ```text
-//!   DIR/machine.toml   under which name others reach this machine, and at which ports
+//!   DIR/machine.toml   under which name others reach this machine, at which ports, further disks
 //!   DIR/master/        the nodes, as `cairn master`, `chunkserver` and `gateway` have them
 //!   DIR/disk/
 //!   DIR/gateway/
@@ -10,10 +10,8 @@
 //! Each role is a node of its own, with a thread and a runtime of its own. Only the process is
 //! shared.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Write};
-use std::net::{Ipv6Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
+use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
@@ -24,11 +22,11 @@ use cairn_base::Role;
 use cairn_cluster::identity::JoinToken;
 use clap::Parser;
 use rustix::process::{Signal, getpid, kill_process};
-use serde::{Deserialize, Serialize};
 
 use crate::cluster::{bundle, init, join, reach};
+use crate::config::ConfigArgs;
 use crate::failure::{Failure, Result};
-use crate::node::{MACHINE, chunkserver, directory_of, gateway, host_and_port, master};
+use crate::node::{Machine, chunkserver, directory_of, gateway, master};
 use crate::output;
 use crate::server::{log, process};
 
@@ -39,13 +37,15 @@ const RETRY: Duration = Duration::from_millis(200);
 ///
 /// The first machine makes the cluster, and prints the first credentials. `cairn cluster token DIR
 /// --machine` prints the command for each further one. Three machines keep everything three times,
-/// and any one of them may die. Afterwards `cairn node DIR` starts the machine again.
+/// and any one of them may die. Afterwards `cairn node DIR` starts the machine again. A file of
+/// options may have sections of the roles beside its own, for their other options.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
   cairn node /srv/cairn --address 10.0.0.1                              # the first machine
   cairn cluster token /srv/cairn --machine                              # prints the next command
-  cairn node /srv/cairn --address 10.0.0.2 --join cairn-node-1....      # on the second machine")]
+  cairn node /srv/cairn --address 10.0.0.2 --join cairn-node-1....      # on the second machine
+  cairn node /srv/cairn --config /etc/cairn/node.toml                   # with options of the roles")]
 pub struct NodeArgs {
     /// The directory of this machine: missing or empty the first time
     dir: PathBuf,
@@ -77,88 +77,30 @@ pub struct NodeArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
     #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
-/// `machine.toml`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Machine {
-    version: u32,
-    /// A name, or an IP address without brackets.
-    host: String,
-    port: u16,
-}
-
-impl Machine {
-    /// As it was the first time, but for what the command line says now.
-    fn of(args: &NodeArgs) -> Result<Machine> {
-        let path = args.dir.join(MACHINE);
-        let known = match fs::read_to_string(&path) {
-            Ok(text) => {
-                let of_file = |error| Failure::new(format!("{}: {error}", path.display()));
-                Some(toml::from_str::<Machine>(&text).map_err(of_file)?)
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(Failure::file(&path, &error)),
-        };
-        if let Some(known) = known.as_ref().filter(|known| known.version != 1) {
-            let (shown, version) = (path.display(), known.version);
-            let text = format!("{shown}: version {version}, this cairn knows 1: use the newer one");
-            return Err(Failure::new(text));
-        }
-        let host = match (&args.address, &known) {
-            (Some(host), _) => host.trim_matches(['[', ']']).to_owned(),
-            (None, Some(known)) => known.host.clone(),
-            (None, None) => {
-                let text = "say by --address HOST under which name the other machines will reach \
-                            this one";
-                return Err(Failure::usage(text));
-            }
-        };
-        let port = args.port.or(known.as_ref().map(|known| known.port)).unwrap_or(7400);
-        let machine = Machine { version: 1, host, port };
-        host_and_port(&machine.at(0)).map_err(Failure::usage)?;
-        if known.as_ref() != Some(&machine) {
-            machine.save(&args.dir)?;
-        }
-        Ok(machine)
+/// The machine as it was the first time, but for what the command line says now.
+fn machine_of(args: &NodeArgs) -> Result<Machine> {
+    let known = Machine::read(&args.dir)?;
+    let host = args.address.clone().or(known.as_ref().map(|known| known.host.clone()));
+    let host = host.ok_or_else(|| {
+        Failure::usage(
+            "say by --address HOST under which name the other machines will reach this one",
+        )
+    })?;
+    let port = args.port.or(known.as_ref().map(|known| known.port)).unwrap_or(7400);
+    let new = Machine::new(&host, port)?;
+    let machine = match &known {
+        Some(known) => Machine { host: new.host, port: new.port, ..known.clone() },
+        None => new,
+    };
+    if known.as_ref() != Some(&machine) {
+        machine.save(&args.dir)?;
     }
-
-    fn save(&self, dir: &Path) -> Result<()> {
-        match DirBuilder::new().mode(0o700).create(dir) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(Failure::file(dir, &error));
-            }
-            _ => {}
-        }
-        let text = toml::to_string(self).map_err(|error| Failure::new(error.to_string()))?;
-        let (path, new) = (dir.join(MACHINE), dir.join("machine.new"));
-        let written = File::create(&new).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(dir)?.sync_all()
-        });
-        written.map_err(|error| Failure::file(&path, &error))
-    }
-
-    /// Where others reach the master (0), or the chunkserver (1).
-    fn at(&self, offset: u16) -> String {
-        let port = self.port + offset;
-        match self.host.parse::<Ipv6Addr>() {
-            Ok(address) => format!("[{address}]:{port}"),
-            Err(_) => format!("{}:{port}", self.host),
-        }
-    }
-
-    fn listen(&self, offset: u16) -> String {
-        let port = self.port + offset;
-        match self.host.parse::<Ipv6Addr>() {
-            Ok(_) => format!("[::]:{port}"),
-            Err(_) => format!("0.0.0.0:{port}"),
-        }
-    }
+    Ok(machine)
 }
 
 /// The options of one role, as its own command has them.
@@ -168,17 +110,51 @@ struct Options<A: clap::Args> {
     args: A,
 }
 
-fn options<A: clap::Args>(options: &[String]) -> Result<A> {
-    let words = std::iter::once("cairn".to_owned()).chain(options.iter().cloned());
+fn options<A: clap::Args>(words: Vec<OsString>) -> Result<A> {
+    let words = std::iter::once("cairn".into()).chain(words);
     let parsed = Options::<A>::try_parse_from(words);
     parsed.map(|parsed| parsed.args).map_err(|error| Failure::usage(error.to_string()))
 }
 
-pub fn run(args: &NodeArgs) -> Result<ExitCode> {
+/// The roles that run here, each with the options of its own command.
+struct Roles {
+    master: master::MasterArgs,
+    chunkservers: Vec<chunkserver::ChunkserverArgs>,
+    gateway: gateway::GatewayArgs,
+}
+
+impl Roles {
+    /// `whole` is the whole command line, as clap knows it.
+    fn of(args: &NodeArgs, machine: &Machine, whole: &clap::Command) -> Result<Roles> {
+        let words = |role: &str, own: Vec<String>| args.config.of_role(role, own, whole);
+        let node = |dir: &Path, offset| {
+            let mut words = vec![dir.display().to_string()];
+            words.extend(["--listen".into(), machine.listen(offset)]);
+            words.extend(["--address".into(), machine.at(offset)]);
+            words
+        };
+        let mut chunkservers = Vec::new();
+        for (dir, offset) in machine.chunkservers(&args.dir) {
+            let mut own = node(&dir, offset);
+            let zone = machine.zone().map(|zone| ["--zone".to_owned(), zone.to_owned()]);
+            own.extend(zone.into_iter().flatten());
+            chunkservers.push(options(words("chunkserver", own)?)?);
+        }
+        let master = node(&directory_of(&args.dir, Role::Master), 0);
+        let gateway = args.doors(&directory_of(&args.dir, Role::Gateway));
+        Ok(Roles {
+            master: options(words("master", master)?)?,
+            chunkservers,
+            gateway: options(words("gateway", gateway)?)?,
+        })
+    }
+}
+
+pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     args.log.start()?;
-    let machine = Machine::of(args)?;
-    let of = |role| directory_of(&args.dir, role).display().to_string();
-    let (master, disk, gateway) = (of(Role::Master), of(Role::Chunkserver), of(Role::Gateway));
+    args.config.announce();
+    let machine = machine_of(args)?;
+    let roles = Roles::of(args, &machine, whole)?;
     let is_first = match &args.join {
         Some(token) => {
             let tokens = bundle::read(token)?;
@@ -188,28 +164,28 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode> {
         None if joined(&args.dir, Role::Master) => !joined(&args.dir, Role::Gateway),
         None => {
             let replicas = args.replicas.to_string();
+            let master = directory_of(&args.dir, Role::Master).display().to_string();
             let words = [&master, "--address", &machine.at(0), "--replicas", &replicas];
-            init::make(&options(&words.map(str::to_owned))?, init::Next::Machine(&args.dir))?;
+            let words = words.iter().map(Into::into).collect();
+            init::make(&options(words)?, init::Next::Machine(&args.dir))?;
             true
         }
     };
     let (ended, results) = channel();
-    let words = [&master, "--listen", &machine.listen(0), "--address", &machine.at(0)];
-    let of_master: master::MasterArgs = options(&words.map(str::to_owned))?;
-    start("master", &ended, move || process::run_started(master::run_master(&of_master)))?;
+    let Roles { master, chunkservers, gateway } = roles;
+    start("master", &ended, move || process::run_started(master::run_master(&master)))?;
     if is_first {
         // The master that was just started lets the others of this machine in.
         for role in [Role::Chunkserver, Role::Gateway] {
             join_own(&args.dir, role, &results)?;
         }
     }
-    let words = [&disk, "--listen", &machine.listen(1), "--address", &machine.at(1)];
-    let of_disk: chunkserver::ChunkserverArgs = options(&words.map(str::to_owned))?;
-    let of_gateway: gateway::GatewayArgs = options(&args.doors(&gateway))?;
-    start("chunkserver", &ended, move || {
-        process::run_started(chunkserver::run_chunkserver(&of_disk))
-    })?;
-    start("gateway", &ended, move || process::run_started(gateway::run_gateway(&of_gateway)))?;
+    for disk in chunkservers {
+        start("chunkserver", &ended, move || {
+            process::run_started(chunkserver::run_chunkserver(&disk))
+        })?;
+    }
+    start("gateway", &ended, move || process::run_started(gateway::run_gateway(&gateway)))?;
     drop(ended);
     let mut failure = None;
     for (role, result) in results {
@@ -224,8 +200,8 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode> {
 }
 
 impl NodeArgs {
-    fn doors(&self, gateway: &str) -> Vec<String> {
-        let mut words = vec![gateway.to_owned()];
+    fn doors(&self, gateway: &Path) -> Vec<String> {
+        let mut words = vec![gateway.display().to_string()];
         words.extend(["--s3".into(), self.s3.to_string(), "--http".into(), self.http.to_string()]);
         for (option, file) in [("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key)] {
             if let Some(file) = file {
@@ -288,21 +264,4 @@ fn join_own(dir: &Path, role: Role, results: &std::sync::mpsc::Receiver<Ended>) 
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_a_machine() {
-        let machine = |host: &str| Machine { version: 1, host: host.into(), port: 7400 };
-        let both = |host: &str| {
-            let machine = machine(host);
-            (machine.at(0), machine.listen(1))
-        };
-        assert_eq!(both("10.0.0.1"), ("10.0.0.1:7400".into(), "0.0.0.0:7401".into()));
-        assert_eq!(both("one.example"), ("one.example:7400".into(), "0.0.0.0:7401".into()));
-        assert_eq!(both("fd00::1"), ("[fd00::1]:7400".into(), "[::]:7401".into()));
-    }
 }

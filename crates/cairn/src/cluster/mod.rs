@@ -1,5 +1,6 @@
 //! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
 
+mod add_disk;
 pub mod bundle;
 pub mod copies;
 mod drain;
@@ -43,6 +44,7 @@ enum Command {
     Token(token::TokenArgs),
     Join(join::JoinArgs),
     Status(status::StatusArgs),
+    AddDisk(add_disk::AddDiskArgs),
     Drain(drain::DrainArgs),
     /// Cancel the drain of a node
     Undrain(edit::NodeArgs),
@@ -61,6 +63,7 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Token(args) => token::run(args),
         Command::Join(args) => join::run(args),
         Command::Status(args) => status::run(args),
+        Command::AddDisk(args) => add_disk::run(args),
         Command::Drain(args) => drain::run(args),
         Command::Undrain(args) => edit::undrain(args),
         Command::Remove(args) => remove::run(args),

@@ -8,7 +8,7 @@ use cairn_cluster::control::Edit;
 use cairn_cluster::control::forecast::{Forecast, bytes_by_group, emptying, replacing};
 
 use super::edit::{self, NodeArgs};
-use super::{drain, reach, rebalance};
+use super::{add_disk, drain, reach, rebalance};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -59,6 +59,7 @@ pub fn run(args: &RemoveArgs) -> Result<ExitCode> {
         drain::wait(dir, &status.map, *node)?;
     }
     reach::edit(dir, Edit::Remove(*node))?;
+    add_disk::forget(dir, *node)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,6 +73,7 @@ pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
     reach::edit(dir, Edit::Drain(*node))?;
     drain::wait(dir, &reach::status(dir)?.map, *node)?;
     reach::edit(dir, Edit::Remove(*node))?;
+    add_disk::forget(dir, *node)?;
     Ok(ExitCode::SUCCESS)
 }
 

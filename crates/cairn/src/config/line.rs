@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
 use toml::Table;
@@ -29,6 +29,37 @@ pub fn matches(line: Vec<OsString>, whole: &Command) -> Result<ArgMatches> {
         faults if faults.is_empty() => error.exit(),
         faults => Err(file.failure(&faults[0])),
     })
+}
+
+/// The words of a role without its name, with those of its section, if the file has one.
+///
+/// # Errors
+/// The section has a fault, or one of the options that `own` has, or DIR.
+pub fn of_role(
+    file: &Path,
+    role: &str,
+    own: Vec<OsString>,
+    whole: &Command,
+) -> Result<Vec<OsString>> {
+    let section = file::read(file)?.into_iter().find(|(name, _)| name == role);
+    let Some(((_, section), command)) = section.zip(whole.find_subcommand(role)) else {
+        return Ok(own);
+    };
+    let (path, seen) = (file.to_path_buf(), Seen::of(command, &own));
+    let of_file = OfFile { path, role, command, section, seen };
+    let given = given::all(command, &of_file.section);
+    let given = given.map_err(|faults| of_file.failure(&faults[0]))?;
+    let is_own = |name: &String| of_file.seen.options.contains(name);
+    let own_one = given.iter().find(|given| given.name.as_ref().is_none_or(is_own));
+    if let Some(Given { name, .. }) = own_one {
+        let name = name.as_deref().unwrap_or("dir");
+        return Err(of_file.failure(&format!("has {name}, which `cairn node` decides")));
+    }
+    if let Some(fault) = check::of_section(whole, role, &of_file.section).first() {
+        return Err(of_file.failure(fault));
+    }
+    let line: Vec<OsString> = ["cairn".into(), role.into()].into_iter().chain(own).collect();
+    Ok(of_file.merged(&line)?.split_off(2))
 }
 
 /// The section for a command line.

@@ -3,9 +3,9 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Commands that read a file of options, each the name of a section there.
-pub const ROLES: [&str; 5] = ["server", "master", "chunkserver", "gateway", "mount"];
-/// Options of the command line alone.
-const NOT_IN_FILES: [&str; 3] = ["help", "version", "config"];
+pub const ROLES: [&str; 6] = ["server", "node", "master", "chunkserver", "gateway", "mount"];
+/// Options of the command line alone: the token of `join` is a secret, and good once.
+const NOT_IN_FILES: [&str; 4] = ["help", "version", "config", "join"];
 /// What an option with a secret has behind its name in a file: there it names a file that has the
 /// secret.
 const OF_SECRET: &str = "-file";

@@ -58,12 +58,14 @@ pub struct ChunkserverArgs {
 }
 
 pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
-    process::run(&args.log, run_chunkserver(args))
+    process::run(&args.log, async {
+        args.config.announce();
+        run_chunkserver(args).await
+    })
 }
 
 /// The role, until the process is told to stop.
 pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
-    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();

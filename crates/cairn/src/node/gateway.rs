@@ -85,12 +85,14 @@ pub struct Opened {
 
 pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     args.doors.records.keep_own_log();
-    process::run(&args.log, run_gateway(args))
+    process::run(&args.log, async {
+        args.config.announce();
+        run_gateway(args).await
+    })
 }
 
 /// The role, until the process is told to stop.
 pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
-    args.config.announce();
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(inflight::Role::Gateway)?;

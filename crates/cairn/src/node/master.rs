@@ -78,12 +78,14 @@ pub struct MasterArgs {
 }
 
 pub fn run(args: &MasterArgs) -> Result<ExitCode> {
-    process::run(&args.log, run_master(args))
+    process::run(&args.log, async {
+        args.config.announce();
+        run_master(args).await
+    })
 }
 
 /// The role, until the process is told to stop.
 pub async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
-    args.config.announce();
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;

@@ -4,9 +4,11 @@ pub mod chunkserver;
 mod files;
 pub mod gateway;
 mod listen;
+mod machine;
 pub mod master;
 mod status;
 mod this;
 mod told;
 
+pub use machine::Machine;
 pub use this::{MACHINE, ThisNode, directory_of, host_and_port};

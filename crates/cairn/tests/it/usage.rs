@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 54] = [
+const COMMANDS: [&[&str]; 56] = [
     &[],
     &["server"],
     &["put"],
@@ -55,6 +55,8 @@ const COMMANDS: [&[&str]; 54] = [
     &["man"],
     &["cluster"],
     &["cluster", "upgrade-check"],
+    &["cluster", "add-disk"],
+    &["node"],
 ];
 
 #[test]

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cairn_base::{Error, GroupId, NodeId, Result};
+use cairn_base::map::Node;
+use cairn_base::{Error, GroupId, KeyHash, NodeId, Pin, Result, Role};
 
 use super::balance::{self, Move};
 use super::plan::{Patience, plan};
@@ -122,6 +123,27 @@ pub fn replacing(status: &Status, old: NodeId, new: NodeId) -> Result<(Forecast,
     Ok((forecast, moves))
 }
 
+/// What moves to a disk that joins in a zone, when every node gets its share. Chunkservers of the
+/// same machine are in the same zone from then on.
+pub fn adding(status: &Status, beside: &[NodeId], zone: &str) -> Forecast {
+    let mut map = status.map.clone();
+    for id in beside {
+        map.nodes.entry(*id).and_modify(|node| node.zone = zone.into());
+    }
+    let new = NodeId(map.next_node);
+    let pin = Pin { key: KeyHash([0; 32]), roles: Role::Chunkserver.into() };
+    map.nodes.insert(new, Node { is_up: true, zone: zone.into(), ..Node::new(pin) });
+    let bytes = bytes_by_group(status);
+    let mut forecast = Forecast::default();
+    for wanted in balance::moves(&map, &bytes).into_iter().filter(|wanted| wanted.to == new) {
+        let size = bytes.get(&wanted.group).copied().unwrap_or_default();
+        forecast.groups += 1;
+        forecast.bytes += size;
+        *forecast.targets.entry(new).or_default() += size;
+    }
+    forecast
+}
+
 fn check_room(status: &Status, forecast: &Forecast) -> Result<()> {
     for (target, bytes) in &forecast.targets {
         let said = status.nodes.iter().find(|said| said.node == *target);
@@ -140,8 +162,8 @@ fn check_room(status: &Status, forecast: &Forecast) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_base::map::{Group, Member, Node};
-    use cairn_base::{ClusterMap, KeyHash, Pin, Redundancy, Role};
+    use cairn_base::map::{Group, Member};
+    use cairn_base::{ClusterMap, Redundancy};
 
     use super::super::messages::StoreState;
     use super::super::status::NodeStatus;
@@ -179,6 +201,15 @@ mod tests {
         assert_eq!(forecast.targets, BTreeMap::from(expected));
         assert_eq!(forecast.takes(64 << 20), Duration::from_secs(64));
         assert_eq!(emptying(&status, NodeId(4)).unwrap(), Forecast::default());
+    }
+
+    #[test]
+    fn a_disk_that_joins_gets_its_share() {
+        let status = cluster(3, 8, 100 * GIB);
+        let forecast = adding(&status, &[NodeId(1)], "one");
+        assert_eq!(forecast.bytes, 6 * GIB, "a quarter of the 24 GiB of all");
+        assert_eq!(forecast.targets, BTreeMap::from([(NodeId(4), 6 * GIB)]));
+        assert_eq!(adding(&cluster(3, 0, GIB), &[], "one"), Forecast::default());
     }
 
     #[test]

@@ -14,8 +14,9 @@ const BY_HAND: &str = "/usr/local/bin/cairn";
 const PACKAGED: &str = "/usr/bin/cairn";
 
 /// Units of roles and of backups; the one of mounts comes with the client.
-const UNITS: [&str; 6] = [
+const UNITS: [&str; 7] = [
     "cairn-server.service",
+    "cairn-node.service",
     "cairn-master.service",
     "cairn-chunkserver@.service",
     "cairn-gateway.service",
@@ -87,7 +88,7 @@ fn server(root: &Path, release: &Release) -> io::Result<Deb> {
     }
     let users = fs::read(root.join("contrib/systemd/cairn.sysusers"))?;
     files.file("usr/lib/sysusers.d/cairn.conf", 0o644, users);
-    for role in ["server", "master", "chunkserver", "gateway"] {
+    for role in ["server", "node", "master", "chunkserver", "gateway"] {
         // Only root reads it: it may have credentials.
         let options = fs::read(root.join(format!("contrib/etc/{role}.conf")))?;
         files.file(&format!("etc/cairn/{role}.conf"), 0o600, options);
@@ -108,9 +109,9 @@ fn server(root: &Path, release: &Release) -> io::Result<Deb> {
         summary: "one store for S3, HTTP, FUSE and NFS: servers",
         description: "Cairn keeps files on the disks of one or many machines and serves them\n\
             through S3, HTTP, FUSE and NFS at the same moment.\n\n\
-            This package has units for a server and for masters, chunkservers and\n\
-            gateways of a cluster, for backups each night, and the user that they run\n\
-            as. Nothing is started by the installation.",
+            This package has units for a server, for machines of a small cluster, and\n\
+            for its masters, chunkservers and gateways, for backups each night, and the\n\
+            user that they run as. Nothing is started by the installation.",
         section: "net",
         relations: format!(
             "Depends: cairn-client (= {version}), systemd | systemd-standalone-sysusers\n"

@@ -1,0 +1,172 @@
+//! `cairn cluster add-disk`: one more disk for a machine that `cairn node` runs.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::{Path, PathBuf, absolute};
+use std::process::ExitCode;
+
+use cairn_base::clock::RealClock;
+use cairn_base::{Clock, NodeId, Role, Roles};
+use cairn_cluster::control::forecast::{Forecast, adding};
+use cairn_cluster::identity::{Directory, Loaded};
+use indicatif::BinaryBytes;
+use rustix::fs::{stat, statvfs};
+
+use super::{drain, join, reach};
+use crate::failure::{Failure, Result};
+use crate::node::{MACHINE, Machine, directory_of};
+use crate::output;
+
+/// Give a machine that `cairn node` runs one more disk
+///
+/// The disk becomes a chunkserver of its own, which `cairn node` runs from its next start on. All
+/// disks of a machine are one zone: no block has two replicas there. The command says before what
+/// `cairn cluster rebalance` will move to it. New data go to it without that.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster add-disk /srv/cairn /srv/disk2/cairn --dry-run
+  cairn cluster add-disk /srv/cairn /srv/disk2/cairn")]
+pub struct AddDiskArgs {
+    /// The directory of the machine
+    dir: PathBuf,
+    /// A directory on the new disk: missing or empty
+    disk: PathBuf,
+    /// Say what would move, and add nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
+    let (dir, shown) = (&args.dir, args.dir.display());
+    let machine = Machine::read(dir)?.ok_or_else(|| {
+        Failure::new(format!(
+            "{shown}: is not the directory of a machine that `cairn node` runs: let the disk join \
+             by `cairn cluster token --role chunkserver` and `cairn cluster join`"
+        ))
+    })?;
+    let disk = absolute(&args.disk)?;
+    if machine.chunkservers(dir).iter().any(|(known, _)| *known == disk) {
+        let disk = disk.display();
+        return Err(Failure::new(format!("{disk}: is a disk of this machine already")));
+    }
+    let status = reach::status(dir)?;
+    let zone = machine.zone().unwrap_or(&machine.host);
+    let forecast = adding(&status, &own_nodes(&machine, dir)?, zone);
+    say(&machine, dir, &disk, &forecast)?;
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let node = match known(&disk)? {
+        // It was interrupted between the two.
+        Some(loaded) => joined_before(dir, &disk, &loaded)?,
+        None => join::join_as(&disk, &reach::new_token(dir, Role::Chunkserver.into(), None)?)?,
+    };
+    give_to_owner(dir, &disk)?;
+    let mut machine = machine;
+    machine.disks.push(disk);
+    machine.save(dir)?;
+    give_to_owner(dir, &dir.join(MACHINE))?;
+    output::line(format!(
+        "joined as node {node}; start `cairn node {shown}` again, and it runs there. Then `cairn \
+         cluster rebalance {shown}` moves its share to it"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives files that root made to the user that has the machine.
+fn give_to_owner(machine: &Path, made: &Path) -> Result<()> {
+    let of = |path: &Path| fs::symlink_metadata(path).map_err(|error| Failure::file(path, &error));
+    let (owner, found) = (of(machine)?, of(made)?);
+    if (found.uid(), found.gid()) != (owner.uid(), owner.gid()) {
+        let given = lchown(made, Some(owner.uid()), Some(owner.gid()));
+        given.map_err(|error| Failure::file(made, &error))?;
+    }
+    if found.is_dir() {
+        for entry in fs::read_dir(made).map_err(|error| Failure::file(made, &error))? {
+            give_to_owner(machine, &entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets the disk of a node that was removed, if this machine has it.
+pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
+    let Some(mut machine) = Machine::read(dir)? else { return Ok(()) };
+    let mut left = Vec::new();
+    for disk in &machine.disks {
+        // A disk that is gone cannot say which node it was.
+        let of = known(disk).ok().flatten().map(|loaded| loaded.identity.node());
+        if of == Some(node) {
+            output::line(format!("{} is no disk of this machine any more", disk.display()))?;
+        } else {
+            left.push(disk.clone());
+        }
+    }
+    if left.len() < machine.disks.len() {
+        machine.disks = left;
+        machine.save(dir)?;
+        give_to_owner(dir, &dir.join(MACHINE))?;
+    }
+    Ok(())
+}
+
+/// Who the directory of a node belongs to; `None` if there is none.
+fn known(dir: &Path) -> Result<Option<Loaded>> {
+    if !dir.exists() {
+        return Ok(None);
+    }
+    let shown = dir.display().to_string();
+    let of = |error: cairn_base::Error| Failure::from(error).of(&shown);
+    Directory::open(dir).map_err(of)?.load(RealClock::default().now()).map_err(of)
+}
+
+/// The chunkservers of this machine.
+fn own_nodes(machine: &Machine, dir: &Path) -> Result<Vec<NodeId>> {
+    let mut nodes = Vec::new();
+    for (disk, _) in machine.chunkservers(dir) {
+        nodes.extend(known(&disk)?.map(|loaded| loaded.identity.node()));
+    }
+    Ok(nodes)
+}
+
+fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded) -> Result<NodeId> {
+    let own = known(&directory_of(dir, Role::Master))?;
+    let of_own = own.is_some_and(|own| own.identity.cluster() == loaded.identity.cluster());
+    if !of_own || loaded.roles != Roles::from(Role::Chunkserver) {
+        let shown = disk.display();
+        let text = format!("{shown}: belongs to a node already: choose another directory");
+        return Err(Failure::new(text));
+    }
+    Ok(loaded.identity.node())
+}
+
+/// Says what will move, and whether the disk is one of its own.
+fn say(machine: &Machine, dir: &Path, disk: &Path, forecast: &Forecast) -> Result<()> {
+    let there = disk.ancestors().find(|path| path.exists()).unwrap_or(disk);
+    let device = |path: &Path| stat(path).map(|found| found.st_dev).ok();
+    let beside = machine.chunkservers(dir).into_iter().find(|(other, _)| {
+        device(other).is_some_and(|other| Some(other) == device(there))
+    });
+    if let Some((other, _)) = beside {
+        tracing::warn!(
+            "{} is on the same disk as {}: that gives no more room, and both die together",
+            disk.display(),
+            other.display()
+        );
+    }
+    let space = statvfs(there).map_err(|error| Failure::file(there, &error.into()))?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    output::line(format!("{} has {} free", disk.display(), BinaryBytes(free)))?;
+    if forecast.groups == 0 {
+        return output::line("nothing has to move to it");
+    }
+    let (groups, bytes) = (forecast.groups, BinaryBytes(forecast.bytes));
+    output::line(format!("its share is {groups} groups, {bytes}:"))?;
+    drain::show(forecast)?;
+    if forecast.bytes > free {
+        let text = "its share does not fit: choose a larger disk, or give its chunkserver a lower \
+                    weight";
+        return Err(Failure::new(text));
+    }
+    Ok(())
+}

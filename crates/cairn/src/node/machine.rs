@@ -1,0 +1,153 @@
+//! `machine.toml`: what `cairn node` knows of its machine.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Write};
+use std::net::Ipv6Addr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use cairn_base::Role;
+use serde::{Deserialize, Serialize};
+
+use super::host_and_port;
+use super::this::{MACHINE, directory_of};
+use crate::failure::{Failure, Result};
+
+/// The newest version of the file. The first one had no further disks.
+const VERSION: u32 = 2;
+
+/// A machine, as its file has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    version: u32,
+    /// A name, or an IP address without brackets.
+    pub host: String,
+    /// Of the master. The chunkserver of `DIR/disk` has the next one, and further ones those after.
+    pub port: u16,
+    /// Directories of further chunkservers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<PathBuf>,
+}
+
+impl Machine {
+    /// A machine with one disk.
+    ///
+    /// # Errors
+    /// The host is no name and no address.
+    pub fn new(host: &str, port: u16) -> Result<Machine> {
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let machine = Machine { version: 1, host, port, disks: Vec::new() };
+        host_and_port(&machine.at(0)).map_err(Failure::usage)?;
+        Ok(machine)
+    }
+
+    /// The machine whose directory this is; `None` if it is that of none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of a newer version.
+    pub fn read(dir: &Path) -> Result<Option<Machine>> {
+        let path = dir.join(MACHINE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::file(&path, &error)),
+        };
+        let shown = path.display();
+        let of_file = |error: toml::de::Error| Failure::new(format!("{shown}: {error}"));
+        let table: toml::Table = toml::from_str(&text).map_err(of_file)?;
+        match table.get("version").and_then(toml::Value::as_integer) {
+            Some(version) if version > i64::from(VERSION) => Err(Failure::new(format!(
+                "{shown}: version {version}, this cairn knows {VERSION}: use the newer one"
+            ))),
+            _ => toml::from_str(&text).map(Some).map_err(of_file),
+        }
+    }
+
+    /// Writes the file, and makes the directory if it is missing.
+    pub fn save(&self, dir: &Path) -> Result<()> {
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(Failure::file(dir, &error));
+            }
+            _ => {}
+        }
+        let version = if self.disks.is_empty() { 1 } else { VERSION };
+        let text = toml::to_string(&Machine { version, ..self.clone() });
+        let text = text.map_err(|error| Failure::new(error.to_string()))?;
+        let (path, new) = (dir.join(MACHINE), dir.join("machine.new"));
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            File::open(dir)?.sync_all()
+        });
+        written.map_err(|error| Failure::file(&path, &error))
+    }
+
+    /// The directories of all chunkservers, each with the offset of its port.
+    pub fn chunkservers(&self, dir: &Path) -> Vec<(PathBuf, u16)> {
+        let first = directory_of(dir, Role::Chunkserver);
+        std::iter::once(first).chain(self.disks.iter().cloned()).zip(1..).collect()
+    }
+
+    /// The zone of all its chunkservers, if it has several. One alone is a zone of its own.
+    pub fn zone(&self) -> Option<&str> {
+        (!self.disks.is_empty()).then_some(&self.host)
+    }
+
+    /// Where others reach the master (0), or a chunkserver.
+    pub fn at(&self, offset: u16) -> String {
+        let port = self.port.saturating_add(offset);
+        match self.host.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]:{port}"),
+            Err(_) => format!("{}:{port}", self.host),
+        }
+    }
+
+    pub fn listen(&self, offset: u16) -> String {
+        let port = self.port.saturating_add(offset);
+        match self.host.parse::<Ipv6Addr>() {
+            Ok(_) => format!("[::]:{port}"),
+            Err(_) => format!("0.0.0.0:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_machine() {
+        let both = |host: &str| {
+            let machine = Machine::new(host, 7400).unwrap();
+            (machine.at(0), machine.listen(1))
+        };
+        assert_eq!(both("10.0.0.1"), ("10.0.0.1:7400".into(), "0.0.0.0:7401".into()));
+        assert_eq!(both("one.example"), ("one.example:7400".into(), "0.0.0.0:7401".into()));
+        assert_eq!(both("[fd00::1]"), ("[fd00::1]:7400".into(), "[::]:7401".into()));
+        assert!(Machine::new("", 7400).is_err());
+    }
+
+    #[test]
+    fn further_disks_are_of_a_newer_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        assert_eq!(Machine::read(dir).unwrap(), None);
+        let mut machine = Machine::new("one", 7400).unwrap();
+        machine.save(dir).unwrap();
+        let text = || fs::read_to_string(dir.join(MACHINE)).unwrap();
+        assert_eq!(text(), "version = 1\nhost = \"one\"\nport = 7400\n");
+        assert_eq!((machine.zone(), machine.chunkservers(dir).len()), (None, 1));
+        machine.disks.push("/srv/disk2".into());
+        machine.save(dir).unwrap();
+        assert!(text().starts_with("version = 2\n"), "{}", text());
+        let read = Machine::read(dir).unwrap().unwrap();
+        assert_eq!((read.zone(), &read.disks), (Some("one"), &machine.disks));
+        let chunkservers = read.chunkservers(dir);
+        assert_eq!(chunkservers, [(dir.join("disk"), 1), ("/srv/disk2".into(), 2)]);
+        fs::write(dir.join(MACHINE), "version = 3\nhost = \"one\"\nracks = 7\n").unwrap();
+        assert!(Machine::read(dir).unwrap_err().to_string().contains("use the newer one"));
+    }
+}
