@@ -22,6 +22,7 @@ ROLES = {
     "cairn_peer_": {"gateway"},
     "cairn_session_": {"gateway"},
     "cairn_cache_": {"server", "gateway"},
+    "cairn_bucket_": {"server", "gateway"},
     "cairn_blocks_": {"server", "gateway", "chunkserver"},
     "cairn_disk_": {"server", "master", "chunkserver"},
     "cairn_log_": {"server", "gateway"},
@@ -92,6 +93,7 @@ def test_every_metric_that_contrib_names_exists_and_is_clean():
         check("server", server.http)
     with Cluster(chunkservers=1, gateways=1, replicas=1, status=True) as cluster:
         doors = {name: cluster.nodes[name].http for name in ("g1", "m1", "c1")}
+        Http(doors["g1"]).request("PUT", "/storage/bucket")
         for name, role in (("g1", "gateway"), ("m1", "master"), ("c1", "chunkserver")):
             check(role, doors[name])
             # The master knows that the cluster is whole. Other nodes hear of it with their next beat.

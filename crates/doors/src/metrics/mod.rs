@@ -39,7 +39,7 @@ use self::connections::of_connections;
 pub use self::form::Form;
 use self::number::Numbers;
 pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
-use self::store::of_store;
+use self::store::{of_buckets, of_store};
 pub use self::store::{of_blocks, of_master};
 pub use self::totals::{DoorTotals, Times};
 use crate::observe::{Ended, Observer};
@@ -306,6 +306,9 @@ impl Metrics {
         if let Some(fs) = &self.fs {
             let peers = fs.blocks().counted().peers;
             numbers.extend(of_store(fs).await);
+            if with_names {
+                numbers.extend(of_buckets(fs).await);
+            }
             numbers.extend(peers::connections(&peers));
             registry.register_collector(Box::new(peers::Collected(peers)));
         }

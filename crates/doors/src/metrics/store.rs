@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use cairn_auth::Caller;
+use cairn_fs::rows::Usage as BucketUsage;
+use cairn_fs::ops::buckets::ListBuckets;
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats, Usage};
 
 use super::number::{Number, counter, counter_seconds, gauge};
@@ -30,6 +33,30 @@ pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {
     numbers.push(counter("limited_pauses", help, limits.delayed()));
     if let Ok(usage) = fs.blocks().usage().await {
         numbers.extend(of_blocks(&usage));
+    }
+    numbers
+}
+
+/// Buckets that are shown at most.
+const BUCKETS: usize = 1000;
+
+/// What buckets hold: the first ones by name.
+pub(super) async fn of_buckets(fs: &Fs) -> Vec<Number> {
+    let all = ListBuckets { prefix: String::new(), after: String::new(), limit: BUCKETS };
+    let Ok((found, next)) = fs.read(&Caller::system(), all).await else { return Vec::new() };
+    let help = "Buckets are left out, as there are too many";
+    let mut numbers = vec![gauge("bucket_numbers_cut", help, u64::from(next.is_some()))];
+    let kinds: [(_, _, fn(&BucketUsage) -> u64); 5] = [
+        ("bucket_bytes", "Bytes of the objects of a bucket", |usage| usage.bytes),
+        ("bucket_objects", "Objects of a bucket", |usage| usage.objects),
+        ("bucket_uploads", "Uploads in parts that have begun", |usage| usage.uploads),
+        ("bucket_quota_bytes", "Bytes a bucket may have, 0 for any", |usage| usage.quota_bytes),
+        ("bucket_quota_objects", "Objects it may have, 0 for any", |usage| usage.quota_objects),
+    ];
+    for (name, help, of) in kinds {
+        numbers.extend(found.iter().map(|(opened, usage)| {
+            gauge(name, help, of(usage)).of("bucket", opened.bucket.name.clone())
+        }));
     }
     numbers
 }
