@@ -93,10 +93,8 @@ fn machine_of(args: &NodeArgs) -> Result<Machine> {
     })?;
     let port = args.port.or(known.as_ref().map(|known| known.port)).unwrap_or(7400);
     let new = Machine::new(&host, port)?;
-    let machine = match &known {
-        Some(known) => Machine { host: new.host, port: new.port, ..known.clone() },
-        None => new,
-    };
+    let mut machine = known.clone().unwrap_or_else(|| new.clone());
+    (machine.host, machine.port) = (new.host, new.port);
     if known.as_ref() != Some(&machine) {
         machine.save(&args.dir)?;
     }

@@ -49,7 +49,7 @@ pub(super) async fn of_buckets(fs: &Fs) -> Vec<Number> {
     let kinds: [(_, _, fn(&BucketUsage) -> u64); 5] = [
         ("bucket_bytes", "Bytes of the objects of a bucket", |usage| usage.bytes),
         ("bucket_objects", "Objects of a bucket", |usage| usage.objects),
-        ("bucket_uploads", "Uploads in parts that have begun", |usage| usage.uploads),
+        ("bucket_uploads", "Uploads in parts that have begun", |usage| usage.uploads.into()),
         ("bucket_quota_bytes", "Bytes a bucket may have, 0 for any", |usage| usage.quota_bytes),
         ("bucket_quota_objects", "Objects it may have, 0 for any", |usage| usage.quota_objects),
     ];
