@@ -103,11 +103,13 @@ def test_a_machine_that_is_missed_keeps_the_others_from_being_stopped(machines):
         code, said = check(machines, "n1")
         by_host = {step["host"]: step for step in said["order"] if step["host"]}
         mine = by_host[machines["n1"].host]
-        return code == 1 and "no majority" in " ".join(mine["reasons"]) and mine
+        why = " ".join(mine["reasons"])
+        # The master that serves takes a while until it counts a node as down.
+        return code == 1 and "no majority" in why and "is down" in why and mine
 
     found = []
     eventually(lambda: found.append(told()) or found[-1], "the first must not be stopped")
-    assert any("is down" in reason for reason in found[-1]["reasons"]) and not found[-1]["may_stop"]
+    assert not found[-1]["may_stop"]
     shown = machines.command("cluster", "upgrade-check", machines["n1"].directory, ok=False)
     assert shown.returncode == 1 and "NOT NOW" in shown.stdout, shown
     machines["n3"].start()

@@ -131,10 +131,16 @@ pub const ADMIN_HEADER_BYTES: u32 = 8 << 10;
 pub const ADMIN_ANSWER_BYTES: usize = 8 << 20;
 /// The longest text of an error, bytes.
 pub const ADMIN_ERROR_BYTES: usize = 2 << 10;
-/// Objects that are named as damaged or degraded, and the bytes of their names together: they fit
-/// in one answer.
+/// Objects that are named as damaged or degraded, and the bytes of all their ranges: they fit in
+/// one answer.
 pub const DEGRADED_NAMES: usize = 5_000;
 pub const DEGRADED_NAMES_BYTES: usize = 4 << 20;
+/// Blocks of which the objects are looked up, of each kind.
+pub const DEGRADED_BLOCKS: usize = 100_000;
+/// Bodies, files and names that are collected for them in each step.
+pub const DEGRADED_HITS: usize = 400_000;
+/// So long the names of objects are kept for all who ask for them.
+pub const DEGRADED_KEPT: Duration = Duration::from_secs(5);
 /// A master works on one call at most that long.
 pub const ADMIN_CALL: Duration = Duration::from_secs(10);
 /// A connection gets no more calls after that long, whether it was used or not.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_base::{ClusterMap, Role};
 
-use super::members::{self, MembersShown};
+use super::members::{self, MastersSaid};
 use crate::dir::{self, MetaPlace};
 use crate::failure::Result;
 use crate::node::directory_of;
@@ -24,7 +24,7 @@ pub enum Copies {
 
 /// The same, of which the masters are asked first.
 pub fn ask(dir: &Path, map: &ClusterMap) -> Result<Copies> {
-    Copies::of(dir, map, members::ask(dir, Some(map))?.as_ref())
+    Copies::of(dir, map, &members::ask(dir, Some(map))?)
 }
 
 /// Replicas that blocks have, of the buckets that ask for most.
@@ -33,14 +33,17 @@ pub fn replicas(map: &ClusterMap) -> u8 {
 }
 
 impl Copies {
-    pub fn of(dir: &Path, map: &ClusterMap, members: Option<&MembersShown>) -> Result<Copies> {
-        if let Some(members) = members {
+    pub fn of(dir: &Path, map: &ClusterMap, said: &MastersSaid) -> Result<Copies> {
+        if let Some(members) = said.members() {
             let copies = members.copies();
             return Ok(if copies > 1 { Copies::OfMembers(copies) } else { Copies::One });
         }
         let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
         if masters.count() > 1 {
-            return Ok(Copies::OfDatabase);
+            return Ok(match said {
+                MastersSaid::Nothing => Copies::Unknown,
+                _ => Copies::OfDatabase,
+            });
         }
         Ok(match dir::place(&directory_of(dir, Role::Master))? {
             Some((MetaPlace::Directory, true)) => Copies::One,

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cairn_base::{ClusterMap, Error, NodeId};
+use cairn_base::{ClusterMap, Error, GroupId, NodeId};
 use cairn_cluster::control::forecast::{Forecast, emptying};
 use cairn_cluster::control::{Edit, Status};
 
@@ -15,6 +15,8 @@ use crate::failure::Result;
 use crate::output;
 
 const POLL: Duration = Duration::from_secs(1);
+/// After so long without progress it is said why nothing moves.
+const STILL: Duration = Duration::from_secs(60);
 /// Bytes a second that a node is taken to copy, where nobody has measured it: what one disk that
 /// also serves takes without haste.
 const RATE: u64 = 64 << 20;
@@ -68,18 +70,62 @@ fn groups(map: &ClusterMap, node: NodeId) -> u64 {
     map.groups.values().filter(|group| group.has(node)).count() as u64
 }
 
-/// Waits until a node that drains is in no group.
+/// Waits until a node that drains is in no group. Says so while nothing moves.
 pub fn wait(dir: &Path, before: &ClusterMap, node: NodeId) -> Result<()> {
     let to_move = groups(before, node);
     let bar = output::count_bar(to_move, "groups moved");
     let mut left = to_move;
+    let mut progress = Progress::new(Instant::now());
     while left > 0 {
         sleep(POLL);
-        left = groups(&reach::status(dir)?.map, node);
+        let status = reach::status(dir)?;
+        left = groups(&status.map, node);
         bar.set_position(to_move.saturating_sub(left));
+        if left > 0 && progress.is_still(copied(&status, node), Instant::now()) {
+            bar.suspend(|| tracing::warn!("{}", why_still(&status, node)));
+        }
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Whether the same was seen for long.
+struct Progress {
+    seen: (u64, u64),
+    since: Instant,
+}
+
+impl Progress {
+    fn new(now: Instant) -> Progress {
+        Progress { seen: (0, 0), since: now }
+    }
+
+    /// After that it takes as long again.
+    fn is_still(&mut self, seen: (u64, u64), now: Instant) -> bool {
+        let is_still = seen == self.seen && now.saturating_duration_since(self.since) >= STILL;
+        if seen != self.seen || is_still {
+            *self = Progress { seen, since: now };
+        }
+        is_still
+    }
+}
+
+/// The groups that a node is in, and the bytes of these that others have copied so far.
+fn copied(status: &Status, node: NodeId) -> (u64, u64) {
+    let is_of_node =
+        |group: &GroupId| status.map.groups.get(group).is_some_and(|group| group.has(node));
+    let copying = status.nodes.iter().flat_map(|node| &node.copying);
+    let bytes = copying.filter(|one| is_of_node(&one.group)).map(|one| one.bytes).sum();
+    (groups(&status.map, node), bytes)
+}
+
+fn why_still(status: &Status, node: NodeId) -> String {
+    let (left, seconds) = (groups(&status.map, node), STILL.as_secs());
+    let why = match emptying(status, node) {
+        Err(error) => error.to_string(),
+        Ok(_) => "the logs of the chunkservers may say why".to_owned(),
+    };
+    format!("node {node} is in {left} groups, and nothing has moved for {seconds} s: {why}")
 }
 
 /// What will move, where to, and how long that takes.
@@ -95,4 +141,22 @@ pub fn show(forecast: &Forecast) -> Result<()> {
 fn bytes_of(status: &Status, node: NodeId) -> u64 {
     let said = status.nodes.iter().filter(|said| said.node == node);
     said.map(|said| said.store.live_bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_now_and_then_that_nothing_moves() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        assert!(!progress.is_still((8, 0), start));
+        assert!(!progress.is_still((8, 0), start + STILL / 2));
+        assert!(!progress.is_still((8, 1), start + STILL), "a block was copied");
+        assert!(!progress.is_still((8, 1), start + STILL * 3 / 2));
+        assert!(progress.is_still((8, 1), start + STILL * 2));
+        assert!(!progress.is_still((8, 1), start + STILL * 5 / 2), "it was said");
+        assert!(progress.is_still((8, 1), start + STILL * 3));
+    }
 }

@@ -26,9 +26,19 @@ pub struct MembersShown {
     silent: Vec<(Option<u64>, String, String)>,
 }
 
+/// What is known of where the metadata are.
+#[derive(Debug)]
+pub enum MastersSaid {
+    /// The masters keep them together.
+    Members(MembersShown),
+    /// They are in a database, or one master has them alone.
+    Elsewhere,
+    /// No master answered.
+    Nothing,
+}
+
 /// Asks, as the node of `dir`, the masters of `map`, or those that the directory remembers.
-/// `None` where masters do not keep the metadata by members.
-pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<Option<MembersShown>> {
+pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut node = ThisNode::open(dir, Role::Master);
@@ -48,11 +58,7 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<Option<MembersShown>>
 }
 
 /// The same, as `node`.
-pub async fn ask_as(
-    node: &ThisNode,
-    role: Role,
-    map: Option<&ClusterMap>,
-) -> Result<Option<MembersShown>> {
+pub async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     let of_map = map.map(|map| {
         let masters = map.nodes.iter().filter(|(_, one)| one.pin.roles.contains(Role::Master));
         masters.map(|(id, one)| (one.address.clone(), *id)).collect::<BTreeMap<String, NodeId>>()
@@ -65,23 +71,36 @@ pub async fn ask_as(
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
     let asked = ask_all(dialer, terms, &addresses).await;
-    let mut shown = MembersShown::default();
-    let mut has_members = false;
-    for Asked { address, node, answer } in asked {
-        match answer {
-            Ok(report) => {
-                has_members = true;
-                shown.reports.insert(report.member, report);
-            }
-            Err(cairn_base::Error::NotImplemented(_)) => return Ok(None),
-            Err(error) => {
-                let known = of_map.as_ref().and_then(|of_map| of_map.get(&address)).copied();
-                let node = node.or(known).map(|node| node.0);
-                shown.silent.push((node, address, error.to_string()));
+    Ok(MastersSaid::of(asked, &of_map.unwrap_or_default()))
+}
+
+impl MastersSaid {
+    /// The nodes of addresses are known as far as a map has them.
+    fn of(asked: Vec<Asked>, nodes: &BTreeMap<String, NodeId>) -> MastersSaid {
+        let (mut shown, mut is_elsewhere) = (MembersShown::default(), false);
+        for Asked { address, node, answer } in asked {
+            match answer {
+                Ok(report) => drop(shown.reports.insert(report.member, report)),
+                Err(error) => {
+                    is_elsewhere |= matches!(error, cairn_base::Error::NotImplemented(_));
+                    let node = node.or_else(|| nodes.get(&address).copied()).map(|node| node.0);
+                    shown.silent.push((node, address, error.to_string()));
+                }
             }
         }
+        match (shown.reports.is_empty(), is_elsewhere) {
+            (false, _) => MastersSaid::Members(shown),
+            (true, true) => MastersSaid::Elsewhere,
+            (true, false) => MastersSaid::Nothing,
+        }
     }
-    Ok(has_members.then_some(shown))
+
+    pub fn members(&self) -> Option<&MembersShown> {
+        match self {
+            MastersSaid::Members(shown) => Some(shown),
+            MastersSaid::Elsewhere | MastersSaid::Nothing => None,
+        }
+    }
 }
 
 impl MembersShown {
@@ -276,5 +295,29 @@ impl MembersShown {
             "voters": self.copies(),
             "masters": there.chain(away).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::Error;
+
+    use super::*;
+
+    #[test]
+    fn masters_that_do_not_answer_are_not_a_database() {
+        let asked = |answer| Asked { address: "10.0.0.1:7400".into(), node: None, answer };
+        let silent = || asked(Err(Error::Unavailable("no route".into())));
+        let elsewhere = || asked(Err(Error::NotImplemented("no members".into())));
+        let member = || asked(Ok(MemberReport { member: 3, ..MemberReport::default() }));
+        let nodes = BTreeMap::from([("10.0.0.1:7400".to_owned(), NodeId(9))]);
+        let said = |asked| MastersSaid::of(asked, &nodes);
+        assert!(matches!(said(vec![silent(), silent()]), MastersSaid::Nothing));
+        assert!(matches!(said(Vec::new()), MastersSaid::Nothing));
+        assert!(matches!(said(vec![silent(), elsewhere()]), MastersSaid::Elsewhere));
+        let said = said(vec![elsewhere(), member()]);
+        let shown = said.members().unwrap();
+        assert!(shown.reports.contains_key(&3), "one that knows nothing of members hides none");
+        assert_eq!(shown.silent[0].0, Some(9));
     }
 }

@@ -11,7 +11,7 @@ use cairn_meta::engine::Snapshot;
 use cairn_meta::engine::raft::MemberStore;
 use cairn_meta::keys;
 
-use super::members::{self, MembersShown};
+use super::members::{self, MastersSaid, MembersShown};
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::node::{ThisNode, directory_of};
@@ -58,23 +58,25 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     let last = store.last().or(store.applied().0);
     let (term, index) = last.map_or((0, 0), |id| (id.term, id.index));
     let voters = store.members()?.voters;
-    let others = ask(args, &map)?;
+    let said = ask(args, &map)?;
+    let others = said.members();
     output::line(format!("node {own}, this one: its log ends at term {term}, index {index}"))?;
     let mut ahead = None;
-    for report in others.iter().flat_map(MembersShown::reports).filter(|one| one.member != own.0) {
+    let reports = others.into_iter().flat_map(MembersShown::reports);
+    for report in reports.filter(|one| one.member != own.0) {
         let (node, (its_term, its_index)) = (NodeId(report.member), report.last);
         output::line(format!("node {node}: its log ends at term {its_term}, index {its_index}"))?;
         if report.generation == store.generation() && report.last > (term, index) {
             ahead = Some(node);
         }
     }
-    for (node, address, why) in others.iter().flat_map(MembersShown::silent) {
+    for (node, address, why) in others.into_iter().flat_map(MembersShown::silent) {
         let node = node.map_or("?".into(), |node| NodeId(node).to_string());
         if node != own.to_string() {
             output::line(format!("node {node} at {address}: {why}"))?;
         }
     }
-    if !voters.is_empty() && voters.iter().all(|ids| is_majority(ids, own, others.as_ref())) {
+    if !voters.is_empty() && voters.iter().all(|ids| is_majority(ids, own, others)) {
         return Err(Failure::new(
             "a majority of the masters is there with this one: start it (cairn master), and \
              nothing is lost",
@@ -122,8 +124,8 @@ fn map_of(rows: &dyn Snapshot) -> cairn_base::Result<ClusterMap> {
     ClusterMap::decode(&row.ok_or_else(none)?)
 }
 
-/// What the other masters say, if any answers.
-fn ask(args: &RecoverArgs, map: &ClusterMap) -> Result<Option<MembersShown>> {
+/// What the other masters say.
+fn ask(args: &RecoverArgs, map: &ClusterMap) -> Result<MastersSaid> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let node = ThisNode::open(&args.dir, Role::Master)?;

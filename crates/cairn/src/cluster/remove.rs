@@ -32,8 +32,9 @@ pub struct RemoveArgs {
 /// Move the blocks of a chunkserver to another one, and remove it
 ///
 /// The other one must have joined and run. The command says before what will move and how long that
-/// takes, and asks. What the other one has already, and all blocks of a chunkserver that is down,
-/// go to whichever nodes the master chooses.
+/// takes, and asks. Some blocks go to whichever nodes the master chooses: those that the other one
+/// has already, those that would have more replicas in one zone there, all of a chunkserver that is
+/// down, and those of moves that fail. The command says how many moves failed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster replace /srv/cairn-master 4 9
@@ -69,7 +70,11 @@ pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
     let (forecast, moves) = replacing(&status, *node, args.by)?;
     agree(*node, args.yes, &forecast)?;
     // Moves that fail are no harm: the drain moves what they leave.
-    rebalance::carry_out(dir, &bytes_by_group(&status), moves)?;
+    let failed = rebalance::carry_out(dir, &bytes_by_group(&status), moves)?;
+    if failed > 0 {
+        let by = args.by;
+        tracing::warn!("{failed} groups were not moved to node {by}: they go to other nodes");
+    }
     reach::edit(dir, Edit::Drain(*node))?;
     drain::wait(dir, &reach::status(dir)?.map, *node)?;
     reach::edit(dir, Edit::Remove(*node))?;

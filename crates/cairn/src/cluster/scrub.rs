@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cairn_base::rng::RealRng;
 use cairn_base::{NodeId, Rng};
 use cairn_cluster::control::{DegradedObjects, Wholeness};
-use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::data::{FOUND, NodeScrub, ScrubOrder, ScrubPhase};
 use serde_json::{Value, json};
 
 use super::reach;
@@ -26,8 +26,9 @@ const AGAIN: u32 = 3;
 ///
 /// Waits, and shows the progress. Damaged replicas are replaced by what other nodes have. Names
 /// objects of which no good replica is left (lost), those that have fewer replicas than they should
-/// (degraded), and those that were repaired. The scrub goes on if this command is ended. Exit code
-/// 1 if a node was not scrubbed, or an object is lost or degraded.
+/// (degraded), and those that were repaired. A scrub reads what is there: blocks that a node lacks
+/// are not looked for. The scrub goes on if this command is ended. Exit code 1 if a node was not
+/// scrubbed or may lack blocks, or if an object is lost or degraded.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster scrub /srv/cairn-master
@@ -61,17 +62,30 @@ pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
     }
     if args.look {
         let nodes: Nodes = reach::scrub(&args.dir, 0, ScrubOrder::Look)?.into_iter().collect();
-        let named = match nodes.values().any(|scrub| scrub.phase.is_under_way()) {
-            true => None,
-            false => Some(names(args, 0)?),
+        return match nodes.values().any(|scrub| scrub.phase.is_under_way()) {
+            true => show(args, &nodes, None),
+            false => show_named(args, &nodes, names(args, 0)),
         };
-        return show(args, &nodes, named.as_ref());
     }
     // 0 is for whichever runs.
     let run = RealRng.next_u64().max(1);
     let nodes = watch(args, run)?;
-    let named = names(args, run)?;
-    show(args, &nodes, Some(&named))
+    show_named(args, &nodes, names(args, run))
+}
+
+/// What the nodes found is shown in any case.
+fn show_named(
+    args: &ClusterScrubArgs,
+    nodes: &Nodes,
+    named: Result<DegradedObjects>,
+) -> Result<ExitCode> {
+    match named {
+        Ok(named) => show(args, nodes, Some(&named)),
+        Err(failure) => {
+            show(args, nodes, None)?;
+            Err(failure)
+        }
+    }
 }
 
 /// Begins one and waits until it has ended everywhere, or cannot be waited for any longer.
@@ -118,12 +132,17 @@ impl Watched {
     /// Takes what the master says, and returns what to ask next.
     fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> ScrubOrder {
         self.heard = Some(now);
+        self.forget_others(&said);
         let mut next = ScrubOrder::Look;
         for (node, scrub) in said {
             if self.done.get(&node) == Some(&true) {
                 continue;
             }
-            let is_same = self.nodes.get(&node) == Some(&scrub);
+            let is_same = self.nodes.get(&node).is_some_and(|known| match scrub.phase {
+                // It may say each time in other words why it does not answer.
+                ScrubPhase::Silent => known.phase == ScrubPhase::Silent,
+                _ => *known == scrub,
+            });
             let since = *self.since.entry(node).or_insert(now);
             let is_late = is_same && now.saturating_duration_since(since) >= self.patience;
             if !is_same {
@@ -147,6 +166,15 @@ impl Watched {
             self.nodes.insert(node, scrub);
         }
         next
+    }
+
+    /// Nodes that were removed from the cluster meanwhile are not waited for.
+    fn forget_others(&mut self, said: &[(NodeId, NodeScrub)]) {
+        let is_said = |node: &NodeId| said.iter().any(|(said, _)| said == node);
+        self.nodes.retain(|node, _| is_said(node));
+        self.since.retain(|node, _| is_said(node));
+        self.again.retain(|node, _| is_said(node));
+        self.done.retain(|node, _| is_said(node));
     }
 
     /// A master that was heard before does not answer any more.
@@ -208,11 +236,20 @@ fn names(args: &ClusterScrubArgs, run: u64) -> Result<DegradedObjects> {
     }
 }
 
+/// Whether all blocks were verified, and those of objects have all their replicas.
 fn is_good(nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
-    let all_ended = nodes.values().all(|scrub| scrub.phase == ScrubPhase::Ended);
+    let garbage = named.map_or(0, |named| named.garbage);
+    // A node does not say of more damaged blocks than these whether they were repaired. No other
+    // node replaces garbage.
+    let is_good = |scrub: &NodeScrub| {
+        scrub.phase == ScrubPhase::Ended
+            && scrub.damaged_segments == 0
+            && scrub.damaged <= FOUND as u64
+            && scrub.damaged <= scrub.repaired + garbage
+    };
     let [lost, degraded, _] = named.map_or([0; 3], |named| named.blocks);
     let is_heard = named.is_none_or(|named| named.silent.is_empty());
-    all_ended && is_heard && lost == 0 && degraded == 0
+    nodes.values().all(is_good) && is_heard && lost == 0 && degraded == 0
 }
 
 fn show(
@@ -220,17 +257,23 @@ fn show(
     nodes: &Nodes,
     named: Option<&DegradedObjects>,
 ) -> Result<ExitCode> {
-    let is_good = is_good(nodes, named);
+    let is_whole = named.is_some() && is_good(nodes, named);
     match args.json {
-        true => output::json(&to_json(nodes, named, is_good))?,
+        true => output::json(&to_json(nodes, named, is_whole))?,
         false => print(nodes, named)?,
     }
-    // Of a scrub that goes on, or was stopped on demand, nothing bad is known.
-    let is_partial = args.stop || named.is_none();
-    Ok(if is_good || is_partial { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_success(args, nodes, named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn to_json(nodes: &Nodes, named: Option<&DegradedObjects>, is_good: bool) -> Value {
+/// Of a scrub that goes on, nothing bad is known. One is stopped if every node was told.
+fn is_success(args: &ClusterScrubArgs, nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
+    match args.stop {
+        true => nodes.values().all(|scrub| scrub.phase != ScrubPhase::Silent),
+        false => named.is_none() || is_good(nodes, named),
+    }
+}
+
+fn to_json(nodes: &Nodes, named: Option<&DegradedObjects>, is_whole: bool) -> Value {
     let nodes = nodes.iter().map(|(node, scrub)| {
         json!({
             "node": node.to_string(),
@@ -241,9 +284,10 @@ fn to_json(nodes: &Nodes, named: Option<&DegradedObjects>, is_good: bool) -> Val
             "damaged": scrub.damaged,
             "repaired": scrub.repaired,
             "failure": scrub.failure,
+            "damaged_segments": scrub.damaged_segments,
         })
     });
-    let mut shown = json!({"whole": is_good, "nodes": nodes.collect::<Vec<_>>()});
+    let mut shown = json!({"whole": is_whole, "nodes": nodes.collect::<Vec<_>>()});
     let Some(named) = named else { return shown };
     let objects = named.objects.iter().map(|one| {
         let (object, state) = (&one.object, one.wholeness.word());
@@ -276,6 +320,13 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
             "node {node}: {state}; {blocks} of {total_blocks} blocks, {read} read, {damaged} \
              damaged, {repaired} repaired"
         ))?;
+        if scrub.damaged_segments > 0 {
+            let segments = scrub.damaged_segments;
+            output::line(format!(
+                "node {node}: {segments} segments of its store are damaged, and it may lack blocks: \
+                 drain it, and replace its disk"
+            ))?;
+        }
     }
     let Some(named) = named else { return Ok(()) };
     for one in &named.objects {
@@ -284,7 +335,7 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
     }
     if named.is_cut {
         let shown = named.objects.len();
-        output::line(format!("more objects than these {shown} are damaged, and are not named"))?;
+        output::line(format!("more may be damaged than these {shown} ranges, and is not named"))?;
     }
     for (node, why) in &named.silent {
         output::line(format!("node {node} did not say which blocks it found damaged: {why}"))?;
@@ -293,6 +344,10 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
     let counts: Vec<String> =
         counts.map(|(one, blocks)| format!("{blocks} {}", one.word())).collect();
     output::line(format!("blocks: {}", counts.join(", ")))?;
+    if named.garbage > 0 {
+        let garbage = named.garbage;
+        output::line(format!("{garbage} more are in no object any more: they will be deleted"))?;
+    }
     if named.blocks[Wholeness::Lost as usize] > 0 {
         let text =
             "reads of lost bytes fail: restore the objects from a backup, or write them again";
@@ -328,13 +383,72 @@ mod tests {
         let (patience, now) = (Duration::from_secs(60), Instant::now());
         let mut watched = Watched::new(patience);
         watched.look(said(ScrubPhase::Silent), now);
-        watched.look(said(ScrubPhase::Silent), now + patience / 2);
+        let mut otherwise = said(ScrubPhase::Silent);
+        otherwise[0].1.failure = "no route".into();
+        watched.look(otherwise.clone(), now + patience / 2);
         assert!(!watched.is_over());
         watched.look(said(ScrubPhase::Runs), now + patience);
         watched.look(said(ScrubPhase::Silent), now + patience);
         assert!(!watched.is_over(), "it answered meanwhile");
-        watched.look(said(ScrubPhase::Silent), now + patience * 2);
-        assert!(watched.is_over());
+        watched.look(otherwise, now + patience * 2);
+        assert!(watched.is_over(), "whatever it says of why");
+    }
+
+    #[test]
+    fn a_node_that_leaves_the_cluster_is_not_waited_for() {
+        let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
+        let other = (NodeId(5), said(ScrubPhase::Ended)[0].1.clone());
+        watched.look([said(ScrubPhase::Runs), vec![other.clone()]].concat(), now);
+        assert!(!watched.is_over());
+        watched.look(vec![other], now);
+        assert!(watched.is_over() && is_good(&watched.nodes, None));
+        assert_eq!(watched.nodes.keys().copied().collect::<Vec<_>>(), [NodeId(5)]);
+    }
+
+    /// One node that has found so many damaged blocks, of which some were repaired.
+    fn ended(damaged: u64, repaired: u64) -> Nodes {
+        let phase = ScrubPhase::Ended;
+        Nodes::from([(NODE, NodeScrub { phase, damaged, repaired, ..NodeScrub::default() })])
+    }
+
+    #[test]
+    fn damage_that_nobody_has_repaired_is_not_good() {
+        let named = DegradedObjects::default();
+        assert!(is_good(&ended(2, 2), Some(&named)));
+        assert!(!is_good(&ended(2, 1), Some(&named)), "the node was restarted, or scrubbed again");
+        let silent = vec![(NODE, "another one followed".to_owned())];
+        assert!(!is_good(&ended(2, 2), Some(&DegradedObjects { silent, ..named.clone() })));
+        let most = FOUND as u64;
+        assert!(is_good(&ended(most, most), Some(&named)));
+        assert!(!is_good(&ended(most + 1, most + 1), Some(&named)), "not all are known");
+        let mut torn = ended(0, 0);
+        torn.values_mut().for_each(|scrub| scrub.damaged_segments = 1);
+        assert!(!is_good(&torn, Some(&named)), "it may lack blocks");
+        // No object holds it: it hits nobody, and nobody can repair it.
+        let garbage = DegradedObjects { garbage: 1, ..named.clone() };
+        assert!(is_good(&ended(2, 1), Some(&garbage)) && !is_good(&ended(2, 0), Some(&garbage)));
+        for blocks in [[1, 0, 0], [0, 1, 0]] {
+            let named = DegradedObjects { blocks, ..garbage.clone() };
+            assert!(!is_good(&ended(2, 2), Some(&named)));
+        }
+    }
+
+    #[test]
+    fn a_scrub_is_stopped_if_every_node_was_told() {
+        let args = |stop| ClusterScrubArgs {
+            dir: PathBuf::new(),
+            look: false,
+            stop,
+            json: false,
+            patience: 60,
+        };
+        let nodes = |phase| said(phase).into_iter().collect::<Nodes>();
+        assert!(is_success(&args(true), &nodes(ScrubPhase::Stopped), None));
+        assert!(is_success(&args(true), &nodes(ScrubPhase::Unknown), None), "none was there");
+        assert!(!is_success(&args(true), &nodes(ScrubPhase::Silent), None));
+        assert!(is_success(&args(false), &nodes(ScrubPhase::Runs), None));
+        let named = DegradedObjects::default();
+        assert!(!is_success(&args(false), &nodes(ScrubPhase::Silent), Some(&named)));
     }
 
     #[test]

@@ -65,11 +65,11 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode> {
     };
     let map = &status.map;
     let health = health(map);
-    let members = members::ask(&args.dir, Some(map))?;
-    let copies = Copies::of(&args.dir, map, members.as_ref())?;
+    let said = members::ask(&args.dir, Some(map))?;
+    let (copies, members) = (Copies::of(&args.dir, map, &said)?, said.members());
     match args.json {
-        true => print_json(&to_json(&status, health, (copies, members.as_ref())))?,
-        false => print(&status, health, (copies, members.as_ref()))?,
+        true => print_json(&to_json(&status, health, (copies, members)))?,
+        false => print(&status, health, (copies, members))?,
     }
     let all_up = map.nodes.values().all(|node| node.is_up);
     let good = all_up && health.degraded == 0 && health.unreadable == 0;
@@ -78,7 +78,8 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode> {
 
 /// What masters say that do not serve.
 fn none_serves(args: &StatusArgs, failure: Failure) -> Result<ExitCode> {
-    let Ok(Some(members)) = members::ask(&args.dir, None) else { return Err(failure) };
+    let Ok(said) = members::ask(&args.dir, None) else { return Err(failure) };
+    let Some(members) = said.members() else { return Err(failure) };
     match args.json {
         true => print_json(&json!({"master": null, "members": members.to_json()}))?,
         false => {

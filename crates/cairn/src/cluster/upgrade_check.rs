@@ -12,7 +12,8 @@ use cairn_cluster::wire::{
 };
 use serde_json::{Value, json};
 
-use super::{members, reach};
+use super::members::{self, MastersSaid};
+use super::reach;
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -49,21 +50,32 @@ struct Unit {
 struct Check<'a> {
     status: &'a Status,
     own: NodeProgram,
-    /// Whether a majority of masters has caught up without some; `None` where the metadata are in a
-    /// database, or on the disk of one master.
-    majority_without: Option<&'a dyn Fn(&BTreeSet<NodeId>) -> bool>,
+    masters: Masters<'a>,
+}
+
+/// What masters said of where the metadata are.
+#[derive(Clone, Copy)]
+enum Masters<'a> {
+    /// They keep them together; whether a majority has caught up without some.
+    Members(&'a dyn Fn(&BTreeSet<NodeId>) -> bool),
+    /// In a database, or on the disk of one master.
+    Elsewhere,
+    /// None said it.
+    Silent,
 }
 
 pub fn run(args: &UpgradeCheckArgs) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
-    let members = members::ask(&args.dir, Some(&status.map))?;
-    let without: &dyn Fn(&BTreeSet<NodeId>) -> bool =
-        &|away| members.as_ref().is_some_and(|members| members.has_majority_without(away));
-    let check = Check {
-        status: &status,
-        own: own_program(VERSION_MIN),
-        majority_without: members.is_some().then_some(without),
+    let said = members::ask(&args.dir, Some(&status.map))?;
+    let without = |away: &BTreeSet<NodeId>| {
+        said.members().is_some_and(|members| members.has_majority_without(away))
     };
+    let masters = match said {
+        MastersSaid::Members(_) => Masters::Members(&without),
+        MastersSaid::Elsewhere => Masters::Elsewhere,
+        MastersSaid::Nothing => Masters::Silent,
+    };
+    let check = Check { status: &status, own: own_program(VERSION_MIN), masters };
     let units = check.units();
     match args.json {
         true => {
@@ -118,11 +130,7 @@ impl Check<'_> {
         let mut reasons = self.not_whole(away);
         reasons.extend(self.without_masters(away));
         reasons.extend(self.without_blocks(away));
-        if away.iter().any(|node| self.has(*node, Role::Gateway))
-            && !self.is_left(Role::Gateway, away)
-        {
-            reasons.push("no other gateway is up: clients wait until it is back".into());
-        }
+        reasons.extend(self.without_gateways(away));
         for node in away {
             reasons.extend(self.not_understood(*node, away));
             reasons.extend(self.refused_formats(*node));
@@ -150,15 +158,16 @@ impl Check<'_> {
         if !away.iter().any(|node| self.has(*node, Role::Master)) {
             return None;
         }
-        match self.majority_without {
-            Some(majority_without) if majority_without(away) => None,
-            Some(_) => Some(
+        match self.masters {
+            Masters::Silent => Some("no master says whether a majority would be left".into()),
+            Masters::Members(majority_without) if majority_without(away) => None,
+            Masters::Members(_) => Some(
                 "no majority of masters that have caught up would be left: nothing is served until \
                  it is back"
                     .into(),
             ),
-            None if self.is_left(Role::Master, away) => None,
-            None => Some("no other master is up: nothing is served until it is back".into()),
+            Masters::Elsewhere if self.is_left(Role::Master, away) => None,
+            Masters::Elsewhere => Some("no other master is up: nothing is served until it is back".into()),
         }
     }
 
@@ -175,15 +184,36 @@ impl Check<'_> {
             reasons.push(format!("{lost} groups cannot be read without it"));
         }
         let is_concerned = away.iter().any(|node| self.has(*node, Role::Chunkserver));
-        let left = map.places().filter(|(node, _)| !away.contains(node)).count();
+        let is_full =
+            |node| self.status.nodes.iter().any(|said| said.node == node && said.store.is_full);
+        let places = map.places().filter(|(node, _)| !away.contains(node) && !is_full(*node));
+        let left = places.count();
         if is_concerned && left < usize::from(map.minimum) {
             let minimum = map.minimum;
             reasons.push(format!(
-                "{left} chunkservers would be left, and writes need {minimum}: they wait until it \
+                "{left} chunkservers with room would be left, and writes need {minimum}: they wait until it \
                  is back"
             ));
         }
         reasons
+    }
+
+    fn without_gateways(&self, away: &BTreeSet<NodeId>) -> Option<String> {
+        let nodes = &self.status.map.nodes;
+        let has = |role| away.iter().any(|node| self.has(*node, role));
+        if has(Role::Gateway) {
+            let text = "no other gateway is up: clients wait until it is back";
+            return (!self.is_left(Role::Gateway, away)).then(|| text.into());
+        }
+        // Nothing says on which machine a gateway without an address is.
+        let gateways = || nodes.iter().filter(|(id, _)| self.has(**id, Role::Gateway));
+        let is_machine = has(Role::Master) && has(Role::Chunkserver);
+        let may_be_here = gateways().any(|(_, node)| node.address.is_empty());
+        let up = gateways().filter(|(_, node)| node.is_up).count();
+        (is_machine && may_be_here && up <= 1).then(|| {
+            "no two gateways are up: if the one is on this machine, clients wait until it is back"
+                .into()
+        })
     }
 
     fn is_left(&self, role: Role, away: &BTreeSet<NodeId>) -> bool {
@@ -259,7 +289,8 @@ impl Check<'_> {
         for (id, node) in &self.status.map.nodes {
             let state = if node.is_up { "up" } else { "DOWN" };
             let says = self.program(*id).filter(|program| !program.formats.is_empty());
-            let says = says.map_or("says nothing of versions and formats".into(), told);
+            let says = says.map(|program| self.compared(program));
+            let says = says.unwrap_or_else(|| "says nothing of versions and formats".into());
             let (number, roles) = (id.to_string(), node.pin.roles.to_string());
             output::line(row([&number, state, &roles, &self.release_of(*id), &says]))?;
         }
@@ -276,6 +307,14 @@ impl Check<'_> {
             "\nThere is no way back to a program that does not read these formats: it refuses to \
              start. Make a backup first.",
         )
+    }
+
+    fn compared(&self, program: &NodeProgram) -> String {
+        let (oldest, newest) = program.versions;
+        match program.formats == self.own.formats {
+            true => format!("protocol {oldest} to {newest}; the same formats"),
+            false => told(program),
+        }
     }
 
     fn to_json(&self, units: &[Unit]) -> Value {
@@ -363,6 +402,8 @@ mod tests {
 
     use cairn_base::map::{Member, Node};
     use cairn_base::{ClusterMap, GroupId, KeyHash, Pin, Redundancy};
+    use cairn_cluster::control::NodeStatus;
+    use cairn_cluster::control::messages::StoreState;
 
     use super::*;
 
@@ -397,7 +438,7 @@ mod tests {
             caught_up.iter().filter(|node| !away.contains(&NodeId(**node))).count() >= 2
         };
         let own = own_program(VERSION_MIN);
-        Check { status, own, majority_without: Some(&without) }.units()
+        Check { status, own, masters: Masters::Members(&without) }.units()
     }
 
     fn reasons(units: &[Unit]) -> String {
@@ -460,16 +501,55 @@ mod tests {
         group.members.truncate(1);
         (status.map.minimum, status.master) = (1, NodeId(1));
         let own = own_program(VERSION_MIN);
-        let units = Check { status: &status, own, majority_without: None }.units();
+        let units = Check { status: &status, own, masters: Masters::Elsewhere }.units();
         let said = reasons(&units);
         for part in [
             "no other master is up",
             "1 groups cannot be read without it",
-            "0 chunkservers would be left, and writes need 1",
+            "0 chunkservers with room would be left, and writes need 1",
             "no other gateway is up",
         ] {
             assert!(said.contains(part), "{part} is not in {said}");
         }
+    }
+
+    #[test]
+    fn masters_that_say_nothing_are_a_reason() {
+        let status = three_machines();
+        let own = own_program(VERSION_MIN);
+        let units = Check { status: &status, own, masters: Masters::Silent }.units();
+        let may: Vec<bool> = units.iter().map(|unit| unit.reasons.is_empty()).collect();
+        assert_eq!(may, [false, false, false, true, true, true], "{}", reasons(&units));
+        assert!(reasons(&units).contains("no master says"));
+    }
+
+    #[test]
+    fn chunkservers_that_are_full_take_no_writes() {
+        let mut status = three_machines();
+        let full = StoreState { is_full: true, ..StoreState::default() };
+        let said = NodeStatus { node: NodeId(4), store: full, ..NodeStatus::default() };
+        status.nodes.push(said);
+        let units = check(&status, &[1, 2, 3]);
+        let may: Vec<bool> = units.iter().take(3).map(|unit| unit.reasons.is_empty()).collect();
+        // The one that is full is not missed.
+        assert_eq!(may, [true, false, false]);
+        assert!(reasons(&units).contains("1 chunkservers with room would be left"));
+    }
+
+    #[test]
+    fn the_only_gateway_may_be_on_any_machine() {
+        let mut status = three_machines();
+        status.map.nodes.remove(&NodeId(9));
+        assert!(is_ready(&check(&status, &[1, 2, 3])));
+        status.map.nodes.remove(&NodeId(8));
+        let units = check(&status, &[1, 2, 3]);
+        assert!(units.iter().all(|unit| !unit.reasons.is_empty()));
+        assert!(units[0].reasons[0].contains("if the one is on this machine"));
+        let gateway = status.map.nodes.get_mut(&NodeId(7)).unwrap();
+        gateway.address = "[fd00::7]:9000".into();
+        let units = check(&status, &[1, 2, 3]);
+        let may: Vec<bool> = units.iter().map(|unit| unit.reasons.is_empty()).collect();
+        assert_eq!(may, [true, true, true, false], "{}", reasons(&units));
     }
 
     #[test]
@@ -490,6 +570,11 @@ mod tests {
         newer.formats[0].newest += 1;
         newer.formats.push(FormatRange { name: "later".into(), oldest: 1, newest: 1 });
         status.programs.insert(NodeId(6), Arc::new(newer));
+        let own = own_program(VERSION_MIN);
+        let one = Check { status: &status, own, masters: Masters::Silent };
+        let compared = |node| one.compared(one.program(NodeId(node)).unwrap());
+        assert!(compared(5).ends_with("the same formats"), "{}", compared(5));
+        assert!(compared(6).contains("directory 1 to 2"), "{}", compared(6));
         let units = check(&status, &[1, 2, 3]);
         assert_eq!(units.iter().filter(|unit| !unit.reasons.is_empty()).count(), 1);
         let said = reasons(&units);

@@ -8,7 +8,7 @@ use cairn_auth::SealKey;
 use cairn_base::{BlockId, GroupId, Ino, Owner, SessionId};
 use cairn_blocks::Store;
 use cairn_meta::check::damage::{self, BadBlock, Damaged};
-use cairn_meta::check::{self, About, Chunk};
+use cairn_meta::check::{self, About, Bound, Chunk};
 use cairn_meta::engine::{Snapshot, embedded};
 use cairn_meta::keys;
 use cairn_meta::rows::{AccessKey, Place, Row};
@@ -101,7 +101,8 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode> {
     let bad = check_blocks(&*snapshot, &store.blocks, args.quick, &mut report)?;
     count_orphans(&*snapshot, &store.blocks, &mut report)?;
     report.damaged_segments = store.blocks.open_report().damaged_segments;
-    (report.damaged, report.damaged_garbage) = damage::name(&*snapshot, &bad)?;
+    let named = damage::name(&*snapshot, &bad, Bound::none())?;
+    (report.damaged, report.damaged_garbage) = (named.damaged, named.garbage.len() as u64);
     report.sound = report.finding_count == 0
         && report.damaged.is_empty()
         && report.damaged_segments == 0
@@ -148,7 +149,7 @@ fn check_rows(snapshot: &dyn Snapshot, report: &mut Report) -> Result<()> {
         .collect();
     let names = match inodes.is_empty() {
         true => Default::default(),
-        false => check::name_inodes(snapshot, &inodes)?,
+        false => check::name_inodes(snapshot, &inodes, &mut Bound::none())?,
     };
     for finding in found.findings {
         let about = match &finding.about {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_blocks::{ScrubReport, Store};
+use cairn_meta::check::Bound;
 use cairn_meta::check::damage::{self, BadBlock, Damaged};
 use cairn_meta::engine::Snapshot;
 use serde::Serialize;
@@ -46,7 +47,7 @@ pub fn run(args: &ScrubArgs) -> Result<ExitCode> {
     let scrubbed = scrub(&store.blocks, &bar)?;
     bar.finish_and_clear();
     let bad = bad_blocks(&scrubbed);
-    let (damaged, _) = damage::name(&*store.snapshot()?, &bad)?;
+    let damaged = damage::name(&*store.snapshot()?, &bad, Bound::none())?.damaged;
     let ScrubReport { blocks, bytes, .. } = scrubbed;
     let (sound, sick_blocks) = (bad.is_empty(), bad.len() as u64);
     if args.json {
@@ -80,5 +81,5 @@ pub fn bad_blocks(report: &ScrubReport) -> Vec<BadBlock> {
 
 /// The objects that what a scrub found is to users, for logs.
 pub fn name(snapshot: &dyn Snapshot, report: &ScrubReport) -> Result<Vec<Damaged>> {
-    Ok(damage::name(snapshot, &bad_blocks(report))?.0)
+    Ok(damage::name(snapshot, &bad_blocks(report), Bound::none())?.damaged)
 }

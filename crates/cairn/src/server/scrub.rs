@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cairn_base::{BlockId, GroupId, Owner, Timestamp};
+use cairn_base::{BlockId, Error, GroupId, Owner, Timestamp};
 use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
 use cairn_cluster::data::{
     FOUND, FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase, Sick,
@@ -72,8 +72,10 @@ struct Standing {
     /// The one that runs is to end.
     is_stopped: bool,
     running: Option<ScrubRun>,
-    /// Of the one that runs, or is ordered.
+    /// Of the one that runs, or is ordered while none runs.
     current: Run,
+    /// Of the one that is ordered while another one is being stopped.
+    next: Run,
     last: Option<(ScrubEnd, Run)>,
 }
 
@@ -122,7 +124,7 @@ impl Run {
             damaged: self.damaged,
             repaired: count(Some(true)) as u64,
             pending: count(None) as u64,
-            failure: String::new(),
+            ..NodeScrub::default()
         }
     }
 }
@@ -138,6 +140,9 @@ impl Standing {
             };
             return Some((&self.current, phase));
         }
+        if self.is_ordered && self.running.is_some() && self.next.is(number) {
+            return Some((&self.next, ScrubPhase::Waits));
+        }
         let (end, run) = self.last.as_ref().filter(|(_, run)| run.is(number))?;
         Some((
             run,
@@ -149,15 +154,26 @@ impl Standing {
         ))
     }
 
-    fn begin(&mut self) {
-        if self.running.is_none() && !self.is_ordered {
-            (self.is_ordered, self.current) = (true, Run::default());
+    /// Orders one, unless one runs or is ordered, and returns that. One that is being stopped is
+    /// followed by another.
+    fn begin(&mut self) -> &mut Run {
+        if self.running.is_some() && !self.is_stopped {
+            return &mut self.current;
         }
+        let run = if self.running.is_some() { &mut self.next } else { &mut self.current };
+        if !std::mem::replace(&mut self.is_ordered, true) {
+            *run = Run::default();
+        }
+        run
     }
 
     fn stop(&mut self) {
         self.is_stopped = self.running.is_some();
-        if std::mem::take(&mut self.is_ordered) {
+        let was_ordered = std::mem::take(&mut self.is_ordered);
+        if self.is_stopped {
+            // What was to follow ends with the one that runs.
+            std::mem::take(&mut self.next).numbers.into_iter().for_each(|of| self.current.name(of));
+        } else if was_ordered {
             let end = ScrubEnd { ended: now(), is_stopped: true, ..ScrubEnd::default() };
             self.last = Some((end, std::mem::take(&mut self.current)));
         }
@@ -204,7 +220,8 @@ impl ScrubOrders {
     fn ended(&self, end: ScrubEnd) {
         let mut state = self.state.lock();
         state.running = None;
-        state.last = Some((end, std::mem::take(&mut state.current)));
+        let next = std::mem::take(&mut state.next);
+        state.last = Some((end, std::mem::replace(&mut state.current, next)));
     }
 }
 
@@ -236,8 +253,7 @@ impl OrderedScrubs for ScrubOrders {
         match order {
             // One that has ended under this number is not begun again.
             ScrubOrder::Begin if run != 0 && state.run(run).is_none() => {
-                state.begin();
-                state.current.name(run);
+                state.begin().name(run);
                 self.begin.notify_one();
             }
             ScrubOrder::Stop if state.run(run).is_some_and(|(_, phase)| phase.is_under_way()) => {
@@ -251,16 +267,17 @@ impl OrderedScrubs for ScrubOrders {
         NodeScrub { failure, ..run.scrub(phase) }
     }
 
-    fn found(&self, run: u64) -> Vec<FoundBlock> {
+    fn found(&self, run: u64) -> cairn_base::Result<Vec<FoundBlock>> {
+        let unknown = || Error::NotFound("the node was restarted, or has scrubbed again".into());
         let state = self.state.lock();
-        let found = state.run(run).into_iter().flat_map(|(run, _)| &run.found);
+        let found = &state.run(run).ok_or_else(unknown)?.0.found;
         let one = |(&(group, block), found): (&(GroupId, BlockId), &Found)| FoundBlock {
             group,
             block,
             owner: found.owner,
             is_repaired: found.repaired == Some(true),
         };
-        found.map(one).collect()
+        Ok(found.iter().map(one).collect())
     }
 
     fn tried(&self, group: GroupId, block: BlockId, is_repaired: bool) {
@@ -483,6 +500,29 @@ mod tests {
     }
 
     #[test]
+    fn whoever_orders_a_scrub_while_one_is_being_stopped_gets_the_next_one() {
+        let (_directory, orders) = orders();
+        orders.order(5, ScrubOrder::Begin);
+        assert!(orders.began(false));
+        assert_eq!(phase(&orders, 5, ScrubOrder::Stop), ScrubPhase::Runs);
+        assert_eq!(phase(&orders, 6, ScrubOrder::Begin), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 7, ScrubOrder::Begin), ScrubPhase::Waits);
+        assert!(orders.is_stopped());
+        orders.ended(ScrubEnd { is_stopped: true, ..ScrubEnd::default() });
+        assert_eq!(phase(&orders, 5, ScrubOrder::Look), ScrubPhase::Stopped);
+        assert_eq!(phase(&orders, 6, ScrubOrder::Look), ScrubPhase::Waits);
+        assert!(orders.began(false) && !orders.is_stopped());
+        assert_eq!(phase(&orders, 7, ScrubOrder::Look), ScrubPhase::Runs);
+        // Stopping again ends those that were to follow, too.
+        orders.order(6, ScrubOrder::Stop);
+        assert_eq!(phase(&orders, 8, ScrubOrder::Begin), ScrubPhase::Waits);
+        orders.order(0, ScrubOrder::Stop);
+        orders.ended(ScrubEnd { is_stopped: true, ..ScrubEnd::default() });
+        assert_eq!(phase(&orders, 8, ScrubOrder::Look), ScrubPhase::Stopped);
+        assert!(!orders.began(false));
+    }
+
+    #[test]
     fn whoever_orders_a_scrub_while_one_runs_gets_that_one() {
         let (_directory, orders) = orders();
         assert!(orders.began(true), "one that is due");
@@ -519,8 +559,15 @@ mod tests {
         orders.ended(ScrubEnd::default());
         orders.tried(GroupId(1), block(2), false);
         assert_eq!(of(orders.order(5, ScrubOrder::Look)), (2, 1, 0));
-        let repaired: Vec<bool> = orders.found(5).iter().map(|one| one.is_repaired).collect();
-        assert_eq!(repaired, [true, false]);
-        assert!(orders.found(6).is_empty());
+        let repaired = |run| -> cairn_base::Result<Vec<bool>> {
+            Ok(orders.found(run)?.iter().map(|one| one.is_repaired).collect())
+        };
+        assert_eq!(repaired(5).unwrap(), [true, false]);
+        assert_eq!(repaired(6).unwrap_err().kind(), "not_found", "nobody knows what it found");
+        orders.order(6, ScrubOrder::Begin);
+        assert!(orders.began(false));
+        orders.ended(ScrubEnd::default());
+        assert!(repaired(6).unwrap().is_empty());
+        assert_eq!(repaired(5).unwrap_err().kind(), "not_found", "another one followed");
     }
 }

@@ -50,6 +50,7 @@ pub fn write_scrub(nodes: Vec<(NodeId, NodeScrub)>) -> proto::OrderScrubResponse
         repaired: scrub.repaired,
         pending: scrub.pending,
         failure: scrub.failure,
+        damaged_segments: scrub.damaged_segments,
     });
     proto::OrderScrubResponse { nodes: nodes.collect() }
 }
@@ -65,6 +66,7 @@ pub fn read_scrub(said: proto::OrderScrubResponse) -> Vec<(NodeId, NodeScrub)> {
             repaired: said.repaired,
             pending: said.pending,
             failure: said.failure,
+            damaged_segments: said.damaged_segments,
         };
         (NodeId(said.node), scrub)
     };

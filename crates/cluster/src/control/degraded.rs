@@ -2,16 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner, Result};
 use cairn_meta::check::damage::{self, BadBlock};
-use cairn_meta::check::{Chunk, each_chunk};
+use cairn_meta::check::{Bound, Chunk, each_chunk};
 use cairn_meta::engine::Snapshot;
 use cairn_meta::rows::Place;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::data::FoundBlock;
-use crate::limits::{DEGRADED_NAMES, DEGRADED_NAMES_BYTES};
+use crate::limits::{
+    DEGRADED_BLOCKS, DEGRADED_HITS, DEGRADED_KEPT, DEGRADED_NAMES, DEGRADED_NAMES_BYTES,
+};
+
+/// Of a range in an answer, besides the name of its object.
+const RANGE_BYTES: usize = 40;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,27 +58,72 @@ pub struct DegradedObject {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DegradedObjects {
     pub objects: Vec<DegradedObject>,
-    /// There are more objects than are named.
+    /// There are more objects than are named, or there may be.
     pub is_cut: bool,
     /// Blocks by how bad it is, in the order of [`Wholeness::ALL`].
     pub blocks: [u64; 3],
-    /// Of these, blocks that no object holds any more, as far as they were looked up.
+    /// Besides these, blocks that no object holds any more, as far as they were looked up.
     pub garbage: u64,
     /// Chunkservers that could not be asked for what they found, and why.
     pub silent: Vec<(NodeId, String)>,
 }
 
-/// What is being named, or was: the last of it, for whoever asks again.
+/// What is being named, or was last.
 #[derive(Default)]
 pub(super) struct Naming {
-    pub(super) latest: Mutex<Option<(u64, Named)>>,
+    latest: Mutex<Option<Latest>>,
 }
 
-/// How far it has come.
-#[derive(Clone)]
-pub(super) enum Named {
-    Working,
+struct Latest {
+    run: u64,
+    begun: Instant,
+    done: Option<Done>,
+}
+
+struct Done {
+    named: Arc<DegradedObjects>,
+    ended: Instant,
+    is_taken: bool,
+}
+
+/// What becomes of a question for the names of a scrub.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// To be asked again.
+    Wait,
+    /// The one who asks looks them up, and ends that with [`Naming::end`].
+    Begin,
     Done(Arc<DegradedObjects>),
+}
+
+impl Naming {
+    /// One at a time, and with a rest after each that is as long as it took. All who ask for the
+    /// same scrub share one. Names are kept for a while only: whoever asks later gets them as they
+    /// are then.
+    pub(super) fn turn(&self, run: u64, now: Instant) -> Turn {
+        let mut latest = self.latest.lock();
+        if let Some(Latest { run: of, begun, done }) = &mut *latest {
+            let Some(done) = done else { return Turn::Wait };
+            let age = now.saturating_duration_since(done.ended);
+            if *of == run && age < DEGRADED_KEPT {
+                done.is_taken = true;
+                return Turn::Done(Arc::clone(&done.named));
+            }
+            let took = done.ended.saturating_duration_since(*begun);
+            let kept = if done.is_taken { Duration::ZERO } else { DEGRADED_KEPT };
+            if age < took.max(kept) {
+                return Turn::Wait;
+            }
+        }
+        *latest = Some(Latest { run, begun: now, done: None });
+        Turn::Begin
+    }
+
+    pub(super) fn end(&self, named: DegradedObjects, now: Instant) {
+        if let Some(latest) = &mut *self.latest.lock() {
+            latest.done = Some(Done { named: Arc::new(named), ended: now, is_taken: false });
+        }
+    }
 }
 
 /// What all chunkservers have found, block by block.
@@ -111,7 +163,7 @@ fn wholeness(map: &ClusterMap, group: GroupId, damaged: &BTreeSet<NodeId>) -> Wh
     }
 }
 
-/// Blocks to be named, no more of each kind than objects are.
+/// Blocks to be named.
 #[derive(Default)]
 struct Listed {
     counts: [u64; 3],
@@ -123,7 +175,7 @@ impl Listed {
     fn add(&mut self, wholeness: Wholeness, block: BlockId, owner: Owner) {
         self.counts[wholeness as usize] += 1;
         let bad = self.bad.entry(wholeness).or_default();
-        if bad.len() < DEGRADED_NAMES {
+        if bad.len() < DEGRADED_BLOCKS {
             bad.push(BadBlock { block, owner, what: wholeness.word().to_owned() });
         } else {
             self.is_cut = true;
@@ -152,29 +204,55 @@ pub(super) fn name_all(
             Ok(())
         })?;
     }
-    let Listed { counts, bad, mut is_cut } = listed;
+    let Listed { mut counts, bad, mut is_cut } = listed;
     let bad: Vec<BadBlock> = bad.into_values().flatten().collect();
-    let (damaged, garbage) = damage::name(snapshot, &bad)?;
+    let named = damage::name(snapshot, &bad, Bound::new(DEGRADED_HITS))?;
     let of_word = |word: &str| Wholeness::ALL.into_iter().find(|one| one.word() == word);
-    let mut objects: Vec<DegradedObject> = damaged
-        .into_iter()
-        .map(|one| DegradedObject {
-            wholeness: of_word(&one.what).unwrap_or(Wholeness::Degraded),
-            object: one.object,
-            start: one.start,
-            end: one.end,
-        })
-        .collect();
-    objects.sort();
-    let mut bytes = 0;
-    let fits = objects.iter().take(DEGRADED_NAMES).take_while(|one| {
-        bytes += one.object.len();
-        bytes <= DEGRADED_NAMES_BYTES
+    let garbage: BTreeSet<BlockId> = named.garbage.into_iter().collect();
+    // They hit nobody, and no other node replaces them.
+    for one in bad.iter().filter(|one| garbage.contains(&one.block)) {
+        if let Some(wholeness) = of_word(&one.what) {
+            counts[wholeness as usize] -= 1;
+        }
+    }
+    let objects = named.damaged.into_iter().map(|one| DegradedObject {
+        wholeness: of_word(&one.what).unwrap_or(Wholeness::Degraded),
+        object: one.object,
+        start: one.start,
+        end: one.end,
     });
-    let fits = fits.count();
-    is_cut |= fits < objects.len();
+    let mut objects = merged(objects.collect());
+    let fits = fitting(&objects);
+    is_cut |= named.is_cut || fits < objects.len();
     objects.truncate(fits);
+    let garbage = garbage.len() as u64;
     Ok(DegradedObjects { objects, is_cut, blocks: counts, garbage, silent: Vec::new() })
+}
+
+/// The ranges in order; those of an object that meet are one.
+fn merged(mut ranges: Vec<DegradedObject>) -> Vec<DegradedObject> {
+    ranges.sort();
+    ranges.dedup_by(|next, last| {
+        let meets = (next.wholeness, &next.object) == (last.wholeness, &last.object)
+            && next.start <= last.end;
+        if meets {
+            last.end = last.end.max(next.end);
+        }
+        meets
+    });
+    ranges
+}
+
+/// How many of the ranges are named.
+fn fitting(ranges: &[DegradedObject]) -> usize {
+    let (mut bytes, mut objects, mut last) = (0, 0, None);
+    let fits = ranges.iter().take_while(|one| {
+        let object = (one.wholeness, &one.object);
+        objects += usize::from(last.replace(object) != Some(object));
+        bytes += one.object.len() + RANGE_BYTES;
+        bytes <= DEGRADED_NAMES_BYTES && objects <= DEGRADED_NAMES
+    });
+    fits.count()
 }
 
 /// The blocks of one row of extents that are in groups which lack members.
@@ -225,6 +303,61 @@ mod tests {
         assert_eq!(of(&[1, 2, 3], &[1, 2, 3]), Wholeness::Lost);
         assert_eq!(of(&[1], &[1]), Wholeness::Lost, "the others are down");
         assert_eq!(wholeness(&map(&[1]), GroupId(9), &damaged(&[])), Wholeness::Lost);
+    }
+
+    fn range(object: &str, start: u64, end: u64) -> DegradedObject {
+        DegradedObject { wholeness: Wholeness::Degraded, object: object.into(), start, end }
+    }
+
+    #[test]
+    fn ranges_that_meet_are_one() {
+        let lost = DegradedObject { wholeness: Wholeness::Lost, ..range("b/large", 8, 12) };
+        let ranges = vec![
+            range("b/large", 4, 8),
+            range("b/other", 8, 12),
+            range("b/large", 0, 4),
+            range("b/large", 12, 16),
+            lost.clone(),
+        ];
+        let expected =
+            [lost, range("b/large", 0, 8), range("b/large", 12, 16), range("b/other", 8, 12)];
+        assert_eq!(merged(ranges), expected);
+    }
+
+    #[test]
+    fn objects_are_counted_and_not_their_ranges() {
+        let of_large = (0..DEGRADED_NAMES as u64 * 2).map(|at| range("a", at * 8, at * 8 + 4));
+        let others = (0..DEGRADED_NAMES).map(|at| range(&format!("b{at:06}"), 0, 4));
+        let ranges = merged(of_large.chain(others).collect());
+        assert_eq!(fitting(&ranges), DEGRADED_NAMES * 3 - 1, "one object too many");
+        let long = "x".repeat(1 << 10);
+        let ranges: Vec<_> = (0..9_000).map(|at| range(&long, at * 8, at * 8 + 4)).collect();
+        assert_eq!(fitting(&ranges), DEGRADED_NAMES_BYTES / ((1 << 10) + RANGE_BYTES));
+    }
+
+    #[test]
+    fn names_are_shared_and_those_of_other_scrubs_wait_for_their_turn() {
+        let (naming, start) = (Naming::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let named = || DegradedObjects { garbage: 7, ..DegradedObjects::default() };
+        let done = Turn::Done(Arc::new(named()));
+        assert_eq!(naming.turn(5, start), Turn::Begin);
+        for run in [5, 6, 0] {
+            assert_eq!(naming.turn(run, after(1)), Turn::Wait);
+        }
+        naming.end(named(), after(2));
+        assert_eq!(naming.turn(6, after(3)), Turn::Wait, "nobody has taken the names");
+        for _ in 0..2 {
+            assert_eq!(naming.turn(5, after(3)), done);
+        }
+        assert_eq!(naming.turn(6, after(3)), Turn::Wait, "it rests as long as it took");
+        assert_eq!(naming.turn(6, after(4)), Turn::Begin);
+        naming.end(named(), after(5));
+        assert_eq!(naming.turn(5, after(6)), Turn::Wait);
+        // Names that are old are not those that are wanted, nor do others wait for them.
+        assert_eq!(naming.turn(6, after(10)), Turn::Begin);
+        naming.end(named(), after(11));
+        assert_eq!(naming.turn(5, after(16)), Turn::Begin);
     }
 
     #[test]

@@ -11,6 +11,10 @@ use super::balance::{self, Move};
 use super::plan::{Patience, plan};
 use super::status::Status;
 
+/// The most that a store leaves free of its disk: for the metadata beside it, for its reserve and
+/// for the segment that is being filled. Of a small disk it is about a tenth.
+const LEFT_FREE_BYTES: u64 = 576 << 20;
+
 /// What moves when a chunkserver is emptied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forecast {
@@ -41,8 +45,8 @@ pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
 /// What moves when `node` is drained. Nothing, if it is in no group.
 ///
 /// # Errors
-/// `NotFound` if there is no such node; `Conflict` if there are too few others, `Full` if one of
-/// them has no room: then it would never be empty.
+/// `NotFound` if there is no such node; `Conflict` if there are too few others that are up, or none
+/// that is up has all blocks, `Full` if one of them has no room: then it would never be empty.
 pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     let map = &status.map;
     let mut next = map.clone();
@@ -52,24 +56,34 @@ pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     let full = status.nodes.iter().filter(|said| said.store.is_full).map(|said| said.node);
     let full: BTreeSet<NodeId> = full.collect();
     let others = next.places().filter(|(id, _)| !full.contains(id)).count();
-    let planned = plan(&next, &BTreeMap::new(), &full, Patience(Duration::MAX));
+    // A node that is down gives no blocks, and another one takes its place.
+    let down = next.nodes.iter().filter(|(_, node)| !node.is_up);
+    let down = down.map(|(id, _)| (*id, Duration::MAX)).collect();
+    let planned = plan(&next, &down, &full, Patience(Duration::MAX));
     let planned = planned.unwrap_or_else(|| next.clone());
     let sizes = bytes_by_group(status);
-    let (mut forecast, mut stuck, mut wanted) = (Forecast::default(), 0, 0);
+    let (mut forecast, mut stuck, mut wanted, mut lost) = (Forecast::default(), 0, 0, 0);
     for (id, group) in map.groups.iter().filter(|(_, group)| group.has(node)) {
         let after = planned.groups.get(id).map(|group| &group.members[..]).unwrap_or_default();
-        let stays = |id: NodeId| next.nodes.get(&id).is_some_and(|node| !node.is_draining);
+        let stays =
+            |id: NodeId| next.nodes.get(&id).is_some_and(|node| node.is_up && !node.is_draining);
         let staying = after.iter().filter(|member| !member.is_leaving && stays(member.node));
         if staying.count() < group.redundancy.members() {
             stuck += 1;
             wanted = wanted.max(group.redundancy.members());
         }
+        lost += usize::from(!group.in_sync().any(|member| map.is_up(member)));
         let size = sizes.get(id).copied().unwrap_or_default();
         forecast.groups += 1;
         forecast.bytes += size;
         for member in after.iter().filter(|member| !group.has(member.node)) {
             *forecast.targets.entry(member.node).or_default() += size;
         }
+    }
+    if lost > 0 {
+        return Err(Error::Conflict(format!(
+            "no node that is up has all blocks of {lost} groups: start the nodes that are down first"
+        )));
     }
     if stuck > 0 {
         return Err(Error::Conflict(format!(
@@ -146,18 +160,33 @@ pub fn adding(status: &Status, beside: &[NodeId], zone: &str) -> Forecast {
 
 fn check_room(status: &Status, forecast: &Forecast) -> Result<()> {
     for (target, bytes) in &forecast.targets {
-        let said = status.nodes.iter().find(|said| said.node == *target);
-        let free = said.map_or(0, |said| said.store.free_bytes);
-        if *bytes > free {
+        let room = room(status, *target);
+        if *bytes > room {
             return Err(Error::Full(format!(
-                "node {target} would get {} MiB, and has {} MiB free: let another chunkserver join \
-                 first, or delete something",
+                "node {target} would get {} MiB, and has room for {} MiB: let another chunkserver \
+                 join first, or delete something",
                 bytes >> 20,
-                free >> 20
+                room >> 20
             )));
         }
     }
     Ok(())
+}
+
+/// The bytes that a node can take, besides those that are on their way to it already.
+fn room(status: &Status, target: NodeId) -> u64 {
+    let Some(said) = status.nodes.iter().find(|said| said.node == target) else { return 0 };
+    let free = said.store.free_bytes;
+    let left_free = LEFT_FREE_BYTES.min(free.saturating_add(said.store.live_bytes) / 10);
+    let sizes = bytes_by_group(status);
+    let coming = status.map.groups.iter().filter(|(_, group)| {
+        group.members.iter().any(|member| member.node == target && !member.in_sync)
+    });
+    let coming = coming.map(|(id, _)| {
+        let here = said.groups.iter().find(|(of, _)| of == id).map_or(0, |(_, bytes)| *bytes);
+        sizes.get(id).copied().unwrap_or_default().saturating_sub(here)
+    });
+    free.saturating_sub(left_free).saturating_sub(coming.sum())
 }
 
 #[cfg(test)]
@@ -238,7 +267,8 @@ mod tests {
         let kind = |status: &Status, node| emptying(status, NodeId(node)).unwrap_err().kind();
         assert_eq!(kind(&cluster(3, 8, 100 * GIB), 1), "conflict", "too few nodes");
         assert_eq!(kind(&cluster(4, 8, 7 * GIB), 1), "full", "no room");
-        assert!(emptying(&cluster(4, 8, 8 * GIB), NodeId(1)).is_ok());
+        assert_eq!(kind(&cluster(4, 8, 8 * GIB), 1), "full", "a store leaves a part free");
+        assert!(emptying(&cluster(4, 8, 9 * GIB), NodeId(1)).is_ok());
         assert_eq!(kind(&cluster(4, 8, GIB), 9), "not_found");
         let mut down = cluster(4, 8, 100 * GIB);
         down.map.nodes.get_mut(&NodeId(4)).unwrap().is_up = false;
@@ -246,5 +276,41 @@ mod tests {
         let mut full = cluster(4, 8, 100 * GIB);
         full.nodes[3].store.is_full = true;
         assert_eq!(kind(&full, 1), "conflict", "the other one takes nothing");
+    }
+
+    #[test]
+    fn nodes_that_are_down_keep_no_place_and_give_nothing() {
+        let mut status = cluster(4, 8, 100 * GIB);
+        for group in status.map.groups.values_mut() {
+            group.members[2].node = NodeId(4);
+            group.members.push(Member::new(NodeId(3), false));
+        }
+        status.map.nodes.get_mut(&NodeId(4)).unwrap().is_up = false;
+        // Node 3 is to take the place of node 4, and nobody could take that of node 3.
+        let text = emptying(&status, NodeId(3)).unwrap_err().to_string();
+        assert!(text.contains("8 groups want 3 replicas"), "{text}");
+        assert!(emptying(&status, NodeId(4)).is_ok(), "node 3 has its place already");
+        let mut alone = cluster(5, 8, 100 * GIB);
+        alone.map.nodes.get_mut(&NodeId(1)).unwrap().is_up = false;
+        assert!(emptying(&alone, NodeId(1)).is_ok());
+        for group in alone.map.groups.values_mut() {
+            group.members[1].in_sync = false;
+            group.members[2].in_sync = false;
+        }
+        let text = emptying(&alone, NodeId(1)).unwrap_err().to_string();
+        assert!(text.contains("no node that is up has all blocks of 8 groups"), "{text}");
+    }
+
+    #[test]
+    fn what_is_on_its_way_to_a_node_takes_its_room() {
+        let mut status = cluster(4, 8, 10 * GIB);
+        assert_eq!(room(&status, NodeId(4)), 10 * GIB - LEFT_FREE_BYTES);
+        let group = status.map.groups.get_mut(&GroupId(1)).unwrap();
+        group.members.push(Member::new(NodeId(4), false));
+        status.nodes[3].groups.push((GroupId(1), GIB / 4));
+        assert_eq!(room(&status, NodeId(4)), 10 * GIB - LEFT_FREE_BYTES - GIB / 4 * 3);
+        assert_eq!(room(&status, NodeId(9)), 0);
+        let small = cluster(4, 8, GIB);
+        assert_eq!(room(&small, NodeId(4)), GIB - GIB / 10);
     }
 }

@@ -5,13 +5,59 @@
 #![expect(clippy::disallowed_methods, reason = "names are looked up on a thread that may block")]
 
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
+use cairn_meta::engine::Snapshot;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::controller::Controller;
-use super::degraded::{DegradedObjects, Findings, Named, name_all};
-use crate::data::{FoundBlock, NodeScrub, Pool, ScrubOrder, ScrubPhase};
+use super::degraded::{DegradedObjects, Findings, Turn, name_all};
+use crate::data::{FOUND, FoundBlock, NodeScrub, Pool, ScrubOrder, ScrubPhase};
+
+/// How long names are looked up without a rest.
+const STEP: Duration = Duration::from_millis(20);
+
+/// A snapshot whose reader rests as long as it works.
+struct Paced<'a> {
+    snapshot: &'a dyn Snapshot,
+    rested: Mutex<std::time::Instant>,
+}
+
+impl<'a> Paced<'a> {
+    fn new(snapshot: &'a dyn Snapshot) -> Paced<'a> {
+        Paced { snapshot, rested: Mutex::new(std::time::Instant::now()) }
+    }
+
+    fn rest(&self) {
+        let mut rested = self.rested.lock();
+        let worked = rested.elapsed();
+        if worked >= STEP {
+            sleep(worked);
+            *rested = std::time::Instant::now();
+        }
+    }
+}
+
+impl Snapshot for Paced<'_> {
+    fn batch(&self) -> u64 {
+        self.snapshot.batch()
+    }
+
+    fn get(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        self.rest();
+        self.snapshot.get(keys)
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
+        self.rest();
+        self.snapshot.scan(start, end, limit)
+    }
+}
 
 fn chunkservers(map: &ClusterMap) -> impl Iterator<Item = NodeId> {
     let all = map.nodes.iter().filter(|(_, node)| node.pin.roles.contains(Role::Chunkserver));
@@ -46,43 +92,26 @@ impl Controller {
     }
 
     /// The objects that a scrub found damaged, and those in groups that lack members; nothing while
-    /// they are being looked up. To be asked again then.
+    /// they, or those of another scrub, are being looked up. To be asked again then.
     ///
     /// # Errors
-    /// `Conflict` while those of another scrub are being looked up.
+    /// `Unavailable` if this master serves no longer.
     pub fn degraded(self: &Arc<Self>, run: u64) -> Result<Option<Arc<DegradedObjects>>> {
         self.chunkserver_pool()?;
         self.master.check_serving()?;
-        {
-            let mut latest = self.naming.latest.lock();
-            match &*latest {
-                Some((of, Named::Done(named))) if *of == run => {
-                    let named = Arc::clone(named);
-                    // Whoever asks after this gets them as they are then.
-                    *latest = None;
-                    return Ok(Some(named));
-                }
-                Some((of, Named::Working)) if *of == run => return Ok(None),
-                Some((_, Named::Working)) => {
-                    let text = "the objects of another scrub are being looked up: ask again later";
-                    return Err(Error::Conflict(text.into()));
-                }
-                _ => *latest = Some((run, Named::Working)),
-            }
+        match self.naming.turn(run, Instant::now()) {
+            Turn::Wait => return Ok(None),
+            Turn::Done(named) => return Ok(Some(named)),
+            Turn::Begin => {}
         }
         let controller = Arc::clone(self);
         tokio::spawn(async move {
-            let named = controller.look_up(run).await;
-            let mut latest = controller.naming.latest.lock();
-            *latest = match named {
-                Ok(named) => Some((run, Named::Done(Arc::new(named)))),
-                Err(error) => {
-                    tracing::warn!(%error, "degraded objects were not named");
-                    let silent = vec![(controller.node, error.to_string())];
-                    let named = DegradedObjects { silent, ..DegradedObjects::default() };
-                    Some((run, Named::Done(Arc::new(named))))
-                }
-            };
+            let named = controller.look_up(run).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "degraded objects were not named");
+                let silent = vec![(controller.node, error.to_string())];
+                DegradedObjects { silent, ..DegradedObjects::default() }
+            });
+            controller.naming.end(named, Instant::now());
         });
         Ok(None)
     }
@@ -102,12 +131,15 @@ impl Controller {
             }
         }
         let (master, findings) = (self.master.clone(), Findings::of(&found));
+        // A chunkserver names no more.
+        let is_full = found.iter().any(|(_, blocks)| blocks.len() >= FOUND);
         let naming = tokio::task::spawn_blocking(move || {
             let snapshot = master.snapshot()?;
-            name_all(&*snapshot, &map, &findings)
+            name_all(&Paced::new(&*snapshot), &map, &findings)
         });
         let named = naming.await.map_err(|error| Error::Unavailable(error.to_string()))?;
-        Ok(DegradedObjects { silent, ..named? })
+        let named = named?;
+        Ok(DegradedObjects { silent, is_cut: named.is_cut || is_full, ..named })
     }
 }
 

@@ -19,7 +19,7 @@ use super::ask::Key;
 use super::body::{self, Outgoing};
 use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
 use super::held;
-use super::scrubs::{self, ScrubOrder};
+use super::scrubs::{self, NodeScrub, ScrubOrder};
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
 
@@ -89,9 +89,9 @@ impl Chunkserver {
                 let usage = self.store.usage().await?;
                 Ok(done(StatusCode::OK, form::encode_usage(&usage)))
             }
-            (method, Path::Scrub) => self.scrub(peer, &method, form::scrub_run(uri.query())?),
+            (method, Path::Scrub) => self.scrub(peer, &method, form::scrub_run(uri.query())?).await,
             (Method::GET, Path::ScrubFound) => {
-                let found = self.scrubs()?.found(form::scrub_run(uri.query())?);
+                let found = self.scrubs()?.found(form::scrub_run(uri.query())?)?;
                 Ok(done(StatusCode::OK, scrubs::encode_found(&found)))
             }
             (method, _) => {
@@ -185,7 +185,12 @@ impl Chunkserver {
         Ok(done(StatusCode::OK, form::encode_page(&page)))
     }
 
-    fn scrub(&self, peer: &Authenticated, method: &Method, run: u64) -> Result<Answer, Refused> {
+    async fn scrub(
+        &self,
+        peer: &Authenticated,
+        method: &Method,
+        run: u64,
+    ) -> Result<Answer, Refused> {
         let order = match *method {
             Method::GET => ScrubOrder::Look,
             Method::PUT => ScrubOrder::Begin,
@@ -198,6 +203,8 @@ impl Chunkserver {
             return Err(Error::Denied(text).into());
         }
         let scrub = self.scrubs()?.order(run, order);
+        let damaged_segments = self.store.usage().await?.damaged_segments;
+        let scrub = NodeScrub { damaged_segments, ..scrub };
         Ok(done(StatusCode::OK, scrubs::encode_scrub(&scrub)))
     }
 

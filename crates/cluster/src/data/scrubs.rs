@@ -85,6 +85,9 @@ pub struct NodeScrub {
     pub pending: u64,
     /// Why it failed, or cannot be asked.
     pub failure: String,
+    /// Segments that could be read in part when the node started: it may lack blocks of these, and
+    /// no scrub looks for what it lacks.
+    pub damaged_segments: u64,
 }
 
 /// A block that a scrub found not to check out.
@@ -100,10 +103,14 @@ pub struct FoundBlock {
 /// The scrubs of a chunkserver, which run apart from its answers. A scrub has a number that the
 /// one chose that ordered it; 0 is for the one that runs, or ended last.
 pub trait OrderedScrubs: Send + Sync {
+    /// All but the damaged segments.
     fn order(&self, run: u64, order: ScrubOrder) -> NodeScrub;
 
-    /// At most [`FOUND`].
-    fn found(&self, run: u64) -> Vec<FoundBlock>;
+    /// At most [`FOUND`]; with as many there may be more.
+    ///
+    /// # Errors
+    /// `NotFound` if the scrub is not known here, or not any more.
+    fn found(&self, run: u64) -> Result<Vec<FoundBlock>>;
 
     /// The repair of a block was tried.
     fn tried(&self, group: GroupId, block: BlockId, is_repaired: bool);
@@ -127,7 +134,8 @@ pub(super) fn encode_scrub(scrub: &NodeScrub) -> Bytes {
         .number(5, scrub.damaged)
         .number(6, scrub.repaired)
         .number(7, scrub.pending)
-        .text(8, scrub.failure.get(..end).unwrap_or_default());
+        .text(8, scrub.failure.get(..end).unwrap_or_default())
+        .number(9, scrub.damaged_segments);
     out.finish()
 }
 
@@ -144,6 +152,7 @@ pub(super) fn decode_scrub(row: &Bytes) -> Result<NodeScrub> {
             6 => scrub.repaired = field.number()?,
             7 => scrub.pending = field.number()?,
             8 => scrub.failure = field.text()?,
+            9 => scrub.damaged_segments = field.number()?,
             _ => {}
         }
     }
@@ -196,7 +205,7 @@ mod tests {
     fn what_a_chunkserver_says_reads_back() {
         for phase in ScrubPhase::ALL {
             let scrub = NodeScrub { phase, bytes: u64::MAX, pending: 3, ..NodeScrub::default() };
-            let scrub = NodeScrub { failure: "a disk".into(), ..scrub };
+            let scrub = NodeScrub { failure: "a disk".into(), damaged_segments: 5, ..scrub };
             assert_eq!(decode_scrub(&encode_scrub(&scrub)).unwrap(), scrub);
         }
         let long = NodeScrub { failure: "é".repeat(9_000), ..NodeScrub::default() };

@@ -28,15 +28,25 @@ pub struct NodeProgram {
 }
 
 /// The formats of this program; docs/format.md and its chapters describe them.
-const FORMATS: [(&str, u16, u16); 5] = [
+const FORMATS: [(&str, u16, u16); 10] = [
     // DIR/format
     ("directory", 1, 1),
     // DIR/cluster.toml
     ("identity", 1, 1),
+    // DIR/secret.key
+    ("secret", 2, 2),
+    // DIR/machine.toml
+    ("machine", 1, 2),
     // Segments.
     ("blocks", 1, 2),
-    // Records of the log of metadata: 1 of one master alone, 2 of several.
-    ("log", 1, 2),
+    // Records of the log of metadata of a master alone.
+    ("log-alone", 1, 1),
+    // The same of several masters.
+    ("log-members", 2, 2),
+    // What the table of rows says of itself: 1 of a master alone, 2 of several.
+    ("mark", 1, 2),
+    // Messages between masters.
+    ("members", 1, 1),
     // Values in the metadata.
     ("rows", 1, 1),
 ];
@@ -90,25 +100,48 @@ mod tests {
         assert_eq!(read_formats(b"x 1 2 later").len(), 1);
     }
 
-    /// The constants are private to their crates.
+    /// The constants are private to their crates: of the oldest version and of the newest.
     #[test]
-    fn formats_are_those_that_are_written() {
+    fn formats_are_those_that_are_read_and_written() {
         let sources = [
-            ("directory", include_str!("../../../cairn/src/dir/format.rs"), "const VERSION: u32"),
-            ("identity", include_str!("../identity/directory.rs"), "const VERSION: u32"),
+            ("directory", include_str!("../../../cairn/src/dir/format.rs"), ["VERSION: u32"; 2]),
+            ("secret", include_str!("../../../cairn/src/dir/secret.rs"), ["VERSION: &str"; 2]),
+            ("identity", include_str!("../identity/directory.rs"), ["VERSION: u32"; 2]),
             (
                 "blocks",
                 include_str!("../../../blocks/src/format/segment.rs"),
-                "const VERSION_CODECS: u32",
+                ["VERSION: u32", "VERSION_CODECS: u32"],
             ),
-            ("log", include_str!("../../../meta/src/engine/raft/record.rs"), "const VERSION: u16"),
-            ("rows", include_str!("../../../meta/src/rows/mod.rs"), "pub const FORMAT: u8"),
+            (
+                "log-alone",
+                include_str!("../../../meta/src/engine/embedded/record.rs"),
+                ["VERSION: u16"; 2],
+            ),
+            (
+                "log-members",
+                include_str!("../../../meta/src/engine/raft/record.rs"),
+                ["VERSION: u16"; 2],
+            ),
+            (
+                "mark",
+                include_str!("../../../meta/src/engine/row_store/mark.rs"),
+                ["VERSION: u32", "REPLICATED: u32"],
+            ),
+            (
+                "members",
+                include_str!("../../../meta/src/engine/raft/message.rs"),
+                ["VERSION: u16"; 2],
+            ),
+            ("rows", include_str!("../../../meta/src/rows/mod.rs"), ["FORMAT: u8"; 2]),
         ];
-        assert_eq!(sources.len(), FORMATS.len());
-        for ((name, _, newest), (of, source, constant)) in FORMATS.iter().zip(sources) {
-            assert_eq!(*name, of);
-            let line = format!("{constant} = {newest};");
-            assert!(source.contains(&line), "{name}: {line} is not in its source");
+        for (of, source, constants) in sources {
+            let (name, oldest, newest) = FORMATS.iter().find(|(name, ..)| *name == of).unwrap();
+            for (constant, version) in constants.iter().zip([oldest, newest]) {
+                let line = format!("const {constant} = {version};");
+                let of_text = format!("const {constant} = \"{version}\";");
+                let is_there = source.contains(&line) || source.contains(&of_text);
+                assert!(is_there, "{name}: {line} is not in its source");
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::{BlockId, BodyId, Error, GroupId, NodeId, Owner, Role, SessionId};
+use cairn_base::{BlockId, BodyId, Error, GroupId, NodeId, Owner, Result, Role, SessionId};
 use cairn_cluster::data::{FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -12,6 +12,8 @@ use crate::support::data::{World, pool};
 use crate::support::{PATIENCE, denied};
 
 const BLOCK: BlockId = BlockId { session: SessionId(1), counter: 2 };
+/// The number of a scrub that the chunkserver does not know.
+const UNKNOWN: u64 = 6;
 
 /// Remembers the orders.
 #[derive(Default)]
@@ -26,9 +28,12 @@ impl OrderedScrubs for Told {
         NodeScrub { phase: ScrubPhase::Runs, blocks: run, ..NodeScrub::default() }
     }
 
-    fn found(&self, _: u64) -> Vec<FoundBlock> {
+    fn found(&self, run: u64) -> Result<Vec<FoundBlock>> {
+        if run == UNKNOWN {
+            return Err(Error::NotFound("another one followed".into()));
+        }
         let owner = Owner { body: BodyId { session: SessionId(1), counter: 3 }, chunk: 4 };
-        vec![FoundBlock { group: GroupId(1), block: BLOCK, owner, is_repaired: true }]
+        Ok(vec![FoundBlock { group: GroupId(1), block: BLOCK, owner, is_repaired: true }])
     }
 
     fn tried(&self, group: GroupId, block: BlockId, is_repaired: bool) {
@@ -60,7 +65,9 @@ async fn masters_order_scrubs_and_others_may_look() {
     let all = [ScrubOrder::Begin, ScrubOrder::Look, ScrubOrder::Stop, ScrubOrder::Look];
     assert_eq!(orders, all);
     let found = of_master.found(&map, NodeId(11), 5).await.unwrap();
-    assert_eq!(found, told.found(5));
+    assert_eq!(found, told.found(5).unwrap());
+    let unknown = of_master.found(&map, NodeId(11), UNKNOWN).await.unwrap_err();
+    assert!(matches!(unknown.error, Error::NotFound(_)), "{unknown}");
 }
 
 #[tokio::test]

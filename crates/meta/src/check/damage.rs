@@ -6,7 +6,7 @@ use cairn_base::{BlockId, Ino, Owner, Result};
 use serde::Serialize;
 
 use super::Chunk;
-use super::names::{Hit, Piece, name_inodes, name_pieces};
+use super::names::{Bound, Hit, Piece, name_inodes, name_pieces};
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::{Bucket, Place, Row};
@@ -30,26 +30,40 @@ pub struct Damaged {
     pub what: String,
 }
 
-/// Names the objects that hold bad blocks, and counts the bad blocks that no object holds any
-/// more: they hit nobody. The number of passes over the metadata does not grow with theirs.
+/// The objects that hold bad blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Named {
+    pub damaged: Vec<Damaged>,
+    /// Bad blocks that no object holds any more: they hit nobody. None are known if objects were
+    /// left out.
+    pub garbage: Vec<BlockId>,
+    /// Objects were left out.
+    pub is_cut: bool,
+}
+
+/// Names the objects that hold bad blocks. The number of passes over the metadata does not grow
+/// with theirs, and what is collected in each of them is bounded.
 ///
 /// # Errors
 /// Those of the snapshot.
-pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<(Vec<Damaged>, u64)> {
+pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock], mut bound: Bound) -> Result<Named> {
     if bad.is_empty() {
-        return Ok((Vec::new(), 0));
+        return Ok(Named::default());
     }
     let (pieces, causes) = pieces(snapshot, bad)?;
-    let hits = name_pieces(snapshot, &pieces)?;
+    let hits = name_pieces(snapshot, &pieces, &mut bound)?;
     let held = hits.iter().zip(&causes).filter(|(hit, _)| **hit != Hit::default());
     let held: BTreeSet<BlockId> = held.map(|(_, cause)| cause.block).collect();
     let inodes: BTreeSet<Ino> = hits.iter().flat_map(|hit| hit.inodes.iter().copied()).collect();
-    let names = name_inodes(snapshot, &inodes)?;
+    let names = name_inodes(snapshot, &inodes, &mut bound)?;
+    bound.renew();
     let mut damaged = Vec::new();
     for ((hit, piece), cause) in hits.iter().zip(&pieces).zip(causes) {
         let mut add = |object: String| {
             let (start, end, what) = (piece.start, piece.end, cause.what.clone());
-            damaged.push(Damaged { object, start, end, what });
+            if bound.take() {
+                damaged.push(Damaged { object, start, end, what });
+            }
         };
         for ino in &hit.inodes {
             match names.get(ino) {
@@ -66,7 +80,9 @@ pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<(Vec<Damaged>, 
     }
     damaged.sort();
     damaged.dedup();
-    Ok((damaged, bad.iter().filter(|bad| !held.contains(&bad.block)).count() as u64))
+    let is_cut = bound.is_cut();
+    let garbage = bad.iter().map(|bad| bad.block).filter(|block| !is_cut && !held.contains(block));
+    Ok(Named { damaged, garbage: garbage.collect(), is_cut })
 }
 
 /// The parts of bodies that lie in bad blocks, each with the block it is for.

@@ -28,7 +28,7 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::{Extents, Row};
 
-pub use names::{Hit, Piece, name_inodes, name_pieces};
+pub use names::{Bound, Hit, Piece, name_inodes, name_pieces};
 pub use report::{About, Finding, Report};
 
 use tables::{Checker, Table};

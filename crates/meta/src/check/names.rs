@@ -22,19 +22,57 @@ pub struct Piece {
     pub end: u64,
 }
 
+/// The most that is collected in each step of naming. What goes beyond it is left out.
+#[derive(Debug)]
+pub struct Bound {
+    most: usize,
+    left: usize,
+    is_cut: bool,
+}
+
+impl Bound {
+    pub fn new(most: usize) -> Bound {
+        Bound { most, left: most, is_cut: false }
+    }
+
+    pub fn none() -> Bound {
+        Bound::new(usize::MAX)
+    }
+
+    /// Whether something was left out.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The next step begins.
+    pub(super) fn renew(&mut self) {
+        self.left = self.most;
+    }
+
+    /// Whether one more may be collected.
+    pub(super) fn take(&mut self) -> bool {
+        self.is_cut |= self.left == 0;
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        may
+    }
+}
+
 /// The names `bucket/key` of inodes, all of them where a file has several; of a directory with a
-/// slash at the end. An inode without a name is left out.
+/// slash at the end. An inode without a name is left out; one that has some keeps at least one.
 ///
 /// # Errors
 /// Those of the snapshot.
 pub fn name_inodes(
     snapshot: &dyn Snapshot,
     inodes: &BTreeSet<Ino>,
+    bound: &mut Bound,
 ) -> Result<BTreeMap<Ino, Vec<String>>> {
-    let mut found = find_entries(snapshot, &|entry| inodes.contains(&entry.ino))?;
+    bound.renew();
+    let mut found = find_entries(snapshot, &|entry| inodes.contains(&entry.ino), bound)?;
     let above = directories_above(snapshot, inodes, &found)?;
     let is_above = |entry: &Entry| entry.kind == Kind::Directory && above.contains(&entry.ino);
-    found.extend(find_entries(snapshot, &is_above)?);
+    found.extend(find_entries(snapshot, &is_above, bound)?);
     let mut named = BTreeMap::new();
     for ino in inodes {
         let places = found.get(ino).into_iter().flatten();
@@ -49,15 +87,22 @@ pub fn name_inodes(
 /// The directory and the name in it; a directory's with its slash.
 type Entries = HashMap<Ino, Vec<(Ino, String)>>;
 
-fn find_entries(snapshot: &dyn Snapshot, wanted: &dyn Fn(&Entry) -> bool) -> Result<Entries> {
+fn find_entries(
+    snapshot: &dyn Snapshot,
+    wanted: &dyn Fn(&Entry) -> bool,
+    bound: &mut Bound,
+) -> Result<Entries> {
     let mut found = Entries::new();
     for row in Table::of(snapshot, b'd') {
         let (key, row) = row?;
         if let (Some(parent), Ok(entry)) = (number(&key), Entry::decode(&row))
             && wanted(&entry)
         {
-            let name = String::from_utf8_lossy(&keys::entry_name(&key)).into_owned();
-            found.entry(entry.ino).or_default().push((Ino(parent), name));
+            let places = found.entry(entry.ino).or_default();
+            if places.is_empty() || bound.take() {
+                let name = String::from_utf8_lossy(&keys::entry_name(&key)).into_owned();
+                places.push((Ino(parent), name));
+            }
         }
     }
     Ok(found)
@@ -105,31 +150,40 @@ pub struct Hit {
     pub parts: Vec<(BucketId, String, u32)>,
 }
 
-/// For each piece, the files and uploads that hold it, directly or through other bodies.
+/// For each piece, the files and uploads that hold it, directly or through other bodies. Of those
+/// that are found, a piece keeps at least one.
 ///
 /// # Errors
 /// Those of the snapshot.
-pub fn name_pieces(snapshot: &dyn Snapshot, pieces: &[Piece]) -> Result<Vec<Hit>> {
+pub fn name_pieces(
+    snapshot: &dyn Snapshot,
+    pieces: &[Piece],
+    bound: &mut Bound,
+) -> Result<Vec<Hit>> {
     let mut holders = Holders::default();
     for (at, piece) in pieces.iter().enumerate() {
-        holders.add(*piece, at);
+        holders.add(*piece, at, &mut Bound::none());
     }
+    bound.renew();
     for _ in 0..DEPTH {
-        if !holders.go_up(snapshot)? {
+        if !holders.go_up(snapshot, bound)? {
             break;
         }
     }
+    bound.renew();
     let mut hits = vec![Hit::default(); pieces.len()];
     for row in Table::of(snapshot, b'i') {
         let (key, row) = row?;
         let (Some(ino), Ok(inode)) = (only_number(&key), Inode::decode(&row)) else { continue };
         if let Content::Body(body) = inode.content {
             for at in holders.of(body, inode.size) {
-                hits[at].inodes.insert(Ino(ino));
+                if hits[at] == Hit::default() || bound.take() {
+                    hits[at].inodes.insert(Ino(ino));
+                }
             }
         }
     }
-    find_parts(snapshot, &holders, &mut hits)?;
+    find_parts(snapshot, &holders, &mut hits, bound)?;
     Ok(hits)
 }
 
@@ -138,8 +192,11 @@ pub fn name_pieces(snapshot: &dyn Snapshot, pieces: &[Piece]) -> Result<Vec<Hit>
 struct Holders(HashMap<BodyId, BTreeSet<(u64, u64, usize)>>);
 
 impl Holders {
-    fn add(&mut self, piece: Piece, at: usize) -> bool {
-        self.0.entry(piece.body).or_default().insert((piece.start, piece.end, at))
+    /// `false` if it was known, or one too many.
+    fn add(&mut self, piece: Piece, at: usize, bound: &mut Bound) -> bool {
+        let (new, known) = ((piece.start, piece.end, at), self.0.get(&piece.body));
+        let may = !known.is_some_and(|known| known.contains(&new)) && bound.take();
+        may && self.0.entry(piece.body).or_default().insert(new)
     }
 
     /// The damaged pieces that a file of `size` bytes with this body holds.
@@ -149,16 +206,17 @@ impl Holders {
     }
 
     /// Adds what refers to what is known so far; `false` when there was nothing new.
-    fn go_up(&mut self, snapshot: &dyn Snapshot) -> Result<bool> {
-        let mut new = Vec::new();
+    fn go_up(&mut self, snapshot: &dyn Snapshot, bound: &mut Bound) -> Result<bool> {
+        let mut is_new = false;
         each_chunk(snapshot, &mut |Chunk { body, extents, .. }| {
             for extent in &extents.extents {
-                new.extend(self.through(body, extent));
+                for (piece, at) in self.through(body, extent) {
+                    is_new |= self.add(piece, at, bound);
+                }
             }
             Ok(())
         })?;
-        let added = new.into_iter().filter(|(piece, at)| self.add(*piece, *at)).count();
-        Ok(added > 0)
+        Ok(is_new)
     }
 
     /// The pieces of `body` that are known pieces of the body which `extent` refers to.
@@ -175,7 +233,12 @@ impl Holders {
     }
 }
 
-fn find_parts(snapshot: &dyn Snapshot, holders: &Holders, hits: &mut [Hit]) -> Result<()> {
+fn find_parts(
+    snapshot: &dyn Snapshot,
+    holders: &Holders,
+    hits: &mut [Hit],
+    bound: &mut Bound,
+) -> Result<()> {
     let mut uploads = HashMap::new();
     for row in Table::of(snapshot, b'u') {
         let key = row?.0;
@@ -195,7 +258,9 @@ fn find_parts(snapshot: &dyn Snapshot, holders: &Holders, hits: &mut [Hit]) -> R
         };
         for at in holders.of(body, u64::MAX) {
             let number = keys::part_number(&key).unwrap_or(0);
-            hits[at].parts.push((found.0, found.1.clone(), number));
+            if hits[at] == Hit::default() || bound.take() {
+                hits[at].parts.push((found.0, found.1.clone(), number));
+            }
         }
     }
     Ok(())

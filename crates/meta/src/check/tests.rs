@@ -8,7 +8,7 @@ use cairn_auth::{Caller, Network, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
 
-use super::{About, Piece, Report, check, name_inodes, name_pieces};
+use super::{About, Bound, Piece, Report, check, name_inodes, name_pieces};
 use crate::engine::{Engine, Memory, Snapshot};
 use crate::master::{Config, Master, Once};
 use crate::ops::append::Append;
@@ -251,7 +251,7 @@ fn findings(snapshot: &dyn Snapshot) -> Report {
 }
 
 fn names(rig: &Rig) -> BTreeMap<Ino, Vec<String>> {
-    name_inodes(&*rig.snapshot(), &(1..100).map(Ino).collect()).unwrap()
+    name_inodes(&*rig.snapshot(), &(1..100).map(Ino).collect(), &mut Bound::none()).unwrap()
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_damaged_piece_names_what_holds_it_and_nothing_else() {
         }
     }
     let names = names(&rig);
-    let hits = name_pieces(&*rig.snapshot(), &pieces).unwrap();
+    let hits = name_pieces(&*rig.snapshot(), &pieces, &mut Bound::none()).unwrap();
     let text = |hit: &super::Hit| -> Vec<String> {
         let files = hit.inodes.iter().flat_map(|ino| names[ino].clone());
         files.chain(hit.parts.iter().map(|(_, key, number)| format!("{key}#{number}"))).collect()
@@ -384,5 +384,13 @@ fn a_damaged_piece_names_what_holds_it_and_nothing_else() {
     assert_eq!(count("bucket/appended"), 1);
     assert_eq!(count("bucket/parts"), 12);
     assert_eq!((count("pending#1"), count("pending#2")), (6, 6));
+    let mut bound = Bound::new(1000);
+    assert_eq!(name_pieces(&*rig.snapshot(), &pieces, &mut bound).unwrap(), hits);
+    assert!(!bound.is_cut());
+    let mut bound = Bound::new(1);
+    let fewer = name_pieces(&*rig.snapshot(), &pieces, &mut bound).unwrap();
+    assert!(bound.is_cut(), "some were left out");
+    let inodes = |hits: &[super::Hit]| hits.iter().map(|hit| hit.inodes.len()).sum::<usize>();
+    assert!(0 < inodes(&fewer) && inodes(&fewer) < inodes(&hits));
     assert_eq!(About::Inode(Ino(16)).to_string(), "inode 10");
 }

@@ -112,8 +112,13 @@ impl Delegations {
         if changes.contains_key(&keys::read_only()) {
             return Some(Ground::Store);
         }
-        let mut held = self.held.values().map(|held| held.bucket);
-        held.find(|bucket| changes.contains_key(&keys::bucket(*bucket))).map(Ground::Bucket)
+        // Hardly any operation changes a bucket, and many directories may be held.
+        let mut changed = changes.range(Bytes::from_static(b"b")..Bytes::from_static(b"c"));
+        let of_held = |key: &Bytes| {
+            let mut buckets = self.held.values().map(|held| held.bucket);
+            buckets.find(|bucket| keys::bucket(*bucket) == *key)
+        };
+        changed.find_map(|(key, _)| of_held(key)).map(Ground::Bucket)
     }
 
     /// Delegates no more there until this is opened again as often. Returns who is to be asked for
@@ -357,6 +362,23 @@ mod tests {
         assert!(!delegations.may_hold(wish(5, bucket)), "the store is closed");
         delegations.open(Ground::Store);
         assert!(delegations.may_hold(wish(5, bucket)) && delegations.may_hold(wish(6, other)));
+    }
+
+    #[test]
+    fn an_operation_concerns_all_that_is_held_in_a_bucket_that_it_changes() {
+        let working = Working::new(Arc::new(RealClock::default()), None);
+        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let mut delegations = Delegations::new(Arc::default(), asked);
+        let bucket = BucketId(7);
+        delegations.hold(DelegationWish { directory: Ino(2), bucket, session: ONE });
+        let ground = |changed: &[Bytes]| {
+            let changes = changed.iter().map(|key| (key.clone(), None));
+            delegations.ground_of(&changes.collect())
+        };
+        assert_eq!(ground(&[keys::inode(Ino(2)), keys::bucket(BucketId(8))]), None);
+        let changed = [keys::bucket(BucketId(6)), keys::bucket(bucket), keys::inode(Ino(2))];
+        assert_eq!(ground(&changed), Some(Ground::Bucket(bucket)));
+        assert_eq!(ground(&[keys::bucket(bucket), keys::read_only()]), Some(Ground::Store));
     }
 
     #[test]
