@@ -10,6 +10,10 @@ use super::balance::{self, Move};
 use super::plan::{Patience, plan};
 use super::status::Status;
 
+/// Bytes a second that a node is taken to copy, where nobody has measured it: what one disk that
+/// also serves takes without haste.
+pub const RATE: u64 = 64 << 20;
+
 /// What moves when a chunkserver is emptied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forecast {
