@@ -9,7 +9,7 @@ use std::time::Duration;
 use cairn_base::{ClusterMap, GroupId};
 use cairn_cluster::control::balance::{moves, shares};
 use cairn_cluster::control::forecast::bytes_by_group;
-use cairn_cluster::control::{Edit, Move, Status};
+use cairn_cluster::control::{Edit, Move};
 use indicatif::BinaryBytes;
 
 use super::reach;
