@@ -25,6 +25,7 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     let verb = ListBuckets { prefix: prefix.clone(), after: after.clone(), limit: limits::ROWS };
     let (found, next) = inner.fs().read(&login.caller, verb).await?;
     let is_first = prefix.is_empty() && after.is_empty();
+    let sees_all = nav::may(login, Action::Administer);
     let [of_filter, of_after] = [&prefix, &after].map(|text| words::in_query(text));
     let changes = format!("/changes?filter={of_filter}&after={of_after}");
     let body = html! {
@@ -34,7 +35,7 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
         }
         @if !(is_first && found.is_empty()) { (filter(&prefix)) }
         div data-live="rows" {
-            @if found.is_empty() { (none(is_first, nav::may(login, Action::Administer))) } @else { (table(&found)) }
+            @if found.is_empty() { (none(is_first, sees_all)) } @else { (table(&found)) }
         }
         @if let Some(next) = next {
             nav class="pager" aria-label="Pages" {
