@@ -39,12 +39,18 @@ class Servers(compare.Bench):
         compare.settle()
         return rate
 
+    def get_of_page(self, who):
+        """The bucket has no rules of CORS."""
+        return self.wrk(self.url(who, "430"), 10, "Origin: https://site.example")
+
     def loads(self):
         return {
             "GET 155 KB, HTTP, c=10": lambda: self.get("http", "155k"),
             "GET 155 KB, S3, c=10": lambda: self.get("s3", "155k"),
             "GET 430 B, HTTP, c=10": lambda: self.get("http", "430"),
             "GET 430 B, S3, c=10": lambda: self.get("s3", "430"),
+            "GET 430 B of a page of another site, HTTP, c=10": lambda: self.get_of_page("http"),
+            "GET 430 B of a page of another site, S3, c=10": lambda: self.get_of_page("s3"),
             "HEAD, HTTP, c=10": lambda: self.head("http", "155k"),
             "GET 430 B, TLS handshake each, c=10": lambda: self.get_tls("http", "430"),
             "PUT 1 MiB, HTTP, synced, c=16": lambda: self.put("http", MIB),

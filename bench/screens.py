@@ -1,7 +1,8 @@
 """The console in a browser; started by bench/screens.
 
 *First paint* is the browser's first contentful paint, and *data* the time until what the screen is about is in the
-page, both from the start of the navigation. *Server* is the time until the first byte of the page.
+page, both from the start of the navigation. *Server* is the time until the first byte of the page. Screens that answer
+a form are left out. Those of a cluster are of a gateway, whose master and chunkservers run on this machine.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from pathlib import Path
 from playwright import sync_api as playwright
 
 from console import screens
-from console.profiles import Profile, becomes_true, client_of, expect
+from console.profiles import Profile, becomes_true, client_of, expect, gateway_of
+from harness.cluster import Cluster
 from harness.server import Server, binary
 
 MIB = 1 << 20
@@ -46,16 +48,34 @@ def times_of(page, screen):
     return paint, seen if late else data, server
 
 
-def table(page, rounds, only):
-    print("| screen | first paint | data | server |\n|---|---|---|---|")
-    for screen in screens.all_screens(page):
+def table(page, found, rounds, only):
+    for screen in found:
         if screen.is_of_guests or screen.steps is not screens.nothing and screen.name not in LATE:
             continue
         if only and only not in screen.name:
             continue
-        found = [times_of(page, screen) for _ in range(rounds + 1)][1:]  # one to warm up
-        medians = [statistics.median(column) for column in zip(*found)]
+        times = [times_of(page, screen) for _ in range(rounds + 1)][1:]  # one to warm up
+        medians = [statistics.median(column) for column in zip(*times)]
         print(f"| {screen.name} | " + " | ".join(f"{ms:.0f} ms" for ms in medians) + " |", flush=True)
+
+
+def table_of_cluster(browser, rounds, only):
+    with Cluster(chunkservers=3, gateways=0) as cluster:
+        store = gateway_of(cluster, "g1")
+        client = client_of(store)
+        client.create_bucket(Bucket=screens.BUCKET)
+        for number in range(100):
+            client.put_object(Bucket=screens.BUCKET, Key=f"{number}", Body=bytes(100_000))
+        profile = logged_in(browser, store)
+        table(profile.page, screens.OF_CLUSTER, rounds, only)
+        profile.close()
+
+
+def logged_in(browser, store):
+    profile = Profile(browser, store)
+    profile.log_in()
+    expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    return profile
 
 
 def first_load(browser, store):
@@ -91,9 +111,7 @@ def long_scroll(browser, store, rows):
 
     screens.make_rows(store, "million", rows, said)
     print(f"\r{rows:,} objects made in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    profile = Profile(browser, store)
-    profile.log_in()
-    expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    profile = logged_in(browser, store)
     profile.page.goto("/b/million")
     grid = profile.page.locator(".grid-scroll")
     grid.wait_for()
@@ -119,9 +137,7 @@ def idle(browser, store, seconds):
     alone = share()
     profiles = []
     for number in range(PAGES):
-        profile = Profile(browser, store)
-        profile.log_in()
-        expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+        profile = logged_in(browser, store)
         profile.page.goto("/" if number % 2 else f"/b/{screens.BUCKET}?in={screens.FOLDER}")
         becomes_true(profile.page, "document.querySelector('cairn-changes').source?.readyState === 1")
         profiles.append(profile)
@@ -142,11 +158,11 @@ def main():
     with Server(args=["--console", "127.0.0.1:0", "--audit-memory"]) as store, playwright.sync_playwright() as play:
         screens.fill(store)
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        profile = Profile(browser, store)
-        profile.log_in()
-        expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+        profile = logged_in(browser, store)
         screens.make_person(profile.page)
-        table(profile.page, of.rounds, of.only)
+        print("| screen | first paint | data | server |\n|---|---|---|---|")
+        table(profile.page, screens.all_screens(profile.page), of.rounds, of.only)
+        table_of_cluster(browser, of.rounds, of.only)
         first_load(browser, store)
         first_listing(profile.page, of.rounds)
         profile.complaints.clear()

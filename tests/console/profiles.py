@@ -5,11 +5,13 @@ import os
 import re
 import urllib.parse
 from pathlib import Path
+from types import SimpleNamespace
 
 import boto3
 from playwright import sync_api as playwright
 
 from harness.doors import Connection
+from harness.ports import free_ports
 from harness.server import KEY, REGION, SECRET
 from harness.wait import PATIENCE_SECONDS, eventually
 
@@ -46,6 +48,30 @@ def fetch(address, method="GET", body=None, password=None):
 def becomes_true(page, expression):
     """Waits for an expression; the policy of pages forbids that the browser does so by itself."""
     eventually(lambda: page.evaluate(expression), expression)
+
+
+def gateway_of(cluster, name):
+    """Starts a gateway with a console, and returns the doors that a profile wants."""
+    gateway = cluster.make(name)
+    console = f"127.0.0.1:{free_ports(1)[0]}"
+    gateway.arguments += ["--console", console, "--audit-memory"]
+    cluster.join(name, cluster.token("gateway"))
+    gateway.start()
+    gateway.wait_ready()
+    return SimpleNamespace(console=f"http://{console}", s3=gateway.s3, http=gateway.http)
+
+
+def damaged(node, text):
+    """Changes bytes of an object in the segments of a server or chunkserver; whether it has them."""
+    for path in sorted((node.directory / "blocks").rglob("*")):
+        if path.is_file():
+            at = path.read_bytes().find(text)
+            if at >= 0:
+                with open(path, "r+b") as segment:
+                    segment.seek(at + 100)
+                    segment.write(b"\xff\xff")
+                return True
+    return False
 
 
 def press_to(page, target):

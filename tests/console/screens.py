@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import re
 import struct
 import threading
 import zlib
@@ -108,6 +109,26 @@ SCREENS = [
 ]
 
 
+def press_first(name):
+    return lambda page: page.get_by_role("button", name=re.compile(name)).first.click()
+
+
+def looked_up(page):
+    page.get_by_role("button", name="List them now").click()
+    expect(page.get_by_text(re.compile(r"\(UTC\): \d+ lost blocks"))).to_be_visible()
+
+
+# Of a gateway: what the pages of a single server do not have.
+OF_CLUSTER = [
+    Screen("cluster-overview", "/store"),
+    Screen("cluster-map", "/store/cluster"),
+    Screen("cluster-scrub", "/store/scrub"),
+    Screen("cluster-objects", "/store/scrub", looked_up),
+    Screen("cluster-drain", "/store/cluster", press_first("^Drain node .*…")),
+    Screen("cluster-remove", "/store/cluster", press_first("^Remove node .*…")),
+]
+
+
 def png(width, height):
     """A picture: the sky above the sea."""
 
@@ -211,9 +232,12 @@ def make_person(page, name="carol"):
 
 
 def places_of_parts(page):
-    """The places of all parts of the console, as its pages lead to them."""
-    page.goto("/")
-    return page.locator(".top nav a").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
+    """The places of all parts of the console and of the pages of the store, as pages lead to them."""
+    found = []
+    for place, links in (("/", ".top nav a"), ("/store", ".tabs a")):
+        page.goto(place)
+        found += page.locator(links).evaluate_all("all => all.map((one) => one.getAttribute('href'))")
+    return list(dict.fromkeys(found))
 
 
 def all_screens(page):

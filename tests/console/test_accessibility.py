@@ -5,7 +5,8 @@ import re
 import pytest
 
 from console import screens
-from console.profiles import Profile, client_of, expect, fetch, press_to
+from console.profiles import Profile, client_of, expect, fetch, gateway_of, press_to
+from harness.cluster import Cluster
 from harness.server import KEY, ROOT, SECRET, Server
 
 AXE = ROOT / "target/clients/axe/node_modules/axe-core/axe.min.js"
@@ -37,38 +38,63 @@ def check(page, name, scheme):
     return [(name, scheme, one) for one in found if one["impact"] in BAD]
 
 
+class Axe:
+    """A profile of which each screen is looked at, in both schemes."""
+
+    def __init__(self, chromium, store, size):
+        if not AXE.exists():
+            pytest.skip("axe-core is not installed: run tests/install")
+        width, height = SIZES[size]
+        # axe is no script of the console, so that its policy would not let it run.
+        self.profile = Profile(chromium, store, viewport={"width": width, "height": height}, bypass_csp=True)
+        self.page, self.size, self.findings = self.profile.page, size, []
+        self.page.add_init_script(path=AXE)
+
+    def look(self, screen):
+        self.page.emulate_media(color_scheme="light")
+        screens.show(self.page, screen)
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)
+            self.findings.extend(check(self.page, screen.name, scheme))
+            self.profile.picture(f"{self.size}-{scheme}-{screen.name}")
+
+    def log_in(self):
+        self.profile.log_in()
+        expect(self.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+
+    def end(self):
+        self.profile.complaints.clear()  # of bad secrets and of what is not there
+        self.profile.close()
+        shown = [f"{name} ({scheme}): {one['impact']} {one['id']}: {one}" for name, scheme, one in self.findings]
+        assert not shown, "\n".join(shown)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_axe_finds_nothing_serious_on_any_screen(chromium, store, size):
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: run tests/install")
-    width, height = SIZES[size]
-    # axe is no script of the console, so that its policy would not let it run.
-    profile = Profile(chromium, store, viewport={"width": width, "height": height}, bypass_csp=True)
-    page, findings = profile.page, []
-    page.add_init_script(path=AXE)
-
-    def look(screen):
-        page.emulate_media(color_scheme="light")
-        screens.show(page, screen)
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            findings.extend(check(page, screen.name, scheme))
-            profile.picture(f"{size}-{scheme}-{screen.name}")
-
+    axe = Axe(chromium, store, size)
     for screen in screens.SCREENS:
         if screen.is_of_guests:
-            look(screen)
-    profile.log_in()
-    expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
-    screens.make_person(page)
-    seen = [screen for screen in screens.all_screens(page) if not screen.is_of_guests]
+            axe.look(screen)
+    axe.log_in()
+    screens.make_person(axe.page)
+    seen = [screen for screen in screens.all_screens(axe.page) if not screen.is_of_guests]
     for screen in seen:
-        look(screen)
-    assert len(seen) > 20
-    profile.complaints.clear()  # of bad secrets and of what is not there
-    profile.close()
-    text = "\n".join(f"{name} ({scheme}): {one['impact']} {one['id']}: {one}" for name, scheme, one in findings)
-    assert not findings, text
+        axe.look(screen)
+    assert len(seen) > 20 and "/store/doctor" in {screen.place for screen in seen}
+    axe.end()
+
+
+def test_axe_finds_nothing_serious_on_the_screens_of_a_cluster(chromium):
+    with Cluster(chunkservers=3, gateways=0, replicas=2) as cluster:
+        store = gateway_of(cluster, "g1")
+        client_of(store).create_bucket(Bucket="shared")
+        client_of(store).put_object(Bucket="shared", Key="a", Body=bytes(100_000))
+        for size in SIZES:
+            axe = Axe(chromium, store, size)
+            axe.log_in()
+            for screen in screens.OF_CLUSTER:
+                axe.look(screen)
+            axe.end()
 
 
 def test_axe_would_find_something(chromium, store):

@@ -5,9 +5,11 @@
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
+import urllib.parse
 
 import pytest
 
@@ -82,6 +84,29 @@ def test_a_folder_of_files_is_uploaded_shown_and_deleted(in_store, tmp_path, sto
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("link", name="note 0003.txt")).to_be_visible()
     expect(page.get_by_role("link", name="note 0000.txt")).to_have_count(0)
+
+
+def test_the_queue_shows_the_names_of_files_before_their_folders(in_store):
+    page = in_store.page
+    in_store.make_bucket("deep")
+    folder, long = "a folder with a name/" * 8, "a recording of the meeting about " * 6 + "the bridge.wav"
+    page.goto("/b/deep?in=" + urllib.parse.quote(folder, safe=""))
+    files = [{"name": name, "mimeType": "audio/wav", "buffer": b"x"} for name in ("short.wav", long)]
+    page.locator("cairn-drop input:not([webkitdirectory])").set_input_files(files)
+    expect(page.get_by_text("2 files uploaded")).to_be_visible()
+    in_store.picture("queue-names")
+    panel = page.locator("cairn-uploads .panel").bounding_box()
+    for name in ("short.wav", long):
+        shown = page.locator(f".job-name[title={json.dumps('deep/' + folder + name)}]")
+        expect(shown).to_have_text(name + folder)
+        start, end, of = shown.locator("span").all()
+        is_cut = "span => span.scrollWidth > span.clientWidth"
+        assert start.evaluate(is_cut) == (name == long) and of.evaluate(is_cut)
+        # The end of the name is seen, whatever gives way.
+        box = end.bounding_box()
+        assert name.endswith(end.inner_text()) and len(end.inner_text()) >= min(12, len(name))
+        assert box["width"] > 0 and box["x"] + box["width"] <= panel["x"] + panel["width"], (box, panel)
+        expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
 
 
 def test_a_file_that_exists_is_asked_about(in_store, tmp_path):

@@ -1,39 +1,46 @@
-"""The page of a cluster in Debian's Chromium: a chunkserver dies and heals, and one is drained from a gateway."""
+"""The pages of a cluster in Debian's Chromium, from a gateway: a chunkserver dies and heals, one is drained and
+removed, and a scrub names objects that are damaged or lack replicas."""
 
-from types import SimpleNamespace
+import os
 
-from console.profiles import Profile, expect
+from console.profiles import Profile, client_of, damaged, expect, gateway_of
 from harness.cluster import Cluster
-from harness.ports import free_ports
 
 OBJECTS = 20
 
 
-def test_a_chunkserver_dies_and_heals_and_another_is_drained(chromium):
+def in_store(chromium, store):
+    profile = Profile(chromium, store)
+    profile.log_in()
+    expect(profile.page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
+    return profile
+
+
+def row_of(page, cluster, name):
+    rows = page.get_by_role("region", name="Nodes").get_by_role("row")
+    return rows.filter(has_text=cluster.nodes[name].address)
+
+
+def is_audited(page, action, resource):
+    """Whether the audit says that root did it, in the console."""
+    page.goto(f"/audit?action={action}&outcome=done")
+    row = page.get_by_role("row").filter(has_text="root").filter(has_text="console")
+    expect(row.filter(has_text=resource).first).to_be_visible()
+
+
+def test_a_chunkserver_dies_and_heals_and_another_is_drained_and_removed(chromium):
     with Cluster(chunkservers=4, gateways=0, replicas=2) as cluster:
-        gateway = cluster.make("g1")
-        console = f"127.0.0.1:{free_ports(1)[0]}"
-        gateway.arguments += ["--console", console]
-        cluster.join("g1", cluster.token("gateway"))
-        gateway.start()
-        gateway.wait_ready()
+        store = gateway_of(cluster, "g1")
         cluster.s3("g1").create_bucket("shared")
         for number in range(OBJECTS):
             cluster.s3("g1").object("PUT", "shared", f"{number}", body=b"x" * 100_000)
-        store = SimpleNamespace(console=f"http://{console}", s3=gateway.s3, http=gateway.http)
-        profile = Profile(chromium, store)
-        profile.log_in()
+        profile = in_store(chromium, store)
         page = profile.page
-        expect(page.get_by_role("heading", name="Buckets", exact=True)).to_be_visible()
         page.goto("/store/cluster")
-
-        def row(name):
-            node = cluster.nodes[name]
-            rows = page.get_by_role("region", name="Nodes").get_by_role("row")
-            return rows.filter(has_text=node.address), node.id
-
-        nodes, _ = row("c1")
+        nodes = row_of(page, cluster, "c1")
         expect(nodes.get_by_text("up", exact=True)).to_be_visible()
+        # The one master has one copy of the names, and blocks have two.
+        expect(page.get_by_text("few copies", exact=True)).to_be_visible()
         profile.picture("store-nodes")
         cluster.kill("c1")
         expect(nodes.get_by_text("down", exact=True)).to_be_visible()
@@ -42,13 +49,78 @@ def test_a_chunkserver_dies_and_heals_and_another_is_drained(chromium):
         expect(nodes.get_by_text("up", exact=True)).to_be_visible()
         cluster.wait_whole()
         expect(page.get_by_text("lacks replicas", exact=True)).to_have_count(0)
-        drained, id = row("c2")
-        page.get_by_role("button", name=f"Drain node {id}…").click()
-        page.get_by_role("button", name="Drain it").click()
-        expect(drained.get_by_text("drains", exact=True)).to_be_visible()
-        cluster.wait(lambda: cluster.node_status("c2")["groups"] == 0, "the blocks have moved")
-        page.get_by_role("button", name=f"Cancel the drain of node {id}").click()
-        expect(drained.get_by_text("up", exact=True)).to_be_visible()
+        drain_and_cancel(page, cluster, "c3")
+        drain_and_remove(profile, cluster, "c2")
         for number in range(OBJECTS):
             assert cluster.s3("g1").object("GET", "shared", f"{number}").status == 200
+        is_audited(page, "DrainNode", f"drain node {cluster['c2'].id}")
+        is_audited(page, "RemoveNode", f"remove node {cluster['c2'].id}")
+        profile.complaints.clear()
+        profile.close()
+
+
+def drain_and_cancel(page, cluster, name):
+    id = cluster[name].id
+    page.get_by_role("button", name=f"Drain node {id}…").click()
+    expect(page.get_by_role("heading", name=f"Drain node {id}?")).to_be_visible()
+    page.get_by_role("button", name="Drain it").click()
+    expect(row_of(page, cluster, name).get_by_text("drains", exact=True)).to_be_visible()
+    page.get_by_role("button", name=f"Cancel the drain of node {id}").click()
+    expect(row_of(page, cluster, name).get_by_text("up", exact=True)).to_be_visible()
+    cluster.wait_whole()
+
+
+def drain_and_remove(profile, cluster, name):
+    page, id = profile.page, cluster[name].id
+    page.get_by_role("button", name=f"Remove node {id}…").click()
+    # It has blocks: what moves is said, and nothing is removed.
+    expect(page.get_by_text("So it is drained first")).to_be_visible()
+    expect(page.locator("main li").filter(has_text="to node ").first).to_contain_text("KiB")
+    expect(page.get_by_text("It takes less than a minute")).to_be_visible()
+    expect(page.get_by_role("button", name="Remove it")).to_have_count(0)
+    profile.picture("store-forecast")
+    page.get_by_role("button", name="Drain it").click()
+    expect(row_of(page, cluster, name).get_by_text("drains", exact=True)).to_be_visible()
+    cluster.wait(lambda: cluster.node_status(name)["groups"] == 0, "the blocks have moved")
+    # The button comes by itself, once the node is empty.
+    page.get_by_role("button", name=f"Remove node {id}…").click()
+    expect(page.get_by_role("heading", name=f"Remove node {id}?")).to_be_visible()
+    page.get_by_role("button", name="Remove it").click()
+    expect(page.get_by_role("heading", name="Cluster", level=1)).to_be_visible()
+    expect(row_of(page, cluster, name)).to_have_count(0)
+    assert cluster.node_status(name) is None
+
+
+def test_a_scrub_of_a_cluster_names_objects_that_are_damaged_or_lack_replicas(chromium):
+    # What lacks replicas is not repaired while it is looked at.
+    with Cluster(chunkservers=3, gateways=0, replicas=2, repair_after=3600) as cluster:
+        store = gateway_of(cluster, "g1")
+        client = client_of(store)
+        client.create_bucket(Bucket="shared")
+        body = os.urandom(200_000)
+        client.put_object(Bucket="shared", Key="damaged.bin", Body=body)
+        for number in range(OBJECTS):
+            client.put_object(Bucket="shared", Key=f"whole {number}.bin", Body=os.urandom(100_000))
+        victim = next(name for name in cluster.chunkservers() if damaged(cluster[name], body[:4096]))
+        profile = in_store(chromium, store)
+        page = profile.page
+        page.goto("/store/cluster")
+        page.get_by_role("button", name="Scrub now").click()
+        expect(page.get_by_role("heading", name="Scrub", level=1)).to_be_visible()
+        scrubbed = page.get_by_role("region", name="Scrubs of chunkservers").get_by_role("row")
+        expect(scrubbed.filter(has_text="ended")).to_have_count(3)
+        row = page.get_by_role("row").filter(has=page.get_by_role("cell", name="shared/damaged.bin"))
+        expect(row.get_by_text("repaired", exact=True)).to_be_visible()
+        expect(page.get_by_text("whole 0.bin")).to_have_count(0)
+        profile.picture("store-cluster-scrub")
+        cluster.kill(victim)
+        cluster.wait(lambda: not cluster.is_up(victim), f"{victim} is down")
+        page.get_by_role("button", name="List them now").click()
+        expect(page.get_by_text("degraded", exact=True).first).to_be_visible()
+        expect(row.get_by_text("degraded", exact=True)).to_be_visible()
+        expect(page.get_by_text("did not say which blocks it found damaged")).to_be_visible()
+        expect(scrubbed.get_by_text("does not answer", exact=True)).to_be_visible()
+        profile.picture("store-cluster-degraded")
+        is_audited(page, "OrderScrub", "begin")
+        profile.complaints.clear()
         profile.close()

@@ -8,7 +8,7 @@ import time
 import urllib.parse
 import urllib.request
 
-from console.profiles import Profile, client_of, expect
+from console.profiles import Profile, client_of, damaged, expect
 from harness.server import KEY, SECRET, Server
 from harness.wait import eventually
 
@@ -97,7 +97,7 @@ def test_a_scrub_names_the_object_that_is_damaged(chromium, tmp_path):
         body = os.urandom(1 << 20)
         client.put_object(Bucket="photos", Key="damaged.bin", Body=body)
         client.put_object(Bucket="photos", Key="whole.txt", Body=b"x" * 30_000)
-        damage(store, body[:4096])
+        assert damaged(store, body[:4096])
         profile = Profile(chromium, store)
         profile.log_in()
         page = profile.page
@@ -110,19 +110,6 @@ def test_a_scrub_names_the_object_that_is_damaged(chromium, tmp_path):
         page.goto("/store")
         expect(page.get_by_role("status")).to_have_text("It needs help: 1 failure.")
         profile.close()
-
-
-def damage(store, text):
-    """Changes a byte of an object in the segments of its blocks."""
-    for path in sorted((store.directory / "blocks").rglob("*")):
-        if path.is_file():
-            at = path.read_bytes().find(text)
-            if at >= 0:
-                with open(path, "r+b") as segment:
-                    segment.seek(at + 100)
-                    segment.write(b"\xff\xff")
-                return
-    raise AssertionError("the bytes are in no segment")
 
 
 def test_a_log_is_tailed(in_store, store):

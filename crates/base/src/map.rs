@@ -116,6 +116,35 @@ impl ClusterMap {
         counts.map(Redundancy::Copies).collect()
     }
 
+    /// Replicas of a block of the buckets that ask for most.
+    pub fn most_replicas(&self) -> u8 {
+        self.replica_counts.iter().copied().fold(self.replicas, u8::max)
+    }
+
+    /// Groups of which a node is a member.
+    pub fn groups_of(&self, node: NodeId) -> usize {
+        self.groups.values().filter(|group| group.has(node)).count()
+    }
+
+    /// Forgets a node that no group needs any more. A node that was forgotten before is no error: a
+    /// removal is asked for again if its answer was lost.
+    ///
+    /// # Errors
+    /// `Conflict` while it is in a group; `NotFound` if there never was one.
+    pub fn forget(&mut self, node: NodeId) -> Result<()> {
+        let groups = self.groups_of(node);
+        if groups > 0 {
+            return Err(Error::Conflict(format!(
+                "node {node} is in {groups} groups: drain it, and wait until it is in none"
+            )));
+        }
+        let was_one = (1..self.next_node).contains(&node.0);
+        if self.nodes.remove(&node).is_none() && !was_one {
+            return Err(Error::NotFound(format!("node {node}")));
+        }
+        Ok(())
+    }
+
     pub fn is_up(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.is_up)
     }

@@ -202,7 +202,7 @@ fn cluster(dir: &Path) -> Result<Cluster> {
     Ok(Cluster {
         stores: stores.collect(),
         degraded_groups: degraded.count() as u64,
-        replicas: copies::replicas(map).into(),
+        replicas: map.most_replicas().into(),
         metadata_copies: copies::ask(dir, map).ok().and_then(copies::Copies::number),
     })
 }

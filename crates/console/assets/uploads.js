@@ -11,6 +11,7 @@ const SENDS = 4; // requests with bytes at the same time
 const TRIES = 12; // of one request, without progress in between
 const LONGEST_PAUSE = 30_000; // milliseconds between two of them
 const SHOWN = 60; // files in the panel
+const TAIL = 12; // letters at the end of a file's name that are always shown
 
 const made = (tag, of = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), of);
@@ -304,6 +305,18 @@ class Job {
   }
 }
 
+/** The name of a file, and then its folder. A name that is too long is shortened before its last letters. */
+function nameOf({ bucket, key }) {
+  const slash = key.lastIndexOf("/") + 1;
+  const letters = Array.from(new Intl.Segmenter().segment(key.slice(slash)), ({ segment }) => segment);
+  const start = letters.slice(0, -TAIL).join("");
+  const name = made("span", { className: "job-name", title: `${bucket}/${key}` },
+    made("span", { className: "job-start", textContent: start }),
+    made("span", { textContent: letters.slice(-TAIL).join("") }));
+  if (slash) name.append(made("span", { className: "job-folder", textContent: key.slice(0, slash) }));
+  return name;
+}
+
 /** Bytes of the last seconds. */
 class Speed {
   constructor() {
@@ -505,8 +518,7 @@ class Queue extends HTMLElement {
   }
 
   newItem(job) {
-    const name = made("span", { className: "job-name", textContent: job.key, title: `${job.bucket}/${job.key}` });
-    return made("li", { className: "job" }, name, made("span"), made("span", { className: "job-tools" }));
+    return made("li", { className: "job" }, nameOf(job), made("span"), made("span", { className: "job-tools" }));
   }
 
   toolsOf(job) {

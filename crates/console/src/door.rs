@@ -57,6 +57,7 @@ impl ConsoleDoor {
             forms,
             listeners,
             insight,
+            lookup: Arc::default(),
             looks,
             own: Weak::clone(own),
         });

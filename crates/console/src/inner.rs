@@ -13,6 +13,7 @@ use http::request::Parts;
 use crate::attempts::Attempts;
 use crate::forms::{Form, FormBounds};
 use crate::insight::Insight;
+use crate::insight::lookup::Lookup;
 use crate::limits;
 use crate::listeners::Listeners;
 use crate::looks::Looks;
@@ -25,6 +26,7 @@ pub struct Inner {
     pub forms: Arc<Shares>,
     pub listeners: Arc<Listeners>,
     pub insight: Insight,
+    pub lookup: Arc<Lookup>,
     pub looks: Looks,
     /// This very one, for replies that outlive their requests.
     pub own: Weak<Inner>,

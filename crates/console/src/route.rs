@@ -32,7 +32,7 @@ kinds! {
     ListOwnKeys MakeOwnKey EndOwnKey
     ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
     ShowStore ShowRequests ShowMounts ShowCluster ShowScrub ShowDoctor ShowLogs FollowStore
-    FollowLog MakeStoreReadOnly MakeBucketReadOnly OrderScrub DrainNode
+    FollowLog MakeStoreReadOnly MakeBucketReadOnly OrderScrub DrainNode RemoveNode
     Other
 }
 
@@ -182,6 +182,7 @@ fn of_store(asked: &Shape<'_>) -> Option<Kind> {
         ("store", "logs") if is_read => Kind::ShowLogs,
         ("store", "tail") if is_read => Kind::FollowLog,
         ("store", "drain") if is_post => Kind::DrainNode,
+        ("store", "remove") if is_post => Kind::RemoveNode,
         ("store", "live") if is_read => Kind::FollowStore,
         ("store", "read-only") if is_post => Kind::MakeStoreReadOnly,
         _ => return None,
@@ -306,7 +307,8 @@ async fn about_store(of: For<'_>, kind: Kind) -> Result<Reply, Failure> {
         Kind::FollowLog => store::tail::follow(&of).await,
         Kind::MakeStoreReadOnly => store::read_only::set(&of).await,
         Kind::OrderScrub => store::scrub::order(&of).await,
-        Kind::DrainNode => store::cluster::drain(&of).await,
+        Kind::DrainNode => store::node_changes::drain(&of).await,
+        Kind::RemoveNode => store::node_changes::remove(&of).await,
         _ => in_bucket(of, kind).await,
     }
 }
@@ -369,6 +371,8 @@ mod tests {
             (Method::GET, "/store/requests", Kind::ShowRequests),
             (Method::GET, "/store/requests/x", Kind::Other),
             (Method::GET, "/store/read-only", Kind::Other),
+            (Method::POST, "/store/remove", Kind::RemoveNode),
+            (Method::GET, "/store/remove", Kind::Other),
             (Method::POST, "/b/photos/read-only", Kind::MakeBucketReadOnly),
         ] {
             assert_eq!(Kind::of(&method, path), kind, "{method} {path}");

@@ -244,6 +244,7 @@ never! {
     cluster::IssueToken,
     cluster::PutMap,
     cluster::RedeemToken,
+    cluster::RemoveNode,
     copy_object::CopyCheckedObject,
     copy_object::CopyObject,
     cors::FindCors,

@@ -311,6 +311,7 @@ verbs! {
     673 => read_only::IsReadOnly, store(ListAllMyBuckets);
     700 => held::ListLocks, store(Administer);
     701 => cluster::DrainNode, store(Administer);
+    702 => cluster::RemoveNode, store(Administer);
     710 => look::LookFolder, all(&[ListBucket]);
     711 => look::LookBuckets, store(Operate);
     720 => user_limits::SetUserLimits, store(ManageUsers);

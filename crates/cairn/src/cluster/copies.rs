@@ -27,11 +27,6 @@ pub fn ask(dir: &Path, map: &ClusterMap) -> Result<Copies> {
     Copies::of(dir, map, &members::ask(dir, Some(map))?)
 }
 
-/// Replicas that blocks have, of the buckets that ask for most.
-pub fn replicas(map: &ClusterMap) -> u8 {
-    map.replica_counts.iter().copied().fold(map.replicas, u8::max)
-}
-
 impl Copies {
     pub fn of(dir: &Path, map: &ClusterMap, said: &MastersSaid) -> Result<Copies> {
         if let Some(members) = said.members() {
@@ -72,7 +67,7 @@ impl Copies {
 
     /// Whether it is known that names and small objects have fewer copies than blocks.
     pub fn are_few(self, map: &ClusterMap) -> bool {
-        self.number().is_some_and(|copies| copies < u64::from(replicas(map)))
+        self.number().is_some_and(|copies| copies < u64::from(map.most_replicas()))
     }
 
     /// Where members say nothing of it.
@@ -94,7 +89,7 @@ impl Copies {
 /// That names and small objects are less safe than blocks, if it is known.
 pub fn warning(copies: Copies, map: &ClusterMap) -> Option<String> {
     let number = copies.number().filter(|_| copies.are_few(map))?;
-    let (copy, replicas) = (if number == 1 { "copy" } else { "copies" }, replicas(map));
+    let (copy, replicas) = (if number == 1 { "copy" } else { "copies" }, map.most_replicas());
     Some(format!(
         "FEW COPIES: names, and objects of up to 16 KiB, have {number} {copy}, and blocks have \
          {replicas}"

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cairn_base::{ClusterMap, Error, GroupId, NodeId};
-use cairn_cluster::control::forecast::{Forecast, emptying};
+use cairn_cluster::control::forecast::{Forecast, RATE, emptying};
 use cairn_cluster::control::{Edit, Status};
 
 use super::edit::NodeArgs;
@@ -17,9 +17,6 @@ use crate::output;
 const POLL: Duration = Duration::from_secs(1);
 /// After so long without progress it is said why nothing moves.
 const STILL: Duration = Duration::from_secs(60);
-/// Bytes a second that a node is taken to copy, where nobody has measured it: what one disk that
-/// also serves takes without haste.
-const RATE: u64 = 64 << 20;
 
 /// Move the blocks of a chunkserver elsewhere; it goes on serving meanwhile
 #[derive(clap::Args)]
@@ -67,7 +64,7 @@ pub fn run(args: &DrainArgs) -> Result<ExitCode> {
 }
 
 fn groups(map: &ClusterMap, node: NodeId) -> u64 {
-    map.groups.values().filter(|group| group.has(node)).count() as u64
+    map.groups_of(node) as u64
 }
 
 /// Waits until a node that drains is in no group. Says so while nothing moves.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use serde_json::{Value, json};
@@ -114,14 +114,11 @@ impl MembersShown {
 
     /// The report of the newest generation and term: of the leader, if one is there.
     fn best(&self) -> Option<&MemberReport> {
-        let leads = |report: &&MemberReport| report.leader == report.member;
-        let key =
-            |report: &&MemberReport| (report.generation, report.term, leads(report), report.last);
-        self.reports.values().max_by_key(key)
+        best(self.reports.values())
     }
 
     fn voters(&self) -> BTreeSet<u64> {
-        self.best().map(|best| best.voters.iter().flatten().copied().collect()).unwrap_or_default()
+        self.best().map(MemberReport::all_voters).unwrap_or_default()
     }
 
     /// The number of masters that have the metadata and vote.

@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_auth::{HandleKey, LinkKey, SealKey};
 use cairn_base::{Role, Secret, waits};
-use cairn_cluster::admin::AdminClient;
 use cairn_cluster::limits::{DATA_CONNECTIONS, NODE_REQUESTS};
 use cairn_cluster::mount::MountHost;
-use cairn_console::{Asking, Insight, NodeReport, Nodes};
+use cairn_console::Insight;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
@@ -21,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::block_in_place;
 
 use super::ThisNode;
+use super::insight::Masters;
 use crate::config::ConfigArgs;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
@@ -118,7 +117,7 @@ pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let source = format!("gateway-{}", node.loaded.identity.node());
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
-    let insight = Insight { nodes: Some(Arc::new(Reports::of(&node)?)), ..Insight::default() };
+    let insight = Insight { nodes: Some(Arc::new(Masters::of(&node)?)), ..Insight::default() };
     let numbers = Vec::new();
     let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers, insight };
     let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
@@ -171,40 +170,6 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let fs = cairn_roles::gateway::open(&node.running()?, config, before).await?;
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
     Ok(Opened { fs, admit, redirects: redirects(node, links), handles, lock })
-}
-
-/// Asks the master that serves what it has heard of the nodes.
-struct Reports(Arc<AdminClient>);
-
-impl Reports {
-    fn of(node: &ThisNode) -> Result<Reports> {
-        let addresses = node.loaded.addresses.clone();
-        Ok(Reports(Arc::new(AdminClient::new(node.trust(), addresses, waits::ADMIN)?)))
-    }
-}
-
-impl Nodes for Reports {
-    fn reports(&self) -> Asking {
-        let admin = Arc::clone(&self.0);
-        Box::pin(async move {
-            let nodes = admin.status().await?.nodes.into_iter();
-            let reports = nodes.map(|said| {
-                let copying = said.copying.iter().map(|one| (one.group, one.blocks, one.bytes));
-                let report = NodeReport {
-                    silent: Duration::from_millis(said.silent_ms),
-                    version: said.version,
-                    blocks: said.store.blocks,
-                    live_bytes: said.store.live_bytes,
-                    free_bytes: said.store.free_bytes,
-                    corrupt: said.store.corrupt,
-                    healed: said.store.healed,
-                    copying: copying.collect(),
-                };
-                (said.node, report)
-            });
-            Ok(reports.collect())
-        })
-    }
 }
 
 /// Sends clients to any chunkserver of a group.

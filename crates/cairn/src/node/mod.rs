@@ -3,6 +3,7 @@
 pub mod chunkserver;
 mod files;
 pub mod gateway;
+mod insight;
 mod listen;
 mod machine;
 pub mod master;

@@ -70,7 +70,8 @@ impl AdminClient {
     /// Orders a scrub of all chunkservers, or asks how that stands.
     pub async fn scrub(&self, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
         let request = proto::OrderScrubRequest { run, order: form::write_order(order) };
-        let ask = async |mut stub: Stub| stub.order_scrub(request).await;
+        // A future that borrowed `request` could not be sent to another thread.
+        let ask = move |mut stub: Stub| async move { stub.order_scrub(request).await };
         self.ask(ask).await.map(form::read_scrub)
     }
 
@@ -78,7 +79,7 @@ impl AdminClient {
     /// looked up.
     pub async fn degraded(&self, run: u64) -> Result<Option<DegradedObjects>> {
         let request = proto::ListDegradedRequest { run };
-        let ask = async |mut stub: Stub| stub.list_degraded(request).await;
+        let ask = move |mut stub: Stub| async move { stub.list_degraded(request).await };
         self.ask(ask).await.map(form::read_degraded)
     }
 

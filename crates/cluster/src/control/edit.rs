@@ -27,19 +27,7 @@ impl Edit {
                 let known = map.nodes.get_mut(&node).ok_or_else(|| missing(node))?;
                 known.is_draining = matches!(self, Edit::Drain(_));
             }
-            Edit::Remove(node) => {
-                let groups = map.groups.values().filter(|group| group.has(node)).count();
-                if groups > 0 {
-                    return Err(Error::Conflict(format!(
-                        "node {node} is in {groups} groups: drain it, and wait until it is in none"
-                    )));
-                }
-                // A removal that is asked for again, since its answer was lost, has nothing to do.
-                let was_one = (1..map.next_node).contains(&node.0);
-                if map.nodes.remove(&node).is_none() && !was_one {
-                    return Err(missing(node));
-                }
-            }
+            Edit::Remove(node) => map.forget(node)?,
             Edit::Replicas { replicas, minimum } => {
                 (map.replicas, map.minimum) = (replicas, minimum);
                 map.check()?;

@@ -14,6 +14,9 @@ use super::status::Status;
 /// The most that a store leaves free of its disk: for the metadata beside it, for its reserve and
 /// for the segment that is being filled. Of a small disk it is about a tenth.
 const LEFT_FREE_BYTES: u64 = 576 << 20;
+/// Bytes a second that a node is taken to copy, where nobody has measured it: what one disk that
+/// also serves takes without haste.
+pub const RATE: u64 = 64 << 20;
 
 /// What moves when a chunkserver is emptied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,5 +1,7 @@
 //! A member's state as it tells other nodes.
 
+use std::collections::BTreeSet;
+
 use cairn_meta::engine::raft::MemberStatus;
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +32,18 @@ pub struct MemberReport {
     pub serves: bool,
 }
 
+/// The report of the newest generation and term: of the leader, if one is there.
+pub fn best<'a>(reports: impl Iterator<Item = &'a MemberReport>) -> Option<&'a MemberReport> {
+    let leads = |report: &MemberReport| report.leader == report.member;
+    reports.max_by_key(|report| (report.generation, report.term, leads(report), report.last))
+}
+
 impl MemberReport {
+    /// Members that have the metadata and vote.
+    pub fn all_voters(&self) -> BTreeSet<u64> {
+        self.voters.iter().flatten().copied().collect()
+    }
+
     pub fn of(status: &MemberStatus, serves: bool) -> MemberReport {
         let id = |id: Option<cairn_meta::engine::raft::entry::EntryId>| {
             id.map_or((0, 0), |id| (id.term, id.index))

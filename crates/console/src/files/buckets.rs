@@ -1,6 +1,6 @@
 //! The list of buckets; making and deleting one.
 
-use cairn_auth::Visibility;
+use cairn_auth::{Action, Visibility};
 use cairn_fs::ops::buckets::{CreateBucket, ListBuckets};
 use cairn_fs::ops::list_objects::ListObjects;
 use cairn_fs::ops::namespace::Opened;
@@ -13,6 +13,7 @@ use super::listing::version_of;
 use crate::failure::Failure;
 use crate::fields::{self, Confirm};
 use crate::inner::{Asked, Inner, LoggedIn};
+use crate::nav;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
@@ -24,6 +25,7 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     let verb = ListBuckets { prefix: prefix.clone(), after: after.clone(), limit: limits::ROWS };
     let (found, next) = inner.fs().read(&login.caller, verb).await?;
     let is_first = prefix.is_empty() && after.is_empty();
+    let sees_all = nav::may(login, Action::Administer);
     let [of_filter, of_after] = [&prefix, &after].map(|text| words::in_query(text));
     let changes = format!("/changes?filter={of_filter}&after={of_after}");
     let body = html! {
@@ -33,7 +35,7 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
         }
         @if !(is_first && found.is_empty()) { (filter(&prefix)) }
         div data-live="rows" {
-            @if found.is_empty() { (none(is_first)) } @else { (table(&found)) }
+            @if found.is_empty() { (none(is_first, sees_all)) } @else { (table(&found)) }
         }
         @if let Some(next) = next {
             nav class="pager" aria-label="Pages" {
@@ -68,10 +70,13 @@ fn filter(prefix: &str) -> Markup {
     }
 }
 
-fn none(is_first: bool) -> Markup {
+fn none(is_first: bool, sees_all: bool) -> Markup {
     html! {
         div class="empty" {
-            @if is_first {
+            @if is_first && !sees_all {
+                h2 { "You see no buckets yet" }
+                p { "A bucket holds files and folders. Make one below, or ask for rights on somebody's." }
+            } @else if is_first {
                 h2 { "There are no buckets yet" }
                 p { "A bucket holds files and folders. Make the first one below." }
             } @else {

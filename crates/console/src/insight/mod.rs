@@ -1,5 +1,6 @@
 //! What a process knows of itself beyond the operations of its store, as the console is given it.
 
+pub mod lookup;
 pub mod nodes;
 pub mod scrubs;
 

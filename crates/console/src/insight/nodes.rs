@@ -1,4 +1,4 @@
-//! What the master of a cluster has heard of its nodes.
+//! What the masters of a cluster know of its nodes, and scrubs of all of them.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -22,9 +22,118 @@ pub struct NodeReport {
     pub copying: Vec<(GroupId, u64, u64)>,
 }
 
-/// Asks the master that serves.
-pub trait Nodes: Send + Sync {
-    fn reports(&self) -> Asking;
+/// What moves when a chunkserver is emptied.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Emptying {
+    pub groups: u64,
+    pub bytes: u64,
+    /// The bytes that each other node gets.
+    pub targets: BTreeMap<NodeId, u64>,
+    /// How long it takes where each of these nodes takes `rate` bytes a second.
+    pub takes: Duration,
+    pub rate: u64,
 }
 
-pub type Asking = Pin<Box<dyn Future<Output = Result<BTreeMap<NodeId, NodeReport>>> + Send>>;
+/// Who has the metadata: all names, and objects that are too small for blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetadataKeepers {
+    /// So many masters that vote.
+    Voters(usize),
+    /// A database, which several masters use.
+    Database,
+    /// One master, which may use a database.
+    OneMaster,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClusterScrubOrder {
+    /// Changes nothing: how does it stand?
+    Look,
+    Begin,
+    Stop,
+}
+
+/// How a scrub stands at one chunkserver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ScrubAtNode {
+    /// It made none since it was started.
+    #[default]
+    None,
+    Waits,
+    Runs,
+    Ended,
+    Stopped,
+    Failed,
+    /// It cannot be asked.
+    Silent,
+}
+
+/// What a chunkserver says of its last scrub, or of the one that runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubbedNode {
+    pub scrub: ScrubAtNode,
+    pub blocks: u64,
+    /// Of the blocks that there were at the start.
+    pub total_blocks: u64,
+    pub bytes: u64,
+    pub damaged: u64,
+    /// Of these, replaced by what another node has, or deleted since.
+    pub repaired: u64,
+    /// Of these, those whose repair has not been tried yet.
+    pub pending: u64,
+    /// Why it failed, or cannot be asked.
+    pub failure: String,
+}
+
+/// What is wrong with bytes of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Harm {
+    /// No good replica can be read now.
+    Lost,
+    /// There are good replicas, fewer than there should be.
+    Degraded,
+    /// A damaged replica was replaced.
+    Repaired,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HarmedObject {
+    pub harm: Harm,
+    /// `bucket/key`.
+    pub object: String,
+    /// The first byte that it is about, and the one after the last.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// Objects of which a scrub found damaged blocks, and those with blocks in groups that lack
+/// members.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HarmedObjects {
+    /// The worst first.
+    pub objects: Vec<HarmedObject>,
+    /// There are more objects than are named.
+    pub is_cut: bool,
+    pub lost_blocks: u64,
+    pub degraded_blocks: u64,
+    pub repaired_blocks: u64,
+    /// Chunkservers that could not be asked for what they found, and why.
+    pub silent: Vec<(NodeId, String)>,
+}
+
+/// Asks the masters, as `cairn cluster` does.
+pub trait Nodes: Send + Sync {
+    /// The node that asks.
+    fn own(&self) -> NodeId;
+    fn reports(&self) -> Asking<BTreeMap<NodeId, NodeReport>>;
+    /// `NotFound` if there is no such node; `Conflict` or `Full` if it would never be empty.
+    fn emptying(&self, node: NodeId) -> Asking<Emptying>;
+    fn keepers(&self) -> Asking<MetadataKeepers>;
+    /// Of all chunkservers: the scrub that runs, or the one that ended last.
+    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>>;
+    /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
+    /// metadata: to be asked again.
+    fn harmed(&self) -> Asking<Option<HarmedObjects>>;
+}
+
+pub type Asking<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;

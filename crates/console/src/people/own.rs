@@ -18,6 +18,17 @@ fn shown(of: &For<'_>, title: &str, body: &Markup) -> Reply {
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 
+/// Where programs find the doors, as far as this browser's way to the console says it.
+fn addresses(of: &For<'_>) -> Markup {
+    let (site, host) = (&of.inner.site, &of.asked.host);
+    html! {
+        dl class="facts" {
+            div { dt { "Address for S3" } dd { code { (site.data(host)) } } }
+            div { dt { "Address for HTTP" } dd { code { (site.links(host)) } } }
+        }
+    }
+}
+
 pub async fn list(of: &For<'_>) -> Result<Reply, Failure> {
     let found = of.inner.fs().read(&of.login.caller, ListOwnCredentials).await?;
     let body = html! {
@@ -26,6 +37,7 @@ pub async fn list(of: &For<'_>) -> Result<Reply, Failure> {
             "Programs use an access key and its secret at every door. Give each program one of its own, "
             "so that you can end one without the others."
         }
+        (addresses(of))
         (credentials::table(&found, &of.login.credential, "/end-own-key"))
         form method="post" action="/keys" {
             button type="submit" class="primary" { "Make access key" }
@@ -43,6 +55,7 @@ pub async fn make(of: &For<'_>) -> Result<Reply, Failure> {
     let body = html! {
         h1 { "The access key is made" }
         (credentials::once(&new))
+        (addresses(of))
         p { a class="button" href=(PART) { "Back to your keys" } }
     };
     Ok(shown(of, "New access key", &body))

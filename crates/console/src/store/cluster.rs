@@ -1,31 +1,22 @@
-//! The cluster map: nodes, groups, repairs, and drains.
+//! The cluster map: nodes, groups, repairs, who keeps the metadata, and the scrub that runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::Caller;
 use cairn_base::map::{Group, Node};
-use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
-use cairn_fs::ops::cluster::{DrainNode, GetMap};
-use http::StatusCode;
+use cairn_base::{ClusterMap, NodeId, Result, Role};
 use maud::{Markup, html};
-use tokio::time::timeout;
 
-use super::screen::{self, PART, Parts, Screen};
-use super::{admit, say};
+use super::screen::{self, Parts, Screen};
+use super::{admit, cluster_scrub, health, masters, node_changes, say};
 use crate::failure::Failure;
-use crate::fields::{self, Confirm};
 use crate::inner::{For, Inner};
-use crate::insight::nodes::NodeReport;
+use crate::insight::nodes::{MetadataKeepers, NodeReport};
 use crate::limits;
-use crate::page::{self, Page};
-use crate::reply::{self, Reply};
+use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
-
-/// How long a page waits for the master.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 const NODES: [Column; 9] = [
     column("Node", "name"),
@@ -45,36 +36,48 @@ const GROUPS: [Column; 4] = [
     column("State", ""),
 ];
 
-async fn map(inner: &Inner) -> Result<Option<ClusterMap>> {
-    let row = inner.fs().read(&Caller::system(), GetMap).await?;
-    row.as_ref().map(ClusterMap::decode).transpose()
-}
-
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
     let parts = parts(&inner).await?;
-    let map = map(&inner).await?;
-    let below = map.as_ref().map_or_else(|| html! {}, drains);
-    Ok(screen::page(of, Screen::Cluster, &parts, &below))
+    Ok(screen::page(of, Screen::Cluster, &parts, &html! {}))
 }
 
 pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
-    let Some(map) = map(inner).await? else {
+    let Some(map) = masters::map(inner).await? else {
         let single = html! {
             p { "This store is one server on one machine, so there is no cluster map." }
             p class="hint" { "docs/cluster.md says how several machines make a store." }
         };
         return Ok(vec![("sum", single)]);
     };
-    let reports = match &inner.insight.nodes {
-        Some(nodes) => {
-            let late = |_| Error::Unavailable(format!("no master answers within {PATIENCE:?}"));
-            timeout(PATIENCE, nodes.reports()).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
+    let (reports, keepers, scrubbed) = tokio::join!(
+        masters::soon(inner, |nodes| nodes.reports()),
+        masters::soon(inner, |nodes| nodes.keepers()),
+        cluster_scrub::look(inner),
+    );
+    let own = inner.insight.nodes.as_ref().map(|nodes| nodes.own());
+    Ok(vec![
+        ("sum", sum(&map, &keepers)),
+        ("scrub", scrub(&scrubbed)),
+        ("nodes", nodes(&map, &reports)),
+        ("changes", node_changes::forms(&map, own)),
+        ("groups", groups(&map)),
+    ])
+}
+
+/// The scrub that runs or ended last, and the way to what it found.
+fn scrub(scrubbed: &cluster_scrub::Scrubbed) -> Markup {
+    html! {
+        section class="group" aria-labelledby="scrub" {
+            h2 id="scrub" { "Scrub" }
+            (cluster_scrub::sum(scrubbed))
+            div class="tools" {
+                (cluster_scrub::order_form(cluster_scrub::runs(scrubbed)))
+                a class="button" href=(Screen::Scrub.place()) { "Damaged and degraded objects" }
+            }
         }
-        None => Err(Error::Unavailable("this process cannot ask the master".into())),
-    };
-    Ok(vec![("sum", sum(&map)), ("nodes", nodes(&map, &reports)), ("groups", groups(&map))])
+    }
 }
 
 fn present(map: &ClusterMap, group: &Group) -> usize {
@@ -90,7 +93,7 @@ fn state_of(map: &ClusterMap, group: &Group) -> (&'static str, &'static str) {
     }
 }
 
-fn sum(map: &ClusterMap) -> Markup {
+fn sum(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
     let mut counts = BTreeMap::new();
     for group in map.groups.values() {
         *counts.entry(state_of(map, group).1).or_insert(0_u64) += 1;
@@ -107,7 +110,27 @@ fn sum(map: &ClusterMap) -> Markup {
                     (words::count(count("cannot be read"))) " that cannot be read"
                 }
             }
+            div { dt { "Metadata" } dd { (kept(map, keepers)) } }
             div { dt { "Epoch of the map" } dd { (words::count(map.epoch)) } }
+        }
+    }
+}
+
+/// Who keeps the metadata, and whether these are fewer than keep a block.
+fn kept(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
+    html! {
+        @match keepers {
+            Ok(MetadataKeepers::Voters(copies)) => {
+                (words::counted(*copies as u64, "master")) " with all names and small objects"
+                @if health::are_few(map, *copies) {
+                    " " span class="tag warn" { "few copies" } ": blocks have " (map.most_replicas())
+                }
+            }
+            Ok(MetadataKeepers::Database) => "in a database",
+            Ok(MetadataKeepers::OneMaster) => {
+                "one master: unless it uses a database, all names and small objects are on its disk alone"
+            }
+            Err(error) => { "not known: " (error) }
         }
     }
 }
@@ -204,64 +227,4 @@ fn groups(map: &ClusterMap) -> Markup {
             }
         }
     }
-}
-
-fn drains(map: &ClusterMap) -> Markup {
-    let all = map.nodes.iter().filter(|(_, node)| node.pin.roles.contains(Role::Chunkserver));
-    html! {
-        section class="group" aria-labelledby="drains" {
-            h2 id="drains" { "Drain a chunkserver" }
-            p class="hint" {
-                "Its blocks are moved to other nodes, and it goes on serving meanwhile. When it is in no group "
-                "any more, " code { "cairn cluster remove" } " removes it, with the directory of a master. "
-                code { "cairn cluster rebalance" } " gives new nodes their share."
-            }
-            div class="tools" {
-                @for (id, node) in all {
-                    form method="post" action="/store/drain" {
-                        (fields::hidden(&[
-                            ("node", &id.to_string()),
-                            ("drain", if node.is_draining { "no" } else { "yes" }),
-                        ]))
-                        @if node.is_draining { button type="submit" { "Cancel the drain of node " (id) } }
-                        @else { button type="submit" { "Drain node " (id) "…" } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// `POST /store/drain`
-pub async fn drain(of: &For<'_>) -> Result<Reply, Failure> {
-    admit(of.login)?;
-    let form = of.asked.form()?;
-    let node = u64::from_str_radix(form.get("node"), 16).map(NodeId);
-    let node = node.map_err(|_| Error::Invalid("node: use a number, as the page has it".into()))?;
-    let is_draining = form.get("drain") == "yes";
-    let what = if is_draining { "drain" } else { "undrain" };
-    of.asked.witness.note(|facts| facts.resource = Some(format!("{what} node {node}")));
-    if is_draining && !form.is_confirmed() {
-        let map = map(of.inner).await?.unwrap_or_default();
-        let groups = map.groups.values().filter(|group| group.has(node)).count() as u64;
-        let others = map.places().filter(|(other, _)| *other != node).count() as u64;
-        let body = html! {
-            h1 { "Drain node " (node) "?" }
-            p {
-                "Its blocks, of " (words::counted(groups, "group")) ", are copied to "
-                (words::counted(others, "other node")) ". This can be cancelled."
-            }
-            (fields::confirm(&Confirm {
-                action: "/store/drain",
-                fields: &[("node", &node.to_string()), ("drain", "yes")],
-                text: "Drain it",
-                class: "",
-                back: Screen::Cluster.place(),
-            }))
-        };
-        let page = Page { title: "Drain", login: Some(of.login), part: PART, ..Page::default() };
-        return Ok(reply::html(StatusCode::OK, page::page(&page, &body)));
-    }
-    of.inner.fs().run(&of.login.caller, DrainNode { node, is_draining }).await?;
-    Ok(reply::see_other(Screen::Cluster.place()))
 }

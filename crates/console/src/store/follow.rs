@@ -67,7 +67,7 @@ async fn parts(screen: Screen, inner: &Arc<Inner>) -> Result<Parts> {
         Screen::Requests => requests::parts(inner).await,
         Screen::Mounts => mounts::parts(inner).await,
         Screen::Cluster => cluster::parts(inner).await,
-        Screen::Scrub => Ok(scrub::parts(inner)),
+        Screen::Scrub => Ok(scrub::parts(inner).await),
         Screen::Doctor => doctor::parts(inner).await,
         // A tail has events of its own.
         Screen::Logs => Ok(Parts::new()),

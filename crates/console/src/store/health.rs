@@ -10,7 +10,9 @@ use cairn_fs::ops::cluster::GetMap;
 use cairn_fs::ops::read_only::IsReadOnly;
 use maud::{Markup, html};
 
+use super::masters;
 use crate::inner::Inner;
+use crate::insight::nodes::MetadataKeepers;
 use crate::looks::sampler::Moment;
 use crate::words;
 
@@ -91,6 +93,10 @@ pub async fn concerns(
         && let Ok(map) = ClusterMap::decode(&row)
     {
         all.extend(of_map(&map));
+        // Where it is not known who keeps them, other concerns say why.
+        if let Ok(keepers) = masters::soon(inner, |nodes| nodes.keepers()).await {
+            all.extend(of_keepers(&map, keepers));
+        }
     }
     all.extend(of_requests(moments));
     all.sort_by_key(|one| std::cmp::Reverse(one.level));
@@ -156,6 +162,30 @@ fn of_map(map: &ClusterMap) -> Vec<Concern> {
     all
 }
 
+/// Whether the metadata have fewer copies than blocks.
+pub fn are_few(map: &ClusterMap, copies: usize) -> bool {
+    copies < usize::from(map.most_replicas())
+}
+
+fn of_keepers(map: &ClusterMap, keepers: MetadataKeepers) -> Option<Concern> {
+    match keepers {
+        MetadataKeepers::Voters(copies) if are_few(map, copies) => {
+            let (word, blocks) = (if copies == 1 { "copy" } else { "copies" }, map.most_replicas());
+            let text = format!(
+                "Few copies: names, and objects of up to 16 KiB, have {copies} {word}, and blocks \
+                 have {blocks}. Let more masters join."
+            );
+            Some(concern(Level::Warning, text))
+        }
+        MetadataKeepers::OneMaster => {
+            let text = "There is one master: unless it uses a database, all names, and objects of \
+                        up to 16 KiB, are on its disk alone.";
+            Some(concern(Level::Note, text))
+        }
+        MetadataKeepers::Voters(_) | MetadataKeepers::Database => None,
+    }
+}
+
 fn of_requests(moments: &[Moment]) -> Option<Concern> {
     let failed = |moment: &Moment| {
         let a_second: f64 = moment.doors.iter().map(|door| door.failed).sum();
@@ -214,6 +244,22 @@ mod tests {
         assert_eq!(levels(85, 15), [Level::Warning]);
         assert_eq!(levels(95, 5), [Level::Failure]);
         assert_eq!(levels(0, 0), [], "nothing is known");
+    }
+
+    #[test]
+    fn names_with_fewer_copies_than_blocks_are_told_of() {
+        let map = |replicas| ClusterMap { replicas, ..ClusterMap::default() };
+        let of = |replicas, copies| {
+            let found = of_keepers(&map(replicas), MetadataKeepers::Voters(copies));
+            found.map(|one| one.level)
+        };
+        assert_eq!([of(3, 1), of(3, 2)], [Some(Level::Warning); 2]);
+        assert_eq!([of(3, 3), of(1, 1)], [None; 2]);
+        let text = of_keepers(&map(3), MetadataKeepers::Voters(1)).unwrap().text;
+        assert!(text.contains("have 1 copy, and blocks have 3"), "{text}");
+        assert_eq!(of_keepers(&map(3), MetadataKeepers::Database), None);
+        let one = of_keepers(&map(3), MetadataKeepers::OneMaster).map(|one| one.level);
+        assert_eq!(one, Some(Level::Note));
     }
 
     #[test]

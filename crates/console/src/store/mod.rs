@@ -11,13 +11,16 @@ pub mod cluster;
 pub mod doctor;
 pub mod follow;
 pub mod mounts;
+pub mod node_changes;
 pub mod overview;
 pub mod read_only;
 pub mod requests;
 pub mod scrub;
 pub mod tail;
 
+mod cluster_scrub;
 mod health;
+mod masters;
 mod plot;
 mod say;
 mod screen;

@@ -1,15 +1,16 @@
-//! Scrubs of a single server: one now, its progress, and the objects that are damaged.
+//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`.
 
 use std::sync::Arc;
 
 use cairn_base::{Error, Result};
 use maud::{Markup, html};
 
-use super::admit;
 use super::screen::{self, Parts, Screen};
+use super::{admit, cluster_scrub};
 use crate::failure::Failure;
 use crate::fields;
 use crate::inner::{For, Inner};
+use crate::insight::nodes::ClusterScrubOrder;
 use crate::insight::scrubs::{DamagedObject, ScrubState, Scrubs};
 use crate::limits;
 use crate::reply::{self, Reply};
@@ -28,7 +29,7 @@ fn scrubs(inner: &Inner) -> Result<&Arc<dyn Scrubs>> {
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let inner = of.inner.own.upgrade().ok_or(Failure::NoPage)?;
-    let parts = parts(&inner);
+    let parts = parts(&inner).await;
     Ok(screen::page(of, Screen::Scrub, &parts, &html! {}))
 }
 
@@ -38,16 +39,23 @@ pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let order = form.get("order");
     of.asked.witness.note(|facts| facts.resource = Some(format!("scrub {order:?}")));
-    let scrubs = scrubs(of.inner)?;
-    match order {
-        "begin" => scrubs.begin(),
-        "stop" => scrubs.stop(),
+    let (scrubs, nodes) = (scrubs(of.inner), &of.inner.insight.nodes);
+    match (order, scrubs, nodes) {
+        ("begin", Err(_), Some(nodes)) => {
+            cluster_scrub::order(of.inner, nodes, ClusterScrubOrder::Begin).await?;
+        }
+        ("stop", Err(_), Some(nodes)) => {
+            cluster_scrub::order(of.inner, nodes, ClusterScrubOrder::Stop).await?;
+        }
+        ("list", Err(_), Some(nodes)) => of.inner.lookup.begin(nodes, of.inner.fs().clock()),
+        ("begin", scrubs, _) => scrubs?.begin(),
+        ("stop", scrubs, _) => scrubs?.stop(),
         _ => return Err(Error::Invalid("order: use begin or stop".into()).into()),
     }
     Ok(reply::see_other(Screen::Scrub.place()))
 }
 
-pub fn parts(inner: &Inner) -> Parts {
+pub async fn parts(inner: &Inner) -> Parts {
     match scrubs(inner) {
         Ok(scrubs) => {
             let state = scrubs.state();
@@ -57,6 +65,7 @@ pub fn parts(inner: &Inner) -> Parts {
                 ("last", last(&state)),
             ]
         }
+        Err(_) if inner.insight.nodes.is_some() => cluster_scrub::parts(inner).await,
         Err(_) => vec![(
             "state",
             html! {

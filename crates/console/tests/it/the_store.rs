@@ -1,12 +1,19 @@
+use std::collections::BTreeMap;
+use std::future::ready;
 use std::io::Read;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::map::{Group, Member, Node};
-use cairn_base::{ClusterMap, GroupId, KeyHash, NodeId, Pin, Redundancy, Role};
-use cairn_console::{DamagedObject, Insight, ScrubEnd, ScrubRun, ScrubState, Scrubs};
+use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role};
+use cairn_console::{
+    Asking, ClusterScrubOrder, DamagedObject, Emptying, Harm, HarmedObject, HarmedObjects, Insight,
+    MetadataKeepers, NodeReport, Nodes, ScrubAtNode, ScrubEnd, ScrubRun, ScrubState, ScrubbedNode,
+    Scrubs,
+};
 use cairn_fs::ops::cluster::{GetMap, PutMap};
 use cairn_fs::ops::credentials::RemoveCredential;
 use cairn_fs::ops::lock::{ReleaseLock, TakeLock};
@@ -42,6 +49,7 @@ fn the_store_is_for_root_alone() {
         ("/store/read-only", "read_only=no"),
         ("/store/scrub", "order=begin"),
         ("/store/drain", "node=1&drain=yes&confirm=yes"),
+        ("/store/remove", "node=1&confirm=yes"),
     ] {
         assert_eq!(alice.post(target, form).status, 403, "{target}");
         assert_eq!(root.send("POST", target, &[], form).status, 403, "{target}: another site");
@@ -295,4 +303,158 @@ fn a_chunkserver_is_drained_once_that_was_confirmed() {
         let refused = root.post("/store/drain", &format!("{bad}&drain=no")).status;
         assert!(matches!(refused, 400 | 404), "{bad}: {refused}");
     }
+}
+
+/// Masters that say the same of everything, but for scrubs that are begun and stopped.
+#[derive(Default)]
+struct ToldMasters {
+    scrubs: AtomicBool,
+    lookups: AtomicUsize,
+}
+
+impl Nodes for ToldMasters {
+    fn own(&self) -> NodeId {
+        NodeId(3)
+    }
+
+    fn reports(&self) -> Asking<BTreeMap<NodeId, NodeReport>> {
+        Box::pin(ready(Ok(BTreeMap::new())))
+    }
+
+    fn emptying(&self, node: NodeId) -> Asking<Emptying> {
+        let forecast = |node| match node {
+            NodeId(1) => Ok(Emptying {
+                groups: 1,
+                bytes: 3 << 30,
+                targets: [(NodeId(2), 3 << 30)].into(),
+                takes: Duration::from_secs(600),
+                rate: 5 << 20,
+            }),
+            _ => Err(Error::Full(format!("without node {node} there is no room"))),
+        };
+        Box::pin(ready(forecast(node)))
+    }
+
+    fn keepers(&self) -> Asking<MetadataKeepers> {
+        Box::pin(ready(Ok(MetadataKeepers::Voters(1))))
+    }
+
+    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
+        match order {
+            ClusterScrubOrder::Look => {}
+            order => self.scrubs.store(order == ClusterScrubOrder::Begin, Ordering::SeqCst),
+        }
+        let runs = self.scrubs.load(Ordering::SeqCst);
+        let scrub = if runs { ScrubAtNode::Runs } else { ScrubAtNode::Stopped };
+        let said = ScrubbedNode { scrub, blocks: 30, total_blocks: 90, ..ScrubbedNode::default() };
+        Box::pin(ready(Ok(vec![(NodeId(1), said)])))
+    }
+
+    /// At the second time they are known.
+    fn harmed(&self) -> Asking<Option<HarmedObjects>> {
+        let object = "photos/a.jpg".to_owned();
+        let objects = vec![HarmedObject { harm: Harm::Degraded, object, start: 0, end: 100 }];
+        let named = HarmedObjects { objects, degraded_blocks: 1, ..HarmedObjects::default() };
+        let is_known = self.lookups.fetch_add(1, Ordering::SeqCst) > 0;
+        Box::pin(ready(Ok(is_known.then_some(named))))
+    }
+}
+
+fn in_cluster() -> (Rig, Arc<ToldMasters>) {
+    let masters = Arc::new(ToldMasters::default());
+    let insight = Insight { nodes: Some(Arc::clone(&masters) as _), ..Insight::default() };
+    let rig = Rig::knowing(insight);
+    let mut map = cluster();
+    let pin = Pin { key: KeyHash([3; 32]), roles: Role::Gateway.into() };
+    map.nodes.insert(NodeId(3), Node { is_up: true, ..Node::new(pin) });
+    let pin = Pin { key: KeyHash([4; 32]), roles: Role::Master.into() };
+    map.nodes.insert(NodeId(4), Node { is_up: true, ..Node::new(pin) });
+    map.next_node = 5;
+    rig.run(PutMap { map: map.encode() });
+    (rig, masters)
+}
+
+#[test]
+fn what_moves_is_said_before_a_node_is_drained_or_removed() -> Result<()> {
+    let (rig, _) = in_cluster();
+    let mut root = rig.root();
+    let map = || ClusterMap::decode(&rig.run(GetMap).unwrap());
+    let asked = root.post("/store/drain", "node=1&drain=yes").body;
+    for said in ["of 1 group and 3.0 GiB", "to node 2: 3.0 GiB", "about 10 min"] {
+        assert!(asked.contains(said), "{said}: {asked}");
+    }
+    let refused = root.post("/store/drain", "node=2&drain=yes&confirm=yes");
+    assert!(refused.status >= 400 && refused.body.contains("no room"), "{}", refused.body);
+    assert!(!map()?.nodes[&NodeId(2)].is_draining);
+    // One that holds blocks is drained first, whatever was confirmed.
+    let asked = root.post("/store/remove", "node=1").body;
+    assert!(asked.contains("So it is drained first") && asked.contains("Drain it"), "{asked}");
+    assert_eq!(root.post("/store/remove", "node=1&confirm=yes").status, 409);
+    assert!(map()?.nodes.contains_key(&NodeId(1)));
+    let mut empty = map()?;
+    let former = empty.clone();
+    empty.groups.clear();
+    empty.follow(&former);
+    rig.run(PutMap { map: empty.encode() });
+    let asked = root.post("/store/remove", "node=1").body;
+    assert!(asked.contains("is in no group") && asked.contains("It runs still"), "{asked}");
+    assert!(map()?.nodes.contains_key(&NodeId(1)), "nothing before it is confirmed");
+    assert_eq!(root.post("/store/remove", "node=1&confirm=yes").status, 303);
+    assert!(!map()?.nodes.contains_key(&NodeId(1)));
+    let record = rig.audited(r#""operation":"RemoveNode","outcome":"done""#);
+    assert!(record.contains("remove node 1") && record.contains("console"), "{record}");
+    let own = root.post("/store/remove", "node=3&confirm=yes");
+    assert!(own.status == 400 && own.body.contains("gateway of this console"), "{}", own.body);
+    let master = root.post("/store/remove", "node=4&confirm=yes");
+    assert!(master.status == 400 && master.body.contains("is a master"), "{}", master.body);
+    let page = root.get("/store/cluster").body;
+    assert!(page.contains("Remove node 2") && !page.contains("Remove node 3"), "{page}");
+    assert!(!page.contains("Remove node 4"), "masters are removed by the command: {page}");
+    assert_eq!(map()?.nodes.len(), 3);
+    Ok(())
+}
+
+#[test]
+fn a_scrub_of_a_cluster_is_begun_and_what_it_found_is_listed() {
+    let (rig, masters) = in_cluster();
+    let mut root = rig.root();
+    let page = root.get("/store/cluster").body;
+    assert!(page.contains("No scrub runs.") && page.contains("Scrub now"), "{page}");
+    assert!(page.contains("few copies") && page.contains("blocks have 2"), "{page}");
+    assert!(root.get("/store").body.contains("Few copies: names, and objects of up to 16 KiB"));
+    assert_eq!(root.post("/store/scrub", "order=begin").status, 303);
+    for place in ["/store/cluster", "/store/scrub"] {
+        let page = root.get(place).body;
+        assert!(page.contains("A scrub runs at 1 of 1 chunkserver."), "{page}");
+        assert!(page.contains("30 of 90 blocks") && page.contains("Stop the scrub"), "{page}");
+    }
+    assert_eq!(masters.lookups.load(Ordering::SeqCst), 0, "nothing before it has ended");
+    assert_eq!(root.post("/store/scrub", "order=stop").status, 303);
+    let mut listed = |text: &str| {
+        for _ in 0..600 {
+            let page = root.get("/store/scrub").body;
+            if page.contains(text) {
+                return page;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the page does not say {text:?}")
+    };
+    // It was seen to run, and then to have ended.
+    let page = listed("photos/a.jpg");
+    assert!(page.contains("1 degraded") && page.contains("List them now"), "{page}");
+    assert_eq!(masters.lookups.load(Ordering::SeqCst), 2);
+    assert_eq!(root.post("/store/scrub", "order=list").status, 303);
+    listed_again(&masters);
+    assert_eq!(root.post("/store/scrub", "order=dance").status, 400);
+}
+
+/// It is asked for again, once that was ordered.
+fn listed_again(masters: &ToldMasters) {
+    let again = || masters.lookups.load(Ordering::SeqCst) > 2;
+    let is_asked = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        again()
+    });
+    assert!(is_asked, "nobody asks for the objects again");
 }

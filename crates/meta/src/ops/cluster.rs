@@ -84,6 +84,41 @@ impl Verb for DrainNode {
     }
 }
 
+/// Forgets a node that is in no group: it is refused from then on. Masters are removed by the one
+/// that serves, since they keep the metadata.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RemoveNode {
+    pub node: NodeId,
+}
+
+impl Verb for RemoveNode {
+    type Reply = ();
+    const NAME: &'static str = "remove_node";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        let Some(former) = load_map(view)? else {
+            let text = "remove: this store is one process on one machine";
+            return Err(Error::Invalid(text.into()).into());
+        };
+        let mut map = former.clone();
+        if map.pin(self.node).is_some_and(|pin| pin.roles.contains(Role::Master)) {
+            return Err(Error::Invalid(format!(
+                "node {} is a master: `cairn cluster remove` removes it, with the directory of a \
+                 master",
+                self.node
+            ))
+            .into());
+        }
+        map.forget(self.node)?;
+        if map.nodes.len() < former.nodes.len() {
+            map.follow(&former);
+            view.put(keys::map(), map.encode());
+        }
+        Ok(())
+    }
+}
+
 /// Replaces the map by one that follows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutMap {

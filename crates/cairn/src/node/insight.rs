@@ -1,0 +1,214 @@
+//! What the console of a gateway asks the masters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_base::rng::RealRng;
+use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
+use cairn_cluster::admin::AdminClient;
+use cairn_cluster::control::{DegradedObject, DegradedObjects, NodeStatus, Wholeness, forecast};
+use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::wire::Terms;
+use cairn_cluster::wire::tls::TlsDialer;
+use cairn_console::{
+    Asking, ClusterScrubOrder, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
+    NodeReport, Nodes, ScrubAtNode, ScrubbedNode,
+};
+use parking_lot::Mutex;
+
+use super::ThisNode;
+use crate::failure::Result;
+
+/// For how long it is taken to be known who keeps the metadata.
+const KEEPERS_FRESH: Duration = Duration::from_secs(20);
+
+pub struct Masters {
+    admin: Arc<AdminClient>,
+    dialer: Arc<TlsDialer>,
+    terms: Terms,
+    keepers: Arc<Mutex<Option<(Instant, MetadataKeepers)>>>,
+}
+
+impl Masters {
+    /// Those of a gateway.
+    pub fn of(node: &ThisNode) -> Result<Masters> {
+        let (addresses, identity) = (node.loaded.addresses.clone(), &node.loaded.identity);
+        Ok(Masters {
+            admin: Arc::new(AdminClient::new(node.trust(), addresses, waits::ADMIN)?),
+            dialer: Arc::new(TlsDialer::new(node.trust())?),
+            terms: Terms::new(identity.cluster(), identity.node(), Role::Gateway),
+            keepers: Arc::default(),
+        })
+    }
+}
+
+impl Nodes for Masters {
+    fn own(&self) -> NodeId {
+        self.terms.node
+    }
+
+    fn reports(&self) -> Asking<BTreeMap<NodeId, NodeReport>> {
+        let admin = Arc::clone(&self.admin);
+        Box::pin(async move {
+            let nodes = admin.status().await?.nodes.into_iter();
+            Ok(nodes.map(|said| (said.node, report(said))).collect())
+        })
+    }
+
+    fn emptying(&self, node: NodeId) -> Asking<Emptying> {
+        let admin = Arc::clone(&self.admin);
+        Box::pin(async move {
+            let forecast = forecast::emptying(&admin.status().await?, node)?;
+            Ok(Emptying {
+                groups: forecast.groups as u64,
+                bytes: forecast.bytes,
+                takes: forecast.takes(forecast::RATE),
+                rate: forecast::RATE,
+                targets: forecast.targets,
+            })
+        })
+    }
+
+    fn keepers(&self) -> Asking<MetadataKeepers> {
+        let (admin, keepers) = (Arc::clone(&self.admin), Arc::clone(&self.keepers));
+        let (dialer, terms) = (Arc::clone(&self.dialer), self.terms.clone());
+        Box::pin(async move {
+            let known = keepers.lock().filter(|(at, _)| at.elapsed() < KEEPERS_FRESH);
+            if let Some((_, known)) = known {
+                return Ok(known);
+            }
+            let map = admin.status().await?.map;
+            let masters = masters(&map);
+            let asked = ask_all(dialer, terms, &masters).await;
+            let found = keepers_of(asked, masters.len())?;
+            *keepers.lock() = Some((Instant::now(), found));
+            Ok(found)
+        })
+    }
+
+    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
+        let admin = Arc::clone(&self.admin);
+        // 0 is for whichever runs, or ended last.
+        let (run, order) = match order {
+            ClusterScrubOrder::Look => (0, ScrubOrder::Look),
+            ClusterScrubOrder::Begin => (RealRng.next_u64().max(1), ScrubOrder::Begin),
+            ClusterScrubOrder::Stop => (0, ScrubOrder::Stop),
+        };
+        Box::pin(async move {
+            let nodes = admin.scrub(run, order).await?.into_iter();
+            Ok(nodes.map(|(node, said)| (node, scrubbed(said))).collect())
+        })
+    }
+
+    fn harmed(&self) -> Asking<Option<HarmedObjects>> {
+        let admin = Arc::clone(&self.admin);
+        Box::pin(async move { Ok(admin.degraded(0).await?.map(harmed)) })
+    }
+}
+
+fn masters(map: &ClusterMap) -> Vec<String> {
+    let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
+    let addresses = masters.map(|node| node.address.clone());
+    addresses.filter(|address| !address.is_empty()).collect()
+}
+
+/// By what the masters, so many of them, say of their members.
+fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
+    let mut reports = Vec::new();
+    let mut failure = Error::Unavailable("no master says who keeps the metadata".into());
+    for Asked { answer, .. } in asked {
+        match answer {
+            Ok(report) => reports.push(report),
+            Err(Error::NotImplemented(_)) if masters > 1 => return Ok(MetadataKeepers::Database),
+            Err(Error::NotImplemented(_)) => return Ok(MetadataKeepers::OneMaster),
+            Err(error) => failure = error,
+        }
+    }
+    let best: Option<&MemberReport> = best(reports.iter());
+    best.map(|best| MetadataKeepers::Voters(best.all_voters().len())).ok_or(failure)
+}
+
+fn report(said: NodeStatus) -> NodeReport {
+    let copying = said.copying.iter().map(|one| (one.group, one.blocks, one.bytes));
+    NodeReport {
+        silent: Duration::from_millis(said.silent_ms),
+        copying: copying.collect(),
+        version: said.version,
+        blocks: said.store.blocks,
+        live_bytes: said.store.live_bytes,
+        free_bytes: said.store.free_bytes,
+        corrupt: said.store.corrupt,
+        healed: said.store.healed,
+    }
+}
+
+fn scrubbed(said: NodeScrub) -> ScrubbedNode {
+    ScrubbedNode {
+        scrub: match said.phase {
+            ScrubPhase::Unknown => ScrubAtNode::None,
+            ScrubPhase::Waits => ScrubAtNode::Waits,
+            ScrubPhase::Runs => ScrubAtNode::Runs,
+            ScrubPhase::Ended => ScrubAtNode::Ended,
+            ScrubPhase::Stopped => ScrubAtNode::Stopped,
+            ScrubPhase::Failed => ScrubAtNode::Failed,
+            ScrubPhase::Silent => ScrubAtNode::Silent,
+        },
+        blocks: said.blocks,
+        total_blocks: said.total_blocks,
+        bytes: said.bytes,
+        damaged: said.damaged,
+        repaired: said.repaired,
+        pending: said.pending,
+        failure: said.failure,
+    }
+}
+
+fn harmed(named: DegradedObjects) -> HarmedObjects {
+    let object = |DegradedObject { wholeness, object, start, end }: DegradedObject| HarmedObject {
+        harm: match wholeness {
+            Wholeness::Lost => Harm::Lost,
+            Wholeness::Degraded => Harm::Degraded,
+            Wholeness::Repaired => Harm::Repaired,
+        },
+        object,
+        start,
+        end,
+    };
+    let [lost_blocks, degraded_blocks, repaired_blocks] = named.blocks;
+    HarmedObjects {
+        objects: named.objects.into_iter().map(object).collect(),
+        is_cut: named.is_cut,
+        lost_blocks,
+        degraded_blocks,
+        repaired_blocks,
+        silent: named.silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(answer: cairn_base::Result<MemberReport>) -> Asked {
+        Asked { address: String::new(), node: None, answer }
+    }
+
+    #[test]
+    fn the_keepers_of_the_metadata_are_those_that_the_leader_names() {
+        let report = |term, voters: &[u64]| {
+            let voters = vec![voters.to_vec()];
+            asked(Ok(MemberReport { term, voters, ..MemberReport::default() }))
+        };
+        let none = || asked(Err(Error::NotImplemented(String::new())));
+        let silent = || asked(Err(Error::Unavailable("it is away".into())));
+        let of = |asked, masters| keepers_of(asked, masters).ok();
+        let voters = |number| Some(MetadataKeepers::Voters(number));
+        assert_eq!(of(vec![report(1, &[1]), report(2, &[1, 2, 3]), silent()], 3), voters(3));
+        assert_eq!(of(vec![silent(), report(2, &[1])], 2), voters(1));
+        assert_eq!(of(vec![none(), silent()], 2), Some(MetadataKeepers::Database));
+        assert_eq!(of(vec![none()], 1), Some(MetadataKeepers::OneMaster));
+        assert_eq!(of(vec![silent()], 1), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! The objects that are damaged or lack replicas, as the masters named them last for this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Clock, Error, Result, Timestamp};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::nodes::{HarmedObjects, Nodes};
+
+/// Between two questions whether they are named.
+const POLL: Duration = Duration::from_millis(500);
+/// How long it is asked again where no master answers, or another one asks for the same.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// When objects were named last, and which.
+pub type Named = (Timestamp, Result<Arc<HarmedObjects>>);
+
+#[derive(Default)]
+pub struct Lookup(Mutex<LookupState>);
+
+#[derive(Default)]
+struct LookupState {
+    is_under_way: bool,
+    /// A scrub was seen under way: what it found is named once it has ended.
+    is_due: bool,
+    last: Option<Arc<Named>>,
+}
+
+impl Lookup {
+    /// Whether objects are being named now, and those that were named last.
+    pub fn look(&self) -> (bool, Option<Arc<Named>>) {
+        let state = self.0.lock();
+        (state.is_under_way, state.last.clone())
+    }
+
+    /// A scrub is under way, or is not.
+    pub fn watch(self: &Arc<Self>, scrubs: bool, nodes: &Arc<dyn Nodes>, clock: &Arc<dyn Clock>) {
+        let is_due = {
+            let mut state = self.0.lock();
+            let was_due = state.is_due;
+            state.is_due = scrubs;
+            was_due && !scrubs
+        };
+        if is_due {
+            self.begin(nodes, clock);
+        }
+    }
+
+    /// Has them named, unless that goes on already.
+    pub fn begin(self: &Arc<Self>, nodes: &Arc<dyn Nodes>, clock: &Arc<dyn Clock>) {
+        {
+            let mut state = self.0.lock();
+            if state.is_under_way {
+                return;
+            }
+            state.is_under_way = true;
+        }
+        let (lookup, nodes, clock) = (Arc::clone(self), Arc::clone(nodes), Arc::clone(clock));
+        tokio::spawn(async move {
+            let named = name(&*nodes).await.map(Arc::new);
+            let mut state = lookup.0.lock();
+            state.is_under_way = false;
+            state.last = Some(Arc::new((clock.now(), named)));
+        });
+    }
+}
+
+async fn name(nodes: &dyn Nodes) -> Result<HarmedObjects> {
+    let mut answered = Instant::now();
+    loop {
+        match nodes.harmed().await {
+            Ok(Some(named)) => return Ok(named),
+            Ok(None) => answered = Instant::now(),
+            Err(Error::Unavailable(_) | Error::Conflict(_)) if answered.elapsed() < PATIENCE => {}
+            Err(error) => return Err(error),
+        }
+        sleep(POLL).await;
+    }
+}

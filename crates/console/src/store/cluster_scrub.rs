@@ -1,0 +1,280 @@
+//! Scrubs of a cluster: one now, its progress at each chunkserver, and the objects that are damaged
+//! or lack replicas.
+
+use std::sync::Arc;
+
+use cairn_base::{NodeId, Result};
+use maud::{Markup, html};
+
+use super::masters;
+use super::screen::{Parts, Screen};
+use crate::fields;
+use crate::inner::Inner;
+use crate::insight::lookup::Named;
+use crate::insight::nodes::{
+    ClusterScrubOrder, Harm, HarmedObject, HarmedObjects, Nodes, ScrubAtNode, ScrubbedNode,
+};
+use crate::limits;
+use crate::sheet::{self, Column, column};
+use crate::words;
+
+const NODES: [Column; 6] = [
+    column("Node", "name"),
+    column("State", ""),
+    column("Blocks", "number"),
+    column("Read", "number"),
+    column("Damaged", "number"),
+    column("Replaced", "number"),
+];
+const OBJECTS: [Column; 3] =
+    [column("Object", "name"), column("Bytes", "number"), column("State", "")];
+
+/// How a scrub stands at all chunkservers.
+pub type Scrubbed = Result<Vec<(NodeId, ScrubbedNode)>>;
+
+pub async fn look(inner: &Inner) -> Scrubbed {
+    let said = masters::soon(inner, |nodes| nodes.scrub(ClusterScrubOrder::Look)).await;
+    if let (Ok(said), Some(nodes)) = (&said, &inner.insight.nodes) {
+        let scrubs = said.iter().any(|(_, said)| is_under_way(said) || said.pending > 0);
+        inner.lookup.watch(scrubs, nodes, inner.fs().clock());
+    }
+    said
+}
+
+pub async fn parts(inner: &Inner) -> Parts {
+    let said = look(inner).await;
+    vec![
+        ("state", html! { (sum(&said)) (table(&said)) }),
+        ("order", order_form(runs(&said))),
+        ("objects", objects(inner.lookup.look())),
+    ]
+}
+
+/// Carries out an order of a form.
+///
+/// # Errors
+/// Where no master answers.
+pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: ClusterScrubOrder) -> Result<()> {
+    nodes.scrub(order).await?;
+    if order == ClusterScrubOrder::Begin {
+        // It may have ended before somebody looks.
+        inner.lookup.watch(true, nodes, inner.fs().clock());
+    }
+    Ok(())
+}
+
+fn is_under_way(said: &ScrubbedNode) -> bool {
+    matches!(said.scrub, ScrubAtNode::Waits | ScrubAtNode::Runs)
+}
+
+pub fn runs(said: &Scrubbed) -> bool {
+    said.as_ref().is_ok_and(|said| said.iter().any(|(_, said)| is_under_way(said)))
+}
+
+/// The sentence about it, and a bar while it is under way.
+pub fn sum(said: &Scrubbed) -> Markup {
+    let said = match said {
+        Ok(said) => said,
+        Err(error) => {
+            return html! { p class="hint" { "How scrubs stand is not known: " (error) "." } };
+        }
+    };
+    let count = |of: fn(&ScrubbedNode) -> bool| said.iter().filter(|(_, said)| of(said)).count();
+    let (all, under_way) = (words::counted(said.len() as u64, "chunkserver"), count(is_under_way));
+    let ended = count(|said| said.scrub == ScrubAtNode::Ended);
+    let total = |of: fn(&ScrubbedNode) -> u64| said.iter().map(|(_, said)| of(said)).sum::<u64>();
+    let (blocks, total_blocks) = (total(|said| said.blocks), total(|said| said.total_blocks));
+    html! {
+        p class="state" {
+            @if under_way > 0 { "A scrub runs at " (under_way) " of " (all) "." }
+            @else if total(|said| said.pending) > 0 { "The scrub has ended: damaged blocks are being replaced." }
+            @else if ended > 0 { "No scrub runs. The last one reached its end at " (ended) " of " (all) "." }
+            @else { "No scrub runs." }
+        }
+        @if under_way > 0 {
+            progress max=(total_blocks.max(1)) value=(blocks) aria-label="Progress of the scrub" {}
+        }
+        @if under_way + ended > 0 {
+            p {
+                (words::count(blocks)) " of " (words::counted(total_blocks, "block")) ", "
+                (words::size(total(|said| said.bytes))) " read, "
+                (words::count(total(|said| said.damaged))) " damaged, "
+                (words::count(total(|said| said.repaired))) " replaced."
+            }
+        }
+    }
+}
+
+fn state_of(said: &ScrubbedNode) -> (&'static str, &'static str) {
+    match said.scrub {
+        ScrubAtNode::None => ("tag", "none since its start"),
+        ScrubAtNode::Waits => ("tag", "waits"),
+        ScrubAtNode::Runs => ("tag", "runs"),
+        ScrubAtNode::Ended if said.damaged > said.repaired => ("tag warn", "ended"),
+        ScrubAtNode::Ended => ("tag good", "ended"),
+        ScrubAtNode::Stopped => ("tag warn", "stopped"),
+        ScrubAtNode::Failed => ("tag bad", "failed"),
+        ScrubAtNode::Silent => ("tag bad", "does not answer"),
+    }
+}
+
+fn table(said: &Scrubbed) -> Markup {
+    let rows = html! {
+        @for (node, said) in said.iter().flatten() {
+            @let (class, state) = state_of(said);
+            tr {
+                td class="name" {
+                    (node)
+                    @if !said.failure.is_empty() { " " span class="of" { (said.failure) } }
+                }
+                td { span class=(class) { (state) } }
+                td class="number" { (words::count(said.blocks)) " of " (words::count(said.total_blocks)) }
+                td class="number" { (words::size(said.bytes)) }
+                td class="number" { (words::count(said.damaged)) }
+                td class="number" { (words::count(said.repaired)) }
+            }
+        }
+    };
+    html! {
+        @if said.is_ok() { (sheet::scrolling("Scrubs of chunkservers", &NODES, &rows)) }
+        p class="hint" {
+            "Each chunkserver reads and verifies all its blocks, slowly, so that requests go on, and replaces "
+            "those that are damaged by what other nodes have. Every " code { "--scrub-days" } " it does so by itself."
+        }
+    }
+}
+
+/// The form that begins or stops one; it leads to the page of scrubs.
+pub fn order_form(runs: bool) -> Markup {
+    html! {
+        form method="post" action=(Screen::Scrub.place()) class="line" {
+            (fields::hidden(&[("order", if runs { "stop" } else { "begin" })]))
+            @if runs { button type="submit" { "Stop the scrub" } }
+            @else { button type="submit" class="primary" { "Scrub now" } }
+        }
+    }
+}
+
+fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
+    html! {
+        section class="group" aria-labelledby="objects" {
+            h2 id="objects" { "Damaged and degraded objects" }
+            p class="hint" {
+                "Lost: no good replica is left. Degraded: fewer replicas than there should be, as where a node is "
+                "down. Repaired: damaged replicas were replaced. They are listed after each scrub. To list them "
+                "reads all metadata."
+            }
+            @if is_under_way {
+                p role="status" { "The objects are being looked up…" }
+            } @else {
+                form method="post" action=(Screen::Scrub.place()) class="line" {
+                    (fields::hidden(&[("order", "list")]))
+                    button type="submit" { "List them now" }
+                }
+            }
+            @match last.as_deref() {
+                None => {}
+                Some((at, Ok(named))) => {
+                    p {
+                        "At " (words::time(*at)) " (UTC): " (words::counted(named.lost_blocks, "lost block")) ", "
+                        (words::count(named.degraded_blocks)) " degraded, "
+                        (words::count(named.repaired_blocks)) " repaired."
+                    }
+                    (list(named))
+                }
+                Some((at, Err(error))) => {
+                    p class="error" { "At " (words::time(*at)) " (UTC) the objects could not be looked up: " (error) "." }
+                }
+            }
+        }
+    }
+}
+
+fn list(named: &HarmedObjects) -> Markup {
+    let rows = html! {
+        @for HarmedObject { harm, object, start, end } in named.objects.iter().take(limits::SHOWN) {
+            @let (class, state) = match harm {
+                Harm::Lost => ("tag bad", "lost"),
+                Harm::Degraded => ("tag warn", "degraded"),
+                Harm::Repaired => ("tag good", "repaired"),
+            };
+            tr {
+                td class="name" { (object) }
+                td class="number" { (words::count(*start)) " to " (words::count(*end)) }
+                td { span class=(class) { (state) } }
+            }
+        }
+    };
+    let blocks = named.lost_blocks + named.degraded_blocks + named.repaired_blocks;
+    html! {
+        @if !named.objects.is_empty() {
+            (sheet::scrolling("Damaged and degraded objects", &OBJECTS, &rows))
+        } @else if blocks > 0 {
+            p { "No object needs these blocks any more." }
+        } @else if named.silent.is_empty() {
+            p { "No object is damaged, and none lacks replicas." }
+        }
+        @if named.objects.len() > limits::SHOWN || named.is_cut {
+            p class="hint" {
+                "The first " (words::count(limits::SHOWN.min(named.objects.len()) as u64)) ", the worst of all. "
+                code { "cairn cluster scrub --look" } " shows more, with the directory of a master or a gateway."
+            }
+        }
+        @for (node, why) in &named.silent {
+            p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
+        }
+        @if named.lost_blocks > 0 {
+            p { "Reads of lost bytes fail. Start the nodes that are down; if their blocks are lost, restore the objects from a backup, or write them again." }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::{Error, Timestamp};
+
+    use super::*;
+
+    fn node(scrub: ScrubAtNode, blocks: u64) -> (NodeId, ScrubbedNode) {
+        let said = ScrubbedNode { scrub, blocks, total_blocks: 10, ..ScrubbedNode::default() };
+        (NodeId(blocks), said)
+    }
+
+    #[test]
+    fn the_sentence_is_of_all_chunkservers() {
+        let of = |said: Scrubbed| sum(&said).into_string();
+        let running = of(Ok(vec![node(ScrubAtNode::Runs, 3), node(ScrubAtNode::Ended, 10)]));
+        assert!(running.contains("A scrub runs at 1 of 2 chunkservers."), "{running}");
+        assert!(running.contains("<progress max=\"20\" value=\"13\""), "{running}");
+        let ended = of(Ok(vec![node(ScrubAtNode::Ended, 9), node(ScrubAtNode::Silent, 0)]));
+        assert!(ended.contains("reached its end at 1 of 2") && !ended.contains("progress"));
+        let mut busy = node(ScrubAtNode::Ended, 9);
+        busy.1.pending = 1;
+        assert!(of(Ok(vec![busy])).contains("are being replaced"));
+        assert!(of(Err(Error::Unavailable("nobody".into()))).contains("is not known"));
+    }
+
+    #[test]
+    fn objects_are_listed_with_what_to_do() {
+        let object = |number: u64| HarmedObject {
+            harm: if number == 0 { Harm::Lost } else { Harm::Degraded },
+            object: format!("photos/<{number}>.jpg"),
+            start: 0,
+            end: 4096,
+        };
+        let objects_of = |named: HarmedObjects| {
+            let named = (Timestamp::default(), Ok(Arc::new(named)));
+            objects((false, Some(Arc::new(named)))).into_string()
+        };
+        let all = (0..300).map(object).collect();
+        let named = HarmedObjects { objects: all, lost_blocks: 1, ..HarmedObjects::default() };
+        let text = objects_of(named);
+        assert!(text.contains("photos/&lt;0&gt;.jpg") && text.contains("0 to 4,096"), "{text}");
+        assert!(text.contains("The first 200") && text.contains("from a backup"), "{text}");
+        assert!(objects_of(HarmedObjects::default()).contains("none lacks replicas"));
+        let silent = vec![(NodeId(3), "it is away".to_owned())];
+        let text = objects_of(HarmedObjects { silent, ..HarmedObjects::default() });
+        assert!(text.contains("Node 3 did not say") && !text.contains("none lacks"), "{text}");
+        assert!(objects((true, None)).into_string().contains("being looked up"));
+    }
+}

@@ -1,0 +1,35 @@
+//! What pages ask the masters of a cluster, and for how long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::{ClusterMap, Error, Result};
+use cairn_fs::ops::cluster::GetMap;
+use tokio::time::timeout;
+
+use crate::inner::Inner;
+use crate::insight::nodes::{Asking, Nodes};
+
+/// How long a page waits for the masters.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Nothing where the store is one server on one machine.
+pub async fn map(inner: &Inner) -> Result<Option<ClusterMap>> {
+    let row = inner.fs().read(&Caller::system(), GetMap).await?;
+    row.as_ref().map(ClusterMap::decode).transpose()
+}
+
+/// # Errors
+/// `Unavailable` where this process is no node of a cluster.
+pub fn nodes(inner: &Inner) -> Result<&Arc<dyn Nodes>> {
+    let nodes = inner.insight.nodes.as_ref();
+    nodes.ok_or_else(|| Error::Unavailable("this process cannot ask the master".into()))
+}
+
+/// The answer for a page that shows what it has without one.
+pub async fn soon<R>(inner: &Inner, ask: impl FnOnce(&dyn Nodes) -> Asking<R>) -> Result<R> {
+    let late = |_| Error::Unavailable(format!("no master answers within {PATIENCE:?}"));
+    let asking = ask(&**nodes(inner)?);
+    timeout(PATIENCE, asking).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
+}
