@@ -164,11 +164,11 @@ def test_three_machines_from_five_commands(machines, capsys):
 
 
 def check_another_disk(machine):
-    """A further disk of a machine gets its share, is one zone with the first, and goes again."""
+    """A further disk of a machine is one zone with the first, and takes its place."""
     directory, disk = str(machine.directory), machine.directory.with_suffix(".disk2")
     add = ("cluster", "add-disk", directory, str(disk))
     told = machine.run(*add, "--dry-run")
-    assert told.returncode == 0 and "its share is" in told.stdout, told
+    assert told.returncode == 0 and "free" in told.stdout, told
     assert "on the same disk" in told.stderr and not disk.exists(), told
     done = machine.run(*add)
     assert done.returncode == 0 and "joined as node" in done.stdout, done
@@ -177,25 +177,25 @@ def check_another_disk(machine):
     machine.end()
     machine.start()
     eventually(lambda: is_whole(machine, 10), "the chunkserver of the new disk is up")
-    both = [node_of(machine.directory / "disk"), node_of(disk)]
+    old, new = node_of(machine.directory / "disk"), node_of(disk)
     zones = {node["node"]: node["zone"] for node in machine.status()["nodes"]}
-    assert [zones[node] for node in both] == ["127.0.0.1"] * 2, zones
+    assert zones[old] == zones[new] == "127.0.0.1", zones
+    assert not any({old, new} <= group for group in groups(machine)), "two replicas on a machine"
     done = machine.run("cluster", "rebalance", directory)
     assert done.returncode == 0, done
-    groups = [{member["node"] for member in group["members"]} for group in machine.status()["groups"]]
-    assert any(both[1] in group for group in groups), groups
-    assert not any(set(both) <= group for group in groups), "no block has two replicas on a machine"
-    reply = machine.s3.object("GET", "machines", "1")
-    assert reply.status == 200 and reply.body == content("m", 1, 70_000), reply
-    done = machine.run("cluster", "remove", directory, both[1], "--yes")
+    done = machine.run("cluster", "replace", directory, old, new, "--yes")
     assert done.returncode == 0 and "no disk of this machine" in done.stdout, done
-    assert "disk2" not in (machine.directory / "machine.toml").read_text()
     assert machine.process.poll() is None, machine.tail()
     machine.end()
     machine.start()
-    eventually(lambda: is_whole(machine), "the machine is whole without the disk")
+    eventually(lambda: is_whole(machine), "the machine is whole with the new disk")
+    assert all(new in group for group in groups(machine)), groups(machine)
     reply = S3(machine.url, timeout=40).object("GET", "machines", "1")
     assert reply.status == 200 and reply.body == content("m", 1, 70_000), reply
+
+
+def groups(machine):
+    return [set(group["in_sync"]) for group in machine.status()["groups"]]
 
 
 def own_master(machine):

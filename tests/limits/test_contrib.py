@@ -52,7 +52,8 @@ def roles_of(name):
 
 
 def told(http, accept="text/plain"):
-    request = urllib.request.Request(f"{http}/metrics", headers={"Accept": accept})
+    # Names of buckets are for root.
+    request = urllib.request.Request(f"{http}/metrics", headers={"Accept": accept, **Http(http).auth})
     with urllib.request.urlopen(request) as reply:
         return reply.read().decode()
 

@@ -95,8 +95,9 @@ pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
     let mut left = Vec::new();
     for disk in &machine.disks {
         // A disk that is gone cannot say which node it was.
-        let of = known(disk).ok().flatten().map(|loaded| loaded.identity.node());
+        let of = known(&dir.join(disk)).ok().flatten().map(|loaded| loaded.identity.node());
         if of == Some(node) {
+            let disk = dir.join(disk);
             output::line(format!("{} is no disk of this machine any more", disk.display()))?;
         } else {
             left.push(disk.clone());
@@ -148,11 +149,11 @@ fn say(machine: &Machine, dir: &Path, disk: &Path, forecast: &Forecast) -> Resul
         device(other).is_some_and(|other| Some(other) == device(there))
     });
     if let Some((other, _)) = beside {
-        tracing::warn!(
+        output::complain(&format!(
             "{} is on the same disk as {}: that gives no more room, and both die together",
             disk.display(),
             other.display()
-        );
+        ));
     }
     let space = statvfs(there).map_err(|error| Failure::file(there, &error.into()))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);

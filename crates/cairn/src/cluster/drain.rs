@@ -79,7 +79,7 @@ pub fn wait(dir: &Path, before: &ClusterMap, node: NodeId) -> Result<()> {
         left = groups(&status.map, node);
         bar.set_position(to_move.saturating_sub(left));
         if left > 0 && progress.is_still(copied(&status, node), Instant::now()) {
-            bar.suspend(|| tracing::warn!("{}", why_still(&status, node)));
+            bar.suspend(|| output::complain(&why_still(&status, node)));
         }
     }
     bar.finish_and_clear();

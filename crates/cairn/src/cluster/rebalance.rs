@@ -113,7 +113,7 @@ impl Work<'_> {
             Ok(()) => self.running.push(wanted),
             Err(error) => {
                 self.failed += 1;
-                tracing::warn!(%error, "not moved");
+                output::complain(&format!("group {} was not moved: {error}", wanted.group));
             }
         }
     }

@@ -73,7 +73,8 @@ pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
     let failed = rebalance::carry_out(dir, &bytes_by_group(&status), moves)?;
     if failed > 0 {
         let by = args.by;
-        tracing::warn!("{failed} groups were not moved to node {by}: they go to other nodes");
+        let text = "groups were not moved to node";
+        output::complain(&format!("{failed} {text} {by}: they go to other nodes"));
     }
     reach::edit(dir, Edit::Drain(*node))?;
     drain::wait(dir, &reach::status(dir)?.map, *node)?;

@@ -10,10 +10,10 @@ use cairn_base::Role;
 use serde::{Deserialize, Serialize};
 
 use super::host_and_port;
-use super::this::{MACHINE, directory_of};
+use super::this::{MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
-/// The newest version of the file. The first one had no further disks.
+/// The newest version of the file. The first one is of a machine with the one disk `DIR/disk`.
 const VERSION: u32 = 2;
 
 /// A machine, as its file has it.
@@ -23,11 +23,19 @@ pub struct Machine {
     version: u32,
     /// A name, or an IP address without brackets.
     pub host: String,
-    /// Of the master. The chunkserver of `DIR/disk` has the next one, and further ones those after.
+    /// Of the master. Chunkservers have the next ones, in the order of their disks.
     pub port: u16,
-    /// Directories of further chunkservers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Directories of chunkservers, from DIR on.
+    #[serde(default = "first_disk", skip_serializing_if = "is_first_disk")]
     pub disks: Vec<PathBuf>,
+}
+
+fn first_disk() -> Vec<PathBuf> {
+    vec![directory_of_role(Role::Chunkserver).into()]
+}
+
+fn is_first_disk(disks: &[PathBuf]) -> bool {
+    disks == first_disk()
 }
 
 impl Machine {
@@ -37,7 +45,7 @@ impl Machine {
     /// The host is no name and no address.
     pub fn new(host: &str, port: u16) -> Result<Machine> {
         let host = host.trim_matches(['[', ']']).to_owned();
-        let machine = Machine { version: 1, host, port, disks: Vec::new() };
+        let machine = Machine { version: 1, host, port, disks: first_disk() };
         host_and_port(&machine.at(0)).map_err(Failure::usage)?;
         Ok(machine)
     }
@@ -72,7 +80,7 @@ impl Machine {
             }
             _ => {}
         }
-        let version = if self.disks.is_empty() { 1 } else { VERSION };
+        let version = if is_first_disk(&self.disks) { 1 } else { VERSION };
         let text = toml::to_string(&Machine { version, ..self.clone() });
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
         let (path, new) = (dir.join(MACHINE), dir.join("machine.new"));
@@ -87,13 +95,12 @@ impl Machine {
 
     /// The directories of all chunkservers, each with the offset of its port.
     pub fn chunkservers(&self, dir: &Path) -> Vec<(PathBuf, u16)> {
-        let first = directory_of(dir, Role::Chunkserver);
-        std::iter::once(first).chain(self.disks.iter().cloned()).zip(1..).collect()
+        self.disks.iter().map(|disk| dir.join(disk)).zip(1..).collect()
     }
 
     /// The zone of all its chunkservers, if it has several. One alone is a zone of its own.
     pub fn zone(&self) -> Option<&str> {
-        (!self.disks.is_empty()).then_some(&self.host)
+        (self.disks.len() > 1).then_some(&self.host)
     }
 
     /// Where others reach the master (0), or a chunkserver.

@@ -24,11 +24,16 @@ pub fn directory_of(dir: &Path, role: Role) -> PathBuf {
     if !dir.join(MACHINE).exists() {
         return dir.to_path_buf();
     }
-    dir.join(match role {
+    dir.join(directory_of_role(role))
+}
+
+/// Where a machine has its node of a role; of a chunkserver, its first one.
+pub fn directory_of_role(role: Role) -> &'static str {
+    match role {
         Role::Master => "master",
         Role::Chunkserver => "disk",
         Role::Gateway => "gateway",
-    })
+    }
 }
 
 pub struct ThisNode {
