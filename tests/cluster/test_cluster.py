@@ -414,6 +414,32 @@ def test_a_drained_chunkserver_can_be_removed(whole):
     whole.wait_whole()
 
 
+def test_a_chunkserver_is_replaced_by_a_new_one(whole):
+    bodies = {f"replaced/{n}": put(whole.s3("g1"), f"replaced/{n}", size=100_000) for n in range(40)}
+    master, old = whole["m1"].directory, whole["c6"].id
+    whole.add("c7")
+    new = whole["c7"].id
+    refused = whole.command("cluster", "replace", master, old, old, "--yes", ok=False)
+    assert refused.returncode == 1 and "takes no blocks" in refused.stderr, refused
+    had = whole.node_status("c6")["groups"]
+    shown = whole.command("cluster", "replace", master, old, new, "--yes")
+    assert f"node {old} is in {had} groups" in shown and f"to node {new}" in shown, shown
+    assert whole.node_status("c6") is None and whole.node_status("c7")["groups"] >= had > 0
+    whole.kill("c6")
+    del whole.nodes["c6"]
+    whole.wait_whole()
+    for key, body in bodies.items():
+        assert whole.s3("g2").object("GET", "shared", key).body == body, key
+    whole.add("c8")
+    whole.wait_whole()
+    # The same without a name for the other one.
+    shown = whole.command("cluster", "remove", master, new, "--yes")
+    assert "which move" in shown and whole.node_status("c7") is None, shown
+    whole.kill("c7")
+    del whole.nodes["c7"]
+    whole.wait_whole()
+
+
 def test_faults_of_the_network_and_of_disks_can_be_made():
     """Says aloud which of them the episodes leave out on this machine."""
     missing = []
