@@ -88,7 +88,8 @@ def drain_and_remove(profile, cluster, name):
     page.get_by_role("button", name="Remove it").click()
     expect(page.get_by_role("heading", name="Cluster", level=1)).to_be_visible()
     expect(row_of(page, cluster, name)).to_have_count(0)
-    assert cluster.node_status(name) is None
+    # The master sees soon that the map is another one.
+    cluster.wait(lambda: cluster.node_status(name) is None, f"{name} is forgotten")
 
 
 def test_a_scrub_of_a_cluster_names_objects_that_are_damaged_or_lack_replicas(chromium):
