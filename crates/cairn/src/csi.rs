@@ -303,8 +303,7 @@ impl Store for AtServer {
     }
 
     fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        let (buckets, next) =
-            api::bucket_page(&self.server, prefix, after, limit).map_err(why)?;
+        let (buckets, next) = api::bucket_page(&self.server, prefix, after, limit).map_err(why)?;
         let volume = |found: Bucket| Volume { bucket: found.name, quota: found.quota_bytes };
         Ok(Page { volumes: buckets.into_iter().map(volume).collect(), next })
     }

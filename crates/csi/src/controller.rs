@@ -161,12 +161,16 @@ fn delete(store: &dyn Store, id: &VolumeId) -> Result<(), Status> {
 fn expand(store: &dyn Store, id: &VolumeId, capacity: Capacity) -> Result<u64, Status> {
     let missing = || Status::not_found(format!("volume {id}"));
     let Volume { quota, .. } = store.find(id.as_str())?.ok_or_else(missing)?;
-    if quota == 0 || quota >= capacity.quota() {
-        if !(quota == 0 && capacity.limit == 0) && !capacity.allows(quota) {
-            let text = format!("volume {id} has {quota} bytes, and a volume becomes no smaller");
-            return Err(Status::out_of_range(text));
-        }
-        return Ok(if quota == 0 { capacity.required } else { quota });
+    let smaller = || {
+        let text = format!("volume {id} is larger, and a volume becomes no smaller");
+        Status::out_of_range(text)
+    };
+    // A bucket without a quota has room for anything.
+    if quota == 0 {
+        return if capacity.limit == 0 { Ok(capacity.required) } else { Err(smaller()) };
+    }
+    if quota >= capacity.quota() {
+        return if capacity.allows(quota) { Ok(quota) } else { Err(smaller()) };
     }
     if !id.is_of_driver() {
         let text = format!("volume {id}: its bucket was not made by a driver: set its quota");
@@ -218,7 +222,8 @@ impl controller_server::Controller for Controller {
         if !asked.mutable_parameters.is_empty() {
             return Err(Status::invalid_argument("mutable parameters: this driver has none"));
         }
-        let (capacity, is_kept) = (Capacity::of(asked.capacity_range)?, is_kept(&asked.parameters)?);
+        let (capacity, is_kept) =
+            (Capacity::of(asked.capacity_range)?, is_kept(&asked.parameters)?);
         let turn = self.busy.turn(VolumeId::of_name(&asked.name, false).as_str())?;
         let store = Arc::clone(&self.store);
         on_a_thread(move || {
@@ -328,8 +333,7 @@ impl controller_server::Controller for Controller {
         &self,
         _: Request<proto::ControllerGetCapabilitiesRequest>,
     ) -> Answer<proto::ControllerGetCapabilitiesResponse> {
-        let all =
-            [rpc::Type::CreateDeleteVolume, rpc::Type::ListVolumes, rpc::Type::ExpandVolume];
+        let all = [rpc::Type::CreateDeleteVolume, rpc::Type::ListVolumes, rpc::Type::ExpandVolume];
         let capability = |kind: rpc::Type| ControllerServiceCapability {
             r#type: Some(capability::Type::Rpc(Rpc { r#type: kind.into() })),
         };

@@ -70,7 +70,11 @@ pub fn at(path: &Path) -> Result<Option<Mount>, Status> {
 pub fn of_volume(path: &Path, volume: &VolumeId) -> Result<Option<Mount>, Status> {
     match at(path)? {
         Some(mount) if !mount.is_of(volume) => {
-            let text = format!("{}: {} is mounted there, no volume {volume}", path.display(), mount.source);
+            let text = format!(
+                "{}: {} is mounted there, no volume {volume}",
+                path.display(),
+                mount.source
+            );
             Err(Status::failed_precondition(text))
         }
         found => Ok(found),
@@ -137,8 +141,10 @@ pub fn failed(path: &Path, what: &str, error: &io::Error) -> Status {
 mod tests {
     use super::*;
 
-    const NFS: &str = "610 29 0:52 / /kubelet/a\\040b ro,nosuid,nodev - nfs [fd00::1]:/csi-a rw,vers=3";
-    const FUSE: &str = "611 29 0:53 /csi-a /kubelet/c rw,nosuid shared:7 - fuse.cairn http://s:8080 rw";
+    const NFS: &str =
+        "610 29 0:52 / /kubelet/a\\040b ro,nosuid,nodev - nfs [fd00::1]:/csi-a rw,vers=3";
+    const FUSE: &str =
+        "611 29 0:53 /csi-a /kubelet/c rw,nosuid shared:7 - fuse.cairn http://s:8080 rw";
 
     #[test]
     fn a_volume_is_known_by_its_mount() {

@@ -20,12 +20,32 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// What a caller may add to the options of a mount: whole words, and words before a number.
 const WORDS: [&str; 14] = [
-    "hard", "soft", "softerr", "ac", "noac", "cto", "nocto", "rdirplus", "nordirplus", "sharecache",
-    "nosharecache", "lookupcache=all", "lookupcache=none", "lookupcache=pos",
+    "hard",
+    "soft",
+    "softerr",
+    "ac",
+    "noac",
+    "cto",
+    "nocto",
+    "rdirplus",
+    "nordirplus",
+    "sharecache",
+    "nosharecache",
+    "lookupcache=all",
+    "lookupcache=none",
+    "lookupcache=pos",
 ];
 const NUMBERS: [&str; 10] = [
-    "timeo=", "retrans=", "rsize=", "wsize=", "acregmin=", "acregmax=", "acdirmin=", "acdirmax=",
-    "actimeo=", "nconnect=",
+    "timeo=",
+    "retrans=",
+    "rsize=",
+    "wsize=",
+    "acregmin=",
+    "acregmax=",
+    "acdirmin=",
+    "acdirmax=",
+    "actimeo=",
+    "nconnect=",
 ];
 /// What every mount has, so that a caller may say it, too.
 const ALWAYS: [&str; 7] =
@@ -66,7 +86,8 @@ impl Nfs {
         let of = |error: &dyn std::fmt::Display| {
             Status::unavailable(format!("NFS server {}:{}: {error}", self.host, self.port))
         };
-        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| of(&error))?;
+        let found =
+            (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| of(&error))?;
         let mut why = of(&"it has no address");
         for address in found {
             match TcpStream::connect_timeout(&address, CONNECT) {
@@ -90,9 +111,9 @@ impl Nfs {
         let options = CString::new(options(address, added))
             .map_err(|_| Status::invalid_argument("an option of the mount has a NUL"))?;
         mount(source.as_str(), at, "nfs", flags, options.as_c_str()).map_err(|error| match error {
-            Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::STALE => Status::not_found(format!(
-                "volume {volume}: there is no export of it for this node ({error})"
-            )),
+            Errno::NOENT | Errno::ACCESS | Errno::PERM | Errno::STALE => Status::not_found(
+                format!("volume {volume}: there is no export of it for this node ({error})"),
+            ),
             Errno::NODEV => Status::failed_precondition(
                 "this kernel has no NFS: load its module (modprobe nfs) or use --with mount",
             ),
@@ -140,7 +161,7 @@ pub fn part(given: &[String], is_nfs: bool) -> Result<(MountFlags, Vec<String>),
             "noatime" => flags |= MountFlags::NOATIME,
             "nodiratime" => flags |= MountFlags::NODIRATIME,
             option if is_nfs && ALWAYS.contains(&option) => {}
-            option if is_nfs && (WORDS.contains(&option) || NUMBERS.iter().any(|n| is_number(&n))) => {
+            option if is_nfs && (WORDS.contains(&option) || NUMBERS.iter().any(is_number)) => {
                 options.push(option.to_owned());
             }
             _ => {
@@ -186,7 +207,8 @@ mod tests {
         let (flags, options) = part(&given("ro,noexec,timeo=600,vers=3,soft"), true).unwrap();
         assert_eq!(options, ["timeo=600", "soft"]);
         assert!(flags.contains(MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::NOSUID));
-        for bad in ["suid", "dev", "addr=10.0.0.9", "vers=4", "timeo=a", "port=1", "mountaddr=::1"] {
+        for bad in ["suid", "dev", "addr=10.0.0.9", "vers=4", "timeo=a", "port=1", "mountaddr=::1"]
+        {
             assert!(part(&given(bad), true).is_err(), "{bad}");
         }
         assert!(part(&given("timeo=600"), false).is_err());

@@ -32,6 +32,9 @@ pub struct Node {
     id: String,
     access: Arc<Access>,
     busy: Busy,
+    /// Volumes that are looked at. Where a server is away, the kernel waits, and no more than one
+    /// call for each volume waits with it.
+    looks: Busy,
 }
 
 impl Access {
@@ -46,7 +49,8 @@ impl Access {
             match mounts::is_dead(at) {
                 true => self.drop_dead(volume, at)?,
                 false if mount.is_read_only != flags.contains(MountFlags::RDONLY) => {
-                    let text = format!("volume {volume} is staged there with another mode of access");
+                    let text =
+                        format!("volume {volume} is staged there with another mode of access");
                     return Err(Status::already_exists(text));
                 }
                 false => return Ok(()),
@@ -129,8 +133,7 @@ fn usage(volume: &VolumeId, at: &Path) -> Result<Vec<VolumeUsage>, Status> {
         let used = number(total.saturating_sub(free));
         VolumeUsage { available: number(available), total: number(total), used, unit: unit.into() }
     };
-    let bytes =
-        counted(Unit::Bytes, found.f_blocks, found.f_bfree, found.f_bavail, found.f_frsize);
+    let bytes = counted(Unit::Bytes, found.f_blocks, found.f_bfree, found.f_bavail, found.f_frsize);
     let files = counted(Unit::Inodes, found.f_files, found.f_ffree, found.f_favail, 1);
     Ok(vec![bytes, files])
 }
@@ -145,7 +148,7 @@ impl Node {
         if let Access::Mount(fuse) = &access {
             fuse.prepare()?;
         }
-        Ok(Node { id, access: Arc::new(access), busy: Busy::default() })
+        Ok(Node { id, access: Arc::new(access), busy: Busy::default(), looks: Busy::default() })
     }
 
     /// Does something with a volume on a thread, while no other call does.
@@ -206,9 +209,8 @@ impl node_server::Node for Node {
         let asked = request.into_inner();
         let path = &asked.staging_target_path;
         let (volume, at) = gone_place(&asked.volume_id, path, "staging path")?;
-        let unstage = move |access: &Access, volume: &VolumeId| {
-            access.unstage(volume, at.as_deref())
-        };
+        let unstage =
+            move |access: &Access, volume: &VolumeId| access.unstage(volume, at.as_deref());
         self.change(volume, unstage, proto::NodeUnstageVolumeResponse {}).await
     }
 
@@ -253,7 +255,9 @@ impl node_server::Node for Node {
         // Nothing is mounted at a path that makes no sense.
         let found = place(&asked.volume_id, &asked.volume_path, "volume path");
         let (volume, at) = found.map_err(|why| Status::not_found(why.message()))?;
+        let turn = self.looks.turn(volume.as_str())?;
         on_a_thread(move || {
+            let _turn = turn;
             let usage = usage(&volume, &at)?;
             Ok(proto::NodeGetVolumeStatsResponse { usage })
         })

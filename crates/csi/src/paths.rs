@@ -74,7 +74,9 @@ mod tests {
 
     #[test]
     fn only_a_plain_absolute_path_is_taken() {
-        for bad in ["", "a", "./a", "/", "//", "/tmp/../etc", "/tmp/./a", "/tmp//a", "/tmp/a\0b", ".."] {
+        for bad in
+            ["", "a", "./a", "/", "//", "/tmp/../etc", "/tmp/./a", "/tmp//a", "/tmp/a\0b", ".."]
+        {
             let code = checked(bad, "path").unwrap_err().code();
             assert_eq!(code, tonic::Code::InvalidArgument, "{bad:?}");
         }

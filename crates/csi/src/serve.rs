@@ -144,9 +144,10 @@ async fn converse(driver: Arc<Driver>, stream: UnixStream, mut ends: watch::Rece
             .max_header_list_size(HEADER_BYTES)
             .serve_connection(TokioIo::new(stream), service)
     );
+    let ended = async move { drop(ends.wait_for(|ends| *ends).await) };
     let served = tokio::select! {
         served = &mut connection => served,
-        _ = ends.wait_for(|ends| *ends) => {
+        () = ended => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn every_name_has_an_id_of_its_own() {
         let long = "x".repeat(128);
-        let names = ["a", "A", "a-", "a--b", "a--keep", "keep", "Ä", "a/../b", "", "a.b", "a_b", &long];
+        let names =
+            ["a", "A", "a-", "a--b", "a--keep", "keep", "Ä", "a/../b", "", "a.b", "a_b", &long];
         let mut seen = std::collections::BTreeSet::new();
         for name in names {
             for is_kept in [false, true] {
@@ -137,7 +138,9 @@ mod tests {
 
     #[test]
     fn what_is_no_bucket_is_no_volume() {
-        for bad in ["..", "a/b", "/etc", "../../etc", "ab", "A-B", "a..b", "-ab", "a\0b", "ab\n", "ü-ü"] {
+        for bad in
+            ["..", "a/b", "/etc", "../../etc", "ab", "A-B", "a..b", "-ab", "a\0b", "ab\n", "ü-ü"]
+        {
             assert_eq!(VolumeId::parse(bad), None, "{bad:?}");
         }
         assert!(!VolumeId::parse("photos").unwrap().is_of_driver());

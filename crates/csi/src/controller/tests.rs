@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use tonic::Code;
 
 use super::*;
+use crate::store::Page;
 
 /// Buckets in memory: their quotas, and whether something is in them.
 #[derive(Default)]
@@ -81,7 +82,9 @@ fn a_volume_is_made_once() {
     assert_eq!((made.volume_id.as_str(), made.capacity_bytes), ("csi-a", 10));
     let again = create(&store, ("a", false), capacity(5, 20)).unwrap();
     assert_eq!(again, made);
-    for (is_kept, other) in [(false, capacity(11, 0)), (false, capacity(0, 9)), (true, capacity(10, 0))] {
+    for (is_kept, other) in
+        [(false, capacity(11, 0)), (false, capacity(0, 9)), (true, capacity(10, 0))]
+    {
         let why = create(&store, ("a", is_kept), other).unwrap_err();
         assert_eq!(why.code(), Code::AlreadyExists, "{other:?}");
     }
@@ -125,7 +128,10 @@ fn a_volume_becomes_larger_and_never_smaller() {
     store.make("photos").unwrap();
     store.set_quota("photos", 10).unwrap();
     let other = VolumeId::parse("photos").unwrap();
-    assert_eq!(expand(&store, &other, capacity(20, 0)).unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(
+        expand(&store, &other, capacity(20, 0)).unwrap_err().code(),
+        Code::FailedPrecondition
+    );
 }
 
 #[test]

@@ -37,11 +37,7 @@ pub async fn clear(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Bo
 
 /// Deletes a page of objects. Whether there were any.
 async fn delete_objects(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
-    let verb = ListObjects {
-        bucket: bucket.to_owned(),
-        max_keys: STEP,
-        ..ListObjects::default()
-    };
+    let verb = ListObjects { bucket: bucket.to_owned(), max_keys: STEP, ..ListObjects::default() };
     let page = fs.read(caller, verb).await?;
     if page.objects.is_empty() {
         return Ok(false);

@@ -18,9 +18,9 @@ use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, admin, append, archive, buckets, clear, cors, delete, follow, health, info, list, log_replies,
-    logs, no_content, own_keys, parameters, put, share_links as links, share_uploads, shared, site,
-    tus, website_api,
+    Body, admin, append, archive, buckets, clear, cors, delete, follow, health, info, list,
+    log_replies, logs, no_content, own_keys, parameters, put, share_links as links, share_uploads,
+    shared, site, tus, website_api,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
