@@ -100,5 +100,5 @@ def test_volumes_are_mounted_by_the_kernel(nfs, machine, driver):
     assert http.request("GET", f"/storage/{volume}").status == 404
     said = machine.do("run", SUITE, "/")
     counted = re.search(r"(\d+) Passed \| (\d+) Failed", said)
-    assert counted and counted[2] == "0" and int(counted[1]) >= 45, said
+    assert counted and counted[2] == "0" and int(counted[1]) >= 43, said
     print(re.search(r"Ran .*", said)[0], counted[0])

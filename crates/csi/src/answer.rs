@@ -32,8 +32,8 @@ pub struct Turn {
 
 impl Busy {
     /// # Errors
-    /// `Aborted` while another call is at work on the volume, as the interface wants it: the call is
-    /// made again later.
+    /// `Aborted` while another call is at work on the volume, as the interface wants it: the call
+    /// is made again later.
     pub fn turn(&self, volume: &str) -> Result<Turn, Status> {
         if !self.0.lock().insert(volume.to_owned()) {
             let text = format!("volume {volume}: another call is at work on it: call again");

@@ -12,18 +12,28 @@
 
 #![allow(clippy::disallowed_methods, reason = "it mounts on this machine")]
 
+/// Made of the published interface by `cargo xtask proto`.
+#[allow(clippy::all, clippy::unwrap_used)]
+#[allow(rustdoc::all)]
+#[rustfmt::skip]
+pub mod proto;
+
 mod answer;
-mod capability;
-mod fuse;
-mod mounts;
-mod nfs;
 mod paths;
 mod store;
 mod volume;
 
+mod capability;
+mod mounts;
+
+mod nfs;
+
+mod fuse;
+
 mod controller;
 mod identity;
 mod node;
+
 mod serve;
 
 pub use controller::Controller;
@@ -33,12 +43,6 @@ pub use nfs::Nfs;
 pub use node::{Access, Node};
 pub use serve::{Driver, Socket, serve};
 pub use store::{Page, Store, StoreError, Volume};
-
-/// Made of the published interface by `cargo xtask proto`.
-#[allow(clippy::all, clippy::unwrap_used)]
-#[allow(rustdoc::all)]
-#[rustfmt::skip]
-pub mod proto;
 
 /// The name of the driver where nobody gives it another one.
 pub const DRIVER_NAME: &str = "csi.cairn.store";
