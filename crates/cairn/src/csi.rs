@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cairn_csi::{
     Access, Controller, DRIVER_NAME, Driver, Fuse, Identity, Nfs, Node, Page, Socket, Store,
-    StoreError, Volume, serve,
+    StoreError, StoredVolume, serve,
 };
 use clap::ValueEnum;
 
@@ -269,9 +269,9 @@ fn why(failure: Failure) -> StoreError {
 }
 
 impl Store for AtServer {
-    fn find(&self, bucket: &str) -> Result<Option<Volume>, StoreError> {
+    fn find(&self, bucket: &str) -> Result<Option<StoredVolume>, StoreError> {
         let found = self.bucket(bucket).map_err(why)?;
-        Ok(found.map(|bucket| Volume { bucket: bucket.name, quota: bucket.quota_bytes }))
+        Ok(found.map(|bucket| StoredVolume { bucket: bucket.name, quota: bucket.quota_bytes }))
     }
 
     fn make(&self, bucket: &str) -> Result<(), StoreError> {
@@ -304,7 +304,7 @@ impl Store for AtServer {
 
     fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let (buckets, next) = api::bucket_page(&self.server, prefix, after, limit).map_err(why)?;
-        let volume = |found: Bucket| Volume { bucket: found.name, quota: found.quota_bytes };
+        let volume = |found: Bucket| StoredVolume { bucket: found.name, quota: found.quota_bytes };
         Ok(Page { volumes: buckets.into_iter().map(volume).collect(), next })
     }
 

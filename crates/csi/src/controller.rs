@@ -11,7 +11,7 @@ use crate::proto::controller_service_capability::{self as capability, Rpc, rpc};
 use crate::proto::list_volumes_response::Entry;
 use crate::proto::validate_volume_capabilities_response::Confirmed;
 use crate::proto::{self, CapacityRange, ControllerServiceCapability, controller_server};
-use crate::store::{Store, StoreError, Volume};
+use crate::store::{Store, StoreError, StoredVolume};
 use crate::volume::{PREFIX, VolumeId};
 
 /// What is done with the content of a deleted volume: a parameter of volumes.
@@ -117,7 +117,7 @@ fn create(
         store.make(id.as_str())?;
     }
     let quota = match found {
-        Some(Volume { quota, .. }) if quota > 0 => {
+        Some(StoredVolume { quota, .. }) if quota > 0 => {
             if !capacity.allows(quota) {
                 let text = format!("volume {name:?} is there with a capacity of {quota} bytes");
                 return Err(Status::already_exists(text));
@@ -160,7 +160,7 @@ fn delete(store: &dyn Store, id: &VolumeId) -> Result<(), Status> {
 /// Enlarges a volume. It never becomes smaller.
 fn expand(store: &dyn Store, id: &VolumeId, capacity: Capacity) -> Result<u64, Status> {
     let missing = || Status::not_found(format!("volume {id}"));
-    let Volume { quota, .. } = store.find(id.as_str())?.ok_or_else(missing)?;
+    let StoredVolume { quota, .. } = store.find(id.as_str())?.ok_or_else(missing)?;
     let smaller = || {
         let text = format!("volume {id} is larger, and a volume becomes no smaller");
         Status::out_of_range(text)
@@ -195,7 +195,7 @@ fn list(
         StoreError::Refused(text) if !token.is_empty() => Status::aborted(text),
         error => error.into(),
     })?;
-    let entry = |volume: Volume| {
+    let entry = |volume: StoredVolume| {
         let id = VolumeId::parse(&volume.bucket)?;
         Some(Entry { volume: Some(volume_of(&id, volume.quota)), status: None })
     };

@@ -42,7 +42,7 @@ pub use identity::Identity;
 pub use nfs::Nfs;
 pub use node::{Access, Node};
 pub use serve::{Driver, Socket, serve};
-pub use store::{Page, Store, StoreError, Volume};
+pub use store::{Page, Store, StoreError, StoredVolume};
 
 /// The name of the driver where nobody gives it another one.
 pub const DRIVER_NAME: &str = "csi.cairn.store";

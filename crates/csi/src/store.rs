@@ -4,7 +4,7 @@ use tonic::Status;
 
 /// A bucket that is a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Volume {
+pub struct StoredVolume {
     pub bucket: String,
     /// The most bytes in it; 0 for no quota.
     pub quota: u64,
@@ -13,7 +13,7 @@ pub struct Volume {
 /// A page of a listing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<StoredVolume>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<String>,
 }
@@ -44,7 +44,7 @@ impl From<StoreError> for Status {
 
 /// A server, as one who may make and delete buckets and set quotas.
 pub trait Store: Send + Sync + 'static {
-    fn find(&self, bucket: &str) -> Result<Option<Volume>, StoreError>;
+    fn find(&self, bucket: &str) -> Result<Option<StoredVolume>, StoreError>;
 
     /// Makes a bucket, or finds that it is there.
     fn make(&self, bucket: &str) -> Result<(), StoreError>;

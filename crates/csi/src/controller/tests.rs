@@ -11,9 +11,9 @@ use crate::store::Page;
 struct InMemory(Mutex<BTreeMap<String, (u64, bool)>>);
 
 impl Store for InMemory {
-    fn find(&self, bucket: &str) -> Result<Option<Volume>, StoreError> {
+    fn find(&self, bucket: &str) -> Result<Option<StoredVolume>, StoreError> {
         let found = self.0.lock().get(bucket).map(|(quota, _)| *quota);
-        Ok(found.map(|quota| Volume { bucket: bucket.to_owned(), quota }))
+        Ok(found.map(|quota| StoredVolume { bucket: bucket.to_owned(), quota }))
     }
 
     fn make(&self, bucket: &str) -> Result<(), StoreError> {
@@ -44,7 +44,7 @@ impl Store for InMemory {
         while page.volumes.len() < limit
             && let Some((name, (quota, _))) = wanted.next()
         {
-            page.volumes.push(Volume { bucket: name.clone(), quota: *quota });
+            page.volumes.push(StoredVolume { bucket: name.clone(), quota: *quota });
         }
         let last = page.volumes.last().map(|volume| volume.bucket.clone());
         page.next = wanted.peek().and(last);
