@@ -232,6 +232,11 @@ def packages(_):
         yield python(file, timeout=HOUR)
 
 
+def csi(_):
+    """A driver in the guest of NFS, by emulation."""
+    yield python("nfs/test_csi.py", "-s", env={"CAIRN_TEST_CSI_GUEST": "1"}, timeout=HOUR)
+
+
 def patroni(_):
     """PostgreSQL on three machines, as docs/postgres.md has it: wants root and Debian's packages."""
     yield Job("what Patroni needs", ["tests/install", "--patroni"], timeout=HOUR)
@@ -258,6 +263,7 @@ PARTS = {
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
     "packages": (packages, "packages, the operator's book and recipes for clients, on fresh machines; wants a registry"),
+    "csi": (csi, "the driver for Kubernetes over NFS in a guest: its own tests and csi-sanity"),
     "patroni": (patroni, "20 fail-overs and switch-overs of PostgreSQL under Patroni; wants Debian's packages"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
 }

@@ -6,7 +6,7 @@ import time
 
 from steps import jobs, times
 
-FOLDERS = ["bench", "clients", "cluster", "console", "doctor", "hostile", "kill", "limits", "logs"]
+FOLDERS = ["bench", "clients", "cluster", "console", "csi", "doctor", "hostile", "kill", "limits", "logs"]
 FOLDERS += ["mount", "nfs", "timing"]
 # With the features of the whole build, so that what one has built the other need not build again:
 # those of all crates, and of what only tests depend on, which counts where examples are asked for.

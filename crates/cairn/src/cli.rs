@@ -12,6 +12,7 @@ use crate::client::{
 };
 use crate::cluster;
 use crate::config;
+use crate::csi;
 use crate::describe;
 use crate::doctor;
 use crate::failure::Result;
@@ -75,6 +76,7 @@ enum Command {
     Restore(restore::RestoreArgs),
     Cert(cert::CertArgs),
     Config(config::ConfigCommandArgs),
+    Csi(Box<csi::CsiArgs>),
     Completions(describe::CompletionsArgs),
     Man(describe::ManArgs),
 }
@@ -114,6 +116,7 @@ impl Cli {
             Command::Restore(args) => restore::run(args),
             Command::Cert(args) => cert::run(args),
             Command::Config(args) => config::run(args, &Cli::command()),
+            Command::Csi(args) => csi::run(args),
             Command::Completions(args) => describe::completions(args, Cli::command()),
             Command::Man(args) => describe::man(args, Cli::command()),
         }

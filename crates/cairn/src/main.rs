@@ -12,6 +12,7 @@
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
 //!   cairn inflight ──► inflight/: a thread of each of these processes, over a local socket
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
+//!   cairn csi ──► the crate `csi`, over the HTTP door of a server
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
 //!   cairn top ──► top/: what servers count while it asks
@@ -47,6 +48,8 @@ mod node;
 
 mod cluster;
 mod mount;
+
+mod csi;
 
 mod doctor;
 mod top;

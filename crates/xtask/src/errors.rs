@@ -69,7 +69,7 @@ pub fn list(root: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
         let mut sources = Vec::new();
         for file in rust_files(&entry.path().join("src")) {
             let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-            if shown != crate::proto::MADE {
+            if !crate::proto::is_made(&shown) {
                 sources.push((shown, without_tests(words(&fs::read_to_string(&file)?))));
             }
         }

@@ -65,7 +65,7 @@ pub fn check(root: &Path) -> Vec<String> {
     let (mut types, mut texts) = (Types::new(), String::new());
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-        if name == crate::proto::MADE || !name.contains("/src/") {
+        if crate::proto::is_made(&name) || !name.contains("/src/") {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap_or_default();

@@ -24,7 +24,7 @@ enum Chore {
     /// Print the text of every error of the product, by crate, with file and line. A reviewer
     /// reads them as a whole: each says what is wrong, with what, and what to do next.
     Errors,
-    /// Generate `crates/cluster/src/admin/proto.rs` from the .proto files.
+    /// Generate the files `proto.rs` of `crates/cluster` and `crates/csi` from the .proto files.
     Proto,
     /// Simulate clusters under faults, each from a seed. A failure is printed with its seed, so
     /// that it can be repeated.

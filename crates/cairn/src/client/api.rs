@@ -122,6 +122,21 @@ struct BucketPage {
     next: Option<String>,
 }
 
+/// A page of the buckets whose names begin with `prefix`, and where the next one begins.
+pub fn bucket_page(
+    server: &Server,
+    prefix: &str,
+    after: &str,
+    limit: usize,
+) -> Result<(Vec<Bucket>, Option<String>)> {
+    let mut path = format!("/storage/?prefix={}&limit={limit}", escape(prefix));
+    if !after.is_empty() {
+        path.push_str(&format!("&after={}", escape(after)));
+    }
+    let BucketPage { buckets, next } = server.send("GET", &path)?.json()?;
+    Ok((buckets, next))
+}
+
 /// All buckets the caller may look into.
 pub fn buckets(server: &Server) -> Result<Vec<Bucket>> {
     let mut buckets = Vec::new();

@@ -4,6 +4,7 @@ pub mod http;
 mod profile;
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
@@ -86,6 +87,21 @@ impl Connection {
     /// With another server than that of the options, if there is one.
     pub fn at(self, server: Option<String>) -> Connection {
         Connection { server: server.or(self.server), ..self }
+    }
+
+    /// Options by which another command of this program connects in the same way.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let ca = self.ca.as_ref().map(|ca| ca.clone().into_os_string());
+        let given = [
+            ("--server", self.server.as_ref().map(OsString::from)),
+            ("--ca", ca),
+            ("--profile", self.profile.as_ref().map(OsString::from)),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(name, value)| Some([OsString::from(name), value?]))
+            .flatten()
+            .collect()
     }
 
     /// Looks all of it up, and connects to nobody.

@@ -16,6 +16,7 @@ mod archive;
 mod backups;
 mod body;
 mod buckets;
+mod clear;
 mod conditions;
 mod content_type;
 mod cors;

@@ -15,6 +15,8 @@ pub const APPEND: &str = "append";
 pub const CORS: &str = "cors";
 /// The query parameter by which a bucket is its website.
 pub const WEBSITE: &str = "website";
+/// The query parameter by which everything in a bucket is deleted, and not the bucket.
+pub const CONTENT: &str = "content";
 
 /// The query parameter that names a resumable upload.
 pub const UPLOAD: &str = "upload";
@@ -125,7 +127,8 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
             false => &[CORS, "list", WEBSITE],
         },
         (Target::Bucket(_), "PUT") => &[CORS, "visibility", WEBSITE],
-        (Target::Bucket(_), "DELETE") => &[CORS, WEBSITE],
+        (Target::Bucket(_), "DELETE") if query.is_set(CONTENT) => &[CONTENT],
+        (Target::Bucket(_), "DELETE") => &[CONTENT, CORS, WEBSITE],
         (Target::Bucket(_), "PATCH") => SETTINGS,
         (Target::Prefix { prefix, .. }, "PUT") if prefix.is_empty() => &["visibility"],
         (Target::Prefix { prefix, .. }, "PATCH") if prefix.is_empty() => SETTINGS,

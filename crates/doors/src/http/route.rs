@@ -18,9 +18,9 @@ use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, admin, append, archive, buckets, cors, delete, follow, health, info, list, log_replies,
-    logs, no_content, own_keys, parameters, put, share_links as links, share_uploads, shared, site,
-    tus, website_api,
+    Body, admin, append, archive, buckets, clear, cors, delete, follow, health, info, list,
+    log_replies, logs, no_content, own_keys, parameters, put, share_links as links, share_uploads,
+    shared, site, tus, website_api,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -304,6 +304,7 @@ async fn whole_bucket(
             let (json, _room) = json_of(door, request, upload).await?;
             buckets::update(fs, caller, bucket, query, &json).await?
         }
+        "DELETE" if query.is_set(parameters::CONTENT) => clear::clear(fs, caller, bucket).await?,
         "DELETE" => buckets::delete(fs, caller, bucket).await?,
         _ => other(request, BUCKET)?,
     })

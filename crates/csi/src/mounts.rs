@@ -1,0 +1,171 @@
+//! What is mounted on this machine, and where a volume is.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
+use tonic::Status;
+
+use crate::paths::unescaped;
+use crate::volume::VolumeId;
+
+const LIST: &str = "/proc/self/mountinfo";
+/// Mounts at one place, at most: one above the other.
+const STACKED: usize = 16;
+
+/// A mount as the kernel lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// The directory of the file system that is mounted.
+    pub root: PathBuf,
+    pub at: PathBuf,
+    pub is_read_only: bool,
+    pub kind: String,
+    pub source: String,
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Mount> {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, at, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let mut system = system.split(' ');
+        let (kind, source) = (system.next()?, system.next()?);
+        Some(Mount {
+            root: unescaped(root),
+            at: unescaped(at),
+            is_read_only: options.split(',').any(|option| option == "ro"),
+            kind: kind.to_owned(),
+            source: unescaped(source).to_string_lossy().into_owned(),
+        })
+    }
+
+    /// Whether it is a volume, over NFS or by `cairn mount`.
+    pub fn is_of(&self, volume: &VolumeId) -> bool {
+        let name = Path::new("/").join(volume.as_str());
+        match self.kind.as_str() {
+            "nfs" => {
+                let exported = self.source.rsplit_once(':').map(|(_, path)| Path::new(path));
+                self.root == Path::new("/") && exported == Some(&name)
+            }
+            kind if kind.starts_with("fuse") => self.root == name,
+            _ => false,
+        }
+    }
+}
+
+/// The uppermost mount at a path, which is written as the kernel writes it.
+pub fn at(path: &Path) -> Result<Option<Mount>, Status> {
+    let list = fs::read_to_string(LIST);
+    let list = list.map_err(|error| Status::internal(format!("{LIST}: {error}")))?;
+    Ok(list.lines().filter_map(Mount::parse).rfind(|mount| mount.at == path))
+}
+
+/// The mount of a volume at a path, if there is one.
+///
+/// # Errors
+/// `FailedPrecondition` if something else is mounted there.
+pub fn of_volume(path: &Path, volume: &VolumeId) -> Result<Option<Mount>, Status> {
+    match at(path)? {
+        Some(mount) if !mount.is_of(volume) => {
+            let text = format!(
+                "{}: {} is mounted there, no volume {volume}",
+                path.display(),
+                mount.source
+            );
+            Err(Status::failed_precondition(text))
+        }
+        found => Ok(found),
+    }
+}
+
+/// Whether the process of a mount has died.
+pub fn is_dead(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_err_and(|error| error == Errno::NOTCONN)
+}
+
+/// Makes a directory unless it is there. It says whether it made one.
+pub fn make_directory(path: &Path) -> Result<bool, Status> {
+    match fs::create_dir(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_dir() {
+            true => Ok(false),
+            false => {
+                let text = format!("{}: is not a directory", path.display());
+                Err(Status::failed_precondition(text))
+            }
+        },
+        Err(error) => Err(failed(path, "mkdir", &error)),
+    }
+}
+
+/// Shows a directory at a second place.
+pub fn bind(from: &Path, to: &Path, flags: MountFlags) -> Result<(), Status> {
+    mount_bind(from, to).map_err(|error| failed(to, "mount --bind", &error.into()))?;
+    // The first call takes no flags.
+    let flags = MountFlags::BIND | flags;
+    mount_remount(to, flags, "").map_err(|error| {
+        let _ = unmount(to, UnmountFlags::NOFOLLOW);
+        failed(to, "mount -o remount", &error.into())
+    })
+}
+
+/// Takes away all mounts of a volume at a path, one above the other. There may be none.
+pub fn take_away(path: &Path, volume: &VolumeId) -> Result<(), Status> {
+    for _ in 0..STACKED {
+        if of_volume(path, volume)?.is_none() {
+            return Ok(());
+        }
+        unmount(path, UnmountFlags::NOFOLLOW)
+            .map_err(|error| failed(path, "umount", &error.into()))?;
+    }
+    Err(Status::internal(format!("{}: more than {STACKED} mounts", path.display())))
+}
+
+/// Removes an empty directory. It may be gone.
+pub fn remove_directory(path: &Path) -> Result<(), Status> {
+    match fs::remove_dir(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(path, "rmdir", &error)),
+    }
+}
+
+pub fn failed(path: &Path, what: &str, error: &io::Error) -> Status {
+    Status::internal(format!("{what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NFS: &str =
+        "610 29 0:52 / /kubelet/a\\040b ro,nosuid,nodev - nfs [fd00::1]:/csi-a rw,vers=3";
+    const FUSE: &str =
+        "611 29 0:53 /csi-a /kubelet/c rw,nosuid shared:7 - fuse.cairn http://s:8080 rw";
+
+    #[test]
+    fn a_volume_is_known_by_its_mount() {
+        let (nfs, fuse) = (Mount::parse(NFS).unwrap(), Mount::parse(FUSE).unwrap());
+        assert_eq!((nfs.at.as_path(), nfs.is_read_only), (Path::new("/kubelet/a b"), true));
+        assert_eq!((fuse.at.as_path(), fuse.is_read_only), (Path::new("/kubelet/c"), false));
+        let (one, other) = (VolumeId::parse("csi-a").unwrap(), VolumeId::parse("csi-b").unwrap());
+        for mount in [nfs, fuse] {
+            assert!(mount.is_of(&one) && !mount.is_of(&other), "{mount:?}");
+        }
+        let disk = "612 29 8:1 /csi-a /kubelet/d rw - ext4 /dev/sda rw";
+        assert!(!Mount::parse(disk).unwrap().is_of(&one));
+        let below = FUSE.replace(" /csi-a ", " /photos/csi-a ");
+        assert!(!Mount::parse(&below).unwrap().is_of(&one));
+    }
+
+    #[test]
+    fn what_is_no_mount_of_a_volume_stays() {
+        let volume = VolumeId::parse("csi-a").unwrap();
+        let why = take_away(Path::new("/proc"), &volume).unwrap_err();
+        assert_eq!(why.code(), tonic::Code::FailedPrecondition);
+        assert!(take_away(Path::new("/nonexistent"), &volume).is_ok());
+    }
+}
