@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 0] = [
+const COMMANDS: [&[&str]; 57] = [
     &[],
     &["server"],
     &["put"],
