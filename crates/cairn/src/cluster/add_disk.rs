@@ -13,8 +13,9 @@ use indicatif::BinaryBytes;
 use rustix::fs::{stat, statvfs};
 
 use super::{drain, join, reach};
+use crate::dir::MACHINE;
 use crate::failure::{Failure, Result};
-use crate::node::{MACHINE, Machine, directory_of};
+use crate::node::{Machine, directory_of};
 use crate::output;
 
 /// Give a machine that `cairn node` runs one more disk
@@ -145,9 +146,10 @@ fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded) -> Result<NodeId> {
 fn say(machine: &Machine, dir: &Path, disk: &Path, forecast: &Forecast) -> Result<()> {
     let there = disk.ancestors().find(|path| path.exists()).unwrap_or(disk);
     let device = |path: &Path| stat(path).map(|found| found.st_dev).ok();
-    let beside = machine.chunkservers(dir).into_iter().find(|(other, _)| {
-        device(other).is_some_and(|other| Some(other) == device(there))
-    });
+    let beside = machine
+        .chunkservers(dir)
+        .into_iter()
+        .find(|(other, _)| device(other).is_some_and(|other| Some(other) == device(there)));
     if let Some((other, _)) = beside {
         output::complain(&format!(
             "{} is on the same disk as {}: that gives no more room, and both die together",

@@ -27,6 +27,8 @@ pub use format::{Format, MetaPlace};
 use lock::Lock;
 use sizes::Sizes;
 
+/// Says that a directory is that of a machine of `cairn node`.
+pub const MACHINE: &str = "machine.toml";
 /// Names that may be in a directory that is not a store yet.
 const IGNORED: [&str; 3] = [lock::NAME, format::NEW_NAME, "lost+found"];
 

@@ -10,7 +10,8 @@ use cairn_base::Role;
 use serde::{Deserialize, Serialize};
 
 use super::host_and_port;
-use super::this::{MACHINE, directory_of_role};
+use super::this::directory_of_role;
+use crate::dir::MACHINE;
 use crate::failure::{Failure, Result};
 
 /// The newest version of the file. The first one is of a machine with the one disk `DIR/disk`.

@@ -12,4 +12,4 @@ mod this;
 mod told;
 
 pub use machine::Machine;
-pub use this::{MACHINE, ThisNode, directory_of, host_and_port};
+pub use this::{ThisNode, directory_of, host_and_port};

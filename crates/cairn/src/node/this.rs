@@ -14,10 +14,8 @@ use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use cairn_roles::Node;
 
+use crate::dir::MACHINE;
 use crate::failure::{Failure, Result};
-
-/// Says that a directory is that of a machine.
-pub const MACHINE: &str = "machine.toml";
 
 /// The directory of the node with this role, if `dir` may be that of a machine.
 pub fn directory_of(dir: &Path, role: Role) -> PathBuf {

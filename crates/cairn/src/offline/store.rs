@@ -9,10 +9,9 @@ use cairn_meta::engine::raft::FrozenMember;
 use cairn_meta::engine::{Engine, Snapshot, postgres};
 
 use super::frozen::FrozenDisk;
-use crate::dir::{DataDir, MetaPlace};
+use crate::dir::{DataDir, MACHINE, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
-use crate::node::MACHINE;
 
 /// The parts of a store as they are on the disk now. Nothing done to them reaches it.
 pub struct Frozen {
@@ -32,8 +31,8 @@ pub fn refuse_node(path: &Path) -> Result<()> {
     let shown = path.display();
     Err(Failure::new(format!(
         "{shown}: belongs to a node of a cluster, and this command is for the directory of one \
-         server: cairn cluster scrub {shown}, with the directory of a master or a gateway, checks a \
-         cluster while it serves"
+         server: cairn cluster scrub {shown}, with the directory of a master or a gateway, checks \
+         a cluster while it serves"
     )))
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_fs::rows::Usage as BucketUsage;
 use cairn_fs::ops::buckets::ListBuckets;
+use cairn_fs::rows::Usage as BucketUsage;
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats, Usage};
 
 use super::number::{Number, counter, counter_seconds, gauge};
