@@ -24,7 +24,7 @@ use clap::Parser;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cluster::{bundle, init, join, reach};
-use crate::config::ConfigArgs;
+use crate::config::{ConfigArgs, of_role};
 use crate::failure::{Failure, Result};
 use crate::node::{Machine, chunkserver, directory_of, gateway, master};
 use crate::output;
@@ -82,8 +82,9 @@ pub struct NodeArgs {
     log: log::LogArgs,
 }
 
-/// The machine as it was the first time, but for what the command line says now.
-fn machine_of(args: &NodeArgs) -> Result<Machine> {
+/// The machine as it was the first time, but for what the command line says now; and whether that
+/// is anything new.
+fn machine_of(args: &NodeArgs) -> Result<(Machine, bool)> {
     let known = Machine::read(&args.dir)?;
     let host = args.address.clone().or(known.as_ref().map(|known| known.host.clone()));
     let host = host.ok_or_else(|| {
@@ -95,10 +96,8 @@ fn machine_of(args: &NodeArgs) -> Result<Machine> {
     let new = Machine::new(&host, port)?;
     let mut machine = known.clone().unwrap_or_else(|| new.clone());
     (machine.host, machine.port) = (new.host, new.port);
-    if known.as_ref() != Some(&machine) {
-        machine.save(&args.dir)?;
-    }
-    Ok(machine)
+    let is_new = known.as_ref() != Some(&machine);
+    Ok((machine, is_new))
 }
 
 /// The options of one role, as its own command has them.
@@ -124,7 +123,7 @@ struct Roles {
 impl Roles {
     /// `whole` is the whole command line, as clap knows it.
     fn of(args: &NodeArgs, machine: &Machine, whole: &clap::Command) -> Result<Roles> {
-        let words = |role: &str, own: Vec<String>| args.config.of_role(role, own, whole);
+        let words = |role: &str, own: Vec<String>| of_role(&args.config, role, own, whole);
         let node = |dir: &Path, offset| {
             let mut words = vec![dir.display().to_string()];
             words.extend(["--listen".into(), machine.listen(offset)]);
@@ -151,8 +150,11 @@ impl Roles {
 pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     args.log.start()?;
     args.config.announce();
-    let machine = machine_of(args)?;
+    let (machine, is_new) = machine_of(args)?;
     let roles = Roles::of(args, &machine, whole)?;
+    if is_new {
+        machine.save(&args.dir)?;
+    }
     let is_first = match &args.join {
         Some(token) => {
             let tokens = bundle::read(token)?;

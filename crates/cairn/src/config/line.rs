@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Command};
 use toml::Table;
 
 use super::given::{self, Given};
 use super::options::{ROLES, is_switch};
-use super::{ENVIRONMENT, check, file};
+use super::{ConfigArgs, ENVIRONMENT, check, file};
 use crate::failure::{Failure, Result};
 
 /// What a command line says, with the options of its file if it names one.
@@ -31,21 +31,24 @@ pub fn matches(line: Vec<OsString>, whole: &Command) -> Result<ArgMatches> {
     })
 }
 
-/// The words of a role without its name, with those of its section, if the file has one.
+/// The words of a role that runs within another one, without its name: its own, and those of its
+/// section in the file of the other one, if that has such a section.
 ///
 /// # Errors
-/// The section has a fault, or one of the options that `own` has, or DIR.
+/// The section has a fault, or an option that `own` has, or DIR: the other role decides that.
 pub fn of_role(
-    file: &Path,
+    config: &ConfigArgs,
     role: &str,
-    own: Vec<OsString>,
+    own: Vec<String>,
     whole: &Command,
 ) -> Result<Vec<OsString>> {
+    let own: Vec<OsString> = own.into_iter().map(OsString::from).collect();
+    let Some(file) = &config.config else { return Ok(own) };
     let section = file::read(file)?.into_iter().find(|(name, _)| name == role);
     let Some(((_, section), command)) = section.zip(whole.find_subcommand(role)) else {
         return Ok(own);
     };
-    let (path, seen) = (file.to_path_buf(), Seen::of(command, &own));
+    let (path, seen) = (file.clone(), Seen::of(command, &own));
     let of_file = OfFile { path, role, command, section, seen };
     let given = given::all(command, &of_file.section);
     let given = given.map_err(|faults| of_file.failure(&faults[0]))?;

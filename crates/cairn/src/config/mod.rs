@@ -19,7 +19,6 @@ mod example;
 
 mod line;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,7 +28,7 @@ use crate::failure::Result;
 use crate::output;
 use options::ROLES;
 
-pub use line::matches;
+pub use line::{matches, of_role};
 
 /// Beside `--config`, for units.
 const ENVIRONMENT: &str = "CAIRN_CONFIG";
@@ -48,24 +47,6 @@ impl ConfigArgs {
     pub fn announce(&self) {
         if let Some(file) = &self.config {
             tracing::info!(file = %file.display(), "options were read from a file");
-        }
-    }
-
-    /// The words of a role that runs within another one: its own, and those of its section in this
-    /// file, if there is one.
-    ///
-    /// # Errors
-    /// The section has one of its own options: the other role's section has that.
-    pub fn of_role(
-        &self,
-        role: &str,
-        own: Vec<String>,
-        whole: &clap::Command,
-    ) -> Result<Vec<OsString>> {
-        let own = own.into_iter().map(OsString::from).collect();
-        match &self.config {
-            Some(file) => line::of_role(file, role, own, whole),
-            None => Ok(own),
         }
     }
 }

@@ -14,8 +14,10 @@ use super::this::directory_of_role;
 use crate::dir::MACHINE;
 use crate::failure::{Failure, Result};
 
-/// The newest version of the file. The first one is of a machine with the one disk `DIR/disk`.
+/// The newest version of the file.
 const VERSION: u32 = 2;
+/// That of a machine with the one disk `DIR/disk`.
+const VERSION_ONE_DISK: u32 = 1;
 
 /// A machine, as its file has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -46,7 +48,7 @@ impl Machine {
     /// The host is no name and no address.
     pub fn new(host: &str, port: u16) -> Result<Machine> {
         let host = host.trim_matches(['[', ']']).to_owned();
-        let machine = Machine { version: 1, host, port, disks: first_disk() };
+        let machine = Machine { version: VERSION_ONE_DISK, host, port, disks: first_disk() };
         host_and_port(&machine.at(0)).map_err(Failure::usage)?;
         Ok(machine)
     }
@@ -81,7 +83,7 @@ impl Machine {
             }
             _ => {}
         }
-        let version = if is_first_disk(&self.disks) { 1 } else { VERSION };
+        let version = if is_first_disk(&self.disks) { VERSION_ONE_DISK } else { VERSION };
         let text = toml::to_string(&Machine { version, ..self.clone() });
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
         let (path, new) = (dir.join(MACHINE), dir.join("machine.new"));

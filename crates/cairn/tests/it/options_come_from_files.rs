@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Server, cairn, directory, free_ports, run};
 
-const ROLES: [&str; 5] = ["server", "master", "chunkserver", "gateway", "mount"];
+const ROLES: [&str; 6] = ["server", "node", "master", "chunkserver", "gateway", "mount"];
 
 fn written(directory: &Path, text: &str) -> PathBuf {
     let file = directory.join("cairn.toml");
@@ -54,7 +54,7 @@ fn an_example_has_every_option_and_is_right() {
         });
         let names = options.map(|rest| rest.split([' ', '=']).next().unwrap());
         let names: Vec<&str> =
-            names.filter(|name| !["help", "version", "config"].contains(name)).collect();
+            names.filter(|name| !["help", "version", "config", "join"].contains(name)).collect();
         assert!(names.len() > 5, "{role}: {help}");
         for name in names {
             let is_there = [format!("\n#{name} = "), format!("\n#{name}-file = ")]
@@ -77,6 +77,25 @@ fn documents_and_packages_have_the_same() {
             let packed = fs::read_to_string(root.join(format!("contrib/etc/{role}.toml"))).unwrap();
             assert_eq!(packed, text, "contrib/etc/{role}.toml");
         }
+    }
+}
+
+/// `cairn node` reads the sections of its roles, and decides some of their options.
+#[test]
+fn a_machine_reads_the_sections_of_its_roles() {
+    let (place, dir) = directory();
+    let file = place.path().join("node.toml");
+    for (section, said) in [
+        ("[gateway]\ns3 = '127.0.0.1:1'", "[gateway] has s3, which `cairn node` decides"),
+        ("[master]\ndir = '/srv'", "[master] has dir, which `cairn node` decides"),
+        ("[chunkserver]\nscrub-days = 'x'", "invalid value 'x' for '--scrub-days <N>'"),
+        ("[gateway]\nconsoel = 'x'", "did you mean console?"),
+    ] {
+        fs::write(&file, format!("[node]\naddress = '127.0.0.1'\n{section}\n")).unwrap();
+        let (code, _, err) = run(cairn(&["node"]).arg(&dir).arg("--config").arg(&file));
+        assert_eq!(code, 2, "{section}: {err}");
+        assert!(err.contains(said), "{section}: {err}");
+        assert!(!dir.exists(), "{section}: nothing is made");
     }
 }
 

@@ -233,7 +233,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_of_a_chunkserver_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_of_a_chunkserver_are_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let _ = (decode_found(&bytes), decode_scrub(&bytes.into()));
         }
     }

@@ -108,6 +108,11 @@ mod tests {
             ("secret", include_str!("../../../cairn/src/dir/secret.rs"), ["VERSION: &str"; 2]),
             ("identity", include_str!("../identity/directory.rs"), ["VERSION: u32"; 2]),
             (
+                "machine",
+                include_str!("../../../cairn/src/node/machine.rs"),
+                ["VERSION_ONE_DISK: u32", "VERSION: u32"],
+            ),
+            (
                 "blocks",
                 include_str!("../../../blocks/src/format/segment.rs"),
                 ["VERSION: u32", "VERSION_CODECS: u32"],
