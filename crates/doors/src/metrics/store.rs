@@ -40,13 +40,15 @@ pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {
 /// Buckets that are shown at most.
 const BUCKETS: usize = 1000;
 
+type OfBucket = fn(&BucketUsage) -> u64;
+
 /// What buckets hold: the first ones by name.
 pub(super) async fn of_buckets(fs: &Fs) -> Vec<Number> {
     let all = ListBuckets { prefix: String::new(), after: String::new(), limit: BUCKETS };
     let Ok((found, next)) = fs.read(&Caller::system(), all).await else { return Vec::new() };
     let help = "Buckets are left out, as there are too many";
     let mut numbers = vec![gauge("bucket_numbers_cut", help, u64::from(next.is_some()))];
-    let kinds: [(_, _, fn(&BucketUsage) -> u64); 5] = [
+    let kinds: [(_, _, OfBucket); 5] = [
         ("bucket_bytes", "Bytes of the objects of a bucket", |usage| usage.bytes),
         ("bucket_objects", "Objects of a bucket", |usage| usage.objects),
         ("bucket_uploads", "Uploads in parts that have begun", |usage| usage.uploads.into()),
