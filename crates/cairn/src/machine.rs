@@ -25,8 +25,9 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cluster::{bundle, init, join, reach};
 use crate::config::{ConfigArgs, of_role};
+use crate::dir::CLUSTER_FILE;
 use crate::failure::{Failure, Result};
-use crate::node::{Machine, chunkserver, directory_of, gateway, master};
+use crate::node::{Machine, chunkserver, directory_of_role, gateway, master};
 use crate::output;
 use crate::server::{log, process};
 
@@ -131,20 +132,39 @@ impl Roles {
             words
         };
         let mut chunkservers = Vec::new();
-        for (dir, offset) in machine.chunkservers(&args.dir) {
-            let mut own = node(&dir, offset);
-            let zone = machine.zone().map(|zone| ["--zone".to_owned(), zone.to_owned()]);
-            own.extend(zone.into_iter().flatten());
-            chunkservers.push(options(words("chunkserver", own)?)?);
+        for (dir, offset) in disks(args, machine) {
+            let disk: chunkserver::ChunkserverArgs =
+                options(words("chunkserver", node(&dir, offset))?)?;
+            chunkservers.push(match machine.zone() {
+                Some(zone) => disk.beside(zone, offset - 1)?,
+                None => disk,
+            });
         }
-        let master = node(&directory_of(&args.dir, Role::Master), 0);
-        let gateway = args.doors(&directory_of(&args.dir, Role::Gateway));
+        let master = node(&own(&args.dir, Role::Master), 0);
+        let gateway = args.doors(&own(&args.dir, Role::Gateway));
         Ok(Roles {
             master: options(words("master", master)?)?,
             chunkservers,
             gateway: options(words("gateway", gateway)?)?,
         })
     }
+}
+
+/// The disks to run chunkservers on, each with the offset of its port. Of several, one that is not
+/// there is left out: the others and the master go on.
+fn disks(args: &NodeArgs, machine: &Machine) -> Vec<(PathBuf, u16)> {
+    let mut all = machine.chunkservers(&args.dir);
+    if all.len() > 1 {
+        all.retain(|(disk, _)| {
+            let is_there = disk.join(CLUSTER_FILE).exists();
+            if !is_there {
+                let text = "is not there, and this machine runs without it";
+                tracing::error!("the disk {} {text}", disk.display());
+            }
+            is_there
+        });
+    }
+    all
 }
 
 pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
@@ -164,7 +184,7 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
         None if joined(&args.dir, Role::Master) => !joined(&args.dir, Role::Gateway),
         None => {
             let replicas = args.replicas.to_string();
-            let master = directory_of(&args.dir, Role::Master).display().to_string();
+            let master = own(&args.dir, Role::Master).display().to_string();
             let words = [&master, "--address", &machine.at(0), "--replicas", &replicas];
             let words = words.iter().map(Into::into).collect();
             init::make(&options(words)?, init::Next::Machine(&args.dir))?;
@@ -231,8 +251,13 @@ fn start(
     Ok(())
 }
 
+/// The directory of this machine's node of a role, whether it is there yet or not.
+fn own(dir: &Path, role: Role) -> PathBuf {
+    dir.join(directory_of_role(role))
+}
+
 fn joined(dir: &Path, role: Role) -> bool {
-    directory_of(dir, role).join("cluster.toml").exists()
+    own(dir, role).join(CLUSTER_FILE).exists()
 }
 
 /// Joins with those tokens whose role has not joined yet.
@@ -240,7 +265,7 @@ fn join_all(dir: &Path, tokens: &[JoinToken]) -> Result<()> {
     for token in tokens {
         let role = token.roles.iter().next().ok_or_else(|| Failure::new("a token of no role"))?;
         if !joined(dir, role) {
-            let node = join::join_as(&directory_of(dir, role), token)?;
+            let node = join::join_as(&own(dir, role), token)?;
             output::line(format!("joined as node {node} ({role})"))?;
         }
     }
@@ -250,9 +275,9 @@ fn join_all(dir: &Path, tokens: &[JoinToken]) -> Result<()> {
 /// Lets a node of this machine join at the master that runs here, once that serves.
 fn join_own(dir: &Path, role: Role, results: &std::sync::mpsc::Receiver<Ended>) -> Result<()> {
     while !joined(dir, role) {
-        let asked = reach::new_token(&directory_of(dir, Role::Master), role.into(), None);
+        let asked = reach::new_token(&own(dir, Role::Master), role.into(), None);
         match asked {
-            Ok(token) => drop(join::join_as(&directory_of(dir, role), &token)?),
+            Ok(token) => drop(join::join_as(&own(dir, role), &token)?),
             Err(failure) => match results.recv_timeout(RETRY) {
                 Ok((_, Err(ended))) => return Err(ended.of("master")),
                 // It was told to stop.

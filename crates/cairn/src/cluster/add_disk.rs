@@ -1,21 +1,21 @@
 //! `cairn cluster add-disk`: one more disk for a machine that `cairn node` runs.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
 use cairn_base::clock::RealClock;
 use cairn_base::{Clock, NodeId, Role, Roles};
+use cairn_cluster::control::Status;
 use cairn_cluster::control::forecast::{Forecast, adding};
 use cairn_cluster::identity::{Directory, Loaded};
 use indicatif::BinaryBytes;
 use rustix::fs::{stat, statvfs};
 
 use super::{drain, join, reach};
-use crate::dir::MACHINE;
 use crate::failure::{Failure, Result};
-use crate::node::{Machine, directory_of};
+use crate::node::{Disk, Machine, directory_of};
 use crate::output;
 
 /// Give a machine that `cairn node` runs one more disk
@@ -46,27 +46,34 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
         ))
     })?;
     let disk = absolute(&args.disk)?;
-    if machine.chunkservers(dir).iter().any(|(known, _)| *known == disk) {
+    let same = |known: &Path| match (known.canonicalize(), disk.canonicalize()) {
+        (Ok(known), Ok(disk)) => known == disk,
+        _ => known == disk,
+    };
+    if machine.chunkservers(dir).iter().any(|(known, _)| same(known)) {
         let disk = disk.display();
         return Err(Failure::new(format!("{disk}: is a disk of this machine already")));
     }
     let status = reach::status(dir)?;
     let zone = machine.zone().unwrap_or(&machine.host);
-    let forecast = adding(&status, &own_nodes(&machine, dir)?, zone);
-    say(&machine, dir, &disk, &forecast)?;
+    let own = own_nodes(&machine, dir)?;
+    let own_ids: Vec<NodeId> = own.iter().flatten().copied().collect();
+    say(&machine, dir, &disk, &adding(&status, &own_ids, zone))?;
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
     let node = match known(&disk)? {
         // It was interrupted between the two.
-        Some(loaded) => joined_before(dir, &disk, &loaded)?,
+        Some(loaded) => joined_before(dir, &disk, &loaded, &status)?,
         None => join::join_as(&disk, &reach::new_token(dir, Role::Chunkserver.into(), None)?)?,
     };
-    give_to_owner(dir, &disk)?;
+    give_to(&fs::metadata(dir).map_err(|error| Failure::file(dir, &error))?, &disk)?;
     let mut machine = machine;
-    machine.disks.push(disk);
+    for (disk, own) in machine.disks.iter_mut().zip(own) {
+        disk.node = own.map(|node| node.to_string()).or(disk.node.take());
+    }
+    machine.disks.push(Disk { directory: disk, node: Some(node.to_string()) });
     machine.save(dir)?;
-    give_to_owner(dir, &dir.join(MACHINE))?;
     output::line(format!(
         "joined as node {node}; start `cairn node {shown}` again, and it runs there. Then `cairn \
          cluster rebalance {shown}` moves its share to it"
@@ -74,42 +81,37 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives files that root made to the user that has the machine.
-fn give_to_owner(machine: &Path, made: &Path) -> Result<()> {
-    let of = |path: &Path| fs::symlink_metadata(path).map_err(|error| Failure::file(path, &error));
-    let (owner, found) = (of(machine)?, of(made)?);
-    if (found.uid(), found.gid()) != (owner.uid(), owner.gid()) {
-        let given = lchown(made, Some(owner.uid()), Some(owner.gid()));
-        given.map_err(|error| Failure::file(made, &error))?;
-    }
+/// Gives files that root made to the user that has the machine. A directory comes after what is in
+/// it: nobody else can change what is still to be given.
+fn give_to(owner: &Metadata, made: &Path) -> Result<()> {
+    let of = |error| Failure::file(made, &error);
+    let found = fs::symlink_metadata(made).map_err(of)?;
     if found.is_dir() {
-        for entry in fs::read_dir(made).map_err(|error| Failure::file(made, &error))? {
-            give_to_owner(machine, &entry?.path())?;
+        for entry in fs::read_dir(made).map_err(of)? {
+            give_to(owner, &entry.map_err(of)?.path())?;
         }
     }
-    Ok(())
+    if (found.uid(), found.gid()) == (owner.uid(), owner.gid()) {
+        return Ok(());
+    }
+    lchown(made, Some(owner.uid()), Some(owner.gid())).map_err(of)
 }
 
 /// Forgets the disk of a node that was removed, if this machine has it.
 pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
     let Some(mut machine) = Machine::read(dir)? else { return Ok(()) };
-    let mut left = Vec::new();
-    for disk in &machine.disks {
-        // A disk that is gone cannot say which node it was.
-        let of = known(&dir.join(disk)).ok().flatten().map(|loaded| loaded.identity.node());
-        if of == Some(node) {
-            let disk = dir.join(disk);
-            output::line(format!("{} is no disk of this machine any more", disk.display()))?;
-        } else {
-            left.push(disk.clone());
-        }
+    let is_of_node = |disk: &Disk| {
+        let read = known(&dir.join(&disk.directory)).ok().flatten();
+        let read = read.map(|loaded| loaded.identity.node().to_string());
+        read.as_ref().or(disk.node.as_ref()) == Some(&node.to_string())
+    };
+    let (gone, left): (Vec<Disk>, Vec<Disk>) = machine.disks.into_iter().partition(is_of_node);
+    machine.disks = left;
+    for disk in &gone {
+        let disk = dir.join(&disk.directory);
+        output::line(format!("{} is no disk of this machine any more", disk.display()))?;
     }
-    if left.len() < machine.disks.len() {
-        machine.disks = left;
-        machine.save(dir)?;
-        give_to_owner(dir, &dir.join(MACHINE))?;
-    }
-    Ok(())
+    if gone.is_empty() { Ok(()) } else { machine.save(dir) }
 }
 
 /// Who the directory of a node belongs to; `None` if there is none.
@@ -122,24 +124,26 @@ fn known(dir: &Path) -> Result<Option<Loaded>> {
     Directory::open(dir).map_err(of)?.load(RealClock::default().now()).map_err(of)
 }
 
-/// The chunkservers of this machine.
-fn own_nodes(machine: &Machine, dir: &Path) -> Result<Vec<NodeId>> {
-    let mut nodes = Vec::new();
-    for (disk, _) in machine.chunkservers(dir) {
-        nodes.extend(known(&disk)?.map(|loaded| loaded.identity.node()));
-    }
-    Ok(nodes)
+/// The chunkservers of this machine, by its disks; none for a disk that cannot be read.
+fn own_nodes(machine: &Machine, dir: &Path) -> Result<Vec<Option<NodeId>>> {
+    let disks = machine.chunkservers(dir).into_iter();
+    disks.map(|(disk, _)| Ok(known(&disk)?.map(|loaded| loaded.identity.node()))).collect()
 }
 
-fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded) -> Result<NodeId> {
+/// The node that a directory is already, if this command made it before.
+fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded, status: &Status) -> Result<NodeId> {
+    let (node, shown) = (loaded.identity.node(), disk.display());
     let own = known(&directory_of(dir, Role::Master))?;
     let of_own = own.is_some_and(|own| own.identity.cluster() == loaded.identity.cluster());
     if !of_own || loaded.roles != Roles::from(Role::Chunkserver) {
-        let shown = disk.display();
         let text = format!("{shown}: belongs to a node already: choose another directory");
         return Err(Failure::new(text));
     }
-    Ok(loaded.identity.node())
+    if status.map.is_up(node) {
+        let text = format!("{shown}: is node {node}, which runs by itself: stop it first");
+        return Err(Failure::new(text));
+    }
+    Ok(node)
 }
 
 /// Says what will move, and whether the disk is one of its own.
@@ -167,9 +171,7 @@ fn say(machine: &Machine, dir: &Path, disk: &Path, forecast: &Forecast) -> Resul
     output::line(format!("its share is {groups} groups, {bytes}:"))?;
     drain::show(forecast)?;
     if forecast.bytes > free {
-        let text = "its share does not fit: choose a larger disk, or give its chunkserver a lower \
-                    weight";
-        return Err(Failure::new(text));
+        return Err(Failure::new("its share does not fit there: choose a larger disk"));
     }
     Ok(())
 }

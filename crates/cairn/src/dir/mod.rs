@@ -27,6 +27,8 @@ pub use format::{Format, MetaPlace};
 use lock::Lock;
 use sizes::Sizes;
 
+/// What the directory of a node of a cluster has once it has joined.
+pub const CLUSTER_FILE: &str = "cluster.toml";
 /// Says that a directory is that of a machine of `cairn node`.
 pub const MACHINE: &str = "machine.toml";
 /// Names that may be in a directory that is not a store yet.

@@ -57,6 +57,19 @@ pub struct ChunkserverArgs {
     log: log::LogArgs,
 }
 
+impl ChunkserverArgs {
+    /// Of one of several disks of a machine: in its zone unless another one is said, and with
+    /// doors at ports of its own, so many after the first.
+    pub fn beside(mut self, zone: &str, further: u16) -> Result<ChunkserverArgs> {
+        if self.zone.is_empty() {
+            zone.clone_into(&mut self.zone);
+        }
+        self.status.shift(further)?;
+        self.files.shift(further)?;
+        Ok(self)
+    }
+}
+
 pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     process::run(&args.log, async {
         args.config.announce();

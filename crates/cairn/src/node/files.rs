@@ -24,7 +24,7 @@ use cairn_fs::BlockReader;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use super::status::Told;
+use super::status::{Told, shifted};
 use crate::failure::{Failure, Result};
 use crate::server::process;
 
@@ -62,6 +62,15 @@ pub struct Files {
 }
 
 impl FilesArgs {
+    /// Takes the port that comes so many after the one that was said.
+    pub fn shift(&mut self, further: u16) -> Result<()> {
+        if further > 0 && self.url.is_some() {
+            let text = "--url is for a machine with one disk: each disk has a door of its own";
+            return Err(Failure::usage(text));
+        }
+        self.http.as_mut().map_or(Ok(()), |address| shifted("--http", address, further))
+    }
+
     /// Must be called within a runtime.
     pub fn bind(&self) -> Result<Option<Files>> {
         let Some(address) = self.http else { return Ok(None) };

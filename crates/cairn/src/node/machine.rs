@@ -1,9 +1,9 @@
 //! `machine.toml`: what `cairn node` knows of its machine.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::net::Ipv6Addr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use cairn_base::Role;
@@ -28,17 +28,28 @@ pub struct Machine {
     pub host: String,
     /// Of the master. Chunkservers have the next ones, in the order of their disks.
     pub port: u16,
-    /// Directories of chunkservers, from DIR on.
+    /// Of its chunkservers.
     #[serde(default = "first_disk", skip_serializing_if = "is_first_disk")]
-    pub disks: Vec<PathBuf>,
+    pub disks: Vec<Disk>,
 }
 
-fn first_disk() -> Vec<PathBuf> {
-    vec![directory_of_role(Role::Chunkserver).into()]
+/// The disk of a chunkserver.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// From DIR on.
+    pub directory: PathBuf,
+    /// The node's number, as the status shows it, for when the disk cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
-fn is_first_disk(disks: &[PathBuf]) -> bool {
-    disks == first_disk()
+fn first_disk() -> Vec<Disk> {
+    vec![Disk { directory: directory_of_role(Role::Chunkserver).into(), node: None }]
+}
+
+fn is_first_disk(disks: &[Disk]) -> bool {
+    matches!((disks, &first_disk()[..]), ([one], [first]) if one.directory == first.directory)
 }
 
 impl Machine {
@@ -75,7 +86,8 @@ impl Machine {
         }
     }
 
-    /// Writes the file, and makes the directory if it is missing.
+    /// Writes the file, and makes the directory if it is missing. The file belongs to the owner of
+    /// the directory, whoever writes it.
     pub fn save(&self, dir: &Path) -> Result<()> {
         match DirBuilder::new().mode(0o700).create(dir) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -86,19 +98,13 @@ impl Machine {
         let version = if is_first_disk(&self.disks) { VERSION_ONE_DISK } else { VERSION };
         let text = toml::to_string(&Machine { version, ..self.clone() });
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
-        let (path, new) = (dir.join(MACHINE), dir.join("machine.new"));
-        let written = File::create(&new).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(dir)?.sync_all()
-        });
-        written.map_err(|error| Failure::file(&path, &error))
+        let path = dir.join(MACHINE);
+        replace(dir, &path, &text).map_err(|error| Failure::file(&path, &error))
     }
 
     /// The directories of all chunkservers, each with the offset of its port.
     pub fn chunkservers(&self, dir: &Path) -> Vec<(PathBuf, u16)> {
-        self.disks.iter().map(|disk| dir.join(disk)).zip(1..).collect()
+        self.disks.iter().map(|disk| dir.join(&disk.directory)).zip(1..).collect()
     }
 
     /// The zone of all its chunkservers, if it has several. One alone is a zone of its own.
@@ -124,8 +130,26 @@ impl Machine {
     }
 }
 
+fn replace(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let new = dir.join("machine.new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // A link that is put there meanwhile is not followed.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    let owner = fs::metadata(dir)?;
+    fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(dir)?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -150,7 +174,8 @@ mod tests {
         let text = || fs::read_to_string(dir.join(MACHINE)).unwrap();
         assert_eq!(text(), "version = 1\nhost = \"one\"\nport = 7400\n");
         assert_eq!((machine.zone(), machine.chunkservers(dir).len()), (None, 1));
-        machine.disks.push("/srv/disk2".into());
+        machine.disks.push(Disk { directory: "/srv/disk2".into(), node: Some("1f".into()) });
+        symlink("/nonexistent/target", dir.join("machine.new")).unwrap();
         machine.save(dir).unwrap();
         assert!(text().starts_with("version = 2\n"), "{}", text());
         let read = Machine::read(dir).unwrap().unwrap();

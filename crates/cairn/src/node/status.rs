@@ -28,6 +28,23 @@ pub struct StatusArgs {
     status: Option<SocketAddr>,
 }
 
+impl StatusArgs {
+    /// Takes the port that comes so many after the one that was said.
+    pub fn shift(&mut self, further: u16) -> Result<()> {
+        self.status.as_mut().map_or(Ok(()), |address| shifted("--status", address, further))
+    }
+}
+
+/// Gives an address a port that comes so many later; 0 takes a free one anyway.
+pub fn shifted(option: &str, address: &mut SocketAddr, further: u16) -> Result<()> {
+    if address.port() != 0 {
+        let port = address.port().checked_add(further);
+        let none = || Failure::usage(format!("{option} {address}: no port is left for a disk"));
+        address.set_port(port.ok_or_else(none)?);
+    }
+    Ok(())
+}
+
 /// The facts that a process tells of itself.
 #[derive(Clone)]
 pub struct Told {

@@ -9,7 +9,7 @@ use cairn_meta::engine::raft::FrozenMember;
 use cairn_meta::engine::{Engine, Snapshot, postgres};
 
 use super::frozen::FrozenDisk;
-use crate::dir::{DataDir, MACHINE, MetaPlace};
+use crate::dir::{CLUSTER_FILE, DataDir, MACHINE, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
 
@@ -19,9 +19,6 @@ pub struct Frozen {
     engine: Arc<dyn Engine>,
     pub dir: DataDir,
 }
-
-/// A node has it in its directory, whatever its role is.
-const CLUSTER_FILE: &str = "cluster.toml";
 
 /// In a cluster no directory has both names and blocks, and nodes go on while one is looked at.
 pub fn refuse_node(path: &Path) -> Result<()> {

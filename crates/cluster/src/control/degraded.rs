@@ -75,7 +75,7 @@ pub(super) struct Naming {
 }
 
 struct Latest {
-    run: u64,
+    run: (u64, u64),
     begun: Instant,
     done: Option<Done>,
 }
@@ -98,9 +98,9 @@ pub(super) enum Turn {
 
 impl Naming {
     /// One at a time, and with a rest after each that is as long as it took. All who ask for the
-    /// same scrub share one. Names are kept for a while only: whoever asks later gets them as they
-    /// are then.
-    pub(super) fn turn(&self, run: u64, now: Instant) -> Turn {
+    /// same scrub, by the same epoch of the map, share one. Names are kept for a while only: whoever
+    /// asks later gets them as they are then.
+    pub(super) fn turn(&self, run: (u64, u64), now: Instant) -> Turn {
         let mut latest = self.latest.lock();
         if let Some(Latest { run: of, begun, done }) = &mut *latest {
             let Some(done) = done else { return Turn::Wait };
@@ -341,23 +341,24 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         let named = || DegradedObjects { garbage: 7, ..DegradedObjects::default() };
         let done = Turn::Done(Arc::new(named()));
-        assert_eq!(naming.turn(5, start), Turn::Begin);
+        assert_eq!(naming.turn((5, 1), start), Turn::Begin);
         for run in [5, 6, 0] {
-            assert_eq!(naming.turn(run, after(1)), Turn::Wait);
+            assert_eq!(naming.turn((run, 1), after(1)), Turn::Wait);
         }
         naming.end(named(), after(2));
-        assert_eq!(naming.turn(6, after(3)), Turn::Wait, "nobody has taken the names");
+        assert_eq!(naming.turn((6, 1), after(3)), Turn::Wait, "nobody has taken the names");
         for _ in 0..2 {
-            assert_eq!(naming.turn(5, after(3)), done);
+            assert_eq!(naming.turn((5, 1), after(3)), done);
         }
-        assert_eq!(naming.turn(6, after(3)), Turn::Wait, "it rests as long as it took");
-        assert_eq!(naming.turn(6, after(4)), Turn::Begin);
+        assert_eq!(naming.turn((5, 2), after(3)), Turn::Wait, "the map is another one");
+        assert_eq!(naming.turn((6, 1), after(3)), Turn::Wait, "it rests as long as it took");
+        assert_eq!(naming.turn((6, 1), after(4)), Turn::Begin);
         naming.end(named(), after(5));
-        assert_eq!(naming.turn(5, after(6)), Turn::Wait);
+        assert_eq!(naming.turn((5, 1), after(6)), Turn::Wait);
         // Names that are old are not those that are wanted, nor do others wait for them.
-        assert_eq!(naming.turn(6, after(10)), Turn::Begin);
+        assert_eq!(naming.turn((6, 1), after(10)), Turn::Begin);
         naming.end(named(), after(11));
-        assert_eq!(naming.turn(5, after(16)), Turn::Begin);
+        assert_eq!(naming.turn((5, 1), after(16)), Turn::Begin);
     }
 
     #[test]

@@ -99,7 +99,8 @@ impl Controller {
     pub fn degraded(self: &Arc<Self>, run: u64) -> Result<Option<Arc<DegradedObjects>>> {
         self.chunkserver_pool()?;
         self.master.check_serving()?;
-        match self.naming.turn(run, Instant::now()) {
+        let epoch = self.keeper.current().epoch;
+        match self.naming.turn((run, epoch), Instant::now()) {
             Turn::Wait => return Ok(None),
             Turn::Done(named) => return Ok(Some(named)),
             Turn::Begin => {}

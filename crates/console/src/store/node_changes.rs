@@ -206,7 +206,14 @@ async fn before_removal(
             "Node " (node) " (" (known.pin.roles) @if !known.address.is_empty() { ", " (known.address) }
             ") is in no group. It is refused from then on, and can only join again from a new directory."
         }
-        @if known.is_up { p { "It runs still: stop it afterwards." } }
+        @if known.is_up {
+            p {
+                "It runs still: stop it afterwards. If it is a disk of a machine of "
+                code { "cairn node" }
+                ", run " code { "cairn cluster remove" } " on that machine instead, which also "
+                "takes the disk out of its file."
+            }
+        }
         (fields::confirm(&Confirm {
             action: "/store/remove",
             fields: &[("node", &node.to_string())],
