@@ -16,7 +16,7 @@ use crate::cluster::digest::Digest;
 /// Where the answer of a message goes.
 type Waiting = oneshot::Sender<Result<Bytes>>;
 
-/// From one member to another.
+/// From one member to another. Number 0: from, or to, any.
 pub type Way = (u64, u64);
 
 /// Something on its way.
@@ -62,6 +62,12 @@ fn subtract(counts: &mut BTreeMap<Way, u32>, way: Way) {
     }
 }
 
+impl WiresState {
+    fn is_cut(&self, (from, to): Way) -> bool {
+        [(from, to), (from, 0), (0, to)].iter().any(|way| self.cuts.contains_key(way))
+    }
+}
+
 impl Wires {
     pub fn new(rng: Arc<SeededRng>) -> Wires {
         Wires { state: Arc::default(), rng }
@@ -99,7 +105,7 @@ impl Wires {
         let is_lost = self.rng.below(200) == 0;
         let mut state = self.state.lock();
         let way = (item.from, item.to);
-        if is_lost || state.cuts.contains_key(&way) {
+        if is_lost || state.is_cut(way) {
             return state.lost.push(item.waiting);
         }
         let late_us = if state.late.contains_key(&way) { more_us } else { 0 };
@@ -116,7 +122,7 @@ impl Wires {
         let due = std::mem::replace(&mut state.items, later);
         let mut arrived = Vec::new();
         for item in due.into_values() {
-            if state.cuts.contains_key(&(item.from, item.to)) {
+            if state.is_cut((item.from, item.to)) {
                 state.lost.push(item.waiting);
                 continue;
             }
