@@ -1,4 +1,4 @@
-//! Three masters that keep metadata together, simulated on one thread from a seed.
+//! Masters that keep metadata together, simulated on one thread from a seed.
 //!
 //! ```text
 //!   clients ──► masters (the product's) ──► RaftEngine ──► members ──► disks

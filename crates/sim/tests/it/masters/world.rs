@@ -1,4 +1,4 @@
-//! Three masters on one thread, from a seed: first everything goes wrong and must stay right, then
+//! Masters on one thread, from a seed: first everything goes wrong and must stay right, then
 //! nothing goes wrong and all must become well.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
