@@ -12,6 +12,10 @@ pub enum Fault {
     Cut(u64, u64),
     /// All that comes from the first reaches the second late.
     Late(u64, u64),
+    /// The second hears the first no more, but for its answers.
+    Unheard(u64, u64),
+    /// Nobody hears it any more, but for its answers.
+    Silent(u64),
     /// Nothing reaches it.
     Deaf(u64),
     /// Nothing that it sends arrives.
@@ -37,7 +41,7 @@ pub enum Fault {
     Spared(u64),
     /// Of all members only those that were removed hear it, and it hears no other ones.
     AmongRemoved(u64),
-    /// Its disk is lost.
+    /// Its disk is lost. It is replaced after that.
     Wiped(u64),
 }
 
@@ -110,10 +114,15 @@ impl World {
         self.ending.push(Begun { until_us: self.now_us + lasts_us, fault, ways });
         match fault {
             Fault::Late(from, to) => self.wires.delay((from, to)),
+            Fault::Unheard(from, to) => self.wires.silence((from, to)),
+            Fault::Silent(id) => self.wires.silence((id, 0)),
             Fault::Crash(id) => self.stop(id, true),
             Fault::Kill(id) => self.stop(id, false),
             Fault::CrashAll => self.ids().into_iter().for_each(|id| self.stop(id, true)),
-            Fault::Wiped(id) => self.wipe(id),
+            Fault::Wiped(id) => {
+                self.wipe(id);
+                self.replace(id, lasts_us);
+            }
             _ => self.bend(fault, true),
         }
     }
@@ -156,6 +165,8 @@ impl World {
             ways.into_iter().for_each(|way| self.wires.heal(way));
             match fault {
                 Fault::Late(from, to) => self.wires.hurry((from, to)),
+                Fault::Unheard(from, to) => self.wires.hear((from, to)),
+                Fault::Silent(id) => self.wires.hear((id, 0)),
                 Fault::Crash(id) | Fault::Kill(id) => self.start_again(id),
                 Fault::CrashAll => self.ids().into_iter().for_each(|id| self.start_again(id)),
                 _ => self.bend(fault, false),

@@ -55,7 +55,7 @@ const fn aimed_at_changes(script: Script) -> Scene {
 const PLANTED: [(Planted, Scene); 10] = [
     (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
-    (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::cut_off_quietly)),
+    (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
     (Planted::Of(Bug::LeaseFromAnswer), aimed(scripts::stopped_at_answer)),
     (Planted::Of(Bug::CommitBeforeMajority), STAYING),
     (Planted::Of(Bug::ReadBeforeTerm), aimed(scripts::leads_again_too_soon)),

@@ -91,6 +91,13 @@ impl World {
         }
     }
 
+    /// Has another master join in so long, and then this one leave.
+    pub fn replace(&mut self, id: u64, after_us: u64) {
+        self.operator.begun += 1;
+        let at_us = self.now_us + after_us;
+        self.operator.acts.extend([(at_us, Act::Join), (at_us + 500 * MS, Act::Remove(id))]);
+    }
+
     /// The disk of a member is empty, and it starts again.
     pub fn wipe(&mut self, id: u64) {
         self.stop(id, true);

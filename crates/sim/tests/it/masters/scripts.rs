@@ -255,24 +255,25 @@ fn power_cuts(cast: &mut Cast<'_>) {
     }
 }
 
-/// The master is cut off while nothing is under way, and another may take over soon.
-pub fn cut_off_quietly(cast: &mut Cast<'_>) {
+/// The master is heard no more while nothing is under way, and another may take over soon. Asked
+/// whether they may, it still answers: so they do not wait for that.
+pub fn unheard_quietly(cast: &mut Cast<'_>) {
     let serving = cast.serving;
     let rest_us = cast.between(100, 900);
-    let lasts_us = cast.between(5_000, 7_000);
+    let lasts_us = cast.between(4_000, 5_000);
     cast.of(0, Fault::Spared(serving), rest_us + lasts_us);
-    cast.of(rest_us, Fault::Alone(serving), lasts_us);
+    cast.of(rest_us, Fault::Silent(serving), lasts_us);
 }
 
 /// As [`heard_by_one`], while nothing is under way: the logs of both are the same.
 pub fn heard_by_one_quietly(cast: &mut Cast<'_>) {
     let (serving, deaf) = (cast.serving, cast.others[0]);
     let rest_us = cast.between(100, 500);
-    let before_us = rest_us + cast.between(700, 2_000);
-    let lasts_us = cast.between(4_000, 6_000);
+    let before_us = rest_us + cast.between(1_200, 3_000);
+    let lasts_us = cast.between(4_000, 5_000);
     cast.of(0, Fault::Spared(serving), before_us + lasts_us);
-    cast.of(rest_us, Fault::Cut(serving, deaf), before_us + lasts_us - rest_us);
-    cast.of(before_us, Fault::Alone(serving), lasts_us);
+    cast.of(rest_us, Fault::Unheard(serving, deaf), before_us + lasts_us - rest_us);
+    cast.of(before_us, Fault::Silent(serving), lasts_us);
 }
 
 /// The master is stopped when an answer has come, cut off meanwhile, and goes on when another has
@@ -299,7 +300,7 @@ pub fn leads_again_too_soon(cast: &mut Cast<'_>) {
     cast.of(away_us - 300 * MS, Fault::Slow(serving), bent_us);
     let again_us = away_us + cast.between(150, 600);
     let lasts_us = cast.between(5_000, 7_000);
-    cast.of_serving(again_us, Fault::Alone, lasts_us);
+    cast.of_serving(again_us, Fault::Silent, lasts_us);
 }
 
 /// A voter dies just after an election, and then elects with the one that had not heard of it.
@@ -346,7 +347,7 @@ pub fn wiped_and_heir_behind(cast: &mut Cast<'_>) {
     let away_us = cast.between(2_000, 4_000);
     let lasts_us = cast.between(6_000, 8_000);
     cast.of(0, Fault::Alone(behind), away_us);
-    cast.of(away_us - 800 * MS, Fault::Wiped(wiped), 0);
+    cast.of(away_us - 800 * MS, Fault::Wiped(wiped), lasts_us + 2_000 * MS);
     cast.of(away_us - 100 * MS, Fault::Alone(serving), lasts_us);
 }
 

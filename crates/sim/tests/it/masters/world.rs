@@ -306,6 +306,7 @@ impl World {
     fn is_settled(&self) -> bool {
         let is_settled = |voters: &BTreeSet<u64>| voters.len() >= 3;
         self.newest().is_some()
+            && self.operator.acts.is_empty()
             && (!self.scene.changes
                 || self.seating.with(|state| state.settled.as_ref().is_some_and(is_settled)))
     }
