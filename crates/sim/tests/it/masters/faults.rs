@@ -31,6 +31,9 @@ pub enum Fault {
     /// As `Stop`, from the moment at which the next answer of another member has come, before the
     /// process sees it.
     StopAtAnswer(u64),
+    /// The next member that gets a vote is alone from then on, and the one that voted dies and is
+    /// soon back.
+    PartAtVote,
     /// The machine is suspended: its process is stopped, and what is sent to it is lost. Its clock
     /// runs on.
     Suspend(u64),
@@ -109,6 +112,10 @@ impl World {
             self.awaited = Some((id, lasts_us));
             return;
         }
+        if fault == Fault::PartAtVote {
+            self.awaited_vote = Some(lasts_us);
+            return;
+        }
         let ways = fault.cuts(&self.members());
         ways.iter().for_each(|way| self.wires.cut(*way));
         self.ending.push(Begun { until_us: self.now_us + lasts_us, fault, ways });
@@ -125,6 +132,14 @@ impl World {
             }
             _ => self.bend(fault, true),
         }
+    }
+
+    /// The one that was just elected, or nearly, is alone; one of its voters dies and is soon back.
+    pub fn part(&mut self, elected: u64, voter: u64, lasts_us: u64) {
+        let is_cut = self.rng.below(2) == 0;
+        let away_us = 20_000 + self.rng.below(300_000);
+        self.begin(if is_cut { Fault::Crash(voter) } else { Fault::Kill(voter) }, away_us);
+        self.begin(Fault::Alone(elected), lasts_us);
     }
 
     /// Begins, or ends, what happens to a process that goes on.

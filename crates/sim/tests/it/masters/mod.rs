@@ -110,6 +110,20 @@ fn what_masters_acknowledge_stays_when_masters_come_and_go() {
     check_seeds(CHANGING);
 }
 
+/// Seeds of members that change which found, in an earlier program, that nobody could lead any more:
+/// a voter that did not know of its vote yet refused the only other one that was left.
+const STOOD_STILL: [u64; 4] = [1020, 1070, 1093, 1291];
+
+#[test]
+fn a_voter_that_missed_its_vote_lets_others_lead() {
+    trace();
+    each(&STOOD_STILL, |seed| {
+        if let Err(what) = attempt(seed, CHANGING, None) {
+            panic!("seed {seed}: {what}");
+        }
+    });
+}
+
 #[test]
 fn the_same_seed_has_the_same_history() {
     for (seed, scene) in [(1, STAYING), (2, CHANGING)] {

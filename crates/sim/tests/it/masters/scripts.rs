@@ -298,29 +298,24 @@ pub fn leads_again_too_soon(cast: &mut Cast<'_>) {
     cast.of(100 * MS, Fault::Alone(serving), away_us);
     cast.of(away_us - 300 * MS, Fault::Full(serving), bent_us);
     cast.of(away_us - 300 * MS, Fault::Slow(serving), bent_us);
-    let again_us = away_us + cast.between(150, 600);
+    let again_us = away_us + cast.between(200, 1_200);
     let lasts_us = cast.between(5_000, 7_000);
-    cast.of_serving(again_us, Fault::Silent, lasts_us);
+    // No other one can lead, but all answer.
+    for id in cast.others {
+        cast.of(again_us, Fault::Silent(id), lasts_us);
+    }
 }
 
-/// A voter dies just after an election, and then elects with the one that had not heard of it.
+/// The master dies while nothing is under way. As soon as another one has a vote, that one is
+/// alone, and its voter dies. The voter and the former master, which are soon back, then elect.
 pub fn voter_dies(cast: &mut Cast<'_>) {
-    let [one, other] = cast.others;
     let serving = cast.serving;
-    let away_us = cast.between(1_200, 2_600);
-    cast.of(0, Fault::Alone(serving), away_us);
-    for id in [one, other] {
-        let fault = if cast.chance(50) { Fault::Kill(id) } else { Fault::Crash(id) };
-        if cast.chance(70) {
-            let at_us = away_us - cast.between(0, 600);
-            let lasts_us = cast.between(20, 300);
-            cast.of(at_us, fault, lasts_us);
-        }
-    }
-    if cast.chance(50) {
-        let lasts_us = cast.between(2_000, 4_000);
-        cast.of(away_us, Fault::Alone(one), lasts_us);
-    }
+    let rest_us = cast.between(200, 600);
+    let dead_us = cast.between(800, 2_000);
+    let lasts_us = cast.between(6_000, 8_000);
+    cast.of(0, Fault::Spared(serving), rest_us);
+    cast.of(rest_us, Fault::PartAtVote, lasts_us);
+    cast.of(rest_us, Fault::Kill(serving), dead_us);
 }
 
 /// Both others want to lead at the same time, again and again.

@@ -75,10 +75,12 @@ impl Seating {
     /// Answers those that ask.
     fn admit(&self, status: &MemberStatus) {
         self.with(|state| {
-            let SeatingState { entering, up, wiped_may_vote, .. } = state;
+            let SeatingState { masters, entering, up, wiped_may_vote, .. } = state;
             let waits = entering.iter_mut().filter(|(id, _)| up.contains(*id));
             for (id, answer) in waits.filter(|(_, answer)| answer.is_none()) {
-                *answer = Some(*wiped_may_vote || !has_promised(*id, status));
+                // One that was removed is not let in at all.
+                let may_begin = masters.contains(id) && !has_promised(*id, status);
+                *answer = Some(*wiped_may_vote || may_begin);
             }
         });
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cairn_base::Error;
 use cairn_base::planted::plant;
 use cairn_base::rng::SeededRng;
+use cairn_meta::engine::raft::message::{self, Reply};
 use cairn_meta::engine::{Engine, Fence};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
@@ -29,8 +30,9 @@ const TICK_US: u64 = 2_000;
 /// How long things go wrong, and how long all may take to become well.
 const FAULTS_US: u64 = 30_000_000;
 const RECOVERY_US: u64 = 60_000_000;
-/// How long members may take to agree when nobody asks for anything.
-const AGREEING_US: u64 = 20_000_000;
+/// How long members may take to agree when nobody asks for anything. A leader waits 30 s for an
+/// answer to a part of a snapshot that is lost.
+const AGREEING_US: u64 = 45_000_000;
 const RESTING_US: u64 = 500_000;
 /// Between two looks at processes that have ended by themselves.
 const LOOK_US: u64 = 500_000;
@@ -118,6 +120,8 @@ pub struct World {
     pub next_id: u64,
     /// A member that is to be stopped for so long at its next answer.
     pub awaited: Option<(u64, u64)>,
+    /// The member that gets the next vote is to be alone for so long.
+    pub awaited_vote: Option<u64>,
     pub faults: usize,
 }
 
@@ -176,6 +180,7 @@ impl World {
             most_ppm,
             seed,
             awaited: None,
+            awaited_vote: None,
             faults: 0,
         };
         world.found();
@@ -288,7 +293,7 @@ impl World {
             }
         }
         self.planned.clear();
-        self.awaited = None;
+        (self.awaited, self.awaited_vote) = (None, None);
     }
 
     /// Plays one script again and again, each time when a master serves.
@@ -488,7 +493,11 @@ impl World {
     fn deliver(&mut self) {
         for mut item in self.wires.arrived(self.now_us) {
             if item.is_reply {
+                let is_vote = self.awaited_vote.is_some() && is_vote(&item.bytes);
                 let _ = item.waiting.send(Ok(item.bytes));
+                if let Some(lasts_us) = self.awaited_vote.take_if(|_| is_vote) {
+                    self.part(item.to, item.from, lasts_us);
+                }
                 if let Some((id, lasts_us)) = self.awaited.take_if(|(id, _)| *id == item.to) {
                     self.begin(Fault::Stop(id), lasts_us);
                 }
@@ -515,4 +524,9 @@ impl World {
             });
         }
     }
+}
+
+/// Whether this is the answer of a member that votes for the one that asked.
+fn is_vote(bytes: &[u8]) -> bool {
+    matches!(message::parse_reply(bytes), Ok(Reply::Voted { granted: true, .. }))
 }
