@@ -53,7 +53,7 @@ def seeds(programs):
 
 
 def raft(programs):
-    """1,000 seeds of masters that keep metadata together, none of them in the short form."""
+    """1,000 seeds of masters that stay and of those that come and go, none in the short form."""
     for first in range(1_000, 2_000, 125):
         env = {"CAIRN_RAFT_SEED": str(first), "CAIRN_RAFT_SEEDS": "125"}
         job = rust(*programs["sim", "it"], "masters::what_masters_acknowledge", env=env, timeout=HOUR)
@@ -248,7 +248,7 @@ PARTS = {
     "models": (models, "models beside state machines, 8 times the short form"),
     "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
     "seeds": (seeds, "2,000 simulated clusters"),
-    "raft": (raft, "1,000 seeds of three simulated masters that keep metadata together"),
+    "raft": (raft, "1,000 seeds of simulated masters that stay, and 1,000 of masters that come and go"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "machines": (machines, "60 faults of three machines under load, and how long deaths of machines are felt"),
     "kills": (kills, "100 kill -9 of a server under load"),

@@ -1,6 +1,6 @@
 //! Power cuts: what may be on the medium when the lights are back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_base::Rng;
@@ -35,6 +35,7 @@ pub(crate) fn crashed(state: &DiskState, seed: u64) -> DiskState {
         name_ops: Vec::new(),
         directories: state.directories.clone(),
         capacity: state.capacity,
+        removed: BTreeSet::new(),
     }
 }
 

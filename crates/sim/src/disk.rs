@@ -1,5 +1,6 @@
 //! The simulated disk behind the seams `Disk` and `DiskFile`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,8 @@ struct Inner {
     snapshots: Vec<Snapshot>,
     mark: u64,
     cold: bool,
+    /// How often each file is open.
+    open: BTreeMap<FileId, usize>,
 }
 
 impl SharedDisk {
@@ -40,6 +43,11 @@ impl SharedDisk {
 }
 
 impl Inner {
+    fn forget(&mut self) {
+        let open = &self.open;
+        self.state.forget(|file| open.contains_key(&file));
+    }
+
     fn snapshot(&self) -> Snapshot {
         Snapshot { state: Arc::new(self.state.clone()), mark: self.mark }
     }
@@ -67,6 +75,7 @@ impl SimDisk {
             snapshots: Vec::new(),
             mark: 0,
             cold: false,
+            open: BTreeMap::new(),
         };
         let shared = Arc::new(SharedDisk { inner: Mutex::new(inner) });
         SimDisk { shared, directory: String::new() }
@@ -134,6 +143,12 @@ impl SimDisk {
         self.shared.lock().state.used_bytes()
     }
 
+    /// The memory that the contents of files take, also of removed ones that are open, or that a
+    /// power cut may bring back.
+    pub fn held_bytes(&self) -> u64 {
+        self.shared.lock().state.held_bytes()
+    }
+
     /// Whether `read_at_nowait` finds nothing in memory.
     pub fn set_cold(&self, cold: bool) {
         self.shared.lock().cold = cold;
@@ -173,8 +188,9 @@ impl SimDisk {
         format!("{}{name}", self.directory)
     }
 
-    fn handle(&self, file: FileId) -> Arc<dyn DiskFile> {
-        let errors_seen = self.shared.lock().state.files[file].sync_errors.into();
+    fn handle(&self, inner: &mut Inner, file: FileId) -> Arc<dyn DiskFile> {
+        *inner.open.entry(file).or_default() += 1;
+        let errors_seen = inner.state.files[file].sync_errors.into();
         Arc::new(SimFile { shared: Arc::clone(&self.shared), file, errors_seen })
     }
 
@@ -187,13 +203,15 @@ impl SimDisk {
 
 impl Disk for SimDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.call(Call::Open)?.state.find(&self.path(name))?;
-        Ok(self.handle(file))
+        let mut inner = self.call(Call::Open)?;
+        let file = inner.state.find(&self.path(name))?;
+        Ok(self.handle(&mut inner, file))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.call(Call::Create)?.state.create(self.path(name))?;
-        Ok(self.handle(file))
+        let mut inner = self.call(Call::Create)?;
+        let file = inner.state.create(self.path(name))?;
+        Ok(self.handle(&mut inner, file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -225,6 +243,7 @@ impl Disk for SimDisk {
         inner.record();
         inner.faults.check(Call::SyncNames)?;
         inner.state.sync_names(&self.directory);
+        inner.forget();
         Ok(())
     }
 
@@ -276,6 +295,19 @@ impl SimFile {
         let mut inner = self.shared.lock();
         inner.faults.check(call)?;
         Ok(inner)
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        if let Some(count) = inner.open.get_mut(&self.file) {
+            *count -= 1;
+            if *count == 0 {
+                inner.open.remove(&self.file);
+                inner.forget();
+            }
+        }
     }
 }
 

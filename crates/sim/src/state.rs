@@ -17,6 +17,24 @@ pub(crate) enum NameOp {
 }
 
 impl NameOp {
+    /// The file that it gives a name.
+    fn file(&self) -> Option<FileId> {
+        match self {
+            NameOp::Link { file, .. } | NameOp::Move { file, .. } => Some(*file),
+            NameOp::Unlink { .. } => None,
+        }
+    }
+
+    /// The file that loses its name by it.
+    fn loses(&self, names: &BTreeMap<String, FileId>) -> Option<FileId> {
+        match self {
+            NameOp::Unlink { path: name } | NameOp::Move { target: name, .. } => {
+                names.get(name).copied()
+            }
+            NameOp::Link { .. } => None,
+        }
+    }
+
     fn directory(&self) -> &str {
         match self {
             NameOp::Link { path, .. } | NameOp::Unlink { path } => directory(path),
@@ -53,6 +71,8 @@ pub(crate) struct DiskState {
     pub(crate) name_ops: Vec<NameOp>,
     pub(crate) directories: BTreeSet<String>,
     pub(crate) capacity: Option<u64>,
+    /// Files that have lost a name, until nothing needs them.
+    pub(crate) removed: BTreeSet<FileId>,
 }
 
 impl DiskState {
@@ -75,8 +95,32 @@ impl DiskState {
     }
 
     pub(crate) fn name_op(&mut self, op: NameOp) {
+        self.removed.extend(op.loses(&self.names));
         op.apply(&mut self.names);
         self.name_ops.push(op);
+    }
+
+    /// Forgets the bytes of removed files that are not open and can come back by no power cut.
+    pub(crate) fn forget(&mut self, is_open: impl Fn(FileId) -> bool) {
+        if self.removed.is_empty() {
+            return;
+        }
+        let named = self.names.values().chain(self.durable_names.values()).copied();
+        let named: BTreeSet<FileId> =
+            named.chain(self.name_ops.iter().filter_map(NameOp::file)).collect();
+        let files = &mut self.files;
+        self.removed.retain(|file| {
+            let is_kept = named.contains(file) || is_open(*file);
+            if !is_kept {
+                files[*file] = Arc::default();
+            }
+            is_kept
+        });
+    }
+
+    /// Bytes of all files, also of those without a name.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.live.used_bytes_from(0)).sum()
     }
 
     pub(crate) fn sync_names(&mut self, dir: &str) {

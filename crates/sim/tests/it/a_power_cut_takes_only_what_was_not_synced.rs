@@ -123,3 +123,35 @@ fn a_cut_file_does_not_get_its_old_end_back() {
     let after = contents(&disk.crash_image(3), "a").unwrap();
     assert_eq!(after[512..], [0; 1536]);
 }
+
+#[test]
+fn a_removed_file_is_kept_as_long_as_it_may_be_needed() {
+    let disk = SimDisk::new(1);
+    let write = |name: &str| {
+        let file = disk.create(name).unwrap();
+        file.write_at(&[&[1; 8192]], 0).unwrap();
+        file.sync_data().unwrap();
+        file
+    };
+    drop((write("a"), write("b")));
+    let open = write("c");
+    disk.sync().unwrap();
+    assert_eq!(disk.held_bytes(), 3 * 8192);
+    // A power cut may bring them back.
+    ["a", "c"].iter().for_each(|name| disk.remove(name).unwrap());
+    assert_eq!(disk.held_bytes(), 3 * 8192);
+    disk.sync().unwrap();
+    assert_eq!(disk.held_bytes(), 2 * 8192);
+    let mut bytes = [0; 8192];
+    assert_eq!(open.read_at(&mut bytes, 0).unwrap(), 8192);
+    assert_eq!(bytes, [1; 8192]);
+    drop(open);
+    assert_eq!(disk.held_bytes(), 8192);
+    // Another file takes the name.
+    drop(write("d"));
+    disk.rename("d", "b").unwrap();
+    assert_eq!(disk.held_bytes(), 2 * 8192);
+    disk.sync().unwrap();
+    assert_eq!(disk.held_bytes(), 8192);
+    assert_eq!(disk.contents("b").unwrap(), [1; 8192]);
+}

@@ -131,7 +131,9 @@ impl Member {
         })
     }
 
-    /// Whether this member would vote for `from`, whose log ends at `last`.
+    /// Whether this member would vote for `from`, whose log ends at `last`. One that does not vote
+    /// as far as this member knows was removed, or got its vote in an entry that is not here yet.
+    /// Only the latter has more of the log: without its election nobody could send that entry.
     async fn would_vote(&self, from: u64, last: Option<EntryId>) -> Result<Reply> {
         let view = self.view().await?;
         let shared = &self.shared;
@@ -139,8 +141,10 @@ impl Member {
         let leads = view.leads && !shared.contact.is_deaf();
         let yes = !leads
             && (view.leads || silence > shared.timing.silence())
-            && (view.names_nobody() || view.is_voter(from))
-            && last >= shared.store.last();
+            && match view.names_nobody() || view.is_voter(from) {
+                true => last >= shared.store.last(),
+                false => last > shared.store.last(),
+            };
         Ok(Reply::Asked { yes })
     }
 

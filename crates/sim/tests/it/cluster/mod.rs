@@ -32,6 +32,7 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Instant;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
@@ -285,8 +286,51 @@ fn all_planted_bugs_are_found() {
     let wanted = std::env::var("CAIRN_BUG").unwrap_or_default();
     let is_wanted = |bug: &Bug| wanted.is_empty() || format!("{bug:?}") == wanted;
     // Those of members have a world of their own: `masters`.
-    let of_members = |bug: &Bug| crate::masters::PLANTED.contains(bug);
-    let others = Bug::ALL.into_iter().filter(|bug| !of_members(bug));
+    let others = Bug::ALL.into_iter().filter(|bug| !crate::masters::is_planted_here(*bug));
     let wanted: Vec<_> = others.filter(is_wanted).map(|bug| (bug, 1)).collect();
     find_all(&wanted, number("CAIRN_SEED", 1));
+}
+
+/// Other seeds for `FOUND` and `FOUND_OF_NFS`, when the program has changed: of `CAIRN_BUG`, or of
+/// those that their own seeds find no longer; `CAIRN_SEEDS` of the same kind from `CAIRN_SEED` on.
+/// The quickest are first; both runs count, that with the bug and that without.
+#[test]
+#[ignore = "takes long"]
+fn seeds_that_find_planted_bugs() {
+    trace();
+    let wanted = std::env::var("CAIRN_BUG").unwrap_or_default();
+    let (first, count) = (number("CAIRN_SEED", 1), number("CAIRN_SEEDS", 24));
+    let found = Mutex::new(BTreeMap::<String, Vec<(u128, u64)>>::new());
+    let time = |bug, seed| {
+        let begun = Instant::now();
+        attempt(seed, Some(bug)).err()?;
+        attempt(seed, None).ok()?;
+        let millis = begun.elapsed().as_millis();
+        eprintln!("{bug:?}: seed {seed} in {millis} ms");
+        found.lock().entry(format!("{bug:?}")).or_default().push((millis, seed));
+        Some(())
+    };
+    let moved = Mutex::new(Vec::new());
+    let known: Vec<_> = FOUND.into_iter().chain(FOUND_OF_NFS).collect();
+    each(&known, |(bug, seed)| {
+        let is_wanted = wanted.is_empty() || format!("{bug:?}") == wanted;
+        if is_wanted && (time(bug, seed).is_none() || !wanted.is_empty()) {
+            moved.lock().push((bug, seed));
+        }
+    });
+    let mut tries = Vec::new();
+    for (bug, known) in moved.into_inner() {
+        eprintln!("{bug:?}: other seeds than {known} are looked for");
+        let kind = [SERVING, HOSTILE, MAKING].into_iter().find(|kind| known >= *kind).unwrap_or(0);
+        tries.extend((kind + first..kind + first + count).map(|seed| (bug, seed)));
+    }
+    each(&tries, |(bug, seed)| {
+        time(bug, seed);
+    });
+    for (bug, mut seeds) in found.into_inner() {
+        seeds.sort_unstable();
+        let best: Vec<String> =
+            seeds.iter().take(5).map(|(millis, seed)| format!("{seed} ({millis} ms)")).collect();
+        eprintln!("BEST {bug}: {}", best.join(", "));
+    }
 }

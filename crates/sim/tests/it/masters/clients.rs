@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cairn_auth::Caller;
 use cairn_base::Result;
 
+use super::faults::Fault;
 use super::history::Op;
-use super::process::MEMBERS;
 use super::verbs::{Load, Swap};
 use super::world::World;
 
@@ -104,9 +104,8 @@ impl World {
     }
 
     fn choose(&self, client: &Client) -> Option<u64> {
-        let begun =
-            |id: &u64| self.places[id].shown.master.lock().as_ref().map(|(begun, _)| *begun);
-        let serving: Vec<u64> = MEMBERS.into_iter().filter(|id| begun(id).is_some()).collect();
+        let begun = |id: &u64| self.begun(*id);
+        let serving: Vec<u64> = self.ids().into_iter().filter(|id| begun(id).is_some()).collect();
         let any = serving.get(self.rng.below(serving.len().max(1) as u64) as usize).copied();
         match client.habit {
             Habit::Any => any,
@@ -127,7 +126,8 @@ impl World {
             Habit::Stays => false,
             Habit::Newest => self.rng.below(100) < 80,
         };
-        let op = if swaps { Op::Swap(self.history.next_value()) } else { Op::Load };
+        let is_spared = self.ending.iter().any(|begun| begun.fault == Fault::Spared(id));
+        let op = if swaps && !is_spared { Op::Swap(self.history.next_value()) } else { Op::Load };
         let call = self.history.begin(register, op);
         self.turns += 1;
         let turn = self.turns;

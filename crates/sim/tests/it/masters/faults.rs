@@ -2,17 +2,20 @@
 
 use cairn_base::rng::SeededRng;
 
-use super::process::MEMBERS;
 use super::wires::Way;
 use super::world::World;
 
 /// Something that goes wrong for a while.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// From the first nothing reaches the second.
     Cut(u64, u64),
     /// All that comes from the first reaches the second late.
     Late(u64, u64),
+    /// The second hears the first no more, but for its answers.
+    Unheard(u64, u64),
+    /// Nobody hears it any more, but for its answers.
+    Silent(u64),
     /// Nothing reaches it.
     Deaf(u64),
     /// Nothing that it sends arrives.
@@ -28,19 +31,37 @@ pub enum Fault {
     /// As `Stop`, from the moment at which the next answer of another member has come, before the
     /// process sees it.
     StopAtAnswer(u64),
+    /// The next member that gets a vote is alone from then on, and the one that voted dies and is
+    /// soon back.
+    PartAtVote,
     /// The machine is suspended: its process is stopped, and what is sent to it is lost. Its clock
     /// runs on.
     Suspend(u64),
     Slow(u64),
     Full(u64),
     Jump(u64),
+    /// No client changes anything by its master, which has nothing under way then.
+    Spared(u64),
+    /// Of all members only those that were removed hear it, and it hears no other ones.
+    AmongRemoved(u64),
+    /// Its disk is lost. It is replaced after that.
+    Wiped(u64),
+}
+
+/// A fault that will end.
+pub struct Begun {
+    until_us: u64,
+    pub fault: Fault,
+    ways: Vec<Way>,
 }
 
 /// A fault that happens to any member, and how long it lasts, microseconds. `kinds`: seeds differ
 /// by what happens most.
-pub fn draw(rng: &SeededRng, kinds: u64) -> (Fault, u64) {
-    let one = 1 + rng.below(3);
-    let other = 1 + (one + rng.below(2)) % 3;
+pub fn draw(rng: &SeededRng, members: &[u64], kinds: u64) -> (Fault, u64) {
+    let count = members.len() as u64;
+    let first = rng.below(count);
+    let second = (first + 1 + rng.below(count.saturating_sub(1).max(1))) % count;
+    let (one, other) = (members[first as usize], members[second as usize]);
     let short = 100_000 + rng.below(1_500_000);
     let long = 300_000 + rng.below(6_000_000);
     let lasts = if rng.below(2) == 0 { short } else { long };
@@ -67,15 +88,16 @@ pub fn draw(rng: &SeededRng, kinds: u64) -> (Fault, u64) {
 }
 
 impl Fault {
-    /// The ways that it cuts.
-    fn cuts(self) -> Vec<Way> {
-        let others = |id: u64| MEMBERS.into_iter().filter(move |other| *other != id);
+    /// The ways that it cuts, where there are these members.
+    fn cuts(self, members: &[u64]) -> Vec<Way> {
         match self {
             Fault::Cut(from, to) => vec![(from, to)],
-            Fault::Deaf(id) => others(id).map(|other| (other, id)).collect(),
-            Fault::Mute(id) => others(id).map(|other| (id, other)).collect(),
-            Fault::Alone(id) | Fault::Suspend(id) => {
-                others(id).flat_map(|other| [(other, id), (id, other)]).collect()
+            Fault::Deaf(id) => vec![(0, id)],
+            Fault::Mute(id) => vec![(id, 0)],
+            Fault::Alone(id) | Fault::Suspend(id) => vec![(0, id), (id, 0)],
+            Fault::AmongRemoved(id) => {
+                let others = members.iter().filter(|other| **other != id);
+                others.flat_map(|other| [(*other, id), (id, *other)]).collect()
             }
             _ => Vec::new(),
         }
@@ -90,15 +112,34 @@ impl World {
             self.awaited = Some((id, lasts_us));
             return;
         }
-        self.ending.push((self.now_us + lasts_us, fault));
-        fault.cuts().into_iter().for_each(|way| self.wires.cut(way));
+        if fault == Fault::PartAtVote {
+            self.awaited_vote = Some(lasts_us);
+            return;
+        }
+        let ways = fault.cuts(&self.members());
+        ways.iter().for_each(|way| self.wires.cut(*way));
+        self.ending.push(Begun { until_us: self.now_us + lasts_us, fault, ways });
         match fault {
             Fault::Late(from, to) => self.wires.delay((from, to)),
+            Fault::Unheard(from, to) => self.wires.silence((from, to)),
+            Fault::Silent(id) => self.wires.silence((id, 0)),
             Fault::Crash(id) => self.stop(id, true),
             Fault::Kill(id) => self.stop(id, false),
-            Fault::CrashAll => MEMBERS.into_iter().for_each(|id| self.stop(id, true)),
+            Fault::CrashAll => self.ids().into_iter().for_each(|id| self.stop(id, true)),
+            Fault::Wiped(id) => {
+                self.wipe(id);
+                self.replace(id, lasts_us);
+            }
             _ => self.bend(fault, true),
         }
+    }
+
+    /// The one that was just elected, or nearly, is alone; one of its voters dies and is soon back.
+    pub fn part(&mut self, elected: u64, voter: u64, lasts_us: u64) {
+        let is_cut = self.rng.below(2) == 0;
+        let away_us = 20_000 + self.rng.below(300_000);
+        self.begin(if is_cut { Fault::Crash(voter) } else { Fault::Kill(voter) }, away_us);
+        self.begin(Fault::Alone(elected), lasts_us);
     }
 
     /// Begins, or ends, what happens to a process that goes on.
@@ -133,14 +174,16 @@ impl World {
 
     pub fn end_faults(&mut self, all: bool) {
         let now_us = self.now_us;
-        let ended: Vec<Fault> =
-            self.ending.extract_if(.., |(at, _)| all || *at <= now_us).map(|(_, f)| f).collect();
-        for fault in ended {
-            fault.cuts().into_iter().for_each(|way| self.wires.heal(way));
+        let is_over = |begun: &mut Begun| all || begun.until_us <= now_us;
+        let ended: Vec<Begun> = self.ending.extract_if(.., is_over).collect();
+        for Begun { fault, ways, .. } in ended {
+            ways.into_iter().for_each(|way| self.wires.heal(way));
             match fault {
                 Fault::Late(from, to) => self.wires.hurry((from, to)),
+                Fault::Unheard(from, to) => self.wires.hear((from, to)),
+                Fault::Silent(id) => self.wires.hear((id, 0)),
                 Fault::Crash(id) | Fault::Kill(id) => self.start_again(id),
-                Fault::CrashAll => MEMBERS.into_iter().for_each(|id| self.start_again(id)),
+                Fault::CrashAll => self.ids().into_iter().for_each(|id| self.start_again(id)),
                 _ => self.bend(fault, false),
             }
         }

@@ -13,11 +13,11 @@ use cairn_meta::engine::raft::{Member, RaftEngine, Seams, Timing};
 use cairn_meta::master;
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
+use super::seating::{Seater, Seating};
 use super::wires::{Port, Wires};
 use crate::cluster::host::Given;
-
-pub const MEMBERS: [u64; 3] = [1, 2, 3];
 
 /// What others see of a process.
 #[derive(Clone, Default)]
@@ -26,6 +26,8 @@ pub struct ProcessShown {
     /// The master, if it says that it serves, and how many began before it.
     pub master: Arc<Mutex<Option<(u64, Master)>>>,
     ended: Arc<AtomicBool>,
+    /// It was told that it may begin.
+    pub entered: Arc<AtomicBool>,
 }
 
 impl ProcessShown {
@@ -61,7 +63,13 @@ pub struct Start {
     pub disk: SimDisk,
     pub wires: Wires,
     pub rng: Arc<SeededRng>,
-    pub founds: bool,
+    /// The members with which it makes the log, if it does.
+    pub founds: BTreeSet<u64>,
+    /// It asks first whether it may begin.
+    pub enters: bool,
+    /// Masters of the map become members, and others leave.
+    pub changes: bool,
+    pub seating: Seating,
     pub shown: ProcessShown,
     /// How many masters have begun.
     pub masters: Arc<AtomicU64>,
@@ -85,13 +93,26 @@ async fn run(start: Start, given: Given) -> Result<()> {
         rng: Arc::clone(&start.rng) as _,
         threads: Some(Arc::clone(&given.threads)),
     };
+    if start.enters {
+        start.seating.enter(start.id).await?;
+        start.shown.entered.store(true, Ordering::Relaxed);
+    }
     let disk: Arc<dyn Disk> = Arc::new(start.disk);
     let config = config(&start.rng);
     let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
     let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
     *start.shown.engine.lock() = Some(Arc::clone(&engine));
-    if start.founds {
-        match member.found(&BTreeSet::from(MEMBERS)).await {
+    let handing = Arc::new(watch::Sender::new(None));
+    let seater = Seater {
+        member: Arc::clone(&member),
+        shown: start.shown.clone(),
+        seating: start.seating.clone(),
+        handing: Arc::clone(&handing),
+        changes: start.changes,
+    };
+    tokio::spawn(seater.attend());
+    if !start.founds.is_empty() {
+        match member.found(&start.founds).await {
             // An earlier process of it did so.
             Ok(()) | Err(Error::Exists(_)) => {}
             Err(error) => return Err(error),
@@ -106,10 +127,31 @@ async fn run(start: Start, given: Given) -> Result<()> {
         let number = start.masters.fetch_add(1, Ordering::Relaxed);
         *start.shown.master.lock() = Some((number, master.clone()));
         tracing::info!(id = start.id, "serves");
-        let reason = master.wait_failed().await;
-        tracing::info!(id = start.id, reason, "serves no longer");
+        let next = tokio::select! {
+            biased;
+            reason = master.wait_failed() => {
+                tracing::info!(id = start.id, reason, "serves no longer");
+                None
+            }
+            next = next(&handing) => Some(next),
+        };
         *start.shown.master.lock() = None;
         drop(master);
         engine.give_up();
+        if let Some(next) = next {
+            let handed_over = member.hand_over(next).await;
+            tracing::info!(id = start.id, next, handed_over, "serves no longer");
+        }
+        handing.send_replace(None);
+    }
+}
+
+/// Waits until another one is to serve.
+async fn next(handing: &watch::Sender<Option<u64>>) -> u64 {
+    let next = handing.subscribe().wait_for(Option::is_some).await.map(|next| *next);
+    match next {
+        Ok(Some(next)) => next,
+        // The sender is there as long as this waits.
+        _ => std::future::pending().await,
     }
 }

@@ -7,7 +7,7 @@
 use cairn_base::rng::SeededRng;
 
 use super::faults::{Fault, draw};
-use super::process::MEMBERS;
+use super::operator::Change;
 
 const MS: u64 = 1_000;
 
@@ -17,20 +17,25 @@ pub enum Step {
     Of(Fault),
     /// That of the member that serves when the step begins.
     OfServing(fn(u64) -> Fault),
+    /// That of a member that does not serve then.
+    OfFollower(fn(u64) -> Fault),
+    /// The operator changes something.
+    Change(Change),
 }
 
 /// When a step begins, what it is and how long it lasts, microseconds.
 pub type Planned = (u64, Step, u64);
 
 /// The members at the begin of a script: one serves, or may.
-struct Cast<'a> {
+pub struct Cast<'a> {
     rng: &'a SeededRng,
+    members: &'a [u64],
     serving: u64,
     others: [u64; 2],
     plan: Vec<Planned>,
 }
 
-type Script = fn(&mut Cast<'_>);
+pub type Script = fn(&mut Cast<'_>);
 
 /// The scripts, each as often as its number says.
 const SCRIPTS: [(u64, Script); 9] = [
@@ -47,15 +52,26 @@ const SCRIPTS: [(u64, Script); 9] = [
 /// Faults at random, as often.
 const RANDOM: u64 = 7;
 
+/// The plan of a script.
+pub fn play(
+    rng: &SeededRng,
+    members: &[u64],
+    serving: Option<u64>,
+    script: Script,
+) -> Vec<Planned> {
+    let mut cast = Cast::draw(rng, members, serving);
+    script(&mut cast);
+    cast.plan
+}
+
 /// Draws the next script. `kinds`: see [`draw`].
-pub fn draw_script(rng: &SeededRng, serving: Option<u64>, kinds: u64) -> Vec<Planned> {
-    let serving = serving.unwrap_or(1 + rng.below(3));
-    let mut others = MEMBERS.into_iter().filter(|id| *id != serving);
-    let mut pair = [others.next().unwrap_or(1), others.next().unwrap_or(1)];
-    if rng.below(2) == 0 {
-        pair.reverse();
-    }
-    let mut cast = Cast { rng, serving, others: pair, plan: Vec::new() };
+pub fn draw_script(
+    rng: &SeededRng,
+    members: &[u64],
+    serving: Option<u64>,
+    kinds: u64,
+) -> Vec<Planned> {
+    let mut cast = Cast::draw(rng, members, serving);
     let mut left = rng.below(RANDOM + SCRIPTS.iter().map(|(weight, _)| weight).sum::<u64>());
     for (weight, script) in SCRIPTS {
         if left < weight {
@@ -66,7 +82,7 @@ pub fn draw_script(rng: &SeededRng, serving: Option<u64>, kinds: u64) -> Vec<Pla
     }
     let mut at_us = 0;
     for _ in 0..2 + rng.below(4) {
-        let (fault, lasts_us) = draw(rng, kinds);
+        let (fault, lasts_us) = draw(rng, members, kinds);
         cast.plan.push((at_us, Step::Of(fault), lasts_us));
         at_us += 200_000 + rng.below(2_500_000);
     }
@@ -79,7 +95,19 @@ pub fn founder_dies(rng: &SeededRng) -> Vec<Planned> {
     vec![(10 * MS + rng.below(400 * MS), Step::Of(fault), 3_000 * MS + rng.below(5_000 * MS))]
 }
 
-impl Cast<'_> {
+impl<'a> Cast<'a> {
+    fn draw(rng: &'a SeededRng, members: &'a [u64], serving: Option<u64>) -> Cast<'a> {
+        let any = members[rng.below(members.len() as u64) as usize];
+        let serving = serving.unwrap_or(any);
+        let mut others: Vec<u64> = members.iter().copied().filter(|id| *id != serving).collect();
+        let mut next = || match others.len() as u64 {
+            0 => serving,
+            count => others.remove(rng.below(count) as usize),
+        };
+        let others = [next(), next()];
+        Cast { rng, members, serving, others, plan: Vec::new() }
+    }
+
     /// A time between two, milliseconds; the result is in microseconds.
     fn between(&self, least_ms: u64, most_ms: u64) -> u64 {
         least_ms * MS + self.rng.below((most_ms - least_ms) * MS)
@@ -206,9 +234,9 @@ fn contested(cast: &mut Cast<'_>) {
         cast.of(0, Fault::Alone(cast.serving), at_us);
     }
     let lasts_us = cast.between(3_000, 7_000);
-    for from in MEMBERS {
-        for to in MEMBERS.into_iter().filter(|to| *to != from) {
-            cast.of(at_us, Fault::Late(from, to), lasts_us);
+    for from in cast.members {
+        for to in cast.members.iter().filter(|to| *to != from) {
+            cast.of(at_us, Fault::Late(*from, *to), lasts_us);
         }
     }
     let dies_us = at_us + cast.between(0, 800);
@@ -225,4 +253,103 @@ fn power_cuts(cast: &mut Cast<'_>) {
         cast.of(at_us, Fault::CrashAll, lasts_us);
         at_us += cast.between(1_500, 6_000);
     }
+}
+
+/// The master is heard no more while nothing is under way, and another may take over soon. Asked
+/// whether they may, it still answers: so they do not wait for that.
+pub fn unheard_quietly(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let rest_us = cast.between(100, 900);
+    let lasts_us = cast.between(4_000, 5_000);
+    cast.of(0, Fault::Spared(serving), rest_us + lasts_us);
+    cast.of(rest_us, Fault::Silent(serving), lasts_us);
+}
+
+/// As [`heard_by_one`], while nothing is under way: the logs of both are the same.
+pub fn heard_by_one_quietly(cast: &mut Cast<'_>) {
+    let (serving, deaf) = (cast.serving, cast.others[0]);
+    let rest_us = cast.between(100, 500);
+    let before_us = rest_us + cast.between(1_200, 3_000);
+    let lasts_us = cast.between(4_000, 5_000);
+    cast.of(0, Fault::Spared(serving), before_us + lasts_us);
+    cast.of(rest_us, Fault::Unheard(serving, deaf), before_us + lasts_us - rest_us);
+    cast.of(before_us, Fault::Silent(serving), lasts_us);
+}
+
+/// The master is stopped when an answer has come, cut off meanwhile, and goes on when another has
+/// taken over.
+pub fn stopped_at_answer(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let rest_us = cast.between(100, 900);
+    let stop_us = cast.between(2_500, 5_000);
+    let lasts_us = stop_us + cast.between(3_000, 4_000);
+    cast.of(0, Fault::Spared(serving), rest_us + lasts_us + 500 * MS);
+    cast.of(rest_us, Fault::StopAtAnswer(serving), stop_us);
+    let cut_us = rest_us + cast.between(250, 500);
+    cast.of(cut_us, Fault::Alone(serving), lasts_us);
+}
+
+/// A master was alone. It leads again before it has applied what it missed, and still serves.
+pub fn leads_again_too_soon(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let away_us = cast.between(4_500, 6_500);
+    let bent_us = cast.between(7_000, 9_000);
+    cast.of(0, Fault::Spared(serving), away_us + bent_us);
+    cast.of(100 * MS, Fault::Alone(serving), away_us);
+    cast.of(away_us - 300 * MS, Fault::Full(serving), bent_us);
+    cast.of(away_us - 300 * MS, Fault::Slow(serving), bent_us);
+    let again_us = away_us + cast.between(900, 2_500);
+    let lasts_us = cast.between(5_000, 7_000);
+    // No other one can lead, but all answer.
+    for id in cast.others {
+        cast.of(again_us, Fault::Silent(id), lasts_us);
+    }
+}
+
+/// The master dies while nothing is under way. As soon as another one has a vote, that one is
+/// alone, and its voter dies. The voter and the former master, which are soon back, then elect.
+pub fn voter_dies(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let rest_us = cast.between(200, 600);
+    let dead_us = cast.between(800, 2_000);
+    let lasts_us = cast.between(6_000, 8_000);
+    cast.of(0, Fault::Spared(serving), rest_us);
+    cast.of(rest_us, Fault::PartAtVote, lasts_us);
+    cast.of(rest_us, Fault::Kill(serving), dead_us);
+}
+
+/// Both others want to lead at the same time, again and again.
+pub fn contested_again(cast: &mut Cast<'_>) {
+    let mut at_us = 0;
+    let lasts_us = 12_000 * MS;
+    for from in cast.members {
+        for to in cast.members.iter().filter(|to| *to != from) {
+            cast.of(0, Fault::Late(*from, *to), lasts_us);
+        }
+    }
+    for _ in 0..3 {
+        let dead_us = cast.between(1_000, 2_500);
+        let fault = if cast.chance(50) { Fault::Kill } else { Fault::Alone };
+        cast.of_serving(at_us, fault, dead_us);
+        at_us += dead_us + cast.between(2_000, 4_000);
+    }
+}
+
+/// One of three is behind when another loses its disk. The third one, which has all, is cut off.
+pub fn wiped_and_heir_behind(cast: &mut Cast<'_>) {
+    let [behind, wiped] = cast.others;
+    let serving = cast.serving;
+    let away_us = cast.between(2_000, 4_000);
+    let lasts_us = cast.between(6_000, 8_000);
+    cast.of(0, Fault::Alone(behind), away_us);
+    cast.of(away_us - 800 * MS, Fault::Wiped(wiped), lasts_us + 2_000 * MS);
+    cast.of(away_us - 100 * MS, Fault::Alone(serving), lasts_us);
+}
+
+/// Two of three are replaced; those that left run on, and may be all that one of the three hears.
+pub fn two_replaced(cast: &mut Cast<'_>) {
+    for (at_us, lasts_us) in [(0, 0), (6_000 * MS, 0)] {
+        cast.plan.push((at_us, Step::Change(Change::Replace), lasts_us));
+    }
+    cast.plan.push((12_000 * MS, Step::OfFollower(Fault::AmongRemoved), 8_000 * MS));
 }

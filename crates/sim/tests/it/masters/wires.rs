@@ -16,7 +16,7 @@ use crate::cluster::digest::Digest;
 /// Where the answer of a message goes.
 type Waiting = oneshot::Sender<Result<Bytes>>;
 
-/// From one member to another.
+/// From one member to another. Number 0: from, or to, any.
 pub type Way = (u64, u64);
 
 /// Something on its way.
@@ -42,6 +42,8 @@ struct WiresState {
     items: BTreeMap<(u64, u64), Item>,
     /// How many faults cut each way.
     cuts: BTreeMap<Way, u32>,
+    /// How many faults let nothing but answers pass each way.
+    unheard: BTreeMap<Way, u32>,
     /// How many faults make each way slow.
     late: BTreeMap<Way, u32>,
     /// Nobody hears that they are lost.
@@ -62,6 +64,14 @@ fn subtract(counts: &mut BTreeMap<Way, u32>, way: Way) {
     }
 }
 
+impl WiresState {
+    fn is_cut(&self, item: &Item) -> bool {
+        let ways = [(item.from, item.to), (item.from, 0), (0, item.to)];
+        let is_unheard = |way| !item.is_reply && self.unheard.contains_key(way);
+        ways.iter().any(|way| self.cuts.contains_key(way) || is_unheard(way))
+    }
+}
+
 impl Wires {
     pub fn new(rng: Arc<SeededRng>) -> Wires {
         Wires { state: Arc::default(), rng }
@@ -74,6 +84,16 @@ impl Wires {
 
     pub fn heal(&self, way: Way) {
         subtract(&mut self.state.lock().cuts, way);
+    }
+
+    /// Only answers pass until they are heard as often: the connections of the one side are broken,
+    /// those of the other side are not.
+    pub fn silence(&self, way: Way) {
+        add(&mut self.state.lock().unheard, way);
+    }
+
+    pub fn hear(&self, way: Way) {
+        subtract(&mut self.state.lock().unheard, way);
     }
 
     /// All that passes takes much longer until it is hurried as often.
@@ -99,7 +119,7 @@ impl Wires {
         let is_lost = self.rng.below(200) == 0;
         let mut state = self.state.lock();
         let way = (item.from, item.to);
-        if is_lost || state.cuts.contains_key(&way) {
+        if is_lost || state.is_cut(&item) {
             return state.lost.push(item.waiting);
         }
         let late_us = if state.late.contains_key(&way) { more_us } else { 0 };
@@ -116,7 +136,7 @@ impl Wires {
         let due = std::mem::replace(&mut state.items, later);
         let mut arrived = Vec::new();
         for item in due.into_values() {
-            if state.cuts.contains_key(&(item.from, item.to)) {
+            if state.is_cut(&item) {
                 state.lost.push(item.waiting);
                 continue;
             }

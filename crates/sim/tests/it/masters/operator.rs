@@ -1,0 +1,159 @@
+//! An operator: has masters join, removes them, and replaces those that are wiped.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use cairn_sim::SimDisk;
+
+use super::world::World;
+
+const MS: u64 = 1_000;
+/// There are no more masters than this.
+const MASTERS_MAX: usize = 5;
+/// A machine whose master was removed runs on for at most so long.
+const RETIRES_US: u64 = 12_000 * MS;
+
+/// Something that an operator does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    Join,
+    /// A master is removed.
+    Leave,
+    /// A new one joins, and one leaves.
+    Replace,
+    /// As `Replace`, of one whose process is ended first.
+    ReplaceDead,
+    /// As `Replace`, of one that has lost its disk.
+    ReplaceWiped,
+}
+
+/// A part of a change.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Join,
+    Remove(u64),
+}
+
+/// The operator's list.
+#[derive(Default)]
+pub struct Operator {
+    pub acts: Vec<(u64, Act)>,
+    /// Machines whose masters were removed, and when they are switched off.
+    pub retiring: Vec<(u64, u64)>,
+    pub begun: usize,
+}
+
+impl World {
+    /// Begins a change, unless another one is under way.
+    pub fn change(&mut self, change: Change) {
+        let (settled, masters, is_free) = self
+            .seating
+            .with(|state| (state.settled.clone(), state.masters.clone(), state.asked.is_empty()));
+        let Some(voters) = settled.filter(|_| is_free && self.operator.acts.is_empty()) else {
+            return;
+        };
+        let is_enough = match change {
+            Change::Join => masters.len() < MASTERS_MAX,
+            Change::Leave => voters.len() >= 3 && (masters.len() > 3 || self.rng.below(3) == 0),
+            _ => voters.len() >= 3,
+        };
+        let mut victims: Vec<u64> = masters.into_iter().collect();
+        if victims.len() > 1 && self.rng.below(4) > 0 {
+            victims.retain(|id| voters.contains(id));
+        }
+        let Some(victim) = victims.get(self.rng.below(victims.len().max(1) as u64) as usize) else {
+            return;
+        };
+        if is_enough {
+            self.change_of(change, *victim);
+        }
+    }
+
+    /// Begins a change of this master.
+    pub fn change_of(&mut self, change: Change, id: u64) {
+        tracing::info!(now_ms = self.now_us / 1000, ?change, id, "an operator begins");
+        self.operator.begun += 1;
+        self.seating.with(|state| state.settled = None);
+        match change {
+            Change::ReplaceDead => {
+                self.stop(id, self.rng.below(2) == 0);
+                self.places.get_mut(&id).into_iter().for_each(|place| place.stays_down = true);
+            }
+            Change::ReplaceWiped => self.wipe(id),
+            _ => {}
+        }
+        let soon = || self.now_us + self.rng.below(4_000 * MS);
+        if change != Change::Leave {
+            self.operator.acts.push((soon(), Act::Join));
+        }
+        if change != Change::Join {
+            self.operator.acts.push((soon(), Act::Remove(id)));
+        }
+    }
+
+    /// Has another master join in so long, and then this one leave.
+    pub fn replace(&mut self, id: u64, after_us: u64) {
+        self.operator.begun += 1;
+        let at_us = self.now_us + after_us;
+        self.operator.acts.extend([(at_us, Act::Join), (at_us + 500 * MS, Act::Remove(id))]);
+    }
+
+    /// The disk of a member is empty, and it starts again.
+    pub fn wipe(&mut self, id: u64) {
+        self.stop(id, true);
+        let seed = self.rng.below(u64::MAX);
+        let Some(place) = self.places.get_mut(&id) else { return };
+        place.disk = SimDisk::new(seed);
+        place.shown.entered.store(false, Ordering::Relaxed);
+        (place.enters, place.founds) = (true, BTreeSet::new());
+        self.start_again(id);
+    }
+
+    /// Does what is due.
+    pub fn operate(&mut self) {
+        let now_us = self.now_us;
+        let due: Vec<_> = self.operator.acts.extract_if(.., |(at, _)| *at <= now_us).collect();
+        for (_, act) in due {
+            match act {
+                Act::Join => self.join(),
+                Act::Remove(id) => self.seating.with(|state| {
+                    state.settled = None;
+                    state.asked.insert(id);
+                }),
+            }
+        }
+        self.retire();
+    }
+
+    pub fn join(&mut self) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let place = self.new_place(id, BTreeSet::new());
+        self.places.insert(id, place);
+        self.seating.with(|state| {
+            state.settled = None;
+            state.masters.insert(id);
+        });
+        self.start(id);
+    }
+
+    /// Machines of masters that were removed are switched off some time later.
+    fn retire(&mut self) {
+        let masters = self.seating.with(|state| state.masters.clone());
+        for id in self.places.keys().filter(|id| !masters.contains(id)) {
+            if self.operator.retiring.iter().all(|(retires, _)| retires != id) {
+                let after_us =
+                    if self.keeps_removed { u64::MAX / 2 } else { self.rng.below(RETIRES_US) };
+                self.operator.retiring.push((*id, self.now_us + after_us));
+            }
+        }
+        let now_us = self.now_us;
+        let retired = self.operator.retiring.iter().filter(|(_, at)| *at <= now_us);
+        for (id, _) in retired.copied().collect::<Vec<_>>() {
+            self.stop(id, true);
+            self.places.remove(&id);
+        }
+        let places = &self.places;
+        self.operator.retiring.retain(|(id, _)| places.contains_key(id));
+    }
+}
