@@ -1,5 +1,6 @@
 """Volumes made, mounted, filled and deleted, by calls of the interface."""
 
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,8 @@ import pytest
 from harness.csi import Driver, mounts_below
 from harness.doors import Http
 from harness.server import Server, scratch
-from harness.wait import eventually
+from harness.stop import stopped
+from harness.wait import PATIENCE_SECONDS, eventually
 
 MIB = 1 << 20
 
@@ -80,12 +82,24 @@ class Volume:
         self.delete()
 
 
+class Mount:
+    """The process that serves a volume on this machine."""
+
+    def __init__(self, driver, volume):
+        command = ["pgrep", "-P", str(driver.process.pid), "-f", f"mount.*{volume.id}"]
+        self.pid = int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+
 def status(server, bucket):
     return Http(server.http).request("GET", f"/storage/{bucket}").status
 
 
 def test_a_volume_has_the_bytes_of_its_bucket(server, driver):
     http = Http(server.http)
+    http.create_bucket("others")
     with Volume(driver, "bytes") as volume:
         for _ in range(2):
             one, two = volume.publish("one"), volume.publish("two", readonly=True)
@@ -94,8 +108,9 @@ def test_a_volume_has_the_bytes_of_its_bucket(server, driver):
         assert (two / "directory/file").read_bytes() == b"by a pod"
         with pytest.raises(OSError):
             (two / "other").write_bytes(b"")
-        # Nothing of other buckets is there, whatever path is tried.
-        assert sorted(os.listdir(one / "..")) == sorted(os.listdir(driver.work))
+        # Only what is in its bucket is there, and no other bucket.
+        assert os.listdir(one) == os.listdir(volume.staging) == ["directory"]
+        assert {"others", volume.id} <= set(os.listdir(driver.mounts / volume.id))
         eventually(
             lambda: http.object("GET", volume.id, "directory/file").body == b"by a pod",
             "what was written at another door",
@@ -196,11 +211,7 @@ def test_a_mount_whose_process_was_killed_is_made_again(driver):
         before = volume.publish("before")
         (before / "file").write_bytes(b"x")
         os.sync()
-        found = subprocess.run(
-            ["pgrep", "-P", str(driver.process.pid), "-f", f"mount.*{volume.id}"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        os.kill(int(found.stdout), signal.SIGKILL)
+        Mount(driver, volume).send_signal(signal.SIGKILL)
 
         def dead():
             try:
@@ -232,6 +243,84 @@ def test_a_driver_that_is_started_again_goes_on(driver):
         volume.stage()
         assert (volume.publish("again") / "file").read_bytes() == b"x"
         volume.unpublish(target)
+
+
+def test_a_volume_that_does_not_answer_holds_up_only_its_own_calls():
+    """The kernel waits for a process that is stopped as it does for a server of NFS that is away."""
+    work = scratch("csi")
+    with Server() as server, Driver(server, work) as driver:
+        volume = Volume(driver, "away")
+        volume.stage()
+        targets = [volume.publish("one"), volume.publish("two")]
+        waiting = []
+
+        def waits():
+            waiting.append(subprocess.Popen(["stat", targets[0]], stdout=subprocess.DEVNULL))
+            try:
+                waiting[-1].wait(5)
+            except subprocess.TimeoutExpired:
+                return True
+            return False
+
+        with stopped(Mount(driver, volume)):
+            eventually(waits, "the kernel knows nothing any more, and waits")
+            calls = [
+                driver.client.begin("NodeGetVolumeStats", volume_id=volume.id, volume_path=str(target))
+                for target in targets
+                for _ in range(os.cpu_count() + 8)
+            ]
+            # One for each of two pods waits. The others are told to come again.
+            eventually(lambda: sum(call.done() for call in calls) >= len(calls) - 2)
+            assert driver.client.Probe().ready.value
+            missing = {"volume_id": "csi-b", "volume_path": "/nonexistent/b"}
+            assert driver.client.code("NodeGetVolumeStats", **missing) == "NOT_FOUND"
+            pending = [call for call in calls if not call.done()]
+            assert len(pending) == 2
+            assert {call.code().name for call in calls if call not in pending} == {"ABORTED"}
+        for process in waiting:
+            process.wait(PATIENCE_SECONDS)
+        eventually(lambda: all(call.done() for call in calls), "calls end when it answers again")
+
+
+def test_nodes_act_as_a_user_with_rights_in_volumes_only(server):
+    root = Http(server.http)
+    credentials = ("NODES", "secret-of-the-nodes-0123456789")
+    key = json.dumps({"user": "nodes", "id": credentials[0], "secret": credentials[1]})
+    headers = {"Content-Type": "application/json"}
+    assert root.request("POST", "/admin/keys", key.encode(), headers).status == 201
+    root.create_bucket("private")
+    one, other = scratch("csi"), scratch("csi")
+    maker = Driver(server, one, "--part", "controller", "--mount-user", "nodes")
+    mounter = Driver(server, other, "--part", "node", credentials=credentials)
+    with maker as controller, mounter as node:
+        retain = {"parameters": {"onDelete": "retain"}}
+        volume = Volume(controller, "granted", **retain)
+        # Nobody else made a right for the nodes.
+        controller.client.create("granted", **retain)
+        grants = root.request("GET", f"/storage/{volume.id}").json()["grants"]
+        assert [grant["user"] for grant in grants] == ["nodes"]
+        volume.client = node.client
+        volume.stage()
+        target = volume.publish("granted")
+        (target / "file").write_bytes(b"by a node")
+        # As kubelet does it for fsGroup.
+        os.chown(target, 0, 4321)
+        assert os.stat(target).st_gid == 4321
+        usage = node.client.NodeGetVolumeStats(volume_id=volume.id, volume_path=str(target)).usage
+        assert usage[0].total > 0
+        place = {"volume_id": "private", "staging_target_path": str(one / "staging-granted")}
+        wanted = node.client.capability()
+        volume.unpublish(target)
+        volume.unstage()
+        assert node.client.code("NodeStageVolume", **place, volume_capability=wanted) == "NOT_FOUND"
+        nodes = Http(server.http, credentials)
+        assert nodes.object("GET", volume.id, "file").body == b"by a node"
+        volume.client = controller.client
+        volume.delete()
+        # The bucket stays, and nodes have no rights in it any more.
+        assert nodes.object("GET", volume.id, "file").status == 403
+        assert root.object("GET", volume.id, "file").body == b"by a node"
+        assert mounts_below(one) == [] and mounts_below(other) == []
 
 
 def test_what_makes_no_sense_changes_nothing(driver):

@@ -51,6 +51,12 @@ class Client:
 
         return call
 
+    def begin(self, name, **fields):
+        """Makes a call and does not wait for its answer, which is a future of gRPC."""
+        stub = next(stub for stub in self.stubs if hasattr(stub, name))
+        request = getattr(self.messages, f"{name}Request")(**fields)
+        return getattr(stub, name).future(request, timeout=PATIENCE_SECONDS)
+
     def capability(self, mode="MULTI_NODE_MULTI_WRITER", flags=()):
         return self.messages.VolumeCapability(
             mount=self.messages.VolumeCapability.MountVolume(mount_flags=flags),
@@ -72,8 +78,9 @@ class Client:
 class Driver:
     """`with Driver(server, work, *options) as driver:` runs one over mounts."""
 
-    def __init__(self, server, work, *options):
+    def __init__(self, server, work, *options, credentials=(KEY, SECRET)):
         self.server, self.work, self.options = server, work, options
+        self.credentials = credentials
         self.socket, self.mounts = work / "csi.sock", work / "mounts"
         self.log = open(work / "csi.log", "ab")
         self.process = self.client = None
@@ -88,7 +95,7 @@ class Driver:
     def start(self):
         command = [binary(), "csi", "--endpoint", self.endpoint, "--node-id", "here", "--with", "mount"]
         command += ["--server", self.server.http, "--mounts", str(self.mounts), *self.options]
-        env = {**os.environ, "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
+        env = {**os.environ, **dict(zip(("CAIRN_KEY", "CAIRN_SECRET"), self.credentials))}
         self.process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log
         )

@@ -26,7 +26,8 @@ use crate::server::{log, process, signals::Signals};
 /// credentials, or by a process of `cairn mount` for each volume (--with mount).
 ///
 /// The part `controller` makes and deletes volumes, and acts as root of the store. The part `node`
-/// mounts them, and is root of its machine. docs/kubernetes.md says how both are installed.
+/// mounts them, and is root of its machine. With mounts, the part `node` acts as a user of its own,
+/// to whom the part `controller` grants each new volume (--mount-user). docs/kubernetes.md says how both are installed.
 #[derive(clap::Args)]
 #[command(after_help = "Environment:
   CAIRN_KEY, CAIRN_SECRET, CAIRN_TOKEN   as for other commands: root of the store for the part
@@ -34,7 +35,7 @@ use crate::server::{log, process, signals::Signals};
 
 Examples:
   cairn csi --endpoint unix:///csi/csi.sock --part controller --server http://cairn:8080 \\
-      --nfs-client 10.0.0.0/8
+      --nfs-client 192.168.10.0/24
   cairn csi --endpoint unix:///csi/csi.sock --part node --node-id $HOSTNAME --nfs cairn:2049
   cairn csi --endpoint unix:///csi/csi.sock --part node --node-id $HOSTNAME --with mount \\
       --server http://cairn:8080 --mounts /var/lib/kubelet/plugins/csi.cairn.store/mounts")]
@@ -54,8 +55,8 @@ pub struct CsiArgs {
     /// The NFS door of the server, as nodes reach it; port 2049 if none is named
     #[arg(long, value_name = "HOST[:PORT]", value_parser = Nfs::parse)]
     nfs: Option<Nfs>,
-    /// A network of nodes, such as 10.0.0.0/8, to which volumes are exported; may be given several
-    /// times
+    /// A network of nodes, such as 192.168.10.0/24, to which volumes are exported; may be given
+    /// several times. Whoever has such an address may read and change all volumes
     #[arg(long, value_name = "NETWORK")]
     nfs_client: Vec<String>,
     /// Allow a network of all addresses
@@ -65,6 +66,10 @@ pub struct CsiArgs {
     /// fsGroup
     #[arg(long, value_enum, default_value_t = Squash::None)]
     nfs_squash: Squash,
+    /// The user of the part node, who may read and write in new volumes, for the part controller
+    /// --with mount. Without it only root may use them
+    #[arg(long, value_name = "NAME")]
+    mount_user: Option<String>,
     /// Where the part node mounts before it shows a volume to others, with --with mount
     #[arg(long, value_name = "DIR", default_value = "/var/lib/cairn/csi-mounts")]
     mounts: PathBuf,
@@ -182,7 +187,14 @@ fn node(args: &CsiArgs) -> Result<Node> {
 /// Volumes at a server, through its HTTP door.
 struct AtServer {
     server: Server,
-    exports: Option<Exports>,
+    reach: Reach,
+}
+
+/// Who may use volumes.
+enum Reach {
+    Exports(Exports),
+    /// A user besides root, if there is one.
+    User(Option<String>),
 }
 
 /// To whom volumes are exported.
@@ -195,7 +207,10 @@ struct Exports {
 impl AtServer {
     fn open(args: &CsiArgs) -> Result<AtServer> {
         let clients = args.nfs_client.clone();
-        let exports = match (args.with, clients.is_empty()) {
+        if args.with == With::Nfs && args.mount_user.is_some() {
+            return Err(Failure::usage("--mount-user and --with nfs exclude each other"));
+        }
+        let reach = match (args.with, clients.is_empty()) {
             (With::Nfs, true) => {
                 let text = "--nfs-client is missing: name the networks of the nodes";
                 return Err(Failure::usage(text));
@@ -204,13 +219,13 @@ impl AtServer {
                 let text = "--nfs-client and --with mount exclude each other";
                 return Err(Failure::usage(text));
             }
-            (With::Mount, true) => None,
+            (With::Mount, true) => Reach::User(args.mount_user.clone()),
             (With::Nfs, false) => {
                 let (is_any_client, squash) = (args.nfs_any_client, args.nfs_squash);
-                Some(Exports { clients, is_any_client, squash })
+                Reach::Exports(Exports { clients, is_any_client, squash })
             }
         };
-        Ok(AtServer { server: args.connection.open()?, exports })
+        Ok(AtServer { server: args.connection.open()?, reach })
     }
 
     fn bucket(&self, name: &str) -> Result<Option<Bucket>> {
@@ -244,6 +259,12 @@ impl AtServer {
             Err(failure) if failure.is_refused() && self.is_exported(bucket)? => Ok(()),
             sent => sent.map(drop),
         }
+    }
+
+    /// Gives a user rights in a bucket in place of those that he had.
+    fn grant(&self, bucket: &str, user: &str, rights: &str) -> Result<()> {
+        let change = serde_json::json!({ "grant": { "user": user, "rights": rights } });
+        self.server.send_json("PATCH", &bucket_path(bucket), &change).map(drop)
     }
 
     fn delete_content(&self, bucket: &str) -> Result<()> {
@@ -287,18 +308,25 @@ impl Store for AtServer {
     }
 
     fn export(&self, bucket: &str) -> Result<(), StoreError> {
-        let Some(exports) = &self.exports else { return Ok(()) };
-        self.add_export(exports, bucket).map_err(why)
+        match &self.reach {
+            Reach::Exports(exports) => self.add_export(exports, bucket).map_err(why),
+            Reach::User(Some(user)) => self.grant(bucket, user, "read,write").map_err(why),
+            Reach::User(None) => Ok(()),
+        }
     }
 
     fn end_export(&self, bucket: &str) -> Result<(), StoreError> {
-        if self.exports.is_none() {
-            return Ok(());
-        }
-        let sent = self.server.send("DELETE", &format!("/admin/exports/{}", escape(bucket)));
+        let sent = match &self.reach {
+            Reach::Exports(_) => {
+                let path = format!("/admin/exports/{}", escape(bucket));
+                self.server.send("DELETE", &path).map(drop)
+            }
+            Reach::User(Some(user)) => self.grant(bucket, user, "none"),
+            Reach::User(None) => Ok(()),
+        };
         match sent {
             Err(failure) if failure.is_not_found() => Ok(()),
-            sent => sent.map(drop).map_err(why),
+            sent => sent.map_err(why),
         }
     }
 

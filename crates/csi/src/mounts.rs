@@ -1,14 +1,15 @@
 //! What is mounted on this machine, and where a volume is.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 use tonic::Status;
 
-use crate::paths::unescaped;
 use crate::volume::VolumeId;
 
 const LIST: &str = "/proc/self/mountinfo";
@@ -27,17 +28,17 @@ pub struct Mount {
 }
 
 impl Mount {
-    fn parse(line: &str) -> Option<Mount> {
-        let (mount, system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
+    fn parse(line: &[u8]) -> Option<Mount> {
+        let mut fields = line.split(|byte| *byte == b' ').skip(3);
         let (root, at, options) = (fields.next()?, fields.next()?, fields.next()?);
-        let mut system = system.split(' ');
+        // A hyphen ends the fields that may be there or not.
+        let mut system = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, source) = (system.next()?, system.next()?);
         Some(Mount {
             root: unescaped(root),
             at: unescaped(at),
-            is_read_only: options.split(',').any(|option| option == "ro"),
-            kind: kind.to_owned(),
+            is_read_only: options.split(|byte| *byte == b',').any(|option| option == b"ro"),
+            kind: String::from_utf8_lossy(kind).into_owned(),
             source: unescaped(source).to_string_lossy().into_owned(),
         })
     }
@@ -58,9 +59,32 @@ impl Mount {
 
 /// The uppermost mount at a path, which is written as the kernel writes it.
 pub fn at(path: &Path) -> Result<Option<Mount>, Status> {
-    let list = fs::read_to_string(LIST);
+    // Names of other mounts need not be UTF-8.
+    let list = fs::read(LIST);
     let list = list.map_err(|error| Status::internal(format!("{LIST}: {error}")))?;
-    Ok(list.lines().filter_map(Mount::parse).rfind(|mount| mount.at == path))
+    let mut mounts = list.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    Ok(mounts.rfind(|mount| mount.at == path))
+}
+
+/// A path in the list of mounts, in which the kernel writes some bytes as three octal digits.
+fn unescaped(bytes: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 4;
+            }
+            None => {
+                plain.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    Path::new(OsStr::from_bytes(&plain)).to_owned()
 }
 
 /// The mount of a volume at a path, if there is one.
@@ -146,9 +170,13 @@ mod tests {
     const FUSE: &str =
         "611 29 0:53 /csi-a /kubelet/c rw,nosuid shared:7 - fuse.cairn http://s:8080 rw";
 
+    fn parse(line: &str) -> Mount {
+        Mount::parse(line.as_bytes()).unwrap()
+    }
+
     #[test]
     fn a_volume_is_known_by_its_mount() {
-        let (nfs, fuse) = (Mount::parse(NFS).unwrap(), Mount::parse(FUSE).unwrap());
+        let (nfs, fuse) = (parse(NFS), parse(FUSE));
         assert_eq!((nfs.at.as_path(), nfs.is_read_only), (Path::new("/kubelet/a b"), true));
         assert_eq!((fuse.at.as_path(), fuse.is_read_only), (Path::new("/kubelet/c"), false));
         let (one, other) = (VolumeId::parse("csi-a").unwrap(), VolumeId::parse("csi-b").unwrap());
@@ -156,9 +184,24 @@ mod tests {
             assert!(mount.is_of(&one) && !mount.is_of(&other), "{mount:?}");
         }
         let disk = "612 29 8:1 /csi-a /kubelet/d rw - ext4 /dev/sda rw";
-        assert!(!Mount::parse(disk).unwrap().is_of(&one));
+        assert!(!parse(disk).is_of(&one));
         let below = FUSE.replace(" /csi-a ", " /photos/csi-a ");
-        assert!(!Mount::parse(&below).unwrap().is_of(&one));
+        assert!(!parse(&below).is_of(&one));
+    }
+
+    #[test]
+    fn names_of_mounts_need_not_be_utf8() {
+        let line =
+            b"613 29 8:1 /\xff /kubelet/\xfe\\040d rw master:1 shared:2 - ext4 /dev/s\xfd rw";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!(mount.at.as_os_str().as_bytes(), b"/kubelet/\xfe d");
+        assert_eq!(mount.kind, "ext4");
+    }
+
+    #[test]
+    fn the_kernel_escapes_some_bytes() {
+        assert_eq!(unescaped(b"/a\\040b\\134c"), Path::new("/a b\\c"));
+        assert_eq!(unescaped("/ü\\04".as_bytes()), Path::new("/ü\\04"));
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub struct Node {
     id: String,
     access: Arc<Access>,
     busy: Busy,
-    /// Volumes that are looked at. Where a server is away, the kernel waits, and no more than one
-    /// call for each volume waits with it.
+    /// Volumes that are looked at, each at a path. Where a server is away, the kernel waits, and no
+    /// more than one call for each of them waits with it.
     looks: Busy,
 }
 
@@ -168,24 +168,20 @@ impl Node {
     }
 }
 
-/// A volume and a path of a call.
-fn place(id: &str, path: &str, what: &str) -> Result<(VolumeId, PathBuf), Status> {
+/// The volume of a call, which names a path, too. The path itself is looked at on a thread, because
+/// the kernel may wait there for a server.
+fn volume_at(id: &str, path: &str, what: &str) -> Result<VolumeId, Status> {
     if path.is_empty() {
         return Err(Status::invalid_argument(format!("{what} is missing")));
     }
-    let volume = VolumeId::wanted(id)?;
-    Ok((volume, checked(path, what)?))
+    VolumeId::wanted(id)
 }
 
-/// The same for a call that takes something away. There is no path if nothing can be there.
-fn gone_place(id: &str, path: &str, what: &str) -> Result<(VolumeId, Option<PathBuf>), Status> {
-    if path.is_empty() {
-        return Err(Status::invalid_argument(format!("{what} is missing")));
-    }
-    let volume = VolumeId::wanted(id)?;
+/// A path from which something is taken away. There is none if nothing can be there.
+fn gone(path: &str, what: &str) -> Result<Option<PathBuf>, Status> {
     match checked(path, what) {
-        Err(status) if status.code() == Code::NotFound => Ok((volume, None)),
-        found => Ok((volume, Some(found?))),
+        Err(status) if status.code() == Code::NotFound => Ok(None),
+        found => Ok(Some(found?)),
     }
 }
 
@@ -197,8 +193,11 @@ impl node_server::Node for Node {
     ) -> Answer<proto::NodeStageVolumeResponse> {
         let asked = request.into_inner();
         let wanted = Use::of(asked.volume_capability.as_ref())?;
-        let (volume, at) = place(&asked.volume_id, &asked.staging_target_path, "staging path")?;
-        let stage = move |access: &Access, volume: &VolumeId| access.stage(volume, &at, &wanted);
+        let path = asked.staging_target_path;
+        let volume = volume_at(&asked.volume_id, &path, "staging path")?;
+        let stage = move |access: &Access, volume: &VolumeId| {
+            access.stage(volume, &checked(&path, "staging path")?, &wanted)
+        };
         self.change(volume, stage, proto::NodeStageVolumeResponse {}).await
     }
 
@@ -207,10 +206,11 @@ impl node_server::Node for Node {
         request: Request<proto::NodeUnstageVolumeRequest>,
     ) -> Answer<proto::NodeUnstageVolumeResponse> {
         let asked = request.into_inner();
-        let path = &asked.staging_target_path;
-        let (volume, at) = gone_place(&asked.volume_id, path, "staging path")?;
-        let unstage =
-            move |access: &Access, volume: &VolumeId| access.unstage(volume, at.as_deref());
+        let path = asked.staging_target_path;
+        let volume = volume_at(&asked.volume_id, &path, "staging path")?;
+        let unstage = move |access: &Access, volume: &VolumeId| {
+            access.unstage(volume, gone(&path, "staging path")?.as_deref())
+        };
         self.change(volume, unstage, proto::NodeUnstageVolumeResponse {}).await
     }
 
@@ -220,10 +220,13 @@ impl node_server::Node for Node {
     ) -> Answer<proto::NodePublishVolumeResponse> {
         let asked = request.into_inner();
         let wanted = Use::of(asked.volume_capability.as_ref())?;
-        let (volume, target) = place(&asked.volume_id, &asked.target_path, "target path")?;
-        let (_, staged) = place(&asked.volume_id, &asked.staging_target_path, "staging path")?;
+        let (target, staged) = (asked.target_path, asked.staging_target_path);
+        volume_at(&asked.volume_id, &target, "target path")?;
+        let volume = volume_at(&asked.volume_id, &staged, "staging path")?;
         let is_read_only = asked.readonly;
         let publish = move |access: &Access, volume: &VolumeId| {
+            let target = checked(&target, "target path")?;
+            let staged = checked(&staged, "staging path")?;
             access.publish(volume, (&staged, &target), &wanted, is_read_only)
         };
         self.change(volume, publish, proto::NodePublishVolumeResponse {}).await
@@ -235,9 +238,10 @@ impl node_server::Node for Node {
     ) -> Answer<proto::NodeUnpublishVolumeResponse> {
         let asked = request.into_inner();
         let answer = proto::NodeUnpublishVolumeResponse {};
-        let (volume, target) = gone_place(&asked.volume_id, &asked.target_path, "target path")?;
-        let Some(target) = target else { return Ok(Response::new(answer)) };
+        let path = asked.target_path;
+        let volume = volume_at(&asked.volume_id, &path, "target path")?;
         let unpublish = move |_: &Access, volume: &VolumeId| {
+            let Some(target) = gone(&path, "target path")? else { return Ok(()) };
             mounts::take_away(&target, volume)?;
             mounts::remove_directory(&target)
         };
@@ -252,12 +256,15 @@ impl node_server::Node for Node {
         if asked.volume_id.is_empty() || asked.volume_path.is_empty() {
             return Err(Status::invalid_argument("the id or the path of the volume is missing"));
         }
-        // Nothing is mounted at a path that makes no sense.
-        let found = place(&asked.volume_id, &asked.volume_path, "volume path");
-        let (volume, at) = found.map_err(|why| Status::not_found(why.message()))?;
-        let turn = self.looks.turn(volume.as_str())?;
+        let volume = VolumeId::wanted(&asked.volume_id)?;
+        let path = asked.volume_path;
+        // Two pods of a machine may use one volume.
+        let turn = self.looks.turn(&format!("{volume} at {path}"))?;
         on_a_thread(move || {
             let _turn = turn;
+            // Nothing is mounted at a path that makes no sense.
+            let at = checked(&path, "volume path");
+            let at = at.map_err(|why| Status::not_found(why.message()))?;
             let usage = usage(&volume, &at)?;
             Ok(proto::NodeGetVolumeStatsResponse { usage })
         })

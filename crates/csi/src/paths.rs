@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tonic::Status;
+
+use crate::mounts;
 
 /// The longest path, bytes.
 const PATH_BYTES: usize = 4095;
 
 /// A path as the kernel shows it in its list of mounts: links above it are followed, and it is no
-/// link itself. It need not be there, but the directory above it must be.
+/// link itself. It need not be there, but the directory above it must be. This may wait for a disk.
 ///
 /// # Errors
 /// `InvalidArgument` for what is not an absolute path, or one with `..`.
@@ -37,33 +38,12 @@ pub fn checked(text: &str, what: &str) -> Result<PathBuf, Status> {
         _ => Status::internal(format!("{what} {text:?}: {error}")),
     })?;
     let path = above.join(name);
-    // A mount whose process has died answers with an error, and is no link.
-    let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-    match is_link {
+    // What is mounted on is no link, and is not looked at: its server may be away.
+    let is_link = || fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+    match mounts::at(&path)?.is_none() && is_link() {
         true => Err(bad("it is a symbolic link")),
         false => Ok(path),
     }
-}
-
-/// A path in the list of mounts, in which the kernel writes some bytes as three octal digits.
-pub fn unescaped(text: &str) -> PathBuf {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = text.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 4;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    Path::new(std::ffi::OsStr::from_bytes(&plain)).to_owned()
 }
 
 #[cfg(test)]
@@ -92,11 +72,5 @@ mod tests {
         let shown = |name: &str| real.join(name).to_str().unwrap().to_owned();
         assert_eq!(checked(&shown("link/target/"), "path").unwrap(), real.join("real/target"));
         assert!(checked(&shown("link"), "path").is_err());
-    }
-
-    #[test]
-    fn the_kernel_escapes_some_bytes() {
-        assert_eq!(unescaped("/a\\040b\\134c"), Path::new("/a b\\c"));
-        assert_eq!(unescaped("/ü\\04"), Path::new("/ü\\04"));
     }
 }

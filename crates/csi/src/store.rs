@@ -51,7 +51,8 @@ pub trait Store: Send + Sync + 'static {
 
     fn set_quota(&self, bucket: &str, bytes: u64) -> Result<(), StoreError>;
 
-    /// Lets clients of NFS mount a bucket, where that is configured. It may be so already.
+    /// Lets nodes mount a bucket: clients of NFS, or a user, as it is configured. It may be so
+    /// already.
     fn export(&self, bucket: &str) -> Result<(), StoreError>;
 
     /// Ends that, if it is so.

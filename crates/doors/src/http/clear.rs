@@ -1,15 +1,18 @@
 //! Deletes everything in a bucket, also what has no key: symbolic links, pipes, and names that only
 //! a file system shows. A request deletes some of it and says whether there may be more.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Action, Caller};
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::Fs;
-use cairn_fs::ops::buckets::GetBucket;
+use cairn_fs::ops::buckets::{Decide, FindBucket};
 use cairn_fs::ops::conditions::Conditions;
 use cairn_fs::ops::delete_object::DeleteObjects;
 use cairn_fs::ops::list_objects::ListObjects;
-use cairn_fs::ops::readdir::Readdir;
+use cairn_fs::ops::readdir::{Listed, Readdir};
+use cairn_fs::ops::rename::{Rename, RenameMode};
 use cairn_fs::ops::rmdir::Rmdir;
 use cairn_fs::ops::unlink::Unlink;
 use cairn_fs::rows::Kind;
@@ -26,84 +29,239 @@ const NAMES: usize = 250;
 const AT_ONCE: usize = 16;
 /// Names without a key that one request removes.
 const REQUEST: usize = 1000;
+/// Pages of directories that one request reads.
+const PAGES: usize = 4000;
+/// Directories above one that is moved to the top of the bucket, so that a request need not go down
+/// all the way to where it can remove something.
+const DEEP: usize = 100;
 
 pub async fn clear(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Body>> {
-    let more = match delete_objects(fs, caller, bucket).await? {
-        true => true,
-        false => remove_rest(fs, caller, bucket).await?,
-    };
+    let (deleted, _) = delete_objects(fs, caller, bucket, String::new()).await?;
+    let more = deleted || remove_rest(fs, caller, bucket).await?;
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "more": more })))
 }
 
-/// Deletes a page of objects. Whether there were any.
-async fn delete_objects(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
-    let verb = ListObjects { bucket: bucket.to_owned(), max_keys: STEP, ..ListObjects::default() };
+/// Deletes a page of objects. Whether there were any, and where the next page begins.
+async fn delete_objects(
+    fs: &Fs,
+    caller: &Caller,
+    bucket: &str,
+    after: String,
+) -> Result<(bool, Option<String>)> {
+    let bucket = bucket.to_owned();
+    let verb =
+        ListObjects { bucket: bucket.clone(), after, max_keys: STEP, ..ListObjects::default() };
     let page = fs.read(caller, verb).await?;
     if page.objects.is_empty() {
-        return Ok(false);
+        return Ok((false, page.next));
     }
     let keys = page.objects.into_iter().map(|object| (object.key, Conditions::default()));
-    let verb = DeleteObjects { bucket: bucket.to_owned(), keys: keys.collect() };
+    let verb = DeleteObjects { bucket, keys: keys.collect() };
     for reply in fs.run(caller, verb).await? {
         reply?;
     }
-    Ok(true)
+    Ok((true, page.next))
+}
+
+/// Deletes the first objects that there are, however many names come before them that are none.
+async fn delete_any(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
+    let mut after = String::new();
+    loop {
+        match delete_objects(fs, caller, bucket, after).await? {
+            (true, _) => return Ok(true),
+            (false, None) => return Ok(false),
+            (false, Some(next)) => after = next,
+        }
+    }
 }
 
 /// A directory that is to be emptied and removed.
+#[derive(Clone)]
 struct Doomed {
     ino: Ino,
     /// Its name and where it is; the bucket itself has neither.
     place: Option<(Ino, Bytes)>,
+    /// Directories above it, without the bucket.
+    depth: usize,
+    /// Where its next page begins.
+    after: Option<Bytes>,
+    /// Whether a page had entries that POSIX does not show.
+    has_hidden: bool,
+    /// Whether a directory in it stays for now.
+    has_kept: bool,
 }
 
-/// Removes names from the leaves of the tree on. Whether there may be more of them.
+impl Doomed {
+    fn new(ino: Ino, place: Option<(Ino, Bytes)>, depth: usize) -> Doomed {
+        Doomed { ino, place, depth, after: None, has_hidden: false, has_kept: false }
+    }
+}
+
+/// A walk over a bucket from the leaves of its tree on.
+struct Walk<'a> {
+    fs: &'a Fs,
+    caller: &'a Caller,
+    top: Ino,
+    /// The directory that is looked at is the last.
+    doomed: Vec<Doomed>,
+    /// Directories that cannot be removed before what is in them.
+    kept: HashSet<Ino>,
+    /// Directories with objects that POSIX does not show.
+    hidden: Vec<Doomed>,
+    removed: usize,
+    /// Whether somebody else changed what was being removed.
+    is_disturbed: bool,
+}
+
+/// Removes what is no object. Whether there may be more.
 async fn remove_rest(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
-    let (opened, _) = fs.read(caller, GetBucket { name: bucket.to_owned() }).await?;
-    let mut doomed = vec![Doomed { ino: opened.id.ino(), place: None }];
-    let mut removed = 0;
-    while let Some(Doomed { ino, place }) = doomed.last() {
-        if removed >= REQUEST {
-            return Ok(true);
-        }
-        let (ino, place) = (*ino, place.clone());
-        let verb = Readdir { ino, after: None, limit: NAMES, attributes: false };
-        let page = fs.read(caller, verb).await;
-        let page = match page {
+    let verb = FindBucket { name: bucket.to_owned() };
+    let found = fs.read(&Caller::system(), verb).await?;
+    let id = found.ok_or_else(|| Error::NotFound(format!("bucket {bucket}")))?.id;
+    // Also where there is nothing to delete.
+    fs.read(caller, Decide { bucket: id, action: Action::DeleteObject }).await?;
+    let mut walk = Walk {
+        fs,
+        caller,
+        top: id.ino(),
+        doomed: vec![Doomed::new(id.ino(), None, 0)],
+        kept: HashSet::new(),
+        hidden: Vec::new(),
+        removed: 0,
+        is_disturbed: false,
+    };
+    let mut pages = 0;
+    while pages < PAGES && walk.removed < REQUEST && walk.step().await? {
+        pages += 1;
+    }
+    if walk.doomed.is_empty() && walk.kept.is_empty() {
+        return Ok(false);
+    }
+    if walk.removed > 0 || walk.is_disturbed || delete_any(fs, caller, bucket).await? {
+        return Ok(true);
+    }
+    match walk.lift_hidden().await? {
+        true => Ok(true),
+        false => Err(Error::NotEmpty(format!("bucket {bucket}: names that no door shows"))),
+    }
+}
+
+impl Walk<'_> {
+    /// Looks at a page of a directory, and removes what can be removed. Whether the walk goes on.
+    async fn step(&mut self) -> Result<bool> {
+        let Some(at) = self.doomed.last_mut() else { return Ok(false) };
+        let (ino, depth) = (at.ino, at.depth);
+        let verb = Readdir { ino, after: at.after.clone(), limit: NAMES, attributes: false };
+        let page = match self.fs.read(self.caller, verb).await {
             // Somebody else has removed it.
-            Err(Error::NotFound(_)) if place.is_some() => {
-                doomed.pop();
-                continue;
+            Err(Error::NotFound(_) | Error::NotDirectory(_)) if at.place.is_some() => {
+                self.doomed.pop();
+                return Ok(true);
             }
             page => page?,
         };
-        if page.entries.is_empty() {
-            doomed.pop();
-            let Some((parent, name)) = place else { return Ok(false) };
-            gone(fs.run(caller, Rmdir { parent, name: name.to_vec() }).await)?;
-            removed += 1;
-            continue;
+        at.has_hidden |= page.skipped > 0;
+        let found = page.entries.len();
+        let is_new = |entry: &Listed| !self.kept.contains(&entry.ino);
+        let entries: Vec<Listed> = page.entries.into_iter().filter(is_new).collect();
+        at.has_kept |= entries.len() < found;
+        if !entries.is_empty() {
+            self.remove(ino, depth, entries).await?;
+        } else if page.next.is_some() {
+            at.after = page.next;
+        } else if let Some(done) = self.doomed.pop() {
+            self.finish(done).await?;
         }
-        let (directories, files): (Vec<_>, Vec<_>) =
-            page.entries.into_iter().partition(|entry| entry.kind == Kind::Directory);
-        removed += files.len();
-        let unlinks = files.into_iter().map(|file| {
-            let verb = Unlink { parent: ino, name: file.name.to_vec() };
-            async move { gone(fs.run(caller, verb).await) }
-        });
-        stream::iter(unlinks).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        doomed.extend(directories.into_iter().map(|directory| {
-            let place = Some((ino, directory.name));
-            Doomed { ino: directory.ino, place }
-        }));
+        Ok(true)
     }
-    Ok(false)
+
+    /// Removes entries of a directory that are none themselves; the others come next.
+    async fn remove(&mut self, parent: Ino, depth: usize, entries: Vec<Listed>) -> Result<()> {
+        let (directories, files): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.kind == Kind::Directory);
+        let (fs, caller) = (self.fs, self.caller);
+        let unlinks = files.into_iter().map(|file| {
+            let verb = Unlink { parent, name: file.name.to_vec() };
+            async move { is_gone(fs.run(caller, verb).await) }
+        });
+        let gone: Vec<bool> = stream::iter(unlinks).buffer_unordered(AT_ONCE).try_collect().await?;
+        let removed = gone.iter().filter(|is_gone| **is_gone).count();
+        self.is_disturbed |= removed < gone.len();
+        self.removed += removed;
+        for directory in directories {
+            let next = Doomed::new(directory.ino, Some((parent, directory.name)), depth + 1);
+            match depth >= DEEP && self.lift(&next).await? {
+                true => self.removed += 1,
+                false => self.doomed.push(next),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a directory that shows no more entries.
+    async fn finish(&mut self, done: Doomed) -> Result<()> {
+        if done.has_hidden {
+            self.hidden.push(done.clone());
+        }
+        if done.has_hidden || done.has_kept {
+            self.kept.insert(done.ino);
+            return Ok(());
+        }
+        let Some((parent, name)) = done.place else { return Ok(()) };
+        let verb = Rmdir { parent, name: name.to_vec() };
+        if is_gone(self.fs.run(self.caller, verb).await)? {
+            self.removed += 1;
+        } else {
+            self.is_disturbed = true;
+            self.kept.insert(done.ino);
+        }
+        Ok(())
+    }
+
+    /// Moves a directory to the top of the bucket, with a name so short that keys below it are no
+    /// longer than they were when they were made. Whether it was moved.
+    async fn lift(&self, doomed: &Doomed) -> Result<bool> {
+        let Some((parent, name)) = &doomed.place else { return Ok(false) };
+        let is_up = *parent == self.top;
+        if is_up && name.len() == 1 {
+            return Ok(false);
+        }
+        let short = (b'0'..=b'9').chain(b'a'..=b'z').map(|byte| vec![byte]);
+        let other = (!is_up).then(|| format!("{:x}", doomed.ino.0).into_bytes());
+        for target_name in short.chain(other) {
+            let verb = Rename {
+                source_parent: *parent,
+                source_name: name.to_vec(),
+                target_parent: self.top,
+                target_name,
+                mode: RenameMode::NoReplace,
+            };
+            match self.fs.run(self.caller, verb).await {
+                Err(Error::Exists(_)) => {}
+                moved => return is_gone(moved),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves directories whose objects no listing shows, because their keys have become too long,
+    /// to where it does. Whether there were any.
+    async fn lift_hidden(&self) -> Result<bool> {
+        for hidden in self.hidden.iter().take(AT_ONCE) {
+            if self.lift(hidden).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
-/// What somebody else removed meanwhile is gone all the same.
-fn gone<T>(done: Result<T>) -> Result<()> {
+/// Whether something is gone: removed, or by somebody else before. What somebody else has changed
+/// meanwhile may be there.
+fn is_gone<T>(done: Result<T>) -> Result<bool> {
     match done {
-        Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+        Ok(_) | Err(Error::NotFound(_)) => Ok(true),
+        Err(Error::IsDirectory(_) | Error::NotDirectory(_) | Error::NotEmpty(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }

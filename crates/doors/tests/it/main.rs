@@ -7,6 +7,7 @@ mod audit_has_each_change_and_refusal;
 mod http_a_damaged_object_is_never_a_short_one;
 mod http_api_is_as_documented;
 mod http_buckets_and_listings;
+mod http_buckets_are_cleared;
 mod http_connections_are_kept_and_bounded;
 mod http_harness;
 mod http_health_and_metrics;
