@@ -121,7 +121,7 @@ def test_a_machine_that_is_missed_keeps_the_others_from_being_stopped(machines):
 NEWER = [
     ("format", "cairn 1\n", "cairn 2\n", ["master", "--listen", "127.0.0.1:1"]),
     ("cluster.toml", "version = 1\n", "version = 2\n", ["master", "--listen", "127.0.0.1:1"]),
-    ("machine.toml", "version = 1\n", "version = 2\n", ["node"]),
+    ("machine.toml", "version = 1\n", "version = 3\n", ["node"]),
 ]
 
 
