@@ -298,7 +298,7 @@ pub fn leads_again_too_soon(cast: &mut Cast<'_>) {
     cast.of(100 * MS, Fault::Alone(serving), away_us);
     cast.of(away_us - 300 * MS, Fault::Full(serving), bent_us);
     cast.of(away_us - 300 * MS, Fault::Slow(serving), bent_us);
-    let again_us = away_us + cast.between(200, 1_200);
+    let again_us = away_us + cast.between(900, 2_500);
     let lasts_us = cast.between(5_000, 7_000);
     // No other one can lead, but all answer.
     for id in cast.others {
