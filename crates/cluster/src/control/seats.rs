@@ -34,7 +34,8 @@ pub fn caught_up(status: &MemberStatus, answering: &BTreeSet<u64>) -> BTreeSet<u
 /// The next members, if they differ from those `now`.
 ///
 /// `masters`: of the cluster map, without those that leave. `up`: of these, the ones that were
-/// heard. `caught_up`: see there. The `leader` is not replaced.
+/// heard. `caught_up`: see there. The `leader` is not replaced: it votes even where an interrupted
+/// step would have ended without it, since no member can lead such a step to its end.
 ///
 /// One voter stays alone until there are three, since two are no safer than one; so do three until
 /// there are five. A voter that leaves is replaced in the same step if a learner has caught up. If
@@ -50,6 +51,7 @@ pub fn seats(
     let last = now.voters.last().cloned().unwrap_or_default();
     let known: BTreeSet<u64> = now.voters.iter().flatten().chain(&now.learners).copied().collect();
     let mut voters = &last & masters;
+    voters.extend(masters.get(&leader));
     let works = |id: &u64| caught_up.contains(id) && up.contains(id);
     let ready = masters.iter().filter(|id| works(id) && !voters.contains(id));
     let ready: Vec<u64> = ready.copied().collect();
@@ -180,5 +182,12 @@ mod tests {
     #[test]
     fn a_step_that_was_interrupted_is_ended() {
         assert_eq!(next(&[&[1], &[1, 2, 3]], &[], &[1, 2, 3], &[1, 2, 3], &[]), "{1, 2, 3} {}");
+    }
+
+    #[test]
+    fn a_leader_that_an_interrupted_step_leaves_out_votes() {
+        let four = &[1, 2, 3, 4];
+        assert_eq!(next(&[&[1, 2, 4], &[2, 3, 4]], &[], four, four, four), "{1, 2, 3} {4}");
+        assert_eq!(next(&[&[1, 2, 4], &[2, 3, 4]], &[], four, &[1, 3, 4], four), "{1, 3, 4} {2}");
     }
 }

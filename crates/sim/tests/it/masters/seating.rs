@@ -177,7 +177,12 @@ impl Seater {
             return Ok(());
         }
         for id in seating.with(|state| state.asked.clone()) {
-            self.remove(id, master).await?;
+            if let Err(error) = self.remove(id, master).await {
+                tracing::info!(member = member.id(), %error, "not removed");
+            }
+        }
+        if self.handing.borrow().is_some() {
+            return Ok(());
         }
         let status = member.status().await?;
         if let Some(next) = seating.next(member, &status, None) {

@@ -29,10 +29,10 @@ use crate::cluster::host::Host;
 const TICK_US: u64 = 2_000;
 /// How long things go wrong, and how long all may take to become well.
 const FAULTS_US: u64 = 30_000_000;
-const RECOVERY_US: u64 = 60_000_000;
+const RECOVERY_US: u64 = 120_000_000;
 /// How long members may take to agree when nobody asks for anything. A leader waits 30 s for an
-/// answer to a part of a snapshot that is lost.
-const AGREEING_US: u64 = 45_000_000;
+/// answer to a part of a snapshot that is lost, and then begins anew.
+const AGREEING_US: u64 = 75_000_000;
 const RESTING_US: u64 = 500_000;
 /// Between two looks at processes that have ended by themselves.
 const LOOK_US: u64 = 500_000;
