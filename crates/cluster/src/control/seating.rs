@@ -53,6 +53,10 @@ impl Controller {
         let (node, status) = (peer.authenticated.node, member.status().await?);
         // A master that was cut off may have the members of before.
         self.master.check_serving()?;
+        if self.leaving.lock().contains(&node.0) {
+            let text = "is being removed: let a new directory join with a new token";
+            return Err(Error::Conflict(format!("node {node} {text}")));
+        }
         let votes = status.members.voters.iter().any(|ids| ids.contains(&node.0));
         if votes || status.followers.get(&node.0).is_some_and(Option::is_some) {
             return Err(Error::Conflict(format!(
