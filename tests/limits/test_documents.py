@@ -23,6 +23,7 @@ NOT_RUN = {
     "cairn cluster upgrade-check": "wants machines that may be stopped, and tests/cluster has them",
     "cairn bench reports": "starts clusters and measures for minutes, and tests/bench runs it",
     "cairn node": "needs three machines, and tests/cluster/test_machines.py makes them",
+    "cairn cluster add-disk": "the same",
     "cairn cluster token /srv/cairn --machine": "needs the first of these machines",
     "cairn cluster join /srv/cairn-master": "needs a second machine, and tests/cluster/test_masters.py has more",
     "cairn master /srv/cairn-master --listen 10.0.0.2": "the same",
