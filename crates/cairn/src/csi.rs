@@ -27,7 +27,8 @@ use crate::server::{log, process, signals::Signals};
 ///
 /// The part `controller` makes and deletes volumes, and acts as root of the store. The part `node`
 /// mounts them, and is root of its machine. With mounts, the part `node` acts as a user of its own,
-/// to whom the part `controller` grants each new volume (--mount-user). docs/kubernetes.md says how both are installed.
+/// to whom the part `controller` grants each new volume (--mount-user). docs/kubernetes.md says how
+/// both are installed.
 #[derive(clap::Args)]
 #[command(after_help = "Environment:
   CAIRN_KEY, CAIRN_SECRET, CAIRN_TOKEN   as for other commands: root of the store for the part

@@ -19,12 +19,13 @@
 pub mod proto;
 
 mod answer;
-mod paths;
 mod store;
 mod volume;
 
 mod capability;
 mod mounts;
+
+mod paths;
 
 mod nfs;
 

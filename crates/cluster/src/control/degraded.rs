@@ -98,8 +98,8 @@ pub(super) enum Turn {
 
 impl Naming {
     /// One at a time, and with a rest after each that is as long as it took. All who ask for the
-    /// same scrub, by the same epoch of the map, share one. Names are kept for a while only: whoever
-    /// asks later gets them as they are then.
+    /// same scrub, by the same epoch of the map, share one. Names are kept for a while only:
+    /// whoever asks later gets them as they are then.
     pub(super) fn turn(&self, run: (u64, u64), now: Instant) -> Turn {
         let mut latest = self.latest.lock();
         if let Some(Latest { run: of, begun, done }) = &mut *latest {
