@@ -18,6 +18,7 @@ COMMANDS = {
     "cairn-chunkserver@.service": ("chunkserver", "/srv/%i/cairn"),
     "cairn-gateway.service": ("gateway", "/srv/cairn-gateway"),
     "cairn-master.service": ("master", "/srv/cairn-master"),
+    "cairn-node.service": ("node", "/srv/cairn-node"),
     "cairn-server.service": ("server", "/srv/cairn"),
 }
 MOUNT = "cairn-mount@.service"
@@ -48,8 +49,10 @@ def test_a_unit_starts_what_root_has_made(name):
     command, directory = COMMANDS[name]
     options = service(name)
     assert options["ExecStart"] == f"/usr/local/bin/cairn {command} {directory} $CAIRN_OPTIONS"
-    # A store is made by the first start of its server: until then there is no directory.
-    assert options["ReadWritePaths"] == ("-" if command == "server" else "") + directory
+    # A store is made by the first start of its server: until then there is no directory. Disks of a machine are
+    # anywhere below /srv.
+    writable = {"server": f"-{directory}", "node": "/srv"}
+    assert options["ReadWritePaths"] == writable.get(command, directory)
     # `cluster init` and `join`, run by root, leave directories that nobody else may open.
     user = options["User"]
     assert f"+/usr/bin/env chown -R {user}:{user} {directory}" in options["Before"]
