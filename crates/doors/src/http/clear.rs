@@ -31,8 +31,8 @@ const AT_ONCE: usize = 16;
 const REQUEST: usize = 1000;
 /// Pages of directories that one request reads.
 const PAGES: usize = 4000;
-/// Directories above one that is moved to the top of the bucket, so that a request need not go down
-/// all the way to where it can remove something.
+/// Each so many directories down, one is moved to the top of the bucket, so that a request need not
+/// go down all the way to where it can remove something.
 const DEEP: usize = 100;
 
 pub async fn clear(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Body>> {
@@ -194,7 +194,7 @@ impl Walk<'_> {
         self.removed += removed;
         for directory in directories {
             let next = Doomed::new(directory.ino, Some((parent, directory.name)), depth + 1);
-            match depth >= DEEP && self.lift(&next).await? {
+            match depth > 0 && depth.is_multiple_of(DEEP) && self.lift(&next).await? {
                 true => self.removed += 1,
                 false => self.doomed.push(next),
             }
@@ -242,6 +242,8 @@ impl Walk<'_> {
             };
             match self.fs.run(self.caller, verb).await {
                 Err(Error::Exists(_)) => {}
+                // There is too much below it: what is deeper can be moved.
+                Err(Error::TooLarge(_)) => return Ok(false),
                 moved => return is_gone(moved),
             }
         }
