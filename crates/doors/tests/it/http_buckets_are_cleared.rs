@@ -158,19 +158,6 @@ fn objects_whose_keys_have_become_too_long_are_deleted() {
 }
 
 #[test]
-fn deep_directories_are_not_walked_by_each_request() {
-    let case = Case::new();
-    let mut parent = case.top;
-    for _ in 0..2000 {
-        parent = case.mkdir(parent, "d");
-    }
-    case.link(parent, "link");
-    let requests = case.clear();
-    assert!(requests < 100, "{requests}");
-    case.delete();
-}
-
-#[test]
 fn writers_at_the_same_time_make_no_request_fail() {
     let case = Case::new();
     let is_over = AtomicBool::new(false);
