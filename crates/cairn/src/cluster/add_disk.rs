@@ -56,7 +56,8 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
     }
     let status = reach::status(dir)?;
     let zone = machine.zone().unwrap_or(&machine.host);
-    let own = own_nodes(&machine, dir)?;
+    let own: Vec<Option<NodeId>> =
+        machine.chunkservers(dir).iter().map(|(disk, _)| node_of(disk)).collect();
     let own_ids: Vec<NodeId> = own.iter().flatten().copied().collect();
     say(&machine, dir, &disk, &adding(&status, &own_ids, zone))?;
     if args.dry_run {
@@ -81,8 +82,8 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives files that root made to the user that has the machine. A directory comes after what is in
-/// it: nobody else can change what is still to be given.
+/// Gives files that root made to the owner of the machine's directory. The entries of a directory
+/// are given before the directory itself, so that nobody else can change them meanwhile.
 fn give_to(owner: &Metadata, made: &Path) -> Result<()> {
     let of = |error| Failure::file(made, &error);
     let found = fs::symlink_metadata(made).map_err(of)?;
@@ -101,8 +102,7 @@ fn give_to(owner: &Metadata, made: &Path) -> Result<()> {
 pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
     let Some(mut machine) = Machine::read(dir)? else { return Ok(()) };
     let is_of_node = |disk: &Disk| {
-        let read = known(&dir.join(&disk.directory)).ok().flatten();
-        let read = read.map(|loaded| loaded.identity.node().to_string());
+        let read = node_of(&dir.join(&disk.directory)).map(|node| node.to_string());
         read.as_ref().or(disk.node.as_ref()) == Some(&node.to_string())
     };
     let (gone, left): (Vec<Disk>, Vec<Disk>) = machine.disks.into_iter().partition(is_of_node);
@@ -114,7 +114,7 @@ pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
     if gone.is_empty() { Ok(()) } else { machine.save(dir) }
 }
 
-/// Who the directory of a node belongs to; `None` if there is none.
+/// The node that a directory belongs to; `None` if it belongs to none.
 fn known(dir: &Path) -> Result<Option<Loaded>> {
     if !dir.exists() {
         return Ok(None);
@@ -124,10 +124,9 @@ fn known(dir: &Path) -> Result<Option<Loaded>> {
     Directory::open(dir).map_err(of)?.load(RealClock::default().now()).map_err(of)
 }
 
-/// The chunkservers of this machine, by its disks; none for a disk that cannot be read.
-fn own_nodes(machine: &Machine, dir: &Path) -> Result<Vec<Option<NodeId>>> {
-    let disks = machine.chunkservers(dir).into_iter();
-    disks.map(|(disk, _)| Ok(known(&disk)?.map(|loaded| loaded.identity.node()))).collect()
+/// The node of a disk; `None` for a disk that cannot be read.
+fn node_of(disk: &Path) -> Option<NodeId> {
+    known(disk).ok().flatten().map(|loaded| loaded.identity.node())
 }
 
 /// The node that a directory is already, if this command made it before.
