@@ -192,6 +192,12 @@ class Bench:
         return json.loads(text[text.index("{") :])["jobs"][0]["write"]["iops"]
 
 
+def cpu_seconds(pid):
+    """That a process took so far, for itself and in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def settle():
     """Lets the disk finish what a removed store leaves behind."""
     os.sync()
@@ -341,21 +347,24 @@ def verdict(number, target):
 # ---------------------------------------------------------------- the report
 
 
-def machine():
+def machine(software):
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = int(re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text())[1]) >> 20
     fs = output("findmnt", "-no", "FSTYPE", "-T", WORK).strip()
     return (
         f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} cores shared by client and "
-        f"server, {memory} GiB, Linux {platform.release()}, {fs}; {versions()}; "
+        f"server, {memory} GiB, Linux {platform.release()}, {fs}; {software}; "
         f"{time.strftime('%Y-%m-%d')}"
     )
 
 
 def versions():
     nginx = subprocess.run(["/usr/sbin/nginx", "-v"], capture_output=True, text=True).stderr
-    commit = output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
-    return f"{nginx.split(': ')[1].strip()}, {output('fio', '--version').strip()}, Cairn {commit}"
+    return f"{nginx.split(': ')[1].strip()}, {output('fio', '--version').strip()}, {commit()}"
+
+
+def commit():
+    return "Cairn " + output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
 
 
 def main():
@@ -381,7 +390,7 @@ def main():
         bench.stop()
     command = "bench/run " + " ".join(sys.argv[1:])
     parts = [
-        f"`{command.strip()}` on {machine()}.",
+        f"`{command.strip()}` on {machine(versions())}.",
         f"Medians of {options.rounds} alternating runs of {options.seconds} s; wrk 2 threads, "
         "HEAD and PUT by bench/load.rs; all servers were seen to return the same bytes.",
         table(measured),

@@ -17,7 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from compare import BUCKET, ROOT, WORK, output, settle
+from compare import BUCKET, ROOT, WORK, cpu_seconds, output, settle
 from harness.doors import Http
 from harness.server import Server, binary
 
@@ -252,12 +252,6 @@ ruleset(name="all") {{
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
-
-
-def cpu_seconds(pid):
-    """That a process took so far, for itself and in the kernel."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rows(bench):

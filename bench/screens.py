@@ -11,8 +11,8 @@ import shutil
 import statistics
 import sys
 import time
-from pathlib import Path
 
+from compare import cpu_seconds
 from playwright import sync_api as playwright
 
 from console import screens
@@ -29,11 +29,6 @@ TIMES = """() => {
 }"""
 # Where a screen gets its data by a script, it is there when this is.
 LATE = {"long": ".grid-row a[href]"}
-
-
-def cpu_seconds(store):
-    fields = Path(f"/proc/{store.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def times_of(page, screen):
@@ -130,9 +125,9 @@ def long_scroll(browser, store, rows):
 def idle(browser, store, seconds):
     """What open pages cost beside what the server costs by itself."""
     def share():
-        before, began = cpu_seconds(store), time.monotonic()
+        before, began = cpu_seconds(store.process.pid), time.monotonic()
         time.sleep(seconds)
-        return (cpu_seconds(store) - before) / (time.monotonic() - began)
+        return (cpu_seconds(store.process.pid) - before) / (time.monotonic() - began)
 
     alone = share()
     profiles = []

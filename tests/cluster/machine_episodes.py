@@ -5,7 +5,8 @@
 
 As `episodes.py`, for three machines that run `cairn node` and nothing else. After the death of a
 machine it is measured when a write and an uncached read go on through each of the others. With
-`--apart` the roles of each machine are three processes, of which faults strike single ones.
+`--apart` the roles of each machine are three processes, of which faults strike single ones, and the
+same is measured after the death of the master that serves. `--times` collects what was measured.
 """
 
 import argparse
@@ -18,12 +19,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster.episodes import LIVE_SECONDS, RESUME_SECONDS, Run, report  # noqa: E402
-from cluster.machine_faults import HURTS, MachineFaults  # noqa: E402
+from cluster.machine_faults import FELT, HURTS, MachineFaults  # noqa: E402
 from harness import disk  # noqa: E402
 from harness.machines import Machines  # noqa: E402
 
 DISK_MIB = 1536
-KINDS = ("read", "write")
 
 
 class MachineRun(Run):
@@ -45,7 +45,7 @@ class MachineRun(Run):
         super().finish()
         for kind, times in self.faults.deaths.items():
             slow = [seconds for seconds in times if seconds > self.resume_seconds]
-            self.violations += [f"SLOW: a {kind} {seconds:.1f} s after a death" for seconds in slow]
+            self.violations += [f"SLOW: {FELT[kind]}: {seconds:.1f} s" for seconds in slow]
 
 
 def percentile(times, percent):
@@ -58,20 +58,24 @@ def keep_times(path, seed, deaths):
     """Those of all runs that have the file, each seed once."""
     former = path.read_text().splitlines() if path.exists() else []
     lines = [line for line in former if line.split()[0] != str(seed)]
-    lines += [f"{seed} {kind} {seconds:.3f}" for kind in KINDS for seconds in deaths[kind]]
+    lines += [f"{seed} {kind} {seconds:.3f}" for kind in FELT for seconds in deaths[kind]]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
-    words = [line.split() for line in lines]
-    return {kind: [float(seconds) for _, of, seconds in words if of == kind] for kind in KINDS}
+    return read_times(path)
+
+
+def read_times(path):
+    words = [line.split() for line in path.read_text().splitlines()]
+    return {kind: [float(seconds) for _, of, seconds in words if of == kind] for kind in FELT}
 
 
 def show_deaths(deaths, what, echo):
-    for kind in KINDS:
+    for kind, shown in FELT.items():
         if times := deaths[kind]:
             p50, p99 = percentile(times, 50), percentile(times, 99)
             echo(
-                f"machines: {what}: a {kind} goes on after a death: p50 {p50:.1f} s, p99 {p99:.1f} "
-                f"s, most {max(times):.1f} s, {len(times)} measured"
+                f"machines: {what}: {shown}: p50 {p50:.1f} s, p99 {p99:.1f} s, most "
+                f"{max(times):.1f} s, {len(times)} measured"
             )
 
 

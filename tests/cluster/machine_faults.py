@@ -30,9 +30,18 @@ PLAIN = [
     "pause_machine", "cut_machine", "cut_serving_machine", "cut_pair", "cut_one_way",
     "lossy_machine", "wipe_disk", "replace_machine",
 ]  # fmt: skip
-OF_ROLES = [f"{what}_{role}" for what in ("kill", "pause") for role in ROLES]
+OF_ROLES = ["kill_serving_master", *(f"{what}_{role}" for what in ("kill", "pause") for role in ROLES)]
 OF_DISKS = ["full_disk", "slow_disk", "stuck_disk"]
 OF_MACHINES = ["full_machine", "slow_machine", "stuck_machine"]
+
+
+# What goes on after a death, which is measured.
+FELT = {
+    "read": "an uncached read after the death of a machine",
+    "write": "a write after the death of a machine",
+    "master-read": "an uncached read after the death of the master that serves",
+    "master-write": "a write after the death of the master that serves",
+}
 
 
 class Cold:
@@ -70,7 +79,7 @@ class MachineFaults:
     def __init__(self, cluster, rng, small=None, whole=None):
         self.cluster, self.rng, self.small, self.whole = cluster, rng, small, whole
         self.cold, self.probed, self.wrong = Cold(cluster), 0, []
-        self.deaths = {"read": [], "write": []}
+        self.deaths = {kind: [] for kind in FELT}
         self.replaced = lambda: None  # called after another machine has taken the place of one
 
     def names(self):
@@ -91,11 +100,12 @@ class MachineFaults:
 
     # Deaths, and how long they are felt.
 
-    def _kill(self, name):
+    def _kill(self, name, *roles):
+        """All of a machine, or these roles of it."""
         self.cold.fill()
-        self.cluster[name].kill()
+        self.cluster[name].kill(*roles)
         died = time.monotonic()
-        self.felt(died, self.others(name))
+        self.felt(died, self.others(name), "".join(f"{role}-" for role in roles))
         yield name, max(0.0, died + CHUNKSERVER_AWAY - time.monotonic())
         self.cluster[name].start()
 
@@ -105,30 +115,33 @@ class MachineFaults:
     def kill_serving_machine(self):
         return self._kill(self.serving())
 
-    def felt(self, died, left):
+    def kill_serving_master(self):
+        return self._kill(self.serving(), "master")
+
+    def felt(self, died, left, of):
         """Measures, through each machine that is left, until when a write and an uncached read wait."""
         work = []
         for name in left:
             self.probed += 1
-            work.append((self.write, name, f"probe/{self.probed}"))
-            work.append((self.read, name, self.cold.take(name)))
+            work.append((f"{of}write", self.write, name, f"probe/{self.probed}"))
+            work.append((f"{of}read", self.read, name, self.cold.take(name)))
         threads = [threading.Thread(target=self.probe, args=(died, *one)) for one in work]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def probe(self, died, act, name, key):
+    def probe(self, died, kind, act, name, key):
         s3 = self.cluster.s3(name, timeout=ATTEMPT_SECONDS)
         while time.monotonic() - died < PATIENCE_SECONDS:
             try:
                 if act(s3, key):
-                    self.deaths[act.__name__].append(time.monotonic() - died)
+                    self.deaths[kind].append(time.monotonic() - died)
                     return
             except LOST:
                 pass
             time.sleep(0.1)
-        self.wrong.append(f"NEVER: {act.__name__} {key} by {name} after the death of a machine")
+        self.wrong.append(f"NEVER: {FELT[kind]}: {key} by {name}")
 
     def write(self, s3, key):
         return s3.object("PUT", BUCKET, key, body=content("probe", key, 70_000)).status == 200
