@@ -248,6 +248,32 @@ def test_configurations_of_shippers_are_executed():
     assert section.count("```") == 2 * len(headings), "one configuration for each heading"
 
 
+def without_blocks(document):
+    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)
+
+
+def places(document):
+    """What may come after `#` in a link to the document: its headings as GitHub writes them, and its anchors."""
+    text = without_blocks(document)
+    shown = [re.sub(r"\]\(.*?\)", "", heading).strip().lower() for heading in re.findall(r"^#+ (.*)$", text, re.M)]
+    found = {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in shown}
+    return found | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def leads_nowhere(document, link):
+    path, _, place = link.partition("#")
+    target = (document.parent / path).resolve() if path else document
+    return not target.exists() or (place and target.suffix == ".md" and place not in places(target))
+
+
+def test_links_lead_to_files_and_headings():
+    read = [*documents(), ROOT / "CHANGELOG.md", *(ROOT / "docs/decisions").glob("*.md")]
+    links = [(one, link) for one in read for link in re.findall(r"\]\(([^)\s]+)\)", without_blocks(one))]
+    links = [(one, link) for one, link in links if not re.match(r"\w+:", link)]
+    assert len(links) > 300
+    assert not [f"{name_of(one)}: {link}" for one, link in links if leads_nowhere(one, link)]
+
+
 def test_exceptions_are_of_commands():
     everything = [command for commands in ALL.values() for command in commands]
     for table in (NOT_RUN, SHORTER, BEFORE):
