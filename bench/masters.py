@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from compare import (
-    BUCKET, FILES, LOAD, MIB, ROOT, WORK, commit, cpu_seconds, machine, output, settle, spread,
+    BUCKET, FILES, LOAD, MIB, ROOT, commit, cpu_seconds, machine, output, settle, spread,
 )  # fmt: skip
 
 sys.path.append(str(ROOT / "tests"))
@@ -39,8 +39,7 @@ TARGETS = {
 EXAMPLES = """examples:
   bench/masters                              5 rounds of 4 s for each load
   bench/masters --rounds 1 --only creates    what the masters do by themselves
-  bench/masters failover --rounds 20         kill -9 of the master that serves, and of its machine
-  bench/masters failover --rounds 0          shows what runs of this commit have measured
+  bench/masters failover --help              how long the death of a master is felt
 """
 
 
@@ -53,11 +52,15 @@ class Side:
 
     def __enter__(self):
         self.cluster.__enter__()
-        self.cluster["g2"].stop()
-        http = self.cluster.http("g1")
-        http.create_bucket(BUCKET, "public")
-        for file, size in FILES.items():
-            assert http.object("PUT", BUCKET, file, os.urandom(size)).status == 201
+        try:
+            self.cluster["g2"].stop()
+            http = self.cluster.http("g1")
+            http.create_bucket(BUCKET, "public")
+            for file, size in FILES.items():
+                assert http.object("PUT", BUCKET, file, os.urandom(size)).status == 201
+        except BaseException:
+            self.cluster.__exit__(BaseException)
+            raise
         return self
 
     def __exit__(self, *trace):
@@ -186,67 +189,29 @@ class Rounds:
         return f"{shown}; {target}: {met}"
 
 
-def rates(options):
-    loads = {name: load for name, load in LOADS.items() if options.only in name}
-    if not loads:
-        raise SystemExit(f"no load has the word {options.only!r}; there are: {', '.join(LOADS)}")
-    rounds = 5 if options.rounds is None else options.rounds
-    with Side(3, None) as three, Side(1, "embedded") as one:
-        found = Rounds([three, one], options.seconds)
-        for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", flush=True)
-            for load in loads.values():
-                found.measure(load, number)
-    idle = f"{statistics.median(found.idle):.1f} % of one core, at most {max(found.idle):.1f} %"
-    print(f"\n{provenance()}\n")
-    print(f"{rounds} alternating rounds of {options.seconds} s a load, two clusters at the same time. The")
-    print(f"idle one took {idle}.\n\n{found.table()}")
-
-
-# ---------------------------------------------------------------- fail-over
-
-
-def failover(options):
-    """How long a death is felt: the loads, the faults and the probes of `machine_episodes.py`."""
-    from cluster import machine_episodes
-    from cluster.machine_faults import FELT
-
-    rounds = 20 if options.rounds is None else options.rounds
-    collected = WORK / f"failover-{commit().split()[-1]}"
-    for fault, apart in [("kill_serving_machine", False), ("kill_serving_master", True)] if rounds else []:
-        wrong = machine_episodes.run(
-            rounds, only=[fault], apart=apart, resume_seconds=PATIENCE_SECONDS, live_seconds=0,
-            times=collected, echo=lambda text: print(text, flush=True),
-        )  # fmt: skip
-        if wrong:
-            raise SystemExit(f"{fault}: {len(wrong)} violations, so that times say nothing")
-    if not collected.exists():
-        raise SystemExit(f"{collected} is not there: nothing was measured yet")
-    times = machine_episodes.read_times(collected)
-    print(f"\n{provenance()} All runs that are in {collected.relative_to(ROOT)}.\n")
-    print("| seconds until the first success of | p50 | p99 | most | measured |\n|---|---|---|---|---|")
-    for kind, shown in FELT.items():
-        if found := times[kind]:
-            p50, p99 = (machine_episodes.percentile(found, percent) for percent in (50, 99))
-            print(f"| {shown} | {p50:.1f} | {p99:.1f} | {max(found):.1f} | {len(found)} |")
-
-
-def provenance():
-    command = " ".join(["bench/masters", *sys.argv[1:]])
-    return f"`{command}` on {machine(commit())}."
-
-
 def main():
     parser = argparse.ArgumentParser(
         prog="bench/masters", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("what", nargs="?", choices=["rates", "failover"], default="rates")
-    parser.add_argument("--rounds", type=int, help="5, or 20 deaths of each kind")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4, help="of each load")
     parser.add_argument("--only", default="", help="only loads with this word")
     options = parser.parse_args()
-    (rates if options.what == "rates" else failover)(options)
+    loads = {name: load for name, load in LOADS.items() if options.only in name}
+    if not loads:
+        raise SystemExit(f"no load has the word {options.only!r}; there are: {', '.join(LOADS)}")
+    with Side(3, None) as three, Side(1, "embedded") as one:
+        found = Rounds([three, one], options.seconds)
+        for number in range(options.rounds):
+            print(f"round {number + 1} of {options.rounds}", flush=True)
+            for load in loads.values():
+                found.measure(load, number)
+    idle = f"{statistics.median(found.idle):.1f} % of one core, at most {max(found.idle):.1f} %"
+    command = " ".join(["bench/masters", *sys.argv[1:]])
+    print(f"\n`{command}` on {machine(commit())}.\n")
+    print(f"{options.rounds} alternating rounds of {options.seconds} s a load, two clusters at the same time. The")
+    print(f"idle one took {idle}.\n\n{found.table()}")
 
 
 if __name__ == "__main__":
