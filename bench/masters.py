@@ -210,8 +210,8 @@ def main():
     idle = f"{statistics.median(found.idle):.1f} % of one core, at most {max(found.idle):.1f} %"
     command = " ".join(["bench/masters", *sys.argv[1:]])
     print(f"\n`{command}` on {machine(commit())}.\n")
-    print(f"{options.rounds} alternating rounds of {options.seconds} s a load, two clusters at the same time. The")
-    print(f"idle one took {idle}.\n\n{found.table()}")
+    print(f"{options.rounds} alternating rounds of {options.seconds} s a load. Both clusters ran all the time, and")
+    print(f"the one that was not measured took {idle}.\n\n{found.table()}")
 
 
 if __name__ == "__main__":
