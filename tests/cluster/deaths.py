@@ -75,20 +75,21 @@ class LeasedReads(threading.Thread):
     def between(self, began, ended):
         return [moment for moment in self.answered if began < moment < ended]
 
-    def gap(self, began, ended):
-        """The longest time of these without an answer."""
+    def pause(self, began, ended):
+        """The longest time of these without an answer: after how long it began, and how long it
+        was."""
         moments = [began, *self.between(began, ended), ended]
-        return max(after - before for before, after in zip(moments, moments[1:]))
+        longest, since = max((after - before, before) for before, after in zip(moments, moments[1:]))
+        return since - began, longest
 
 
 class Deaths:
-    """`gap_seconds` is how long leased reads may pause, None for any time. Problems are noted in
-    `wrong`."""
+    """Problems are noted in `wrong`. `pauses` are those of leased reads."""
 
-    def __init__(self, cluster, wrong, gap_seconds=None):
-        self.cluster, self.wrong, self.gap_seconds = cluster, wrong, gap_seconds
+    def __init__(self, cluster, wrong):
+        self.cluster, self.wrong = cluster, wrong
         self.cold, self.probed = Cold(cluster), 0
-        self.times, self.gaps = {"read": [], "write": []}, []
+        self.times, self.pauses = {"read": [], "write": []}, []
 
     def strike(self, name):
         """kill -9 of a machine; returns when it died, once all is measured."""
@@ -123,14 +124,13 @@ class Deaths:
 
     def judge(self, reader, name, died, wrote):
         """`wrote` is when the first write went on after the death of the master that served."""
-        gap = reader.gap(died, time.monotonic())
-        self.gaps.append(gap)
+        self.pauses.append(reader.pause(died, time.monotonic()))
         self.wrong += reader.wrong
-        shown = f"leased reads by {reader.gateway} after the death of {name}"
-        if self.gap_seconds is not None and gap > self.gap_seconds:
-            self.wrong.append(f"GAP: {gap:.1f} s without {shown}")
         if wrote is not None and (count := len(reader.between(died, wrote))) < LEASED_READS:
-            self.wrong.append(f"GAP: {count} {shown} until a write went on, {wrote - died:.1f} s later")
+            self.wrong.append(
+                f"PAUSE: {count} leased reads by {reader.gateway} from the death of {name} until a "
+                f"write went on, {wrote - died:.1f} s later"
+            )
 
     def probe_all(self, died, left):
         """Measures, through each machine that is left, until when a write and an uncached read

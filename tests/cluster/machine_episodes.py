@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cluster import deck  # noqa: E402
 from cluster.episodes import LIVE_SECONDS, RESUME_SECONDS, Run, report  # noqa: E402
 from cluster.machine_faults import HURTS, MachineFaults  # noqa: E402
-from cluster.machine_report import GAP_SECONDS, KINDS, file_of, percentile  # noqa: E402
+from cluster.machine_report import KINDS, file_of, percentile  # noqa: E402
 from harness import disk  # noqa: E402
 from harness.machines import Machines  # noqa: E402
 
@@ -37,11 +37,11 @@ PLACES = ["n1/disk", "n1/master", "n1/gateway", "n2", "n3/master"]
 
 
 class MachineRun(Run):
-    def __init__(self, cluster, seed, disks, only, patience, gap_seconds, echo):
+    def __init__(self, cluster, seed, disks, only, patience, echo):
         # The load and its history first; faults of machines are others than those of nodes.
         super().__init__(cluster, seed, None, only, patience, echo, bucket_by="n1")
         slack = max(0, self.resume_seconds - RESUME_SECONDS)
-        self.faults = MachineFaults(cluster, self.rng, disks, gap_seconds, slack)
+        self.faults = MachineFaults(cluster, self.rng, disks, slack)
         self.hurts, self.faults.replaced = HURTS, self.load.follow
 
     def episode(self, number, name):
@@ -60,7 +60,7 @@ class MachineRun(Run):
         ops, deaths = self.history.ops, self.faults.deaths
         return {
             "operations": len(ops), "unanswered": sum(not op.is_certain for op in ops),
-            "episodes": self.told, "deaths": deaths.times, "gaps": deaths.gaps,
+            "episodes": self.told, "deaths": deaths.times, "pauses": deaths.pauses,
             "violations": len(self.violations),
         }  # fmt: skip
 
@@ -73,8 +73,8 @@ def show_deaths(deaths, echo):
                 f"machines: a {kind} goes on after a death: p50 {p50:.1f} s, p99 {p99:.1f} "
                 f"s, most {max(times):.1f} s, {len(times)} measured"
             )
-    if deaths.gaps:
-        echo(f"machines: leased reads paused for {max(deaths.gaps):.2f} s at most")
+    for after, seconds in deaths.pauses:
+        echo(f"machines: leased reads paused for {seconds:.2f} s at most, {after:.1f} s after a death")
 
 
 def small_disks(stack):
@@ -92,7 +92,7 @@ def small_disks_or_none(stack, echo):
 
 def run(
     episodes, seed=None, only=None, apart=False, keep=False, resume_seconds=RESUME_SECONDS,
-    live_seconds=LIVE_SECONDS, gap_seconds=None, part=None, results=None, echo=print,
+    live_seconds=LIVE_SECONDS, part=None, results=None, echo=print,
 ):  # fmt: skip
     """Returns the list of violations; as `episodes.run`. `part` is that of a deck: its number, and
     how many there are. Raises `net.Unavailable`, and, with a part, `disk.Unavailable`."""
@@ -109,7 +109,7 @@ def run(
         with Machines(apart=apart, places=places) as cluster:
             by_mount = {one.mount: one for one in disks.values()}
             patience = resume_seconds, live_seconds
-            test = MachineRun(cluster, seed, by_mount, only, patience, gap_seconds, echo)
+            test = MachineRun(cluster, seed, by_mount, only, patience, echo)
             test.deck = hand[::-1]
             try:
                 test.episodes(episodes)
@@ -143,7 +143,6 @@ def main():
     parser.add_argument("--apart", action="store_true", help="roles are processes of their own")
     parser.add_argument("--keep", action="store_true", help="keep directories, logs, the history")
     parser.add_argument("--resume-seconds", type=float, default=RESUME_SECONDS)
-    parser.add_argument("--gap-seconds", type=float, default=GAP_SECONDS)
     parser.add_argument("--deck-part", type=part_of, metavar="K/N", help="the Kth of N runs")
     parser.add_argument("--results", type=Path, metavar="DIR", help="keep what this run found")
     options = parser.parse_args()
@@ -154,8 +153,8 @@ def main():
     echo = lambda text: print(text, flush=True)  # noqa: E731
     violations = run(
         options.episodes, options.seed, options.only, options.apart, options.keep,
-        resume_seconds=options.resume_seconds, gap_seconds=options.gap_seconds,
-        part=options.deck_part, results=options.results, echo=echo,
+        resume_seconds=options.resume_seconds, part=options.deck_part, results=options.results,
+        echo=echo,
     )  # fmt: skip
     sys.exit(bool(violations))
 

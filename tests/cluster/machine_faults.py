@@ -9,8 +9,9 @@ from harness.machines import PLACES, ROLES
 from harness.wait import PATIENCE_SECONDS, comes_true
 from kill.model import content
 
-# A master that has served for a minute hands over when its disk is full.
-HAND_OVER = 60 + 15
+# A master that has served for a minute hands over when its disk is full. If that fails, it tries
+# again after another one.
+HAND_OVER = 2 * 60 + 15
 
 # While such a fault lasts these may wait; they must go on in time once it has ended.
 HURTS = {
@@ -43,10 +44,10 @@ class MachineFaults:
     """`disks` are small ones by their directories, as `cluster.places` has them. `patience` is how
     much later than on a quiet machine a master may hand over, seconds."""
 
-    def __init__(self, cluster, rng, disks, gap_seconds=None, patience=0):
+    def __init__(self, cluster, rng, disks, patience=0):
         self.cluster, self.rng, self.disks, self.patience = cluster, rng, disks, patience
         self.wrong = []
-        self.deaths = Deaths(cluster, self.wrong, gap_seconds)
+        self.deaths = Deaths(cluster, self.wrong)
         self.replaced = lambda: None  # called after another machine has taken the place of one
 
     def names(self):
