@@ -54,7 +54,11 @@ class Run:
                 if self.violations:
                     self.echo(f"cluster: violated in episode {number}")
                     break
-            time.sleep(CALM_SECONDS)
+            self.calm_down()
+
+    def calm_down(self):
+        """The last of the load, without a fault."""
+        time.sleep(CALM_SECONDS)
 
     def draw(self):
         """Every fault once, in random order, before any comes again."""

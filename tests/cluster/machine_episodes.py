@@ -26,11 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cluster import deck  # noqa: E402
 from cluster.episodes import LIVE_SECONDS, RESUME_SECONDS, Run, report  # noqa: E402
 from cluster.machine_faults import HURTS, MachineFaults  # noqa: E402
-from cluster.machine_report import KINDS, file_of, percentile  # noqa: E402
+from cluster.machine_report import KINDS, OPERATIONS, file_of, percentile  # noqa: E402
 from harness import disk  # noqa: E402
 from harness.machines import Machines  # noqa: E402
+from harness.wait import comes_true  # noqa: E402
 
 DISK_MIB = 1536
+# By then a run has as many operations as its share is, or the machine is too slow for that.
+CALM_SECONDS_MAX = 300
 # A place for itself has all of n2, and each role of another machine; the master that serves should
 # mostly have one.
 PLACES = ["n1/disk", "n1/master", "n1/gateway", "n2", "n3/master"]
@@ -43,11 +46,19 @@ class MachineRun(Run):
         slack = max(0, self.resume_seconds - RESUME_SECONDS)
         self.faults = MachineFaults(cluster, self.rng, disks, slack)
         self.hurts, self.faults.replaced = HURTS, self.load.follow
+        self.least_operations = 0
 
     def episode(self, number, name):
         super().episode(number, name)
         self.violations += self.faults.wrong
         self.faults.wrong.clear()
+
+    def calm_down(self):
+        """Until the history is as long as its share is to be."""
+        super().calm_down()
+        if not self.violations:
+            is_long = lambda: len(self.history.ops) >= self.least_operations  # noqa: E731
+            comes_true(is_long, CALM_SECONDS_MAX, 1)
 
     def finish(self):
         super().finish()
@@ -111,6 +122,7 @@ def run(
             patience = resume_seconds, live_seconds
             test = MachineRun(cluster, seed, by_mount, only, patience, echo)
             test.deck = hand[::-1]
+            test.least_operations = -(-OPERATIONS // part[1]) if part else 0
             try:
                 test.episodes(episodes)
                 test.finish()

@@ -146,7 +146,10 @@ class MachineFaults:
 
     def _replace_role(self, role):
         name = self.machine_for(role)
-        self._stop_role(name, role)
+        if self.cluster.apart:
+            self.cluster[name].kill(role)
+        else:
+            self.deaths.strike(name)
         self.cluster.replace_role(name, role)
         yield name, WIPED
 
