@@ -60,7 +60,7 @@ class Summary:
             slowest = [episode[kind] for episode in self.episodes]
             lines.append(row(f"the slowest {kind} of an episode", slowest))
         wholes = [episode["whole"] for episode in self.episodes]
-        lines.append(row("redundancy is whole after the end of a fault", wholes))
+        lines.append(row("redundancy is whole, and 2 s later still, after the end of a fault", wholes))
         for name in sorted(self.faults):
             wholes = [one["whole"] for one in self.episodes if one["fault"] == name]
             lines.append(row(f"the same after `{name}`", wholes))
