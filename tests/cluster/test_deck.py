@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import deck, machine_report
+from cluster import deck, machine_episodes, machine_report
+from cluster.deaths import LeasedReads
 from cluster.machine_faults import OF_ROLES, MachineFaults
+from harness import disk
+from harness.machines import Machines
 
 EPISODES, PARTS = 60, 6
 REPORT = Path(machine_report.__file__)
@@ -28,6 +31,30 @@ def test_every_fault_is_dealt_twice():
     assert deck.deal(EPISODES, PARTS) == hands
     with pytest.raises(AssertionError):
         deck.deal(54, PARTS)
+
+
+def test_a_part_of_the_deck_fails_without_loop_devices(monkeypatch):
+    def none(*_):
+        raise disk.Unavailable("none")
+
+    monkeypatch.setattr(disk, "SmallDisk", none)
+    with pytest.raises(disk.Unavailable):
+        machine_episodes.run(EPISODES, seed=1, part=(1, PARTS))
+
+
+def test_disks_are_passed_on_to_a_machine_that_takes_the_place_of_another():
+    machines = Machines.__new__(Machines)
+    machines.places = {"n1": "a", "n1/disk": "b", "n11": "c", "n2/master": "d"}
+    machines.pass_on_places("n1", "n4")
+    assert machines.places == {"n4": "a", "n4/disk": "b", "n11": "c", "n2/master": "d"}
+
+
+def test_the_longest_pause_of_leased_reads():
+    reads = LeasedReads("n1", None)
+    reads.answered = [1.0, 2.0, 2.5, 4.0, 4.25, 9.0]
+    assert reads.pause(2.0, 5.0) == (0.5, 1.5)
+    assert reads.pause(4.0, 8.0) == (0.25, 3.75)
+    assert len(reads.between(2.0, 5.0)) == 3
 
 
 def results():
