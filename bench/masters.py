@@ -39,7 +39,6 @@ TARGETS = {
 EXAMPLES = """examples:
   bench/masters                              5 rounds of 4 s for each load
   bench/masters --rounds 1 --only creates    what the masters do by themselves
-  bench/masters failover --help              how long the death of a master is felt
 """
 
 

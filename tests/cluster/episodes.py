@@ -44,6 +44,7 @@ class Run:
         self.faults, self.hurts = Faults(cluster, self.rng, disk_of_c1), HURTS
         self.deck, self.only = [], only
         self.violations, self.worst = [], {"read": 0.0, "write": 0.0}
+        self.told = []  # of each episode that healed
 
     def episodes(self, count):
         with self.load:
@@ -53,7 +54,11 @@ class Run:
                 if self.violations:
                     self.echo(f"cluster: violated in episode {number}")
                     break
-            time.sleep(CALM_SECONDS)
+            self.calm_down()
+
+    def calm_down(self):
+        """The last of the load, without a fault."""
+        time.sleep(CALM_SECONDS)
 
     def draw(self):
         """Every fault once, in random order, before any comes again."""
@@ -82,6 +87,7 @@ class Run:
         moment = self.history.now()
         comes_true(lambda: self.load.has_done_all_before(moment), GIVE_UP_SECONDS)
         took = {kind: self.resumed(name, kind, began, over) for kind in ("read", "write")}
+        self.told.append({"fault": name, "struck": what, "whole": whole, **took})
         self.violations += self.load.problems() + self.cluster.misbehaviour()
         self.echo(
             f"cluster: {number:3} {name} of {what}: reads within {took['read']:.1f} s, writes "

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from cluster import machine_episodes
 from cluster.load import LOST
 from harness import net
+from harness.documents import chapter, commands
 from harness.doors import S3
 from harness.machines import Machines
 from harness.ports import free_ports
@@ -42,8 +44,11 @@ class Machine:
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET)
 
     def start(self, *options):
-        """Runs a command that begins with `cairn node DIR`."""
-        command = [binary(), "node", str(self.directory), *options, *self.doors]
+        """`cairn node DIR` with these options."""
+        self.spawn([binary(), "node", str(self.directory), *options])
+
+    def spawn(self, command):
+        command += self.doors
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -66,20 +71,22 @@ class Machine:
             [binary(), *command], capture_output=True, text=True, timeout=PATIENCE_SECONDS
         )
 
-    def token(self):
-        """The token in the command for the next machine, once a master serves."""
-
-        def told():
-            done = self.run("cluster", "token", str(self.directory), "--machine")
-            found.append(done)
-            return done.returncode == 0
-
+    def follow(self, command, token):
+        """Runs a command of a document that is for this machine; returns the token that it prints,
+        if it prints one."""
+        for known, own in (("/srv/cairn", str(self.directory)), ("cairn-node-1.…", token)):
+            command = command.replace(known, own or known)
+        words = re.sub(r"\b10\.0\.0\.\d\b", "127.0.0.1", command).split()
+        assert words[0] == "cairn", words
+        if words[1] == "node":
+            return self.spawn([binary(), *words[1:], "--port", str(self.port)])
+        # Once a master serves.
         found = []
-        eventually(told, f"a token: {found[-1:]}")
-        words = found[-1].stdout.split()
+        eventually(lambda: found.append(self.run(*words[1:])) or found[-1].returncode == 0, lambda: found[-1])
+        printed = found[-1].stdout.split()
         expected = ["cairn", "node", str(self.directory), "--address", "HOST", "--join"]
-        assert words[-7:-1] == expected, words
-        return words[-1]
+        assert printed[-7:-1] == expected, printed
+        return printed[-1]
 
     def status(self):
         done = self.run("cluster", "status", str(self.directory), "--json")
@@ -128,12 +135,23 @@ def put_until_done(machine, key, body):
     raise AssertionError(f"{key}: {machine.tail()}")
 
 
+def five_commands():
+    """Those of README.md, each with the place of its machine."""
+    text = chapter("README.md", "## Many machines")
+    found, places = list(commands(text)), re.findall(r"# on 10\.0\.0\.(\d)", text)
+    assert len(found) == len(places) == 5, found
+    return [(int(place) - 1, command) for place, command in zip(places, found)]
+
+
+def test_both_documents_have_the_same_commands():
+    others = list(commands(chapter("docs/cluster.md", "### Three machines")))
+    assert others[:5] == [command for _, command in five_commands()]
+
+
 def test_three_machines_from_five_commands(machines, capsys):
-    one, two, three = machines
-    one.start("--address", "127.0.0.1", "--port", str(one.port))
-    for other in (two, three):
-        token = one.token()
-        other.start("--address", "127.0.0.1", "--port", str(other.port), "--join", token)
+    one, token = machines[0], None
+    for place, command in five_commands():
+        token = machines[place].follow(command, token)
     eventually(lambda: is_whole(one), "all nine nodes are up, and three masters vote")
     said = one.run("cluster", "status", str(one.directory)).stdout
     assert "WARNING" not in said, said

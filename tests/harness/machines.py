@@ -1,7 +1,8 @@
 """Three machines and more, each in a network namespace: `cairn node DIR` and nothing else.
 
 Has what `Cluster` has, as far as loads, faults and episodes need it. Here one name is a machine: a
-master, a chunkserver and a gateway. With `apart` these are three processes over the same directory.
+master, a chunkserver and a gateway. With `apart` these are three processes over the same directory,
+each in a namespace of its own.
 """
 
 import json
@@ -32,19 +33,36 @@ def url_host(host):
     return f"[{host}]" if ":" in host else host
 
 
+def role_namespace(name, role):
+    """Short: names of links have at most 15 characters."""
+    return f"{name}{role[0]}"
+
+
 class Machine:
     """Its directory, its processes (one, called `node`, or one for each role) and their logs."""
 
     def __init__(self, name, directory, host, within, work):
-        self.name, self.directory, self.within, self.work = name, Path(directory), within, work
-        self.host = host
-        shown = url_host(host)
-        self.s3, self.http = f"http://{shown}:{S3_PORT}", f"http://{shown}:{HTTP_PORT}"
-        self.doors = ["--s3", f"{shown}:{S3_PORT}", "--http", f"{shown}:{HTTP_PORT}"]
+        self.name, self.directory, self.work = name, Path(directory), work
+        self.host, self.namespaces = host, [name]
+        # The address of each role, and what puts a command into its namespace.
+        self.hosts, self.within = dict.fromkeys(ROLES, host), dict.fromkeys(["node", *ROLES], within)
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET)
         self.program = None  # another one than that under test
         self.is_apart = False
         self.processes, self.ended = {}, []
+
+    @property
+    def s3(self):
+        return f"http://{url_host(self.hosts['gateway'])}:{S3_PORT}"
+
+    @property
+    def http(self):
+        return f"http://{url_host(self.hosts['gateway'])}:{HTTP_PORT}"
+
+    @property
+    def doors(self):
+        shown = url_host(self.hosts["gateway"])
+        return ["--s3", f"{shown}:{S3_PORT}", "--http", f"{shown}:{HTTP_PORT}"]
 
     def start(self, *options):
         """What does not run. `options` are those of the first start."""
@@ -54,24 +72,30 @@ class Machine:
                 self.spawn(role, options)
 
     def spawn(self, role, options=()):
-        program, shown = self.program or binary(), url_host(self.host)
+        program = self.program or binary()
+        shown = {role: url_host(host) for role, host in self.hosts.items()}
         places = {role: self.directory / place for role, place in PLACES.items()}
         arguments = {
             "node": lambda: [self.directory, *options, *self.doors],
-            "master": lambda: [places[role], "--listen", f"{shown}:{PORT}", "--repair-after", REPAIR_AFTER],
-            "chunkserver": lambda: [places[role], "--listen", f"{shown}:{PORT + 1}"],
+            "master": lambda: [places[role], "--listen", f"{shown[role]}:{PORT}", "--repair-after", REPAIR_AFTER],
+            "chunkserver": lambda: [places[role], "--listen", f"{shown[role]}:{PORT + 1}"],
             "gateway": lambda: [places[role], *self.doors],
         }[role]()
         with open(self.log(role), "ab") as log:
             log.write(b"== started\n")
             log.flush()
             self.processes[role] = subprocess.Popen(
-                [*self.within, program, role, *map(str, arguments)], env=self.env,
+                [*self.within[role], program, role, *map(str, arguments)], env=self.env,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 
     def log(self, role):
         return self.work / f"{self.name}-{role}.log"
+
+    def namespace_of(self, role):
+        """That of a role that is a process of its own; a master stays where the machine was."""
+        own = role_namespace(self.name, role)
+        return own if own in self.namespaces else self.name
 
     def node(self, role):
         """The number of one of its nodes, as `cairn cluster status` shows it."""
@@ -114,10 +138,24 @@ class Machine:
                 go_on(process)
 
     def wipe_disk(self):
-        """Removes all blocks of a machine that does not run."""
+        """Removes all blocks of a chunkserver that does not run."""
         disk = self.directory / "disk"
         shutil.rmtree(disk / "blocks")
         (disk / "format").unlink()
+
+    def lose(self, role):
+        """Removes all that is in the directory of a role that does not run."""
+        for entry in (self.directory / PLACES[role]).iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+    def discard(self):
+        """Removes all of a machine that does not run; disks of their own are empty then."""
+        for role in ROLES:
+            self.lose(role)
+        shutil.rmtree(self.directory)
 
     def lines(self):
         logs = [self.log(role) for role in ("node", *ROLES)]
@@ -130,14 +168,14 @@ class Machine:
 class Machines:
     """`with Machines() as machines:` makes a cluster of n1, n2 and n3 and waits until it is whole.
 
-    `places` maps names to directories for those that are to be elsewhere, and `NAME/disk` to one for
-    the chunkserver alone. `program` is another one than that under test.
+    `places` maps names to directories for those that are to be elsewhere, and `NAME/master`,
+    `NAME/disk` and `NAME/gateway` to those for single roles. `program` is another one than that under test.
     """
 
     def __init__(self, count=3, apart=False, places=None, program=None, ipv6=False):
         self.network = Network(ipv6=ipv6)
         self.work = scratch("machines")
-        self.count, self.apart, self.places = count, apart, places or {}
+        self.count, self.apart, self.places = count, apart, dict(places or {})
         self.program, self.nodes, self.made = program, {}, 0
         self.keep = bool(os.environ.get("CAIRN_TEST_KEEP"))
 
@@ -172,10 +210,11 @@ class Machines:
         directory = self.places.get(name, self.work) / name
         machine = Machine(name, directory, host, self.network.within(name), self.work)
         machine.program = self.program
-        if disk := self.places.get(f"{name}/disk"):
-            (disk / "disk").mkdir(mode=0o700)
-            directory.mkdir(mode=0o700)
-            (directory / "disk").symlink_to(disk / "disk")
+        for place in PLACES.values():
+            if disk := self.places.get(f"{name}/{place}"):
+                (disk / place).mkdir(mode=0o700, exist_ok=True)
+                directory.mkdir(mode=0o700, exist_ok=True)
+                (directory / place).symlink_to(disk / place)
         self.nodes[name] = machine
         return machine
 
@@ -192,12 +231,19 @@ class Machines:
 
     def come_apart(self):
         """From now on the roles of each machine are processes of their own."""
-        for name in self.machines():
-            machine = self.nodes[name]
-            machine.stop()
-            machine.is_apart = True
-            machine.start()
+        for machine in self.nodes.values():
+            self.take_apart(machine)
             self.wait_whole()
+
+    def take_apart(self, machine):
+        machine.stop()
+        for role in ("chunkserver", "gateway"):
+            namespace = role_namespace(machine.name, role)
+            machine.hosts[role] = self.network.add(namespace)
+            machine.within[role] = self.network.within(namespace)
+            machine.namespaces.append(namespace)
+        machine.is_apart = True
+        machine.start()
 
     def token(self):
         found = self.wait(lambda: self.asked("cluster", "token", "--machine"), "a token")
@@ -299,20 +345,43 @@ class Machines:
         self.wait_whole()
 
     def replace(self, name):
-        """A machine is lost for good, and another one takes its place."""
+        """A machine is lost for good with its disks, and another one with empty ones takes its
+        place."""
         lost = self.nodes.pop(name)
         lost.kill()
+        nodes = {role: lost.node(role) for role in ROLES}
+        lost.discard()
+        self.pass_on_places(name, f"n{self.made + 1}")
         new = self.make()
         self.join(new)
-        new.is_apart = self.apart
         if self.apart:
-            new.stop()
-            new.start()
-        disk = lost.node("chunkserver")
+            self.take_apart(new)
+        disk = nodes["chunkserver"]
         self.wait(lambda: self.changed("drain", disk), f"node {disk} drains")
         for role in ("chunkserver", "gateway", "master"):
-            self.wait(lambda role=role: self.changed("remove", lost.node(role)), f"the {role} is removed")
+            self.remove(nodes[role])
         return new
+
+    def pass_on_places(self, lost, new):
+        split = [(*key.partition("/"), place) for key, place in self.places.items()]
+        self.places = {
+            f"{new if name == lost else name}{slash}{part}": place for name, slash, part, place in split
+        }
+
+    def replace_role(self, name, role):
+        """The directory of a master or gateway that does not run is lost: its node is removed, and
+        a new one joins in its place."""
+        machine = self.nodes[name]
+        lost = machine.node(role)
+        machine.lose(role)
+        self.remove(lost)
+        wanted = ("cluster", "token", "--role", role)
+        token = self.wait(lambda: self.asked(*wanted), f"a token for a {role}")
+        self.command("cluster", "join", machine.directory / PLACES[role], token)
+        machine.start()
+
+    def remove(self, node):
+        self.wait(lambda: self.changed("remove", node), f"node {node} is removed")
 
     def changed(self, verb, node):
         status = self.status()

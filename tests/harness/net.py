@@ -30,6 +30,11 @@ def run(*command, stdin=None):
     return done.stdout
 
 
+def several(nodes):
+    """A list of nodes, or one, as a list."""
+    return [nodes] if isinstance(nodes, str) else list(nodes)
+
+
 def is_dead(name):
     """Whether a name is of a run that is gone."""
     found = OURS.match(name)
@@ -136,27 +141,27 @@ class Network:
     # Faults. They add up, until `heal`.
 
     def cut(self, node, also_from=()):
-        """Nothing passes between a node and other nodes; clients still reach it."""
-        self._drop_between([node], self._others([node]) + list(also_from))
+        """Nothing passes between a node, or several, and other nodes; clients still reach it."""
+        self._drop_between(several(node), self._others(node) + list(also_from))
 
     def cut_one_way(self, source, target):
         """What `source` sends does not arrive at `target`; the other way is open."""
-        self._drop([source], [target])
+        self._drop(several(source), several(target))
 
     def halves(self, some, others):
         self._drop_between(some, others)
 
     def lossy(self, node, percent):
-        """So many percent of the packets between a node and other nodes are lost."""
+        """So many percent of the packets between a node, or several, and other nodes are lost."""
         by_chance = f"numgen random mod 100 < {percent}"
-        self._drop_between([node], self._others([node]), by_chance)
+        self._drop_between(several(node), self._others(node), by_chance)
 
     def heal(self):
         self.rules = []
         self._apply()
 
     def _others(self, nodes):
-        return [node for node in self.addresses if node not in nodes]
+        return [node for node in self.addresses if node not in several(nodes)]
 
     def _drop_between(self, some, others, when=""):
         self._drop(some, others, when)

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from harness.documents import commands
 from harness.ports import free_ports
 from harness.server import ROOT, binary, scratch
 from harness.wait import PATIENCE_SECONDS, eventually
@@ -22,9 +23,9 @@ STOPPED = "needs a master that was stopped by systemctl, and tests/cluster/test_
 NOT_RUN = {
     "cairn cluster upgrade-check": "wants machines that may be stopped, and tests/cluster has them",
     "cairn bench reports": "starts clusters and measures for minutes, and tests/bench runs it",
-    "cairn node": "needs three machines, and tests/cluster/test_machines.py makes them",
-    "cairn cluster add-disk": "the same",
-    "cairn cluster token /srv/cairn --machine": "needs the first of these machines",
+    "cairn node": "needs three machines: tests/cluster/test_machines.py runs these commands on three",
+    "cairn cluster token /srv/cairn --machine": "the same",
+    "cairn cluster add-disk": "needs one of these machines, and that test adds a disk",
     "cairn cluster join /srv/cairn-master": "needs a second machine, and tests/cluster/test_masters.py has more",
     "cairn master /srv/cairn-master --listen 10.0.0.2": "the same",
     "systemctl": "needs systemd",
@@ -80,17 +81,6 @@ SERVERS = ("server", "master", "chunkserver", "gateway")
 
 def documents():
     return [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def commands(text):
-    """The commands of a document, without prompts, comments and line ends within."""
-    for kind, block in re.findall(r"^```(sh|console)\n(.*?)^```", text, re.M | re.S):
-        lines = block.replace("\\\n", " ").splitlines()
-        if kind == "console":
-            lines = [line[2:] for line in lines if line.startswith(("$ ", "# "))]
-        for line in lines:
-            if command := re.sub(r"\s{2,}#.*", "", line).strip():
-                yield re.sub(r"\s+", " ", command)
 
 
 def found(table, command):

@@ -39,6 +39,7 @@ class Job:
     directory: Path = ROOT
     env: dict = field(default_factory=dict)
     timeout: int = TIMEOUT_SECONDS
+    is_shown: bool = False  # all of its output
     seconds: float = 0.0
     code: int | None = None
     tests: list = field(default_factory=list)
@@ -74,6 +75,8 @@ class Job:
         lines = [f"== {self.name}: {self.seconds:.1f} s, exit {self.code}"]
         for test in sorted(self.tests, key=lambda test: -test.seconds):
             lines.append(f"{test.seconds:10.2f} s {test.outcome:7} {test.name}")
+        if self.is_ok and self.is_shown:
+            lines += self.log.read_text(errors="replace").splitlines()
         if not self.is_ok:
             lines += [f"-- the end of {self.log}"]
             lines += self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]

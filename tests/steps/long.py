@@ -4,6 +4,7 @@ A part is a list of units. A unit that passed is not run again while the tree is
 that was ended goes on where it was.
 """
 
+import functools
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ KEPT = jobs.ROOT / "target/test-long"
 SCALED = {"CAIRN_TEST_SCALE": "8"}
 HOUR = 60 * 60
 CARGO_DENY = "0.20.2"
+MACHINE_RUNS = 6
 
 
 def scaled(programs, crate, target, *words):
@@ -68,13 +70,14 @@ def episodes(_):
 
 
 def machines(_):
-    """60 episodes of three machines; all runs print the times of all before."""
-    times = KEPT / "machines.times"
-    for seed in range(101, 107):
-        command = [jobs.PYTHON, "-B", "tests/cluster/machine_episodes.py", "--episodes", "10"]
-        command += ["--seed", str(seed), "--times", str(times)]
-        command += ["--apart"] if seed % 2 == 0 else []
-        yield Job(f"machines of seed {seed}", command, timeout=HOUR)
+    """60 episodes of three machines, in runs that share one deck of faults; then all are judged."""
+    results = KEPT / tree() / "machines/results"
+    for part in range(1, MACHINE_RUNS + 1):
+        command = [jobs.PYTHON, "-B", "tests/cluster/machine_episodes.py", "--episodes", "60"]
+        command += ["--deck-part", f"{part}/{MACHINE_RUNS}", "--seed", str(100 + part)]
+        yield Job(f"machines of seed {100 + part}", [*command, "--results", results], timeout=HOUR)
+    command = [jobs.PYTHON, "-B", "tests/cluster/machine_report.py", results]
+    yield Job("machines in all", [*command, "--parts", str(MACHINE_RUNS)], is_shown=True)
 
 
 def kills(_):
@@ -250,7 +253,7 @@ PARTS = {
     "seeds": (seeds, "2,000 simulated clusters"),
     "raft": (raft, "1,000 seeds of simulated masters that stay, and 1,000 of masters that come and go"),
     "episodes": (episodes, "40 faults of real clusters under load"),
-    "machines": (machines, "60 faults of three machines under load, and how long deaths of machines are felt"),
+    "machines": (machines, "60 faults of three machines under load, each kind twice, 100,000 operations, and a table of the times"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "logs": (logs, "50 kill -9 of a server under each client of logs, 25 fail-overs and nights, 1,000 followers"),
@@ -275,6 +278,7 @@ def show():
     return 0
 
 
+@functools.cache
 def tree():
     """The hash of the work tree as it is, of files that are not committed, too."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -311,6 +315,8 @@ def passes(job, kept: Path):
     result = kept / job.log.name
     if result.exists():
         print(f"== {job.name}: passed before")
+        if job.is_shown:
+            print(result.read_text())
         return True
     job.run()
     job.report()
