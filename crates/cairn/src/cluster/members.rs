@@ -59,19 +59,14 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
 
 /// The same, as `node`.
 pub async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
-    let of_map = map.map(|map| {
-        let masters = map.nodes.iter().filter(|(_, one)| one.pin.roles.contains(Role::Master));
-        masters.map(|(id, one)| (one.address.clone(), *id)).collect::<BTreeMap<String, NodeId>>()
-    });
-    let addresses: Vec<String> = match &of_map {
-        Some(of_map) => of_map.keys().filter(|address| !address.is_empty()).cloned().collect(),
-        None => node.loaded.addresses.clone(),
-    };
+    let addresses = map.map_or_else(|| node.loaded.addresses.clone(), ClusterMap::master_addresses);
+    let masters = map.into_iter().flat_map(ClusterMap::masters);
+    let of_map = masters.map(|(id, master)| (master.address.clone(), id)).collect();
     let dialer = Arc::new(TlsDialer::new(node.trust())?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
     let asked = ask_all(dialer, terms, &addresses).await;
-    Ok(MastersSaid::of(asked, &of_map.unwrap_or_default()))
+    Ok(MastersSaid::of(asked, &of_map))
 }
 
 impl MastersSaid {

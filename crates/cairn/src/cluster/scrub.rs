@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cairn_base::rng::RealRng;
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness};
 use cairn_base::{NodeId, Rng};
-use cairn_cluster::control::{DegradedObjects, Wholeness};
-use cairn_cluster::data::{FOUND, NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::data::FOUND;
 use serde_json::{Value, json};
 
 use super::reach;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
 
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
 use cairn_base::{GroupId, NodeId, Result};
 
 /// What the master that serves has heard of each node.
@@ -45,82 +46,6 @@ pub enum MetadataKeepers {
     OneMaster,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClusterScrubOrder {
-    /// Changes nothing: how does it stand?
-    Look,
-    Begin,
-    Stop,
-}
-
-/// How a scrub stands at one chunkserver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ScrubAtNode {
-    /// It made none since it was started.
-    #[default]
-    None,
-    Waits,
-    Runs,
-    Ended,
-    Stopped,
-    Failed,
-    /// It cannot be asked.
-    Silent,
-}
-
-/// What a chunkserver says of its last scrub, or of the one that runs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ScrubbedNode {
-    pub scrub: ScrubAtNode,
-    pub blocks: u64,
-    /// Of the blocks that there were at the start.
-    pub total_blocks: u64,
-    pub bytes: u64,
-    pub damaged: u64,
-    /// Of these, replaced by what another node has, or deleted since.
-    pub repaired: u64,
-    /// Of these, those whose repair has not been tried yet.
-    pub pending: u64,
-    /// Why it failed, or cannot be asked.
-    pub failure: String,
-}
-
-/// What is wrong with bytes of an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Harm {
-    /// No good replica can be read now.
-    Lost,
-    /// There are good replicas, fewer than there should be.
-    Degraded,
-    /// A damaged replica was replaced.
-    Repaired,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HarmedObject {
-    pub harm: Harm,
-    /// `bucket/key`.
-    pub object: String,
-    /// The first byte that it is about, and the one after the last.
-    pub start: u64,
-    pub end: u64,
-}
-
-/// Objects of which a scrub found damaged blocks, and those with blocks in groups that lack
-/// members.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct HarmedObjects {
-    /// The worst first.
-    pub objects: Vec<HarmedObject>,
-    /// There are more objects than are named.
-    pub is_cut: bool,
-    pub lost_blocks: u64,
-    pub degraded_blocks: u64,
-    pub repaired_blocks: u64,
-    /// Chunkservers that could not be asked for what they found, and why.
-    pub silent: Vec<(NodeId, String)>,
-}
-
 /// Asks the masters, as `cairn cluster` does.
 pub trait Nodes: Send + Sync {
     /// The node that asks.
@@ -130,10 +55,10 @@ pub trait Nodes: Send + Sync {
     fn emptying(&self, node: NodeId) -> Asking<Emptying>;
     fn keepers(&self) -> Asking<MetadataKeepers>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>>;
+    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
     /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
     /// metadata: to be asked again.
-    fn harmed(&self) -> Asking<Option<HarmedObjects>>;
+    fn degraded(&self) -> Asking<Option<DegradedObjects>>;
 }
 
 pub type Asking<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;

@@ -22,9 +22,8 @@ const NODES: [Column; 3] =
 
 /// The forms of all nodes but masters; `own` is the gateway of this console.
 pub fn forms(map: &ClusterMap, own: Option<NodeId>) -> Markup {
-    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
     let rows = html! {
-        @for (id, node) in map.nodes.iter().filter(|(_, node)| !is_master(node)) {
+        @for (id, node) in map.nodes.iter().filter(|(_, node)| !node.is_master()) {
             tr {
                 td class="name" {
                     (id) " " span class="of" { (node.pin.roles) " " (node.address) @if node.is_draining { ", drains" } }
