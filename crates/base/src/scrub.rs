@@ -64,7 +64,7 @@ impl ScrubPhase {
     }
 }
 
-/// What a chunkserver says of a scrub.
+/// The report of a chunkserver on a scrub.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeScrub {
     pub phase: ScrubPhase,

@@ -191,7 +191,7 @@ struct AtServer {
     reach: Reach,
 }
 
-/// Who may use volumes.
+/// The users of volumes.
 enum Reach {
     Exports(Exports),
     /// A user besides root, if there is one.

@@ -1,4 +1,4 @@
-//! The masters that keep the metadata together, as each of them tells it itself: so there is
+//! The masters that keep the metadata together. Each of them is asked for itself, so there is
 //! something to show even when none serves.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub struct MembersShown {
     silent: Vec<(Option<u64>, String, String)>,
 }
 
-/// What is known of where the metadata are.
+/// The place of the metadata, as far as the masters tell.
 #[derive(Debug)]
 pub enum MastersSaid {
     /// The masters keep them together.
@@ -142,7 +142,7 @@ impl MembersShown {
         self.best().is_some_and(|best| best.is_majority(is_left))
     }
 
-    /// What an operator should know about the members: nothing if all is well.
+    /// Warnings about the members for an operator. There are none if all is well.
     pub fn warnings(&self) -> Vec<String> {
         let Some(best) = self.best() else { return Vec::new() };
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! What the console of a gateway asks the masters.
+//! Questions of the console of a gateway to the masters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Nodes for Masters {
     }
 }
 
-/// By what the masters, so many of them, say of their members.
+/// The keepers, by the answers of the masters about their members. `masters` is their number.
 fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
     let mut reports = Vec::new();
     let mut failure = Error::Unavailable("no master says who keeps the metadata".into());

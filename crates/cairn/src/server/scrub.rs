@@ -56,7 +56,7 @@ pub fn start(
     orders
 }
 
-/// What is ordered, and how scrubs stand.
+/// The orders for scrubs, and their progress.
 pub struct ScrubOrders {
     begin: Notify,
     days: u32,

@@ -21,7 +21,7 @@ use crate::limits::{
 /// Of a range in an answer, besides the name of its object.
 const RANGE_BYTES: usize = 40;
 
-/// What is being named, or was last.
+/// The objects that are being named, or were named last.
 #[derive(Default)]
 pub(super) struct Naming {
     latest: Mutex<Option<Latest>>,
@@ -39,7 +39,7 @@ struct Done {
     is_taken: bool,
 }
 
-/// What becomes of a question for the names of a scrub.
+/// The fate of a question for the names of a scrub.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// To be asked again.
@@ -79,7 +79,7 @@ impl Naming {
     }
 }
 
-/// What all chunkservers have found, block by block.
+/// The findings of all chunkservers, block by block.
 pub(super) struct Findings {
     blocks: BTreeMap<(GroupId, BlockId), Finding>,
 }

@@ -145,7 +145,7 @@ impl Controller {
     }
 }
 
-/// What is known of a chunkserver that did not answer.
+/// The state of a chunkserver that did not answer.
 fn silent(error: &Error) -> NodeScrub {
     let failure = match error {
         Error::Invalid(_) | Error::NotImplemented(_) => {

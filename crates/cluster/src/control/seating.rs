@@ -42,7 +42,7 @@ impl Drop for Leaving<'_> {
 }
 
 impl Controller {
-    /// What a new master needs to know before it makes its member.
+    /// The instructions for a new master before it makes its member.
     pub(super) async fn enter(&self, peer: &PeerInfo) -> Result<Entered> {
         if !peer.authenticated.roles.contains(Role::Master) {
             return Err(Error::Denied(format!("{peer} is no master")));

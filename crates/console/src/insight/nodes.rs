@@ -1,4 +1,4 @@
-//! What the masters of a cluster know of its nodes, and scrubs of all of them.
+//! Reports of the masters of a cluster on its nodes, and scrubs of all of them.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
 use cairn_base::{GroupId, NodeId, Result};
 
-/// What the master that serves has heard of each node.
+/// A node, as the master that serves has heard of it last.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeReport {
     /// Since its last beat.
@@ -23,7 +23,7 @@ pub struct NodeReport {
     pub copying: Vec<(GroupId, u64, u64)>,
 }
 
-/// What moves when a chunkserver is emptied.
+/// The groups and bytes that move when a chunkserver is emptied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Emptying {
     pub groups: u64,
@@ -35,7 +35,7 @@ pub struct Emptying {
     pub rate: u64,
 }
 
-/// Who has the metadata: all names, and objects that are too small for blocks.
+/// The places of the metadata: all names, and objects that are too small for blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetadataKeepers {
     /// So many masters that vote.
@@ -56,8 +56,8 @@ pub trait Nodes: Send + Sync {
     fn keepers(&self) -> Asking<MetadataKeepers>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
     fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
-    /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
-    /// metadata: to be asked again.
+    /// The objects that the last scrub found damaged, and those that lack replicas. `None` while
+    /// they are looked up, which reads all metadata: to be asked again.
     fn degraded(&self) -> Asking<Option<DegradedObjects>>;
 }
 

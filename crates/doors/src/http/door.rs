@@ -272,7 +272,7 @@ impl Inner {
     }
 }
 
-/// What replies of tus and of share links have besides.
+/// Adds the headers of replies of tus and of share links.
 fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Response<Body>) {
     if is_tus {
         tus::say_version(reply.headers_mut());
