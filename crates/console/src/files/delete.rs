@@ -111,7 +111,7 @@ async fn delete_below(
 
 async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Result<(), Error> {
     let keys: Vec<_> = keys.into_iter().map(|key| (key, Conditions::default())).collect();
-    let tell = |key: &str, reply| match reply {
+    let tell = |key: &str, reply: Result<bool, Error>| match reply {
         Ok(_) => done.keys.push(key.to_owned()),
         Err(error) => done.failed.push((key.to_owned(), error)),
     };
