@@ -173,8 +173,8 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
                 Some((at, Ok(named))) => {
                     @let [lost, degraded, repaired] = named.blocks;
                     p {
-                        "At " (words::time(*at)) " (UTC): " (words::counted(lost, "lost block")) ", "
-                        (words::count(degraded)) " degraded, " (words::count(repaired)) " repaired."
+                        "At " (words::time(*at)) " (UTC): " (words::counted(lost, "lost block"))
+                        ", " (words::count(degraded)) " degraded, " (words::count(repaired)) " repaired."
                     }
                     (list(named))
                 }

@@ -123,8 +123,8 @@ fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// The reply to a request that failed, and whose body may not have been read to its end. It asks for
-/// credentials if that may help.
+/// The reply to a request that failed, and whose body may not have been read to its end. It asks
+/// for credentials if that may help.
 pub fn failed(
     failure: Failure,
     parts: &Parts,
