@@ -104,12 +104,6 @@ impl Group {
     }
 }
 
-impl Node {
-    pub fn is_master(&self) -> bool {
-        self.pin.roles.contains(Role::Master)
-    }
-}
-
 impl ClusterMap {
     pub fn masters(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter().filter(|(_, node)| node.is_master()).map(|(id, node)| (*id, node))
@@ -413,6 +407,10 @@ impl Node {
             is_draining: false,
             unknown: Vec::new(),
         }
+    }
+
+    pub fn is_master(&self) -> bool {
+        self.pin.roles.contains(Role::Master)
     }
 }
 
