@@ -21,6 +21,7 @@ pub mod limits;
 pub mod planted;
 pub mod redundancy;
 pub mod rng;
+pub mod scrub;
 mod secret;
 mod threads;
 pub mod trace;

@@ -105,6 +105,16 @@ impl Group {
 }
 
 impl ClusterMap {
+    pub fn masters(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().filter(|(_, node)| node.is_master()).map(|(id, node)| (*id, node))
+    }
+
+    /// Where the masters are reached, as far as they have said so.
+    pub fn master_addresses(&self) -> Vec<String> {
+        let addresses = self.masters().map(|(_, node)| node.address.clone());
+        addresses.filter(|address| !address.is_empty()).collect()
+    }
+
     /// Of a block where its bucket says nothing else.
     pub fn usual(&self) -> Redundancy {
         Redundancy::Copies(self.replicas)
@@ -397,6 +407,10 @@ impl Node {
             is_draining: false,
             unknown: Vec::new(),
         }
+    }
+
+    pub fn is_master(&self) -> bool {
+        self.pin.roles.contains(Role::Master)
     }
 }
 

@@ -70,6 +70,7 @@ pub struct Asking {
     /// Measure this URL in turns with the first, and print ratios; may be given several times
     #[arg(long, value_name = "NAME=URL")]
     compare: Vec<String>,
+    /// Method of each request
     #[arg(short = 'X', long, default_value = "GET")]
     method: Method,
     /// Bytes of the body of each request, such as 430, 4k or 1m

@@ -23,7 +23,9 @@ const UNKNOWN: f64 = 0.10;
   cairn bench http http://127.0.0.1:8080/x --json before.json
   cairn bench diff before.json after.json --strict")]
 pub struct DiffArgs {
+    /// The earlier result, as --json saved it
     old: PathBuf,
+    /// The later result
     new: PathBuf,
     /// End with exit code 1 if anything is worse
     #[arg(long)]

@@ -122,3 +122,26 @@ impl Cli {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks a command and those below it.
+    fn check(command: &clap::Command, above: &str) {
+        let path = format!("{above} {}", command.get_name());
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(after.contains("Example") && after.contains("  cairn "), "{path}: {after}");
+        for argument in command.get_arguments() {
+            assert!(argument.get_help().is_some(), "{path}: {}", argument.get_id());
+        }
+        command.get_subcommands().for_each(|below| check(below, &path));
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_argument_help() {
+        let command = Cli::command();
+        check(&command, "");
+        command.debug_assert();
+    }
+}

@@ -57,7 +57,7 @@ pub struct CsiArgs {
     #[arg(long, value_name = "HOST[:PORT]", value_parser = Nfs::parse)]
     nfs: Option<Nfs>,
     /// A network of nodes, such as 192.168.10.0/24, to which volumes are exported; may be given
-    /// several times. Whoever has such an address may read and change all volumes
+    /// several times. Each client with such an address may read and change all volumes
     #[arg(long, value_name = "NETWORK")]
     nfs_client: Vec<String>,
     /// Allow a network of all addresses
@@ -191,7 +191,7 @@ struct AtServer {
     reach: Reach,
 }
 
-/// Who may use volumes.
+/// The users of volumes.
 enum Reach {
     Exports(Exports),
     /// A user besides root, if there is one.

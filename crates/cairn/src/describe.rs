@@ -16,6 +16,7 @@ use crate::failure::{Failure, Result};
   cairn completions zsh > /usr/share/zsh/vendor-completions/_cairn
   cairn completions fish > /usr/share/fish/vendor_completions.d/cairn.fish")]
 pub struct CompletionsArgs {
+    /// The shell
     shell: Shell,
 }
 
@@ -23,6 +24,7 @@ pub struct CompletionsArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  cairn man /usr/share/man/man1")]
 pub struct ManArgs {
+    /// The directory, which must exist
     dir: PathBuf,
 }
 

@@ -136,7 +136,7 @@ struct Listening {
     _place: ListenerPlace,
 }
 
-/// What came while a page waited.
+/// The events that came while a page waited.
 enum Came {
     Event(Option<Bytes>),
     /// The login may have ended.

@@ -1,4 +1,4 @@
-//! What pages show of read-only mode, of the store and of a bucket.
+//! Read-only mode on pages: of the store, and of a bucket.
 
 use maud::{Markup, html};
 
@@ -29,7 +29,7 @@ pub fn section(action: &str, is_read_only: bool, what: &str) -> Markup {
     }
 }
 
-/// What is shown before something becomes read-only.
+/// The question before something becomes read-only.
 pub fn ask(what: &str, action: &str, back: &str) -> Markup {
     html! {
         h1 { "Make " (what) " read-only?" }

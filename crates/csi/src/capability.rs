@@ -1,4 +1,4 @@
-//! What a volume can be used for.
+//! The uses of a volume.
 
 use tonic::Status;
 
@@ -6,7 +6,7 @@ use crate::proto::VolumeCapability;
 use crate::proto::volume_capability::AccessType;
 use crate::proto::volume_capability::access_mode::Mode;
 
-/// What a caller wants of a volume, once it is known to be possible.
+/// The use of a volume that a caller wants, once it is known to be possible.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Use {
     /// The mode of access allows no changes.

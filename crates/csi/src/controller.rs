@@ -14,7 +14,7 @@ use crate::proto::{self, CapacityRange, ControllerServiceCapability, controller_
 use crate::store::{Store, StoreError, StoredVolume};
 use crate::volume::{PREFIX, VolumeId};
 
-/// What is done with the content of a deleted volume: a parameter of volumes.
+/// The fate of the content of a deleted volume: a parameter of volumes.
 const ON_DELETE: &str = "onDelete";
 /// Parameters that sidecars of Kubernetes add.
 const OF_SIDECARS: &str = "csi.storage.k8s.io/";

@@ -1,4 +1,4 @@
-//! Who the driver is, and which services it has.
+//! The name of the driver, and its services.
 
 use tonic::{Request, Response, async_trait};
 

@@ -1,4 +1,4 @@
-//! What is mounted on this machine, and where a volume is.
+//! The mounts of this machine, and the places of volumes.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -18,7 +18,7 @@ const PORT: u16 = 2049;
 /// would wait for minutes.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// What a caller may add to the options of a mount: whole words, and words before a number.
+/// The options that a caller may add to a mount: whole words, and words before a number.
 const WORDS: [&str; 14] = [
     "hard",
     "soft",
@@ -47,7 +47,7 @@ const NUMBERS: [&str; 10] = [
     "actimeo=",
     "nconnect=",
 ];
-/// What every mount has, so that a caller may say it, too.
+/// The options that every mount has, so that a caller may say them, too.
 const ALWAYS: [&str; 7] =
     ["rw", "vers=3", "nfsvers=3", "nolock", "proto=tcp", "mountproto=tcp", "tcp"];
 

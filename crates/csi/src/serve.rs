@@ -31,7 +31,7 @@ use crate::proto::node_server::{self, NodeServer};
 
 /// How long calls that have begun may take once the driver is told to end.
 const DRAIN: Duration = Duration::from_secs(20);
-/// What is waited after a connection could not be taken.
+/// The wait after a connection could not be taken.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Calls of one connection at the same time.
 const CALLS: u32 = 64;

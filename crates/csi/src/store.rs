@@ -1,4 +1,4 @@
-//! What a driver needs of a server. Calls wait: they are made on threads for that.
+//! The calls of a driver to a server. They wait, so they are made on threads of their own.
 
 use tonic::Status;
 

@@ -9,11 +9,11 @@ pub const PREFIX: &str = "csi-";
 const KEPT: &str = "--keep";
 /// The longest name of a bucket, bytes, and the shortest.
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
-/// What is left for the name of a volume.
+/// The longest name of a volume, bytes: the rest of the name of its bucket.
 const PLAIN_BYTES: usize = *NAME_BYTES.end() - PREFIX.len() - KEPT.len();
 /// Of the hash of a name that is no name of a bucket, bytes.
 const HASH_BYTES: usize = 16;
-/// What is left of such a name, bytes, beside the hash and what joins them.
+/// The readable part of such a name, bytes: the rest beside the hash and the hyphen.
 const SLUG_BYTES: usize = PLAIN_BYTES - 2 * HASH_BYTES - 2;
 
 /// A volume. It has no characters that mean anything in a path.
@@ -85,7 +85,7 @@ impl std::fmt::Display for VolumeId {
     }
 }
 
-/// What people recognise of a name: letters and digits, and one hyphen for all between them.
+/// The readable part of a name: letters and digits, and one hyphen for all between them.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {

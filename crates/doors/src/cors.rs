@@ -57,7 +57,7 @@ pub struct Policy {
     pub exposed: &'static str,
 }
 
-/// What pages of other sites may do with a bucket.
+/// The rights of pages of other sites in a bucket.
 pub struct Cors {
     policy: Policy,
     rules: Vec<CorsRule>,

@@ -1,4 +1,4 @@
-//! What becomes known of a request on its way, for the records of it.
+//! Facts about a request that become known on its way, for its records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

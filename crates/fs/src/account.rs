@@ -22,14 +22,14 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// The debt from which further requests are refused.
 const DEBT: Duration = Duration::from_secs(1);
 
-/// What users of this process have taken lately.
+/// The recent use of users of this process.
 #[derive(Default)]
 pub struct Throttle {
     users: Mutex<HashMap<UserId, Known>>,
     counts: Arc<ThrottleCounts>,
 }
 
-/// What limits did.
+/// The effects of limits.
 #[derive(Default, Debug)]
 pub struct ThrottleCounts {
     refused: AtomicU64,

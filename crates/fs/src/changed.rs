@@ -1,4 +1,4 @@
-//! What a change of a row means for those that keep what they have read.
+//! The meaning of a change of a row for readers that keep rows.
 
 use bytes::Bytes;
 use cairn_base::Ino;

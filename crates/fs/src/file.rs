@@ -59,7 +59,7 @@ pub enum Piece {
     Block(Uploaded),
 }
 
-/// What bytes were taken over, some time before they are published.
+/// The state of a file that bytes overwrite, some time before they are published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Over {
     /// The number of the last change of the bytes of the file.

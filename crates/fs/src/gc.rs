@@ -26,7 +26,7 @@ const PAGE: usize = 500;
 /// With less of the disk free, a hold of a backup is warned of.
 const HOLD_FREE_PERCENT: u64 = 15;
 
-/// What a pass of the garbage collector did, or, as a dry run, would do.
+/// The counts of a pass of the garbage collector; of a dry run, those that it would have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GcReport {
     /// Bodies and uploads whose blocks were put up for freeing.

@@ -35,6 +35,7 @@ mod write;
 
 mod append;
 mod coalesce;
+mod delete;
 mod file;
 mod layout;
 mod multipart;

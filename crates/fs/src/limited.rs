@@ -34,7 +34,7 @@ impl Fs {
         throttle.note(user, limits, (self.clock(), now))
     }
 
-    /// What limits of users did in this process.
+    /// The effects of limits of users in this process.
     pub fn throttled(&self) -> Arc<ThrottleCounts> {
         self.inner.throttle.counts()
     }

@@ -21,7 +21,7 @@ pub struct Lines {
     pub ends: Vec<(usize, usize)>,
 }
 
-/// What one request brought.
+/// The records of one request.
 #[derive(Debug)]
 pub struct RecordBatch {
     pub received: Timestamp,

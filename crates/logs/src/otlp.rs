@@ -13,7 +13,7 @@ const SOURCES: [&str; 3] = ["service.name", "host.name", "k8s.pod.name"];
 /// Of records without any of them.
 const DEFAULT: &str = "otlp";
 
-/// What the records of a resource have in common.
+/// The common fields of the records of a resource.
 pub(crate) struct Resource {
     rank: usize,
     pub(crate) source: String,

@@ -218,6 +218,11 @@ impl<'a> View<'a> {
         self.changes.insert(key, None);
     }
 
+    /// Rows read so far.
+    pub fn reads(&self) -> usize {
+        self.reads
+    }
+
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }

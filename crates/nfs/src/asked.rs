@@ -1,4 +1,4 @@
-//! What a call is about, for whoever looks at requests in flight.
+//! The subject of a call, for the table of requests in flight.
 
 use std::sync::Arc;
 

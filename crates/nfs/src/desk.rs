@@ -1,4 +1,5 @@
-//! What all calls need: the file system, and from a handle whom a client acts as, and where.
+//! The common part of all calls: the file system, and from a handle the user of a client and its
+//! place.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -226,7 +227,7 @@ impl Desk {
         self.openings.close_all().await;
     }
 
-    /// What a client may ask about that brings this handle.
+    /// The place that a client may ask about with this handle.
     ///
     /// # Errors
     /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client.
@@ -295,7 +296,7 @@ impl Desk {
         Handle { bucket: place.bucket, export: place.export, ino }.seal(&self.key)
     }
 
-    /// What a handle names, if this store has made it.
+    /// The inode of a handle, if this store has made it.
     pub fn inode(&self, handle: &[u8]) -> Option<Ino> {
         Handle::open(&self.key, handle).ok().map(|handle| handle.ino)
     }

@@ -39,7 +39,7 @@ struct OpeningsState {
 struct Held {
     bucket: BucketId,
     file: Descriptor,
-    /// Who write to it right now.
+    /// The writers to it right now.
     writers: u32,
     used: Instant,
     /// A task writes it back.

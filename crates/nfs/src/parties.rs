@@ -1,4 +1,4 @@
-//! What clients take of something that all share, by where they are: so one cannot take all of it.
+//! Shares of clients in something that all use, by their addresses: so one cannot take all of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

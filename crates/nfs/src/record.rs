@@ -22,7 +22,7 @@ const WAITING: usize = 16;
 /// Takes a stream apart.
 #[derive(Default)]
 pub struct Records {
-    /// What came of the stream and was not taken yet.
+    /// The bytes of the stream that were not taken yet.
     pub came: BytesMut,
     /// The fragments so far of a record that has several.
     begun: BytesMut,

@@ -47,7 +47,7 @@ pub struct Call {
     pub program: u32,
     pub version: u32,
     pub procedure: u32,
-    /// Who the client says is asking; nobody else says so.
+    /// The user as the client says; nobody else says so.
     pub identity: Option<Posix>,
     pub arguments: Reader,
 }

@@ -19,7 +19,7 @@ const VERSION: u8 = 0xa0;
 /// `2.5.4.3`.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// What a certificate says about itself. Nothing of it is verified.
+/// The fields of a certificate. None of them is verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// The common name of its subject, if that has one name and no other part.

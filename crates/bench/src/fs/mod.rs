@@ -29,6 +29,7 @@ const FILE_BYTES: u64 = 8192;
   cairn bench fs /mnt/gluster --compare nfs=/mnt/nfs --compare local=/var/tmp --html fs.html
   cairn bench fs /mnt/cairn/bench --loads write,read --threads 1,2,4,8 --size 1g")]
 pub struct FsArgs {
+    /// The directory to measure; files are made below it, and removed in the end
     dir: PathBuf,
     /// The name of DIR in results
     #[arg(long, value_name = "NAME", default_value = "target")]

@@ -39,6 +39,7 @@ const HELPERS: usize = 16;
   cairn bench s3 http://g1:9000 http://g2:9000 http://g3:9000 --scale --ops head
   cairn bench s3 http://10.0.0.1:9000 --compare minio=http://KEY:SECRET@10.0.0.2:9000")]
 pub struct S3Args {
+    /// URLs of the endpoints of one store, with credentials if needed: http://KEY:SECRET@HOST:9000
     #[arg(required = true)]
     endpoints: Vec<String>,
     /// The name of the endpoints in results

@@ -51,8 +51,8 @@ use time::compact_time;
 
 /// Back up a store that runs
 ///
-/// A backup has the metadata of one moment and all blocks that they name. What an earlier backup at
-/// the same place has is not copied again, also if that one was interrupted.
+/// A backup has the metadata of one moment and all blocks that they name. Blocks of an earlier
+/// backup at the same place are not copied again, also if that one was interrupted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn backup create /backup/cairn

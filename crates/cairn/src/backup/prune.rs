@@ -39,7 +39,7 @@ struct Dated {
     begun: u64,
 }
 
-/// What was removed, or, as a dry run, would be.
+/// The states and packs that were removed, or, as a dry run, would be.
 #[derive(Default)]
 pub struct Pruned {
     pub states: Vec<String>,

@@ -80,7 +80,7 @@ pub struct Repository {
     items: HashMap<Item, Located>,
 }
 
-/// What is to be done with a backup.
+/// The use of a repository.
 pub enum Access<'a> {
     Read,
     /// By this owner, whose lock ends by itself after so many seconds.

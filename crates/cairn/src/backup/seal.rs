@@ -13,7 +13,7 @@ pub const TAG_BYTES: usize = 16;
 /// Memory of one guess of a passphrase, KiB, and passes over it.
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
-/// What a head may ask for, at most: it comes from elsewhere.
+/// The most work that a head may ask for: it comes from elsewhere.
 const MOST_MEMORY_KIB: u32 = 1 << 20;
 const MOST_PASSES: u32 = 64;
 const SHORTEST_PASSPHRASE: usize = 8;

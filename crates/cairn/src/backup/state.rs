@@ -14,7 +14,7 @@ const NAME_BYTES: usize = 32;
 /// Names of lists in a frame.
 const FRAME_NAMES: usize = 32_768;
 
-/// What a state says about itself. No `Debug`: it may have keys in it.
+/// The head of a state. No `Debug`: it may have keys in it.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct About {
     pub version: u32,

@@ -45,7 +45,7 @@ const PAGE: usize = 1000;
 const PIECES: usize = 4;
 const BUFFER: usize = 256 << 10;
 
-/// What is restored, and where to.
+/// The objects to restore, and their target.
 pub struct Selection {
     pub bucket: String,
     pub prefix: String,
@@ -58,7 +58,7 @@ pub struct Selection {
     pub scratch: PathBuf,
 }
 
-/// What was restored.
+/// The counts of restored objects.
 #[derive(Default)]
 pub struct Sent {
     pub objects: AtomicU64,

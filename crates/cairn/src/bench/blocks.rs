@@ -35,6 +35,7 @@ const READ_BLOCKS: u64 = 10_000;
   cairn bench blocks /var/tmp
   cairn bench blocks /srv/disk2 --loads put --sizes 64k,4m --in-flight 1,4,16 --html disk2.html")]
 pub struct BlocksBenchArgs {
+    /// A directory on the disk to measure; the files made in it are removed in the end
     dir: PathBuf,
     /// Loads to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]

@@ -43,6 +43,7 @@ const FILES: u64 = 10_000;
   cairn bench meta /var/tmp --loads create --in-flight 1,64,1024 --json creates.json
   CAIRN_META=postgres://cairn@db/cairn cairn bench meta /var/tmp")]
 pub struct MetaBenchArgs {
+    /// A directory on the disk to measure; the files made in it are removed in the end
     dir: PathBuf,
     /// Keep the metadata in this PostgreSQL database instead of DIR
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]

@@ -15,6 +15,9 @@ use crate::server::process;
 
 /// Measure a server, a store or a file system, of any make; or a layer of Cairn alone
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn bench http http://127.0.0.1:8080/x --json before.json
+  cairn bench blocks /var/tmp")]
 pub struct BenchArgs {
     #[command(subcommand)]
     command: Command,

@@ -31,6 +31,7 @@ enum Command {
     /// Make an authority: DIR/ca.pem for all who trust it, DIR/ca.key to sign with
     #[command(after_help = "Example:\n  cairn cert ca ./tls --name 'Example storage'")]
     Ca {
+        /// Directory of the authority
         dir: PathBuf,
         /// Name of the authority, as browsers show it
         #[arg(long, value_name = "NAME", default_value = "Cairn authority")]

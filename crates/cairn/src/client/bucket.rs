@@ -33,6 +33,7 @@ enum Command {
     /// Make a bucket
     #[command(after_help = "Example:\n  cairn bucket create www --visibility public")]
     Create {
+        /// 3 to 63 of a-z 0-9 . -, as S3 allows
         name: String,
         /// private, or public: anybody may read and list the bucket
         #[arg(long, default_value = "private")]
@@ -48,6 +49,7 @@ enum Command {
     /// Change settings of a bucket
     #[command(after_help = "Example:\n  cairn bucket set www --cache-control 'max-age=60'")]
     Set {
+        /// The bucket
         name: String,
         /// private, or public: anybody may read and list the bucket
         #[arg(long)]
@@ -80,10 +82,14 @@ enum Command {
     Website(WebsiteArgs),
     /// Delete an empty bucket
     #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
-    Rm { name: String },
+    Rm {
+        /// The bucket
+        name: String,
+    },
     /// Show settings and usage of a bucket
     #[command(after_help = "Example:\n  cairn bucket stat photos")]
     Stat {
+        /// The bucket
         name: String,
         /// Print one line of JSON
         #[arg(long)]

@@ -18,6 +18,7 @@ A file of rules:
   {\"rules\": [{\"origins\": [\"https://*.example.com\"], \"methods\": [\"GET\", \"PUT\"],
               \"headers\": [\"authorization\"], \"max_age_s\": 600}]}")]
 pub struct CorsArgs {
+    /// The bucket
     name: String,
     /// Replace all rules by those in a JSON file, or - for standard input
     #[arg(long, value_name = "FILE")]

@@ -31,8 +31,8 @@ pub struct ExportArgs {
 enum Command {
     /// Export a bucket, or a directory in it; clients mount that, or any directory in it
     #[command(
-        after_help = "Clients say themselves which uid and gid they act as: --squash says whom \
-                            of them is not believed.
+        after_help = "Clients name the uid and gid of each request. --squash replaces those of \
+                      root, or of all.
 
 Examples:
   cairn export add photos --client 10.0.0.0/8 --as alice
@@ -49,7 +49,10 @@ Examples:
     },
     /// End the export of a bucket, at once and for all who have mounted it
     #[command(alias = "rm", after_help = "Example:\n  cairn export remove photos")]
-    Remove { bucket: String },
+    Remove {
+        /// The bucket, without a path
+        bucket: String,
+    },
 }
 
 #[derive(clap::Args)]

@@ -37,6 +37,7 @@ Examples:
   cairn key create alice --json > alice.json
   cairn key create alice --id AKIAEXAMPLE --secret-file secret.txt   (a key that clients have)")]
     Create {
+        /// The user that gets the key
         #[arg(required_unless_present = "own")]
         user: Option<String>,
         /// Make a further access key of the user whose key is used; every user may
@@ -66,6 +67,7 @@ Examples:
     /// Remove an access key or a token; it stops working at once
     #[command(after_help = "Example:\n  cairn key rm CK2XHLQ7ZMWPT4RDNB5A")]
     Rm {
+        /// The id, as `cairn key ls` shows it
         id: String,
         /// Remove one of the user whose key is used; every user may
         #[arg(long)]
@@ -74,6 +76,7 @@ Examples:
     /// Make a bearer token for a user and print it, once
     #[command(after_help = "Example:\n  cairn key token alice --expires 12h")]
     Token {
+        /// The user that gets the token
         user: String,
         /// Validity of the token: a number with s, m, h or d; without this it never expires
         #[arg(long, value_name = "TIME", value_parser = parse_seconds)]

@@ -21,6 +21,7 @@ use crate::output;
   cairn read-only off
   cairn read-only show")]
 pub struct ReadOnlyArgs {
+    /// Refuse changes, take them again, or show the state
     #[arg(value_enum)]
     order: Order,
     /// The bucket; without it, the whole store, and only root may

@@ -75,7 +75,10 @@ enum Command {
     },
     /// End a share link, at once
     #[command(after_help = "Example:\n  cairn share rm 2-ABCDEFGHIJKL")]
-    Rm { id: String },
+    Rm {
+        /// The id, as `cairn share ls` shows it
+        id: String,
+    },
 }
 
 /// No `Debug`: its path has a secret in it.

@@ -41,10 +41,16 @@ enum Command {
 
 Example:
   cairn user disable alice")]
-    Disable { name: String },
+    Disable {
+        /// The user
+        name: String,
+    },
     /// Take the access keys and tokens of a user again
     #[command(after_help = "Example:\n  cairn user enable alice")]
-    Enable { name: String },
+    Enable {
+        /// The user
+        name: String,
+    },
     /// Limit requests and bytes of a user, a second
     #[command(
         after_help = "Each server and gateway counts on its own: with three gateways the user may \
@@ -57,6 +63,7 @@ Examples:
   cairn user limit alice --requests 0 --bandwidth 0"
     )]
     Limit {
+        /// The user
         name: String,
         /// Requests a second, of which a second's worth may come at once; 0 for no limit
         #[arg(long, value_name = "N")]

@@ -21,6 +21,7 @@ A file:
   {\"index\": \"index.html\", \"error\": \"404.html\",
    \"rules\": [{\"prefix\": \"old/\", \"to\": {\"prefix\": \"new/\", \"status\": 301}}]}")]
 pub struct WebsiteArgs {
+    /// The bucket
     name: String,
     /// Name of the document that is shown for a directory
     #[arg(long, value_name = "NAME", conflicts_with = "set")]

@@ -33,8 +33,7 @@ impl Copies {
             let copies = members.copies();
             return Ok(if copies > 1 { Copies::OfMembers(copies) } else { Copies::One });
         }
-        let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-        if masters.count() > 1 {
+        if map.masters().count() > 1 {
             return Ok(match said {
                 MastersSaid::Nothing => Copies::Unknown,
                 _ => Copies::OfDatabase,

@@ -125,7 +125,7 @@ fn why_still(status: &Status, node: NodeId) -> String {
     format!("node {node} is in {left} groups, and nothing has moved for {seconds} s: {why}")
 }
 
-/// What will move, where to, and how long that takes.
+/// The forecast: the bytes that move, their targets, and the time that takes.
 pub fn show(forecast: &Forecast) -> Result<()> {
     for (target, bytes) in &forecast.targets {
         output::line(format!("  to node {target}: {}", indicatif::BinaryBytes(*bytes)))?;

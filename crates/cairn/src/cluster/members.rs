@@ -1,4 +1,4 @@
-//! The masters that keep the metadata together, as each of them tells it itself: so there is
+//! The masters that keep the metadata together. Each of them is asked for itself, so there is
 //! something to show even when none serves.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub struct MembersShown {
     silent: Vec<(Option<u64>, String, String)>,
 }
 
-/// What is known of where the metadata are.
+/// The place of the metadata, as far as the masters tell.
 #[derive(Debug)]
 pub enum MastersSaid {
     /// The masters keep them together.
@@ -59,19 +59,14 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
 
 /// The same, as `node`.
 pub async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
-    let of_map = map.map(|map| {
-        let masters = map.nodes.iter().filter(|(_, one)| one.pin.roles.contains(Role::Master));
-        masters.map(|(id, one)| (one.address.clone(), *id)).collect::<BTreeMap<String, NodeId>>()
-    });
-    let addresses: Vec<String> = match &of_map {
-        Some(of_map) => of_map.keys().filter(|address| !address.is_empty()).cloned().collect(),
-        None => node.loaded.addresses.clone(),
-    };
+    let addresses = map.map_or_else(|| node.loaded.addresses.clone(), ClusterMap::master_addresses);
+    let masters = map.into_iter().flat_map(ClusterMap::masters);
+    let of_map = masters.map(|(id, master)| (master.address.clone(), id)).collect();
     let dialer = Arc::new(TlsDialer::new(node.trust())?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
     let asked = ask_all(dialer, terms, &addresses).await;
-    Ok(MastersSaid::of(asked, &of_map.unwrap_or_default()))
+    Ok(MastersSaid::of(asked, &of_map))
 }
 
 impl MastersSaid {
@@ -147,7 +142,7 @@ impl MembersShown {
         self.best().is_some_and(|best| best.is_majority(is_left))
     }
 
-    /// What an operator should know about the members: nothing if all is well.
+    /// Warnings about the members for an operator. There are none if all is well.
     pub fn warnings(&self) -> Vec<String> {
         let Some(best) = self.best() else { return Vec::new() };
         let mut out = Vec::new();

@@ -47,6 +47,7 @@ enum Command {
     AddDisk(add_disk::AddDiskArgs),
     Drain(drain::DrainArgs),
     /// Cancel the drain of a node
+    #[command(after_help = "Example:\n  cairn cluster undrain /srv/cairn-master 4")]
     Undrain(edit::NodeArgs),
     Remove(remove::RemoveArgs),
     Replace(remove::ReplaceArgs),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
 use cairn_base::waits;
 use cairn_base::{Clock, Error, JoinGrant, NodeId, Role, Roles, Timestamp, TokenId};
 use cairn_cluster::admin::AdminClient;
-use cairn_cluster::control::{DegradedObjects, Edit, Status};
-use cairn_cluster::data::{NodeScrub, ScrubOrder};
+use cairn_cluster::control::{Edit, Status};
 use cairn_cluster::identity::JoinToken;
 use cairn_cluster::limits::TOKEN_ADDRESSES;
 
@@ -50,13 +50,8 @@ fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
 /// A token for a node with these roles, which the cluster remembers for so long, or for a day.
 /// `dir` is that of a master.
 pub fn new_token(dir: &Path, roles: Roles, expires: Option<Duration>) -> Result<JoinToken> {
-    let map = status(dir)?.map;
-    let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-    let addresses: Vec<String> = masters
-        .map(|node| node.address.clone())
-        .filter(|address| !address.is_empty())
-        .take(TOKEN_ADDRESSES)
-        .collect();
+    let mut addresses = status(dir)?.map.master_addresses();
+    addresses.truncate(TOKEN_ADDRESSES);
     let authority = {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let _entered = runtime.enter();

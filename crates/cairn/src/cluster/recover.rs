@@ -124,7 +124,7 @@ fn map_of(rows: &dyn Snapshot) -> cairn_base::Result<ClusterMap> {
     ClusterMap::decode(&row.ok_or_else(none)?)
 }
 
-/// What the other masters say.
+/// Asks the other masters.
 fn ask(args: &RecoverArgs, map: &ClusterMap) -> Result<MastersSaid> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cairn_base::rng::RealRng;
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness};
 use cairn_base::{NodeId, Rng};
-use cairn_cluster::control::{DegradedObjects, Wholeness};
-use cairn_cluster::data::{FOUND, NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::data::FOUND;
 use serde_json::{Value, json};
 
 use super::reach;
@@ -24,11 +24,11 @@ const AGAIN: u32 = 3;
 
 /// Have all chunkservers read and verify their blocks now, and name damaged objects
 ///
-/// Waits, and shows the progress. Damaged replicas are replaced by what other nodes have. Names
+/// Waits, and shows the progress. Damaged replicas are replaced by copies from other nodes. Names
 /// objects of which no good replica is left (lost), those that have fewer replicas than they should
-/// (degraded), and those that were repaired. A scrub reads what is there: blocks that a node lacks
-/// are not looked for. The scrub goes on if this command is ended. Exit code 1 if a node was not
-/// scrubbed or may lack blocks, or if an object is lost or degraded.
+/// (degraded), and those that were repaired. A scrub does not look for blocks that a node lacks.
+/// The scrub goes on if this command is ended. Exit code 1 if a node was not scrubbed or may lack
+/// blocks, or if an object is lost or degraded.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster scrub /srv/cairn-master
@@ -38,16 +38,16 @@ const AGAIN: u32 = 3;
 pub struct ClusterScrubArgs {
     /// The directory of a master or a gateway
     dir: PathBuf,
-    /// Begin none: show how the one stands that runs, or what the last one found
+    /// Begin no scrub: show the progress of the one that runs, or the results of the last one
     #[arg(long, conflicts_with = "stop")]
     look: bool,
-    /// Stop the one that runs
+    /// Stop the scrub that runs
     #[arg(long)]
     stop: bool,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
-    /// Seconds after which it goes on without a node, or a master, that does not answer
+    /// Seconds after which the command goes on without a node or a master that does not answer
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
 }
@@ -73,7 +73,7 @@ pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
     show_named(args, &nodes, names(args, run))
 }
 
-/// What the nodes found is shown in any case.
+/// Shows the reports of the nodes, also where the damaged objects are not known.
 fn show_named(
     args: &ClusterScrubArgs,
     nodes: &Nodes,
@@ -111,7 +111,7 @@ fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
     }
 }
 
-/// What was heard of a scrub so far.
+/// The answers to a scrub so far.
 struct Watched {
     patience: Duration,
     nodes: Nodes,

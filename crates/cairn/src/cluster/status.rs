@@ -76,7 +76,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What masters say that do not serve.
+/// Shows the members of the masters, none of which serves.
 fn none_serves(args: &StatusArgs, failure: Failure) -> Result<ExitCode> {
     let Ok(said) = members::ask(&args.dir, None) else { return Err(failure) };
     let Some(members) = said.members() else { return Err(failure) };

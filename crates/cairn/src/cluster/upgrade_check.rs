@@ -46,14 +46,14 @@ struct Unit {
     reasons: Vec<String>,
 }
 
-/// What is known of the cluster, and the program that is to be installed.
+/// The state of the cluster, and the program that is to be installed.
 struct Check<'a> {
     status: &'a Status,
     own: NodeProgram,
     masters: Masters<'a>,
 }
 
-/// What masters said of where the metadata are.
+/// The place of the metadata.
 #[derive(Clone, Copy)]
 enum Masters<'a> {
     /// They keep them together; whether a majority has caught up without some.

@@ -13,7 +13,7 @@ use super::options::{ROLES, is_switch};
 use super::{ConfigArgs, ENVIRONMENT, check, file};
 use crate::failure::{Failure, Result};
 
-/// What a command line says, with the options of its file if it names one.
+/// The arguments of a command line, with the options of its file if it names one.
 ///
 /// # Errors
 /// The file cannot be read, or has a key or a value that no option has. A command line that makes
@@ -114,7 +114,7 @@ fn of_environment() -> Option<PathBuf> {
     env::var_os(ENVIRONMENT).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// What a command line says by itself.
+/// The arguments of a command line without those of its file.
 #[derive(Default)]
 struct Seen {
     /// Names of options that it has.

@@ -77,6 +77,7 @@ enum ConfigCommand {
 Example:
   cairn config check /etc/cairn/server.toml")]
 struct CheckArgs {
+    /// The file of options
     file: PathBuf,
 }
 
@@ -84,6 +85,7 @@ struct CheckArgs {
 #[derive(Args)]
 #[command(after_help = "Example:\n  cairn config example gateway > /etc/cairn/gateway.toml")]
 struct ExampleArgs {
+    /// The command that reads the section
     #[arg(value_parser = ROLES)]
     role: String,
 }

@@ -6,8 +6,8 @@ use clap::{Arg, ArgAction, Command};
 pub const ROLES: [&str; 6] = ["server", "node", "master", "chunkserver", "gateway", "mount"];
 /// Options of the command line alone: the token of `join` is a secret, and good once.
 const NOT_IN_FILES: [&str; 4] = ["help", "version", "config", "join"];
-/// What an option with a secret has behind its name in a file: there it names a file that has the
-/// secret.
+/// The end of the name that an option with a secret has in a file. There it names a file that has
+/// the secret.
 const OF_SECRET: &str = "-file";
 /// The least likeness of a name that may have been meant.
 const LIKE: f64 = 0.75;

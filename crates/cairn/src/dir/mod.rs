@@ -27,7 +27,7 @@ pub use format::{Format, MetaPlace};
 use lock::Lock;
 use sizes::Sizes;
 
-/// What the directory of a node of a cluster has once it has joined.
+/// The files in the directory of a node of a cluster, once it has joined.
 pub const CLUSTER_FILE: &str = "cluster.toml";
 /// Says that a directory is that of a machine of `cairn node`.
 pub const MACHINE: &str = "machine.toml";

@@ -19,7 +19,7 @@ use super::watch::Watch;
 /// Between two looks at what waits.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// What a process is.
+/// The kind of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     Server,

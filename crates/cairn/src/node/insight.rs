@@ -1,21 +1,18 @@
-//! What the console of a gateway asks the masters.
+//! Questions of the console of a gateway to the masters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cairn_base::rng::RealRng;
-use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
+use cairn_base::{Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
-use cairn_cluster::control::{DegradedObject, DegradedObjects, NodeStatus, Wholeness, forecast};
-use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::control::{NodeStatus, forecast};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
-use cairn_console::{
-    Asking, ClusterScrubOrder, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
-    NodeReport, Nodes, ScrubAtNode, ScrubbedNode,
-};
+use cairn_console::{Asking, Emptying, MetadataKeepers, NodeReport, Nodes};
 use parking_lot::Mutex;
 
 use super::ThisNode;
@@ -80,7 +77,7 @@ impl Nodes for Masters {
                 return Ok(known);
             }
             let map = admin.status().await?.map;
-            let masters = masters(&map);
+            let masters = map.master_addresses();
             let asked = ask_all(dialer, terms, &masters).await;
             let found = keepers_of(asked, masters.len())?;
             *keepers.lock() = Some((Instant::now(), found));
@@ -88,33 +85,20 @@ impl Nodes for Masters {
         })
     }
 
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
+    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
         let admin = Arc::clone(&self.admin);
         // 0 is for whichever runs, or ended last.
-        let (run, order) = match order {
-            ClusterScrubOrder::Look => (0, ScrubOrder::Look),
-            ClusterScrubOrder::Begin => (RealRng.next_u64().max(1), ScrubOrder::Begin),
-            ClusterScrubOrder::Stop => (0, ScrubOrder::Stop),
-        };
-        Box::pin(async move {
-            let nodes = admin.scrub(run, order).await?.into_iter();
-            Ok(nodes.map(|(node, said)| (node, scrubbed(said))).collect())
-        })
+        let run = if order == ScrubOrder::Begin { RealRng.next_u64().max(1) } else { 0 };
+        Box::pin(async move { admin.scrub(run, order).await })
     }
 
-    fn harmed(&self) -> Asking<Option<HarmedObjects>> {
+    fn degraded(&self) -> Asking<Option<DegradedObjects>> {
         let admin = Arc::clone(&self.admin);
-        Box::pin(async move { Ok(admin.degraded(0).await?.map(harmed)) })
+        Box::pin(async move { admin.degraded(0).await })
     }
 }
 
-fn masters(map: &ClusterMap) -> Vec<String> {
-    let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-    let addresses = masters.map(|node| node.address.clone());
-    addresses.filter(|address| !address.is_empty()).collect()
-}
-
-/// By what the masters, so many of them, say of their members.
+/// The keepers, by the answers of the masters about their members. `masters` is their number.
 fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
     let mut reports = Vec::new();
     let mut failure = Error::Unavailable("no master says who keeps the metadata".into());
@@ -141,49 +125,6 @@ fn report(said: NodeStatus) -> NodeReport {
         free_bytes: said.store.free_bytes,
         corrupt: said.store.corrupt,
         healed: said.store.healed,
-    }
-}
-
-fn scrubbed(said: NodeScrub) -> ScrubbedNode {
-    ScrubbedNode {
-        scrub: match said.phase {
-            ScrubPhase::Unknown => ScrubAtNode::None,
-            ScrubPhase::Waits => ScrubAtNode::Waits,
-            ScrubPhase::Runs => ScrubAtNode::Runs,
-            ScrubPhase::Ended => ScrubAtNode::Ended,
-            ScrubPhase::Stopped => ScrubAtNode::Stopped,
-            ScrubPhase::Failed => ScrubAtNode::Failed,
-            ScrubPhase::Silent => ScrubAtNode::Silent,
-        },
-        blocks: said.blocks,
-        total_blocks: said.total_blocks,
-        bytes: said.bytes,
-        damaged: said.damaged,
-        repaired: said.repaired,
-        pending: said.pending,
-        failure: said.failure,
-    }
-}
-
-fn harmed(named: DegradedObjects) -> HarmedObjects {
-    let object = |DegradedObject { wholeness, object, start, end }: DegradedObject| HarmedObject {
-        harm: match wholeness {
-            Wholeness::Lost => Harm::Lost,
-            Wholeness::Degraded => Harm::Degraded,
-            Wholeness::Repaired => Harm::Repaired,
-        },
-        object,
-        start,
-        end,
-    };
-    let [lost_blocks, degraded_blocks, repaired_blocks] = named.blocks;
-    HarmedObjects {
-        objects: named.objects.into_iter().map(object).collect(),
-        is_cut: named.is_cut,
-        lost_blocks,
-        degraded_blocks,
-        repaired_blocks,
-        silent: named.silent,
     }
 }
 

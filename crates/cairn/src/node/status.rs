@@ -22,8 +22,8 @@ const CONNECTIONS: usize = 64;
 
 #[derive(clap::Args)]
 pub struct StatusArgs {
-    /// Address of a door with /healthz, /readyz and /metrics, without TLS, for whoever reaches it,
-    /// such as 127.0.0.1:7401. Without this there is none
+    /// Address of a door with /healthz, /readyz and /metrics, without TLS, open to all that reach
+    /// it, such as 127.0.0.1:7401. Without this there is none
     #[arg(long, value_name = "ADDR")]
     status: Option<SocketAddr>,
 }

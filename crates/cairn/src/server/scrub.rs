@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cairn_base::scrub::{NodeScrub, ScrubOrder, ScrubPhase};
 use cairn_base::{BlockId, Error, GroupId, Owner, Timestamp};
 use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
-use cairn_cluster::data::{
-    FOUND, FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase, Sick,
-};
+use cairn_cluster::data::{FOUND, FoundBlock, OrderedScrubs, Sick};
 use cairn_console::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
 use cairn_meta::check::damage::Damaged;
 use cairn_meta::engine::Engine;
@@ -57,7 +56,7 @@ pub fn start(
     orders
 }
 
-/// What is ordered, and how scrubs stand.
+/// The orders for scrubs, and their progress.
 pub struct ScrubOrders {
     begin: Notify,
     days: u32,

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
 use cairn_base::waits;
 use cairn_base::{Error, JoinGrant, NodeId, Result, Role, TokenId};
 use futures_util::StreamExt;
@@ -23,8 +24,7 @@ use tonic::{Response, Status, body};
 use super::code::from_status;
 use super::form;
 use super::proto::{self, admin_client};
-use crate::control::{self, DegradedObjects, Edit, Move};
-use crate::data::{NodeScrub, ScrubOrder};
+use crate::control::{self, Edit, Move};
 use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, HELD_UP};
 use crate::wire::Dial;
 use crate::wire::tls::{TlsDialer, Trust};

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::map::{Group, Member, Node};
+use cairn_base::scrub::{
+    DegradedObject, DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness,
+};
 use cairn_base::{
     ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, UserId,
 };
 
 use super::proto;
 use crate::control::messages::{Copying, StoreState};
-use crate::control::{
-    DegradedObject, DegradedObjects, NodeStatus, SessionStatus, Status, Wholeness,
-};
-use crate::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use crate::control::{NodeStatus, SessionStatus, Status};
 use crate::wire::{FormatRange, NodeProgram};
 
 pub fn write(status: &Status) -> proto::Status {

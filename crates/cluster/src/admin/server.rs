@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_audit::{Actor, AuditRecord, LineLog, Noting};
+use cairn_base::scrub::ScrubOrder;
 use cairn_base::{Error, GroupId, JoinGrant, NodeId, Result, Role, Timestamp, TokenHash, TokenId};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -21,7 +22,6 @@ use super::code::to_status;
 use super::form;
 use super::proto::{self, admin_server};
 use crate::control::{ControlService, Controller, Edit, Move};
-use crate::data::ScrubOrder;
 use crate::limits::{
     ADMIN_AGE, ADMIN_ANSWER_BYTES, ADMIN_CALL, ADMIN_CALLS, ADMIN_CONNECTIONS, ADMIN_HEADER_BYTES,
     ADMIN_KEEP_ALIVE, ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES,

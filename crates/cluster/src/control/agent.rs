@@ -279,11 +279,9 @@ impl Agent {
         if !is_new {
             return;
         }
-        let of_map = map.nodes.iter().filter(|(_, node)| node.pin.roles.contains(Role::Master));
-        let masters: Vec<KnownNode> =
-            of_map.clone().map(|(id, node)| KnownNode { node: *id, pin: node.pin }).collect();
-        let mut addresses: Vec<String> = of_map.map(|(_, node)| node.address.clone()).collect();
-        addresses.retain(|address| !address.is_empty());
+        let masters = map.masters().map(|(id, node)| KnownNode { node: id, pin: node.pin });
+        let masters: Vec<KnownNode> = masters.collect();
+        let mut addresses = map.master_addresses();
         if let Some(papers) = &self.papers {
             papers.remember(map.epoch, masters, addresses.clone());
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::scrub::{DegradedObject, DegradedObjects, Wholeness};
 use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner, Result};
 use cairn_meta::check::damage::{self, BadBlock};
 use cairn_meta::check::{Bound, Chunk, each_chunk};
@@ -20,55 +21,7 @@ use crate::limits::{
 /// Of a range in an answer, besides the name of its object.
 const RANGE_BYTES: usize = 40;
 
-/// How bad it is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Wholeness {
-    /// No good replica can be read now.
-    Lost,
-    /// There are good replicas, fewer than there should be.
-    Degraded,
-    /// A damaged replica was replaced.
-    Repaired,
-}
-
-impl Wholeness {
-    pub const ALL: [Wholeness; 3] = [Wholeness::Lost, Wholeness::Degraded, Wholeness::Repaired];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Wholeness::Lost => "lost",
-            Wholeness::Degraded => "degraded",
-            Wholeness::Repaired => "repaired",
-        }
-    }
-}
-
-/// Bytes of an object, and how many replicas they have.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct DegradedObject {
-    pub wholeness: Wholeness,
-    /// `bucket/key`.
-    pub object: String,
-    /// The first byte that it is about, and the one after the last.
-    pub start: u64,
-    pub end: u64,
-}
-
-/// The objects, the worst first.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct DegradedObjects {
-    pub objects: Vec<DegradedObject>,
-    /// There are more objects than are named, or there may be.
-    pub is_cut: bool,
-    /// Blocks by how bad it is, in the order of [`Wholeness::ALL`].
-    pub blocks: [u64; 3],
-    /// Besides these, blocks that no object holds any more, as far as they were looked up.
-    pub garbage: u64,
-    /// Chunkservers that could not be asked for what they found, and why.
-    pub silent: Vec<(NodeId, String)>,
-}
-
-/// What is being named, or was last.
+/// The objects that are being named, or were named last.
 #[derive(Default)]
 pub(super) struct Naming {
     latest: Mutex<Option<Latest>>,
@@ -86,7 +39,7 @@ struct Done {
     is_taken: bool,
 }
 
-/// What becomes of a question for the names of a scrub.
+/// The fate of a question for the names of a scrub.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// To be asked again.
@@ -126,7 +79,7 @@ impl Naming {
     }
 }
 
-/// What all chunkservers have found, block by block.
+/// The findings of all chunkservers, block by block.
 pub(super) struct Findings {
     blocks: BTreeMap<(GroupId, BlockId), Finding>,
 }

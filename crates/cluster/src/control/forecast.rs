@@ -1,5 +1,5 @@
-//! What a change of the cluster will move, before it is made: by the plan that the master will
-//! make, of which the result is known.
+//! Forecasts of the bytes that a change of the cluster will move, by the plan that the master would
+//! make.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LEFT_FREE_BYTES: u64 = 576 << 20;
 /// also serves takes without haste.
 pub const RATE: u64 = 64 << 20;
 
-/// What moves when a chunkserver is emptied.
+/// The groups and bytes that a change moves.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forecast {
     pub groups: usize,
@@ -45,7 +45,7 @@ pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     bytes
 }
 
-/// What moves when `node` is drained. Nothing, if it is in no group.
+/// The moves when `node` is drained. There are none if it is in no group.
 ///
 /// # Errors
 /// `NotFound` if there is no such node; `Conflict` if there are too few others that are up, or none
@@ -98,8 +98,8 @@ pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     Ok(forecast)
 }
 
-/// What moves when `old` is replaced by `new`: to that one, but for groups which have both already.
-/// Also the moves that bring it about; the rest moves when `old` is drained.
+/// The groups and bytes that move to `new` when it replaces `old`: all but groups that have both
+/// already. Also the moves that bring it about; the rest moves when `old` is drained.
 ///
 /// # Errors
 /// As [`emptying`]; `Conflict` if `new` takes no blocks.
@@ -140,8 +140,8 @@ pub fn replacing(status: &Status, old: NodeId, new: NodeId) -> Result<(Forecast,
     Ok((forecast, moves))
 }
 
-/// What moves to a disk that joins in a zone, when every node gets its share. Chunkservers of the
-/// same machine are in the same zone from then on.
+/// The groups and bytes that move to a disk that joins in a zone, when every node gets its share.
+/// Chunkservers of the same machine are in the same zone from then on.
 pub fn adding(status: &Status, beside: &[NodeId], zone: &str) -> Forecast {
     let mut map = status.map.clone();
     for id in beside {

@@ -33,7 +33,6 @@ pub(crate) use agent::SessionLink;
 pub use agent::{Agent, Epochs, NodeView, Recalls};
 pub use balance::Move;
 pub use controller::{Controller, Settings};
-pub use degraded::{DegradedObject, DegradedObjects, Wholeness};
 pub use edit::Edit;
 pub use joined::join;
 pub(crate) use joined::split;

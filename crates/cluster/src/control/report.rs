@@ -75,7 +75,7 @@ impl MemberReport {
     }
 }
 
-/// What a new master is told before it makes its member.
+/// The instructions for a new master before it makes its member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Entered {
     /// Messages of the members have this generation.

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase};
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_meta::engine::Snapshot;
 use futures_util::future::join_all;
@@ -16,8 +17,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::controller::Controller;
-use super::degraded::{DegradedObjects, Findings, Turn, name_all};
-use crate::data::{FOUND, FoundBlock, NodeScrub, Pool, ScrubOrder, ScrubPhase};
+use super::degraded::{Findings, Turn, name_all};
+use crate::data::{FOUND, FoundBlock, Pool};
 
 /// How long names are looked up without a rest.
 const STEP: Duration = Duration::from_millis(20);
@@ -144,7 +145,7 @@ impl Controller {
     }
 }
 
-/// What is known of a chunkserver that did not answer.
+/// The state of a chunkserver that did not answer.
 fn silent(error: &Error) -> NodeScrub {
     let failure = match error {
         Error::Invalid(_) | Error::NotImplemented(_) => {

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_base::map::Node;
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_meta::engine::raft::{Member, MemberStatus};
 use tokio::time::{Instant, sleep};
@@ -43,7 +42,7 @@ impl Drop for Leaving<'_> {
 }
 
 impl Controller {
-    /// What a new master needs to know before it makes its member.
+    /// The instructions for a new master before it makes its member.
     pub(super) async fn enter(&self, peer: &PeerInfo) -> Result<Entered> {
         if !peer.authenticated.roles.contains(Role::Master) {
             return Err(Error::Denied(format!("{peer} is no master")));
@@ -121,9 +120,7 @@ impl Controller {
 
     /// The masters of the map.
     fn masters(&self) -> BTreeSet<u64> {
-        let map = self.keeper.current();
-        let is_master = |(_, node): &(&NodeId, &Node)| node.pin.roles.contains(Role::Master);
-        map.nodes.iter().filter(is_master).map(|(node, _)| node.0).collect()
+        self.keeper.current().masters().map(|(node, _)| node.0).collect()
     }
 
     /// Those of them that were heard.

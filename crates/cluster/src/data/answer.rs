@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::inflight::{self, About};
 use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::scrub::{NodeScrub, ScrubOrder};
 use cairn_base::trace::Trace;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role, Scope, Stages};
 use cairn_blocks::Blocks;
@@ -19,7 +20,7 @@ use super::ask::Key;
 use super::body::{self, Outgoing};
 use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
 use super::held;
-use super::scrubs::{self, NodeScrub, ScrubOrder};
+use super::scrubs;
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
 

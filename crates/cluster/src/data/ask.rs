@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::scrub::{NodeScrub, ScrubOrder};
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, stage};
 use cairn_blocks::{BlockInfo, Usage};
 use http::header::{HOST, RANGE};
@@ -18,7 +19,7 @@ use super::form::{
     self, CHAIN, COMPRESSED, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT,
 };
 use super::pool::{Answered, Pool};
-use super::scrubs::{self, FoundBlock, NodeScrub, ScrubOrder};
+use super::scrubs::{self, FoundBlock};
 use crate::limits::{DATA_CALL, ERROR_BYTES, GET, SCRUB_CALL};
 
 /// A block of a group.

@@ -44,7 +44,7 @@ pub use held::held;
 pub use nodes::{Loads, NodeLoad};
 pub use pool::Pool;
 pub use replicated::Replicated;
-pub use scrubs::{FOUND, FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase};
+pub use scrubs::{FOUND, FoundBlock, OrderedScrubs};
 
 /// Where this node's copy of the cluster map is.
 #[async_trait]

@@ -2,93 +2,11 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::codec::{Fields, Writer};
+use cairn_base::scrub::{NodeScrub, ScrubOrder, ScrubPhase};
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result};
 
 /// Damaged blocks of a scrub that a chunkserver names. Of more it gives the number.
 pub const FOUND: usize = 10_000;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScrubOrder {
-    /// Changes nothing: how does it stand?
-    Look,
-    Begin,
-    Stop,
-}
-
-/// How a scrub stands at one chunkserver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ScrubPhase {
-    /// This process was not told of it: it is another one than that which was.
-    #[default]
-    Unknown,
-    Waits,
-    Runs,
-    Ended,
-    Stopped,
-    Failed,
-    /// The chunkserver could not be asked. It never says this itself.
-    Silent,
-}
-
-impl ScrubPhase {
-    pub const ALL: [ScrubPhase; 7] = [
-        ScrubPhase::Unknown,
-        ScrubPhase::Waits,
-        ScrubPhase::Runs,
-        ScrubPhase::Ended,
-        ScrubPhase::Stopped,
-        ScrubPhase::Failed,
-        ScrubPhase::Silent,
-    ];
-
-    pub fn number(self) -> u32 {
-        self as u32
-    }
-
-    /// A number of a newer version is [`ScrubPhase::Unknown`].
-    pub fn from_number(number: u64) -> ScrubPhase {
-        let found = Self::ALL.into_iter().find(|phase| u64::from(phase.number()) == number);
-        found.unwrap_or_default()
-    }
-
-    pub fn word(self) -> &'static str {
-        match self {
-            ScrubPhase::Unknown => "unknown",
-            ScrubPhase::Waits => "waits",
-            ScrubPhase::Runs => "runs",
-            ScrubPhase::Ended => "ended",
-            ScrubPhase::Stopped => "stopped",
-            ScrubPhase::Failed => "failed",
-            ScrubPhase::Silent => "silent",
-        }
-    }
-
-    /// Whether it comes to an end without further orders.
-    pub fn is_under_way(self) -> bool {
-        matches!(self, ScrubPhase::Waits | ScrubPhase::Runs)
-    }
-}
-
-/// What a chunkserver says of a scrub.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct NodeScrub {
-    pub phase: ScrubPhase,
-    pub blocks: u64,
-    /// Of the blocks that there were at the start.
-    pub total_blocks: u64,
-    pub bytes: u64,
-    /// Blocks that did not check out.
-    pub damaged: u64,
-    /// Of these, replaced by what another member has, or deleted since.
-    pub repaired: u64,
-    /// Of these, those whose repair has not been tried yet.
-    pub pending: u64,
-    /// Why it failed, or cannot be asked.
-    pub failure: String,
-    /// Segments that could be read in part when the node started: it may lack blocks of these, and
-    /// no scrub looks for what it lacks.
-    pub damaged_segments: u64,
-}
 
 /// A block that a scrub found not to check out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

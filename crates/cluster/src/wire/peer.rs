@@ -30,7 +30,7 @@ pub struct PeerInfo {
     pub role: Role,
     /// The version of the protocol that both speak.
     pub version: u16,
-    /// What it says of its program.
+    /// Its program, as it says.
     pub program: Arc<NodeProgram>,
     /// The number of this connection, of all that this process has had.
     pub connection: u64,

@@ -18,7 +18,7 @@ pub struct FormatRange {
     pub newest: u16,
 }
 
-/// What a node said of its program. Empty where it said nothing, as releases before did.
+/// The program of a node, as it said. Empty where it said nothing, as releases before did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeProgram {
     pub release: String,

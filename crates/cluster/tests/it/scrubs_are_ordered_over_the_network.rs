@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use cairn_base::scrub::{NodeScrub, ScrubOrder, ScrubPhase};
 use cairn_base::{BlockId, BodyId, Error, GroupId, NodeId, Owner, Result, Role, SessionId};
-use cairn_cluster::data::{FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase};
+use cairn_cluster::data::{FoundBlock, OrderedScrubs};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 

@@ -119,7 +119,7 @@ struct FolderSight {
     heard: Option<Heard>,
 }
 
-/// What a page shows.
+/// The part of a bucket that a page shows.
 struct ShownFolder {
     version: String,
     /// Files that are watched one by one: their names, and what is shown of them.

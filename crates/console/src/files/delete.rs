@@ -2,7 +2,6 @@
 
 use cairn_base::Error;
 use cairn_fs::ops::conditions::Conditions;
-use cairn_fs::ops::delete_object::DeleteObjects;
 use cairn_fs::ops::list_objects::ListObjects;
 use http::StatusCode;
 use maud::{Markup, html};
@@ -111,16 +110,12 @@ async fn delete_below(
 }
 
 async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Result<(), Error> {
-    let wanted = keys.iter().map(|key| (key.clone(), Conditions::default())).collect();
-    let verb = DeleteObjects { bucket: at.bucket.to_owned(), keys: wanted };
-    let replies = at.inner.fs().run(&at.login.caller, verb).await?;
-    for (key, reply) in keys.into_iter().zip(replies) {
-        match reply {
-            Ok(_) => done.keys.push(key),
-            Err(error) => done.failed.push((key, error)),
-        }
-    }
-    Ok(())
+    let keys: Vec<_> = keys.into_iter().map(|key| (key, Conditions::default())).collect();
+    let tell = |key: &str, reply: Result<bool, Error>| match reply {
+        Ok(_) => done.keys.push(key.to_owned()),
+        Err(error) => done.failed.push((key.to_owned(), error)),
+    };
+    at.inner.fs().delete_objects(&at.login.caller, at.bucket, &keys, tell).await
 }
 
 fn shown(at: &At<'_>, chosen: &Selection, body: &Markup) -> Reply {

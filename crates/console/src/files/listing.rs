@@ -211,7 +211,7 @@ fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
     }
 }
 
-/// What is done with the folder as a whole.
+/// The actions on the folder as a whole.
 fn of_folder(at: &At<'_>, wanted: &Wanted) -> Markup {
     let place = words::in_query(&wanted.prefix);
     html! {
@@ -292,7 +292,7 @@ fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
     }
 }
 
-/// What is done with the entries that are selected.
+/// The actions on the entries that are selected.
 fn selected(at: &At<'_>, wanted: &Wanted) -> Markup {
     let all = match (&*wanted.prefix, &*wanted.filter) {
         ("", "") => "Select all of the bucket".to_owned(),

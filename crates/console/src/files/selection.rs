@@ -6,7 +6,7 @@ use super::At;
 use crate::forms::Form;
 use crate::words;
 
-/// What was selected on the page of a folder.
+/// The entries that were selected on the page of a folder.
 pub struct Selection {
     /// The folder: empty, or it ends in a slash.
     pub prefix: String,

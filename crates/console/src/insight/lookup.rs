@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::scrub::DegradedObjects;
 use cairn_base::{Clock, Error, Result, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::nodes::{HarmedObjects, Nodes};
+use super::nodes::Nodes;
 
 /// Between two questions whether they are named.
 const POLL: Duration = Duration::from_millis(500);
@@ -15,7 +16,7 @@ const POLL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// When objects were named last, and which.
-pub type Named = (Timestamp, Result<Arc<HarmedObjects>>);
+pub type Named = (Timestamp, Result<Arc<DegradedObjects>>);
 
 #[derive(Default)]
 pub struct Lookup(Mutex<LookupState>);
@@ -67,10 +68,10 @@ impl Lookup {
     }
 }
 
-async fn name(nodes: &dyn Nodes) -> Result<HarmedObjects> {
+async fn name(nodes: &dyn Nodes) -> Result<DegradedObjects> {
     let mut answered = Instant::now();
     loop {
-        match nodes.harmed().await {
+        match nodes.degraded().await {
             Ok(Some(named)) => return Ok(named),
             Ok(None) => answered = Instant::now(),
             Err(Error::Unavailable(_) | Error::Conflict(_)) if answered.elapsed() < PATIENCE => {}

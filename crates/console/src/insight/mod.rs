@@ -1,4 +1,4 @@
-//! What a process knows of itself beyond the operations of its store, as the console is given it.
+//! The knowledge of a process about itself, beyond the operations of its store.
 
 pub mod lookup;
 pub mod nodes;
@@ -11,7 +11,7 @@ use cairn_audit::RecentLines;
 use nodes::Nodes;
 use scrubs::Scrubs;
 
-/// What a process knows of itself beyond the operations of its store.
+/// Each part of that knowledge that a process has.
 #[derive(Clone, Default)]
 pub struct Insight {
     pub audit: AuditPlaces,

@@ -1,12 +1,13 @@
-//! What the masters of a cluster know of its nodes, and scrubs of all of them.
+//! Reports of the masters of a cluster on its nodes, and scrubs of all of them.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
 
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
 use cairn_base::{GroupId, NodeId, Result};
 
-/// What the master that serves has heard of each node.
+/// A node, as the master that serves has heard of it last.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeReport {
     /// Since its last beat.
@@ -22,7 +23,7 @@ pub struct NodeReport {
     pub copying: Vec<(GroupId, u64, u64)>,
 }
 
-/// What moves when a chunkserver is emptied.
+/// The groups and bytes that move when a chunkserver is emptied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Emptying {
     pub groups: u64,
@@ -34,7 +35,7 @@ pub struct Emptying {
     pub rate: u64,
 }
 
-/// Who has the metadata: all names, and objects that are too small for blocks.
+/// The places of the metadata: all names, and objects that are too small for blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetadataKeepers {
     /// So many masters that vote.
@@ -43,82 +44,6 @@ pub enum MetadataKeepers {
     Database,
     /// One master, which may use a database.
     OneMaster,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClusterScrubOrder {
-    /// Changes nothing: how does it stand?
-    Look,
-    Begin,
-    Stop,
-}
-
-/// How a scrub stands at one chunkserver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ScrubAtNode {
-    /// It made none since it was started.
-    #[default]
-    None,
-    Waits,
-    Runs,
-    Ended,
-    Stopped,
-    Failed,
-    /// It cannot be asked.
-    Silent,
-}
-
-/// What a chunkserver says of its last scrub, or of the one that runs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ScrubbedNode {
-    pub scrub: ScrubAtNode,
-    pub blocks: u64,
-    /// Of the blocks that there were at the start.
-    pub total_blocks: u64,
-    pub bytes: u64,
-    pub damaged: u64,
-    /// Of these, replaced by what another node has, or deleted since.
-    pub repaired: u64,
-    /// Of these, those whose repair has not been tried yet.
-    pub pending: u64,
-    /// Why it failed, or cannot be asked.
-    pub failure: String,
-}
-
-/// What is wrong with bytes of an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Harm {
-    /// No good replica can be read now.
-    Lost,
-    /// There are good replicas, fewer than there should be.
-    Degraded,
-    /// A damaged replica was replaced.
-    Repaired,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HarmedObject {
-    pub harm: Harm,
-    /// `bucket/key`.
-    pub object: String,
-    /// The first byte that it is about, and the one after the last.
-    pub start: u64,
-    pub end: u64,
-}
-
-/// Objects of which a scrub found damaged blocks, and those with blocks in groups that lack
-/// members.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct HarmedObjects {
-    /// The worst first.
-    pub objects: Vec<HarmedObject>,
-    /// There are more objects than are named.
-    pub is_cut: bool,
-    pub lost_blocks: u64,
-    pub degraded_blocks: u64,
-    pub repaired_blocks: u64,
-    /// Chunkservers that could not be asked for what they found, and why.
-    pub silent: Vec<(NodeId, String)>,
 }
 
 /// Asks the masters, as `cairn cluster` does.
@@ -130,10 +55,10 @@ pub trait Nodes: Send + Sync {
     fn emptying(&self, node: NodeId) -> Asking<Emptying>;
     fn keepers(&self) -> Asking<MetadataKeepers>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>>;
-    /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
-    /// metadata: to be asked again.
-    fn harmed(&self) -> Asking<Option<HarmedObjects>>;
+    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
+    /// The objects that the last scrub found damaged, and those that lack replicas. `None` while
+    /// they are looked up, which reads all metadata: to be asked again.
+    fn degraded(&self) -> Asking<Option<DegradedObjects>>;
 }
 
 pub type Asking<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;

@@ -102,7 +102,7 @@ impl Sampler {
     /// The usage of the block store, of some seconds ago at most.
     ///
     /// # Errors
-    /// What the block store says, in words.
+    /// The state of the block store, in words.
     pub async fn usage(&self, fs: &Fs) -> Result<BlocksUsage, String> {
         let now = self.began.elapsed();
         if let Some((at, usage)) = &*self.usage.lock()

@@ -59,7 +59,7 @@ pub fn once(new: &NewCredential) -> Markup {
     }
 }
 
-/// What a person is told before a credential ends.
+/// The question to a person before a credential ends.
 pub fn ask(id: &str, is_of_login: bool) -> Markup {
     html! {
         h1 { "End " code { (id) } "?" }

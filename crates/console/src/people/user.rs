@@ -89,7 +89,7 @@ struct Held {
     is_owner: bool,
 }
 
-/// What a user has in the first buckets, and whether these are all.
+/// The rights of a user in the first buckets, and whether these are all.
 async fn rights_of(of: &For<'_>, name: &str) -> Result<(Vec<Held>, bool)> {
     let limit = cairn_base::limits::LIST_KEYS;
     let verb = ListBuckets { prefix: String::new(), after: String::new(), limit };

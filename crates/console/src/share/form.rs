@@ -36,7 +36,7 @@ fn shown(at: &At<'_>, key: &str, body: &Markup) -> Reply {
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 
-/// What is shared, in words.
+/// The shared object or folder, in words.
 fn thing(at: &At<'_>, key: &str) -> String {
     match key {
         "" => format!("the bucket {}", at.bucket),

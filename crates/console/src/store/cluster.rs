@@ -116,7 +116,7 @@ fn sum(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
     }
 }
 
-/// Who keeps the metadata, and whether these are fewer than keep a block.
+/// The keepers of the metadata, and whether they are fewer than the keepers of a block.
 fn kept(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
     html! {
         @match keepers {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness};
 use cairn_base::{NodeId, Result};
 use maud::{Markup, html};
 
@@ -11,9 +12,7 @@ use super::screen::{Parts, Screen};
 use crate::fields;
 use crate::inner::Inner;
 use crate::insight::lookup::Named;
-use crate::insight::nodes::{
-    ClusterScrubOrder, Harm, HarmedObject, HarmedObjects, Nodes, ScrubAtNode, ScrubbedNode,
-};
+use crate::insight::nodes::Nodes;
 use crate::limits;
 use crate::sheet::{self, Column, column};
 use crate::words;
@@ -30,12 +29,12 @@ const OBJECTS: [Column; 3] =
     [column("Object", "name"), column("Bytes", "number"), column("State", "")];
 
 /// How a scrub stands at all chunkservers.
-pub type Scrubbed = Result<Vec<(NodeId, ScrubbedNode)>>;
+pub type Scrubbed = Result<Vec<(NodeId, NodeScrub)>>;
 
 pub async fn look(inner: &Inner) -> Scrubbed {
-    let said = masters::soon(inner, |nodes| nodes.scrub(ClusterScrubOrder::Look)).await;
+    let said = masters::soon(inner, |nodes| nodes.scrub(ScrubOrder::Look)).await;
     if let (Ok(said), Some(nodes)) = (&said, &inner.insight.nodes) {
-        let scrubs = said.iter().any(|(_, said)| is_under_way(said) || said.pending > 0);
+        let scrubs = said.iter().any(|(_, said)| said.phase.is_under_way() || said.pending > 0);
         inner.lookup.watch(scrubs, nodes, inner.fs().clock());
     }
     said
@@ -54,21 +53,17 @@ pub async fn parts(inner: &Inner) -> Parts {
 ///
 /// # Errors
 /// Where no master answers.
-pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: ClusterScrubOrder) -> Result<()> {
+pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: ScrubOrder) -> Result<()> {
     nodes.scrub(order).await?;
-    if order == ClusterScrubOrder::Begin {
+    if order == ScrubOrder::Begin {
         // It may have ended before somebody looks.
         inner.lookup.watch(true, nodes, inner.fs().clock());
     }
     Ok(())
 }
 
-fn is_under_way(said: &ScrubbedNode) -> bool {
-    matches!(said.scrub, ScrubAtNode::Waits | ScrubAtNode::Runs)
-}
-
 pub fn runs(said: &Scrubbed) -> bool {
-    said.as_ref().is_ok_and(|said| said.iter().any(|(_, said)| is_under_way(said)))
+    said.as_ref().is_ok_and(|said| said.iter().any(|(_, said)| said.phase.is_under_way()))
 }
 
 /// The sentence about it, and a bar while it is under way.
@@ -79,10 +74,11 @@ pub fn sum(said: &Scrubbed) -> Markup {
             return html! { p class="hint" { "How scrubs stand is not known: " (error) "." } };
         }
     };
-    let count = |of: fn(&ScrubbedNode) -> bool| said.iter().filter(|(_, said)| of(said)).count();
-    let (all, under_way) = (words::counted(said.len() as u64, "chunkserver"), count(is_under_way));
-    let ended = count(|said| said.scrub == ScrubAtNode::Ended);
-    let total = |of: fn(&ScrubbedNode) -> u64| said.iter().map(|(_, said)| of(said)).sum::<u64>();
+    let count = |of: fn(&NodeScrub) -> bool| said.iter().filter(|(_, said)| of(said)).count();
+    let all = words::counted(said.len() as u64, "chunkserver");
+    let under_way = count(|said| said.phase.is_under_way());
+    let ended = count(|said| said.phase == ScrubPhase::Ended);
+    let total = |of: fn(&NodeScrub) -> u64| said.iter().map(|(_, said)| of(said)).sum::<u64>();
     let (blocks, total_blocks) = (total(|said| said.blocks), total(|said| said.total_blocks));
     html! {
         p class="state" {
@@ -105,16 +101,16 @@ pub fn sum(said: &Scrubbed) -> Markup {
     }
 }
 
-fn state_of(said: &ScrubbedNode) -> (&'static str, &'static str) {
-    match said.scrub {
-        ScrubAtNode::None => ("tag", "none since its start"),
-        ScrubAtNode::Waits => ("tag", "waits"),
-        ScrubAtNode::Runs => ("tag", "runs"),
-        ScrubAtNode::Ended if said.damaged > said.repaired => ("tag warn", "ended"),
-        ScrubAtNode::Ended => ("tag good", "ended"),
-        ScrubAtNode::Stopped => ("tag warn", "stopped"),
-        ScrubAtNode::Failed => ("tag bad", "failed"),
-        ScrubAtNode::Silent => ("tag bad", "does not answer"),
+fn state_of(said: &NodeScrub) -> (&'static str, &'static str) {
+    match said.phase {
+        ScrubPhase::Unknown => ("tag", "none since its start"),
+        ScrubPhase::Waits => ("tag", "waits"),
+        ScrubPhase::Runs => ("tag", "runs"),
+        ScrubPhase::Ended if said.damaged > said.repaired => ("tag warn", "ended"),
+        ScrubPhase::Ended => ("tag good", "ended"),
+        ScrubPhase::Stopped => ("tag warn", "stopped"),
+        ScrubPhase::Failed => ("tag bad", "failed"),
+        ScrubPhase::Silent => ("tag bad", "does not answer"),
     }
 }
 
@@ -175,10 +171,10 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
             @match last.as_deref() {
                 None => {}
                 Some((at, Ok(named))) => {
+                    @let [lost, degraded, repaired] = named.blocks;
                     p {
-                        "At " (words::time(*at)) " (UTC): " (words::counted(named.lost_blocks, "lost block")) ", "
-                        (words::count(named.degraded_blocks)) " degraded, "
-                        (words::count(named.repaired_blocks)) " repaired."
+                        "At " (words::time(*at)) " (UTC): " (words::counted(lost, "lost block"))
+                        ", " (words::count(degraded)) " degraded, " (words::count(repaired)) " repaired."
                     }
                     (list(named))
                 }
@@ -190,26 +186,25 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
     }
 }
 
-fn list(named: &HarmedObjects) -> Markup {
+fn list(named: &DegradedObjects) -> Markup {
     let rows = html! {
-        @for HarmedObject { harm, object, start, end } in named.objects.iter().take(limits::SHOWN) {
-            @let (class, state) = match harm {
-                Harm::Lost => ("tag bad", "lost"),
-                Harm::Degraded => ("tag warn", "degraded"),
-                Harm::Repaired => ("tag good", "repaired"),
+        @for found in named.objects.iter().take(limits::SHOWN) {
+            @let class = match found.wholeness {
+                Wholeness::Lost => "tag bad",
+                Wholeness::Degraded => "tag warn",
+                Wholeness::Repaired => "tag good",
             };
             tr {
-                td class="name" { (object) }
-                td class="number" { (words::count(*start)) " to " (words::count(*end)) }
-                td { span class=(class) { (state) } }
+                td class="name" { (found.object) }
+                td class="number" { (words::count(found.start)) " to " (words::count(found.end)) }
+                td { span class=(class) { (found.wholeness.word()) } }
             }
         }
     };
-    let blocks = named.lost_blocks + named.degraded_blocks + named.repaired_blocks;
     html! {
         @if !named.objects.is_empty() {
             (sheet::scrolling("Damaged and degraded objects", &OBJECTS, &rows))
-        } @else if blocks > 0 {
+        } @else if named.blocks.iter().sum::<u64>() > 0 {
             p { "No object needs these blocks any more." }
         } @else if named.silent.is_empty() {
             p { "No object is damaged, and none lacks replicas." }
@@ -223,7 +218,7 @@ fn list(named: &HarmedObjects) -> Markup {
         @for (node, why) in &named.silent {
             p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
         }
-        @if named.lost_blocks > 0 {
+        @if named.blocks[0] > 0 {
             p { "Reads of lost bytes fail. Start the nodes that are down; if their blocks are lost, restore the objects from a backup, or write them again." }
         }
     }
@@ -231,24 +226,25 @@ fn list(named: &HarmedObjects) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use cairn_base::scrub::DegradedObject;
     use cairn_base::{Error, Timestamp};
 
     use super::*;
 
-    fn node(scrub: ScrubAtNode, blocks: u64) -> (NodeId, ScrubbedNode) {
-        let said = ScrubbedNode { scrub, blocks, total_blocks: 10, ..ScrubbedNode::default() };
+    fn node(phase: ScrubPhase, blocks: u64) -> (NodeId, NodeScrub) {
+        let said = NodeScrub { phase, blocks, total_blocks: 10, ..NodeScrub::default() };
         (NodeId(blocks), said)
     }
 
     #[test]
     fn the_sentence_is_of_all_chunkservers() {
         let of = |said: Scrubbed| sum(&said).into_string();
-        let running = of(Ok(vec![node(ScrubAtNode::Runs, 3), node(ScrubAtNode::Ended, 10)]));
+        let running = of(Ok(vec![node(ScrubPhase::Runs, 3), node(ScrubPhase::Ended, 10)]));
         assert!(running.contains("A scrub runs at 1 of 2 chunkservers."), "{running}");
         assert!(running.contains("<progress max=\"20\" value=\"13\""), "{running}");
-        let ended = of(Ok(vec![node(ScrubAtNode::Ended, 9), node(ScrubAtNode::Silent, 0)]));
+        let ended = of(Ok(vec![node(ScrubPhase::Ended, 9), node(ScrubPhase::Silent, 0)]));
         assert!(ended.contains("reached its end at 1 of 2") && !ended.contains("progress"));
-        let mut busy = node(ScrubAtNode::Ended, 9);
+        let mut busy = node(ScrubPhase::Ended, 9);
         busy.1.pending = 1;
         assert!(of(Ok(vec![busy])).contains("are being replaced"));
         assert!(of(Err(Error::Unavailable("nobody".into()))).contains("is not known"));
@@ -256,24 +252,25 @@ mod tests {
 
     #[test]
     fn objects_are_listed_with_what_to_do() {
-        let object = |number: u64| HarmedObject {
-            harm: if number == 0 { Harm::Lost } else { Harm::Degraded },
+        let object = |number: u64| DegradedObject {
+            wholeness: if number == 0 { Wholeness::Lost } else { Wholeness::Degraded },
             object: format!("photos/<{number}>.jpg"),
             start: 0,
             end: 4096,
         };
-        let objects_of = |named: HarmedObjects| {
+        let objects_of = |named: DegradedObjects| {
             let named = (Timestamp::default(), Ok(Arc::new(named)));
             objects((false, Some(Arc::new(named)))).into_string()
         };
         let all = (0..300).map(object).collect();
-        let named = HarmedObjects { objects: all, lost_blocks: 1, ..HarmedObjects::default() };
+        let named =
+            DegradedObjects { objects: all, blocks: [1, 0, 0], ..DegradedObjects::default() };
         let text = objects_of(named);
         assert!(text.contains("photos/&lt;0&gt;.jpg") && text.contains("0 to 4,096"), "{text}");
         assert!(text.contains("The first 200") && text.contains("from a backup"), "{text}");
-        assert!(objects_of(HarmedObjects::default()).contains("none lacks replicas"));
+        assert!(objects_of(DegradedObjects::default()).contains("none lacks replicas"));
         let silent = vec![(NodeId(3), "it is away".to_owned())];
-        let text = objects_of(HarmedObjects { silent, ..HarmedObjects::default() });
+        let text = objects_of(DegradedObjects { silent, ..DegradedObjects::default() });
         assert!(text.contains("Node 3 did not say") && !text.contains("none lacks"), "{text}");
         assert!(objects((true, None)).into_string().contains("being looked up"));
     }

@@ -1,4 +1,4 @@
-//! What pages ask the masters of a cluster, and for how long.
+//! Questions of pages to the masters of a cluster, with a limit of time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,9 +22,8 @@ const NODES: [Column; 3] =
 
 /// The forms of all nodes but masters; `own` is the gateway of this console.
 pub fn forms(map: &ClusterMap, own: Option<NodeId>) -> Markup {
-    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
     let rows = html! {
-        @for (id, node) in map.nodes.iter().filter(|(_, node)| !is_master(node)) {
+        @for (id, node) in map.nodes.iter().filter(|(_, node)| !node.is_master()) {
             tr {
                 td class="name" {
                     (id) " " span class="of" { (node.pin.roles) " " (node.address) @if node.is_draining { ", drains" } }
@@ -75,7 +74,7 @@ fn node_of(text: &str) -> Result<NodeId> {
     node.map_err(|_| Error::Invalid("node: use a number, as the page has it".into()))
 }
 
-/// What a drain moves, where this process can ask.
+/// The forecast of a drain, where this process can ask the masters.
 ///
 /// # Errors
 /// Where the node would never be empty, or no master answers.
@@ -86,7 +85,7 @@ async fn emptying(of: &For<'_>, node: NodeId) -> Result<Option<Emptying>> {
     }
 }
 
-/// What moves, where to, and how long that takes.
+/// The bytes that move, their targets, and the time that takes.
 fn forecast(map: &ClusterMap, node: NodeId, emptying: Option<&Emptying>) -> Markup {
     let groups = words::counted(map.groups_of(node) as u64, "group");
     let Some(Emptying { bytes, targets, takes, rate, .. }) = emptying else {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::scrub::ScrubOrder;
 use cairn_base::{Error, Result};
 use maud::{Markup, html};
 
@@ -10,7 +11,6 @@ use super::{admit, cluster_scrub};
 use crate::failure::Failure;
 use crate::fields;
 use crate::inner::{For, Inner};
-use crate::insight::nodes::ClusterScrubOrder;
 use crate::insight::scrubs::{DamagedObject, ScrubState, Scrubs};
 use crate::limits;
 use crate::reply::{self, Reply};
@@ -42,10 +42,10 @@ pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
     let (scrubs, nodes) = (scrubs(of.inner), &of.inner.insight.nodes);
     match (order, scrubs, nodes) {
         ("begin", Err(_), Some(nodes)) => {
-            cluster_scrub::order(of.inner, nodes, ClusterScrubOrder::Begin).await?;
+            cluster_scrub::order(of.inner, nodes, ScrubOrder::Begin).await?;
         }
         ("stop", Err(_), Some(nodes)) => {
-            cluster_scrub::order(of.inner, nodes, ClusterScrubOrder::Stop).await?;
+            cluster_scrub::order(of.inner, nodes, ScrubOrder::Stop).await?;
         }
         ("list", Err(_), Some(nodes)) => of.inner.lookup.begin(nodes, of.inner.fs().clock()),
         ("begin", scrubs, _) => scrubs?.begin(),

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::map::{Group, Member, Node};
+use cairn_base::scrub::{
+    DegradedObject, DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness,
+};
 use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role};
 use cairn_console::{
-    Asking, ClusterScrubOrder, DamagedObject, Emptying, Harm, HarmedObject, HarmedObjects, Insight,
-    MetadataKeepers, NodeReport, Nodes, ScrubAtNode, ScrubEnd, ScrubRun, ScrubState, ScrubbedNode,
-    Scrubs,
+    Asking, DamagedObject, Emptying, Insight, MetadataKeepers, NodeReport, Nodes, ScrubEnd,
+    ScrubRun, ScrubState, Scrubs,
 };
 use cairn_fs::ops::cluster::{GetMap, PutMap};
 use cairn_fs::ops::credentials::RemoveCredential;
@@ -339,22 +341,23 @@ impl Nodes for ToldMasters {
         Box::pin(ready(Ok(MetadataKeepers::Voters(1))))
     }
 
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
+    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
         match order {
-            ClusterScrubOrder::Look => {}
-            order => self.scrubs.store(order == ClusterScrubOrder::Begin, Ordering::SeqCst),
+            ScrubOrder::Look => {}
+            order => self.scrubs.store(order == ScrubOrder::Begin, Ordering::SeqCst),
         }
         let runs = self.scrubs.load(Ordering::SeqCst);
-        let scrub = if runs { ScrubAtNode::Runs } else { ScrubAtNode::Stopped };
-        let said = ScrubbedNode { scrub, blocks: 30, total_blocks: 90, ..ScrubbedNode::default() };
+        let phase = if runs { ScrubPhase::Runs } else { ScrubPhase::Stopped };
+        let said = NodeScrub { phase, blocks: 30, total_blocks: 90, ..NodeScrub::default() };
         Box::pin(ready(Ok(vec![(NodeId(1), said)])))
     }
 
     /// At the second time they are known.
-    fn harmed(&self) -> Asking<Option<HarmedObjects>> {
+    fn degraded(&self) -> Asking<Option<DegradedObjects>> {
         let object = "photos/a.jpg".to_owned();
-        let objects = vec![HarmedObject { harm: Harm::Degraded, object, start: 0, end: 100 }];
-        let named = HarmedObjects { objects, degraded_blocks: 1, ..HarmedObjects::default() };
+        let objects =
+            vec![DegradedObject { wholeness: Wholeness::Degraded, object, start: 0, end: 100 }];
+        let named = DegradedObjects { objects, blocks: [0, 1, 0], ..DegradedObjects::default() };
         let is_known = self.lookups.fetch_add(1, Ordering::SeqCst) > 0;
         Box::pin(ready(Ok(is_known.then_some(named))))
     }

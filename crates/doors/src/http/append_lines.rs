@@ -110,7 +110,7 @@ pub fn coding(headers: &HeaderMap) -> Result<Coding> {
     }
 }
 
-/// What makes a request that is sent again the same request.
+/// The identity of a request, by which one that is sent again is recognised.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -9,7 +9,6 @@ use cairn_base::{Error, Ino, Result};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::{Decide, FindBucket};
 use cairn_fs::ops::conditions::Conditions;
-use cairn_fs::ops::delete_object::DeleteObjects;
 use cairn_fs::ops::list_objects::ListObjects;
 use cairn_fs::ops::readdir::{Listed, Readdir};
 use cairn_fs::ops::rename::{Rename, RenameMode};
@@ -21,19 +20,16 @@ use http::{Response, StatusCode};
 
 use super::{Body, json_of};
 
-/// Keys in one operation of the store: others get their turn in between.
-const STEP: usize = 250;
+/// Objects that one request deletes.
+const OBJECTS: usize = 250;
 /// Names of a directory that are looked at together.
 const NAMES: usize = 250;
 /// Names that are removed at the same time.
 const AT_ONCE: usize = 16;
 /// Names without a key that one request removes.
 const REQUEST: usize = 1000;
-/// Pages of directories that one request reads.
+/// Pages of directories that one request reads, once it has removed a name.
 const PAGES: usize = 4000;
-/// Each so many directories down, one is moved to the top of the bucket, so that a request need not
-/// go down all the way to where it can remove something.
-const DEEP: usize = 100;
 
 pub async fn clear(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Body>> {
     let (deleted, _) = delete_objects(fs, caller, bucket, String::new()).await?;
@@ -48,23 +44,18 @@ async fn delete_objects(
     bucket: &str,
     after: String,
 ) -> Result<(bool, Option<String>)> {
-    let bucket = bucket.to_owned();
-    let verb =
-        ListObjects { bucket: bucket.clone(), after, max_keys: STEP, ..ListObjects::default() };
-    let page = match fs.read(caller, verb).await {
-        // Directories are so deep that a listing would read too much: they are moved to the top.
-        Err(Error::TooLarge(_)) => return Ok((false, None)),
-        page => page?,
-    };
+    let listed = bucket.to_owned();
+    let verb = ListObjects { bucket: listed, after, max_keys: OBJECTS, ..ListObjects::default() };
+    let page = fs.read(caller, verb).await?;
     if page.objects.is_empty() {
         return Ok((false, page.next));
     }
     let keys = page.objects.into_iter().map(|object| (object.key, Conditions::default()));
-    let verb = DeleteObjects { bucket, keys: keys.collect() };
-    for reply in fs.run(caller, verb).await? {
-        reply?;
-    }
-    Ok((true, page.next))
+    let keys: Vec<_> = keys.collect();
+    let mut failed = None;
+    let tell = |_: &str, reply: Result<bool>| failed = failed.take().or(reply.err());
+    fs.delete_objects(caller, bucket, &keys, tell).await?;
+    failed.map_or(Ok((true, page.next)), Err)
 }
 
 /// Deletes the first objects that there are, however many names come before them that are none.
@@ -85,8 +76,6 @@ struct Doomed {
     ino: Ino,
     /// Its name and where it is; the bucket itself has neither.
     place: Option<(Ino, Bytes)>,
-    /// Directories above it, without the bucket.
-    depth: usize,
     /// Where its next page begins.
     after: Option<Bytes>,
     /// Whether a page had entries that POSIX does not show.
@@ -96,8 +85,8 @@ struct Doomed {
 }
 
 impl Doomed {
-    fn new(ino: Ino, place: Option<(Ino, Bytes)>, depth: usize) -> Doomed {
-        Doomed { ino, place, depth, after: None, has_hidden: false, has_kept: false }
+    fn new(ino: Ino, place: Option<(Ino, Bytes)>) -> Doomed {
+        Doomed { ino, place, after: None, has_hidden: false, has_kept: false }
     }
 }
 
@@ -128,14 +117,14 @@ async fn remove_rest(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
         fs,
         caller,
         top: id.ino(),
-        doomed: vec![Doomed::new(id.ino(), None, 0)],
+        doomed: vec![Doomed::new(id.ino(), None)],
         kept: HashSet::new(),
         hidden: Vec::new(),
         removed: 0,
         is_disturbed: false,
     };
     let mut pages = 0;
-    while pages < PAGES && walk.removed < REQUEST && walk.step().await? {
+    while (pages < PAGES || walk.removed == 0) && walk.removed < REQUEST && walk.step().await? {
         pages += 1;
     }
     if walk.doomed.is_empty() && walk.kept.is_empty() {
@@ -154,7 +143,7 @@ impl Walk<'_> {
     /// Looks at a page of a directory, and removes what can be removed. Whether the walk goes on.
     async fn step(&mut self) -> Result<bool> {
         let Some(at) = self.doomed.last_mut() else { return Ok(false) };
-        let (ino, depth) = (at.ino, at.depth);
+        let ino = at.ino;
         let verb = Readdir { ino, after: at.after.clone(), limit: NAMES, attributes: false };
         let page = match self.fs.read(self.caller, verb).await {
             // Somebody else has removed it.
@@ -170,7 +159,7 @@ impl Walk<'_> {
         let entries: Vec<Listed> = page.entries.into_iter().filter(is_new).collect();
         at.has_kept |= entries.len() < found;
         if !entries.is_empty() {
-            self.remove(ino, depth, entries).await?;
+            self.remove(ino, entries).await?;
         } else if page.next.is_some() {
             at.after = page.next;
         } else if let Some(done) = self.doomed.pop() {
@@ -180,7 +169,7 @@ impl Walk<'_> {
     }
 
     /// Removes entries of a directory that are none themselves; the others come next.
-    async fn remove(&mut self, parent: Ino, depth: usize, entries: Vec<Listed>) -> Result<()> {
+    async fn remove(&mut self, parent: Ino, entries: Vec<Listed>) -> Result<()> {
         let (directories, files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == Kind::Directory);
         let (fs, caller) = (self.fs, self.caller);
@@ -192,13 +181,8 @@ impl Walk<'_> {
         let removed = gone.iter().filter(|is_gone| **is_gone).count();
         self.is_disturbed |= removed < gone.len();
         self.removed += removed;
-        for directory in directories {
-            let next = Doomed::new(directory.ino, Some((parent, directory.name)), depth + 1);
-            match depth > 0 && depth.is_multiple_of(DEEP) && self.lift(&next).await? {
-                true => self.removed += 1,
-                false => self.doomed.push(next),
-            }
-        }
+        let next = directories.into_iter().map(|d| Doomed::new(d.ino, Some((parent, d.name))));
+        self.doomed.extend(next);
         Ok(())
     }
 
@@ -242,8 +226,6 @@ impl Walk<'_> {
             };
             match self.fs.run(self.caller, verb).await {
                 Err(Error::Exists(_)) => {}
-                // There is too much below it: what is deeper can be moved.
-                Err(Error::TooLarge(_)) => return Ok(false),
                 moved => return is_gone(moved),
             }
         }

@@ -7,9 +7,9 @@ use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Result, Scope, Shares, Stage, Stages, stage};
 use cairn_logs::follow::Tails;
 use cairn_logs::{Intake, LogPaths};
-use http::header::{CONNECTION, EXPECT, ORIGIN};
+use http::header::ORIGIN;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::{Method, Request, Response};
 
 use super::body::Body;
 use super::cors;
@@ -259,7 +259,7 @@ impl Inner {
             witness.note(|facts| {
                 facts.reason.get_or_insert_with(|| failure.reason());
             });
-            self.failed(failure, &parts, upload, is_anonymous && !is_shared)
+            error::failed(failure, &parts, upload, is_anonymous && !is_shared, &self.ids)
         });
         if let Some(account) = account {
             reply.extensions_mut().insert(Paced::new(account));
@@ -270,25 +270,9 @@ impl Inner {
         }
         seen(peer, &parts, is_anonymous).finish(reply, stats)
     }
-
-    /// The reply to a request that failed, which asks for credentials if that may help.
-    fn failed(
-        &self,
-        failure: Failure,
-        parts: &Parts,
-        upload: Upload,
-        asks: bool,
-    ) -> Response<Body> {
-        let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
-        let mut reply = error::reply(failure, asks, &self.ids.next());
-        if !goes_on && parts.version < Version::HTTP_2 {
-            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        reply
-    }
 }
 
-/// What replies of tus and of share links have besides.
+/// Adds the headers of replies of tus and of share links.
 fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Response<Body>) {
     if is_tus {
         tus::say_version(reply.headers_mut());

@@ -4,14 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use cairn_base::{Error, stage};
-use http::header::{ALLOW, CONTENT_RANGE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_RANGE, EXPECT, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode, Version};
 use serde::Serialize;
 
 use super::{Body, json_of};
 use crate::admit::Refused;
 use crate::paced;
-use crate::upload::UploadError;
+use crate::upload::{Upload, UploadError};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -118,6 +121,23 @@ fn status_of(error: &Error) -> StatusCode {
         Error::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+/// The reply to a request that failed, and whose body may not have been read to its end. It asks
+/// for credentials if that may help.
+pub fn failed(
+    failure: Failure,
+    parts: &Parts,
+    upload: Upload,
+    asks: bool,
+    ids: &RequestIds,
+) -> Response<Body> {
+    let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
+    let mut reply = reply(failure, asks, &ids.next());
+    if !goes_on && parts.version < Version::HTTP_2 {
+        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    reply
 }
 
 /// The reply to a request that failed. A caller without credentials is asked for some where it

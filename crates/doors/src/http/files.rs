@@ -103,12 +103,7 @@ impl Inner {
             Err(error) => Err(error.into()),
         };
         let mut reply = outcome.unwrap_or_else(|failure| {
-            let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
-            if !upload.linger() {
-                let close = HeaderValue::from_static("close");
-                reply.headers_mut().insert(http::header::CONNECTION, close);
-            }
-            reply
+            error::failed(failure, &parts, upload, is_anonymous, &self.ids)
         });
         if path.starts_with(link::PATH) {
             reply.headers_mut().extend(OPEN.map(|(name, value)| (Some(name), value)));

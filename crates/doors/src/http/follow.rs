@@ -138,7 +138,7 @@ pub async fn follow(
     Ok(reply)
 }
 
-/// What users store is never a program, and what is there now is nothing to keep.
+/// A reply that browsers neither run as a program nor keep.
 fn reply(body: Body, kind: &'static str) -> Response<Body> {
     let mut reply = Response::new(body);
     for (name, value) in [
@@ -270,7 +270,7 @@ impl Following {
     }
 }
 
-/// What came while a client waited.
+/// The events that came while a client waited.
 enum Came {
     Event(Result<FeedEvent>),
     /// It may not go on.

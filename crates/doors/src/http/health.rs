@@ -28,7 +28,7 @@ impl Condition {
     }
 }
 
-/// What a process without a store behind its doors needs, as it is now.
+/// The readiness of a process that has no store behind its doors, as it is now.
 pub type Readiness = Arc<dyn Fn() -> Vec<Condition> + Send + Sync>;
 
 #[derive(Serialize)]

@@ -38,7 +38,7 @@ pub struct Inner {
     pub redirects: Option<Redirects>,
     /// Passwords of share links.
     pub passwords: Passwords,
-    /// What comes by share links.
+    /// Uploads by share links.
     pub share_rooms: Arc<ShareRooms>,
     /// Takes mounts; none where they cannot be served.
     pub mounts: Option<Mounts>,

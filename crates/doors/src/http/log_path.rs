@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-/// What a path is, of those that are none of Cairn's own.
+/// The meaning of a path that is none of Cairn's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogPath<'a> {
     /// Push of Loki.
@@ -15,11 +15,11 @@ pub enum LogPath<'a> {
     Otlp,
     /// Entries of `systemd-journal-upload`.
     Journal,
-    /// What clients of Elasticsearch ask before they send.
+    /// A question of clients of Elasticsearch before they send.
     Probe(Probe),
 }
 
-/// What clients of Elasticsearch ask.
+/// The questions of clients of Elasticsearch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
     Version,

@@ -1,4 +1,4 @@
-//! What shippers of logs are answered, in the words of their protocols.
+//! Replies to shippers of logs, in the words of their protocols.
 
 use std::time::Duration;
 

@@ -166,7 +166,7 @@ async fn further(
     }
 }
 
-/// What shippers of logs send, and what they ask before.
+/// The requests of shippers of logs: records, and the questions before them.
 async fn ship(
     door: &Inner,
     request: &Request<'_>,

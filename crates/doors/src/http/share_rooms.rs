@@ -1,6 +1,6 @@
-//! What comes by share links for uploads and is not stored yet. It counts from its first byte on,
-//! so that many senders at once write no more than a link takes; and a sender that hangs up or is
-//! refused leaves no trace in the counts.
+//! Uploads by share links that are not stored yet. They count from their first byte on, so that
+//! many senders at once write no more than a link takes. A sender that hangs up or is refused
+//! leaves no trace in the counts.
 //!
 //! This knows the senders of one door. The store counts what they store, at all doors, and decides.
 
@@ -21,9 +21,9 @@ pub struct ShareRooms(Mutex<HashMap<ShareLinkId, ShareRoom>>);
 #[derive(Default)]
 struct ShareRoom {
     senders: usize,
-    /// What the store has counted, as far as this door has heard.
+    /// The counts of the store, as far as this door has heard.
     counted: UploadLimits,
-    /// What senders hold besides.
+    /// The room that senders hold besides.
     held: UploadLimits,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Error, Rng, Scope, stage};
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 
 use super::error::{self, Failure, RequestIds};
 use super::health::{self, Readiness};
@@ -74,14 +74,8 @@ impl Inner {
             Ok(()) => self.route(method, path, &parts.headers).await,
             Err(error) => Err(error.into()),
         };
-        let reply = outcome.unwrap_or_else(|failure| {
-            let mut reply = error::reply(failure, false, &self.ids.next());
-            if !upload.linger() {
-                let close = HeaderValue::from_static("close");
-                reply.headers_mut().insert(http::header::CONNECTION, close);
-            }
-            reply
-        });
+        let reply = outcome
+            .unwrap_or_else(|failure| error::failed(failure, &parts, upload, false, &self.ids));
         let stages = stage::snapshot().expect("the reply is a scope");
         Seen { peer, method, path, is_anonymous: false, stages }.finish(reply, &self.stats)
     }

@@ -42,7 +42,7 @@ const BUCKETS: usize = 1000;
 
 type OfBucket = fn(&BucketUsage) -> u64;
 
-/// What buckets hold: the first ones by name.
+/// The usage of buckets: the first ones by name.
 pub(super) async fn of_buckets(fs: &Fs) -> Vec<Number> {
     let all = ListBuckets { prefix: String::new(), after: String::new(), limit: BUCKETS };
     let Ok((found, next)) = fs.read(&Caller::system(), all).await else { return Vec::new() };

@@ -127,7 +127,7 @@ fn everything_is_deleted_and_the_bucket_stays() {
 fn names_without_a_key_hide_no_objects_behind_them() {
     let case = Case::new();
     // A listing passes over fewer before it ends a page.
-    for number in 0..4200 {
+    for number in 0..8400 {
         case.link(case.top, &format!("a{number:04}"));
     }
     case.put("z//x");
@@ -153,6 +153,44 @@ fn objects_whose_keys_have_become_too_long_are_deleted() {
         mode: RenameMode::NoReplace,
     };
     case.run(rename).unwrap();
+    case.clear();
+    case.delete();
+}
+
+#[test]
+fn objects_in_deep_directories_are_deleted() {
+    let case = Case::new();
+    for level in 0..300 {
+        case.put(&format!("{}s", "d/".repeat(level)));
+    }
+    case.put(&format!("{}bottom", "d/".repeat(300)));
+    // Two pages of 250 objects, and one request to see that there is no more.
+    assert_eq!(case.clear(), 3);
+    case.delete();
+}
+
+#[test]
+fn deep_directories_are_removed() {
+    let case = Case::new();
+    let mut parent = case.top;
+    // Deeper than a key can be, and deeper than one request removes.
+    for _ in 0..2000 {
+        parent = case.mkdir(parent, "d");
+        case.link(parent, "link");
+    }
+    case.clear();
+    case.delete();
+}
+
+#[test]
+fn directories_that_only_hold_links_hide_no_objects_behind_them() {
+    let case = Case::new();
+    // More than one page of a listing may pass over.
+    for number in 0..4200 {
+        let parent = case.mkdir(case.top, &format!("a{number:04}"));
+        case.link(parent, "link");
+    }
+    case.put("z/./x");
     case.clear();
     case.delete();
 }

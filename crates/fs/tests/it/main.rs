@@ -9,6 +9,7 @@ mod bytes_are_fetched_ahead_by_the_system;
 mod chunks_are_rewritten;
 mod completions_are_done_once;
 mod copies_share_and_part;
+mod deep_keys_are_listed_and_deleted;
 mod files_are_coalesced;
 mod garbage_goes_and_nothing_else;
 mod holds_keep_what_is_freed;

@@ -1,8 +1,8 @@
-//! What comes of what is followed.
+//! The events of an object that is followed.
 
 use bytes::Bytes;
 
-/// What comes.
+/// An event.
 #[derive(PartialEq, Eq, Debug)]
 pub enum FeedEvent {
     /// A file is followed from here on; its day, if it is one of a source.

@@ -21,7 +21,7 @@ pub struct AppendOnce {
     pub append: Append,
 }
 
-/// What came of a request to append.
+/// The outcome of a request to append.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AppendedOnce {
     Done(Appended),

@@ -35,7 +35,8 @@ impl Verb for DeleteObject {
     }
 }
 
-/// Deletes several objects of one bucket in one commit; each succeeds or fails on its own.
+/// Deletes several objects of one bucket in one commit; each succeeds or fails on its own. All fail
+/// with `TooLarge` if they read more rows than an operation may.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteObjects {
     pub bucket: String,
@@ -53,13 +54,18 @@ impl Verb for DeleteObjects {
         let mut replies = Vec::with_capacity(self.keys.len());
         let mut missed = false;
         for (key, conditions) in &self.keys {
-            let checked = check_key(key).map_err(Stop::Fail);
-            let deleted = checked.and_then(|()| delete(view, context, opened.id, key, conditions));
-            match deleted {
+            if let Err(error) = check_key(key) {
+                replies.push(Err(error));
+                continue;
+            }
+            match delete(view, context, opened.id, key, conditions) {
                 Ok(existed) => replies.push(Ok(existed)),
                 // Go on, so that the view learns of all rows that are wanted at once.
                 Err(Stop::Miss) => missed = true,
-                Err(Stop::Fail(error @ Error::Corrupt { .. })) => return Err(error.into()),
+                // The key may be half deleted, so no key is.
+                Err(stop @ Stop::Fail(Error::Corrupt { .. } | Error::TooLarge(_))) => {
+                    return Err(stop);
+                }
                 Err(Stop::Fail(error)) => replies.push(Err(error)),
             }
         }

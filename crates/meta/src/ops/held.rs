@@ -1,4 +1,4 @@
-//! Who holds locks on which files: for those who administer the store.
+//! The locks on files and their holders, for administrators of the store.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -45,8 +45,11 @@ pub struct Page {
     pub hidden: u64,
 }
 
-/// How many things that it does not show a page passes over.
-const PASSED: usize = limits::OP_ROWS;
+/// Rows read after which a page ends early. One encounter more of the walk stays within the limit
+/// of an operation.
+const READS: usize = 2 * limits::OP_ROWS;
+/// Levels that a walk reads with its whole window; it reads fewer rows at once the deeper it is.
+const WHOLE_LEVELS: usize = 4;
 
 impl Verb for ListObjects {
     type Reply = Page;
@@ -59,16 +62,15 @@ impl Verb for ListObjects {
         let Some(start) = self.start().filter(|_| max_keys > 0) else { return Ok(page) };
         let window = (max_keys + 1).min(256);
         let mut walker = Walker::seek(view, opened.id.ino(), &start, window)?;
-        let (mut last, mut passed) = (None, 0);
+        let mut last = None;
         while let Some(met) = walker.next(view, &self.shallow())? {
             let item = match self.item(met) {
                 Item::Past => break,
                 Item::Before => continue,
                 item @ (Item::Hidden(_) | Item::Other(_)) => {
                     page.hidden += u64::from(matches!(item, Item::Hidden(_)));
-                    passed += 1;
                     // A page may end at any key: none is too much work, whatever it passes over.
-                    if passed >= PASSED
+                    if view.reads() >= READS
                         && let Item::Hidden(Some(key)) | Item::Other(Some(key)) = item
                     {
                         page.next = Some(key);
@@ -78,7 +80,8 @@ impl Verb for ListObjects {
                 }
                 item => item,
             };
-            if page.objects.len() + page.prefixes.len() == max_keys {
+            let found = page.objects.len() + page.prefixes.len();
+            if found == max_keys || (found > 0 && view.reads() >= READS) {
                 page.next = last;
                 break;
             }
@@ -217,7 +220,7 @@ struct Walker {
     levels: Vec<Level>,
     /// The key `x/` of an explicit directory that was just entered.
     pending: Option<Met>,
-    /// Rows read at once.
+    /// Rows read at once in the upper levels.
     window: usize,
 }
 
@@ -336,8 +339,11 @@ impl Walker {
         if let Some(met) = self.pending.take() {
             return Ok(Some(met));
         }
-        while let Some(top) = self.levels.last_mut() {
-            let Some((name, entry)) = top.next(view, self.window)? else {
+        loop {
+            let window = self.window * WHOLE_LEVELS / self.levels.len().max(WHOLE_LEVELS);
+            let window = window.max(1);
+            let Some(top) = self.levels.last_mut() else { return Ok(None) };
+            let Some((name, entry)) = top.next(view, window)? else {
                 self.levels.pop();
                 continue;
             };
@@ -364,6 +370,5 @@ impl Walker {
                 _ => return Ok(Some(Met::Other(path))),
             }
         }
-        Ok(None)
     }
 }

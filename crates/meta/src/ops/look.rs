@@ -1,5 +1,5 @@
 //! Looking at rows one by one, so that a session is leased each of them and hears when one changes.
-//! What a page shows is read by other verbs.
+//! Other verbs read the contents of pages.
 
 use cairn_auth::Action;
 use cairn_base::{BucketId, Error, Ino, limits};

@@ -51,7 +51,7 @@ pub struct Bucket {
     /// Browsers are shown its listings as pages.
     pub html_listing: bool,
     pub website: StoredWebsite,
-    /// What is in it stays as it is.
+    /// Its content stays as it is.
     pub read_only: bool,
     pub unknown: Vec<u8>,
 }

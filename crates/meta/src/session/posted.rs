@@ -150,7 +150,7 @@ impl Posts {
         (state.barring == 0 && changes.iter().any(is_ours)).then_some(state.attachment)
     }
 
-    /// What is known here is other than before.
+    /// The rows that are known here have changed.
     fn changed(&self, has_rows: bool) {
         self.has_rows.store(has_rows, Ordering::SeqCst);
         self.count_change();

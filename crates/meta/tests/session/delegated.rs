@@ -275,16 +275,7 @@ async fn nobody_can_tell() {
             Ok::<(), cairn_base::Error>(())
         }));
     }
-    for _ in 0..12 {
-        sleep(Duration::from_millis(20 + rng.next_u64() % 100)).await;
-        net.disk().hold();
-        sleep(Duration::from_millis(rng.next_u64() % 30)).await;
-        match rng.next_u64() % 3 {
-            0 => net.disk().go_on(),
-            _ => net.kill_master().await,
-        }
-    }
-    net.disk().go_on();
+    net.disturb(&rng).await;
     for maker in makers {
         maker.await.unwrap().unwrap();
     }

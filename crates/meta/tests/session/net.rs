@@ -27,7 +27,7 @@ use cairn_meta::wire;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The lease of sessions in these tests.
 pub const LEASE: Duration = Duration::from_millis(800);
@@ -74,7 +74,7 @@ impl Net {
                 // A master that was replaced cannot end sessions any more.
                 let _ = sessions.tick().await;
                 drop(net);
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20)).await;
             }
         });
         net
@@ -96,6 +96,20 @@ impl Net {
     pub async fn kill_master(&self) {
         self.disk().kill();
         self.fail_over().await;
+    }
+
+    /// Its disk waits, and its master ends, by chance and again and again.
+    pub async fn disturb(&self, rng: &SeededRng) {
+        for _ in 0..12 {
+            sleep(Duration::from_millis(20 + rng.next_u64() % 100)).await;
+            self.disk().hold();
+            sleep(Duration::from_millis(rng.next_u64() % 30)).await;
+            match rng.next_u64() % 3 {
+                0 => self.disk().go_on(),
+                _ => self.kill_master().await,
+            }
+        }
+        self.disk().go_on();
     }
 
     /// That of the master that serves.
@@ -261,7 +275,7 @@ impl PeerLink {
     /// A network that is cut does not say so: who waits finds out by a timeout.
     async fn pass(&self) -> Result<(), Lost> {
         if self.cut.silent.load(Ordering::SeqCst) {
-            tokio::time::sleep(LEASE / 8).await;
+            sleep(LEASE / 8).await;
             self.broken.store(true, Ordering::SeqCst);
         }
         self.check()
@@ -289,7 +303,7 @@ impl MasterLink for PeerLink {
                         while cut.no_recalls.load(Ordering::SeqCst)
                             || cut.silent.load(Ordering::SeqCst)
                         {
-                            tokio::time::sleep(Duration::from_millis(5)).await;
+                            sleep(Duration::from_millis(5)).await;
                         }
                         let sent = wire::encode(&recall).unwrap();
                         if broken.load(Ordering::SeqCst) || sender.send(sent).is_err() {

@@ -22,7 +22,7 @@ pub struct Deb {
     pub files: Tree,
 }
 
-/// What all packages of one build have in common.
+/// The common fields of all packages of one build.
 pub struct Release {
     pub version: String,
     /// `amd64`, `arm64`.

@@ -19,7 +19,7 @@ use super::tree::{Tree, gzip};
 /// The user of the container, and the owner of `/data`.
 const USER: u64 = 65_532;
 
-/// What `cairn` is started with unless the container says otherwise.
+/// The arguments of `cairn` unless the container gives others.
 const COMMAND: [&str; 6] = ["server", "/data", "--s3", "0.0.0.0:9000", "--http", "0.0.0.0:8080"];
 
 /// The bytes of the archive.

@@ -1,4 +1,4 @@
-//! What the program says of its command line: completions of shells, and pages of the manual.
+//! Completions of shells and pages of the manual, which the program makes of its command line.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
 //! `cargo xtask dist` and `cargo xtask image`: packages of Debian and an image of containers, from
 //! one build of the program. docs/decisions/0045-packages.md gives the reasons.
 //!
-//! What is packed twice from one program has the same bytes: files have the time of the commit, or
-//! that of SOURCE_DATE_EPOCH.
+//! Two packages of the same program have the same bytes: files have the time of the commit, or that
+//! of SOURCE_DATE_EPOCH.
 
 pub mod date;
 pub mod tree;
@@ -26,7 +26,7 @@ use self::deb::Release;
 use self::packages::Texts;
 use self::program::{PLATFORMS, Platform, Program};
 
-/// What is to be made, and from what.
+/// The packages to make, and their source.
 #[derive(clap::Args)]
 pub struct Options {
     /// Profile of cargo to build with

@@ -1,4 +1,4 @@
-//! What is in each Debian package.
+//! The content of each Debian package.
 
 use std::fs;
 use std::io;
@@ -161,7 +161,7 @@ fn examples(files: &mut Tree, folder: &Path, package: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// What Debian wants of every package.
+/// The files that Debian wants in every package.
 fn documents(files: &mut Tree, root: &Path, name: &str, release: &Release) -> io::Result<()> {
     let folder = format!("usr/share/doc/{name}");
     let copyright = fs::read(root.join("contrib/debian/copyright"))?;

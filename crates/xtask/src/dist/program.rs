@@ -124,7 +124,7 @@ pub fn run(command: &mut Command) -> io::Result<()> {
     }
 }
 
-/// What a command prints.
+/// The output of a command.
 pub fn said(command: &mut Command) -> io::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|error| Error::other(format!("{name}: {error}")))?;

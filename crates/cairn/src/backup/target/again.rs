@@ -60,7 +60,7 @@ pub struct Persistent<T> {
     pub again: Again,
 }
 
-/// What may be done about it.
+/// Adds the remedy to a failure, where there is one.
 fn advised(failure: Failure) -> Failure {
     match failure.is_full() {
         true => failure.of("the target is full").and(

@@ -27,6 +27,7 @@ const LINE_BYTES: u64 = 64 << 20;
 pub struct GrepArgs {
     /// A regular expression, in the syntax of Rust's crate regex
     pattern: String,
+    /// The log source, as `cairn logs ls` shows it
     source: String,
     /// Search for the pattern as plain text, not as a regular expression
     #[arg(short = 'F', long)]

@@ -18,6 +18,7 @@ use crate::output;
   cairn logs ls
   cairn logs ls nginx --json | jq .bytes")]
 pub struct LsArgs {
+    /// List the days of this log source; without it, all sources
     source: Option<String>,
     /// Print one line of JSON for each source or day
     #[arg(long)]

@@ -22,6 +22,7 @@ const AGAIN: Duration = Duration::from_secs(1);
   cairn logs tail nginx
   cairn logs tail -n 100 -f nginx | jq .event")]
 pub struct TailArgs {
+    /// The log source, as `cairn logs ls` shows it
     source: String,
     /// Number of lines, at most 10,000
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]

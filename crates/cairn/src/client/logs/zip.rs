@@ -22,6 +22,7 @@ use crate::server::process;
   cairn logs zip nginx
   cairn logs zip nginx november.tar.gz --since 2026-11-01 --until 2026-12-01")]
 pub struct ZipArgs {
+    /// The log source, as `cairn logs ls` shows it
     source: String,
     /// File of the archive, or - for stdout [default: SOURCE.tar.gz]
     file: Option<PathBuf>,

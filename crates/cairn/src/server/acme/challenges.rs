@@ -1,4 +1,4 @@
-//! What this process shows to an authority as a proof that a name leads here.
+//! The proofs to an authority that a name leads to this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -165,7 +165,7 @@ pub struct Offers {
     pub lines: Vec<Arc<LineQueue>>,
     /// Further numbers for metrics.
     pub numbers: Vec<MoreNumbers>,
-    /// What the console shows of this process.
+    /// The knowledge of this process that the console shows.
     pub insight: Insight,
 }
 

@@ -1,7 +1,6 @@
 use cairn_audit::AuditOutcome;
 use cairn_base::{Error, limits};
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
-use cairn_fs::ops::delete_object::DeleteObjects;
 use http::Response;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, Error as KeyError, ObjectIdentifier};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -10,9 +9,6 @@ use super::super::call::Call;
 use super::super::error::{Codes, invalid, not_implemented, refuse, translate};
 use super::super::{reply, xml};
 use super::check_version_id;
-
-/// Keys in one operation of the store: others get their turn in between.
-const STEP: usize = 250;
 
 /// Each key succeeds or fails on its own.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
@@ -30,25 +26,22 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             Err(error) => errors.push(key_error(object.key, &error)),
         }
     }
-    for step in keys.chunks(STEP) {
-        let verb = DeleteObjects { bucket: call.bucket().to_owned(), keys: step.to_vec() };
-        let replies = call.run(Codes::bucket(), verb).await?;
-        for ((key, _), reply) in step.iter().zip(replies) {
-            let key = key.clone();
-            if reply.is_ok() {
-                call.parts.witness.note(|facts| facts.keys.push(key.clone()));
-            }
-            match reply {
-                Ok(_) if is_quiet => {}
-                Ok(_) => deleted.push(DeletedObject { key: Some(key), ..Default::default() }),
-                // A condition on what is gone already.
-                Err(Error::NotFound(_)) if is_quiet => {}
-                Err(Error::NotFound(_)) => {
-                    deleted.push(DeletedObject { key: Some(key), ..Default::default() });
-                }
-                Err(error) => errors.push(key_error(key, &told(error))),
-            }
+    let tell = |key: &str, reply: Result<bool, Error>| {
+        if reply.is_ok() {
+            call.parts.witness.note(|facts| facts.keys.push(key.to_owned()));
         }
+        match reply {
+            // A condition on what is gone already makes no error.
+            Ok(_) | Err(Error::NotFound(_)) if is_quiet => {}
+            Ok(_) | Err(Error::NotFound(_)) => {
+                deleted.push(DeletedObject { key: Some(key.to_owned()), ..Default::default() });
+            }
+            Err(error) => errors.push(key_error(key.to_owned(), &told(error))),
+        }
+    };
+    let done = call.store.fs.delete_objects(call.caller, call.bucket(), &keys, tell).await;
+    if let Err(error) = done {
+        return Err(call.refused(error, Codes::bucket()).await);
     }
     if !errors.is_empty() {
         let is_denied = |error: &&KeyError| error.code.as_deref() == Some("AccessDenied");

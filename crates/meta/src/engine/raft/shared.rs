@@ -20,7 +20,7 @@ pub trait Peers: Send + Sync + 'static {
     fn send(&self, member: u64, message: Bytes) -> Later<Result<Bytes>>;
 }
 
-/// What a member is given by its host.
+/// The seams that a host gives to a member.
 #[derive(Clone)]
 pub struct Seams {
     pub peers: Arc<dyn Peers>,

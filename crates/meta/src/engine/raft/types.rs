@@ -75,7 +75,7 @@ pub fn library_membership(membership: &Membership) -> LibraryMembership {
     StoredMembership::new(membership.entry.map(log_id), members)
 }
 
-/// What the library is told of a snapshot.
+/// The description of a snapshot for the library.
 pub fn meta_of(taken: &Taken) -> openraft::SnapshotMeta<u64, EmptyNode> {
     let EntryId { term, index } = taken.applied;
     openraft::SnapshotMeta {

@@ -1,5 +1,5 @@
-//! What a member does by itself: a leader shows that it is there, others start an election when no
-//! leader does.
+//! The watch of a member: a leader shows that it is there, others start an election when no leader
+//! does.
 //!
 //! An election raises the term, which ends the leader of the term before. So a member first asks
 //! the others whether they would vote for it, and whether their leader is silent too. This decides

@@ -1,0 +1,134 @@
+//! Scrubs of a cluster: their state at each chunkserver, and the objects that they found damaged.
+
+use crate::NodeId;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScrubOrder {
+    /// Changes nothing: how does it stand?
+    Look,
+    Begin,
+    Stop,
+}
+
+/// How a scrub stands at one chunkserver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ScrubPhase {
+    /// This process was not told of it: it is another one than that which was.
+    #[default]
+    Unknown,
+    Waits,
+    Runs,
+    Ended,
+    Stopped,
+    Failed,
+    /// The chunkserver could not be asked. It never says this itself.
+    Silent,
+}
+
+impl ScrubPhase {
+    pub const ALL: [ScrubPhase; 7] = [
+        ScrubPhase::Unknown,
+        ScrubPhase::Waits,
+        ScrubPhase::Runs,
+        ScrubPhase::Ended,
+        ScrubPhase::Stopped,
+        ScrubPhase::Failed,
+        ScrubPhase::Silent,
+    ];
+
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// A number of a newer version is [`ScrubPhase::Unknown`].
+    pub fn from_number(number: u64) -> ScrubPhase {
+        let found = Self::ALL.into_iter().find(|phase| u64::from(phase.number()) == number);
+        found.unwrap_or_default()
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            ScrubPhase::Unknown => "unknown",
+            ScrubPhase::Waits => "waits",
+            ScrubPhase::Runs => "runs",
+            ScrubPhase::Ended => "ended",
+            ScrubPhase::Stopped => "stopped",
+            ScrubPhase::Failed => "failed",
+            ScrubPhase::Silent => "silent",
+        }
+    }
+
+    /// Whether it comes to an end without further orders.
+    pub fn is_under_way(self) -> bool {
+        matches!(self, ScrubPhase::Waits | ScrubPhase::Runs)
+    }
+}
+
+/// The report of a chunkserver on a scrub.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeScrub {
+    pub phase: ScrubPhase,
+    pub blocks: u64,
+    /// Of the blocks that there were at the start.
+    pub total_blocks: u64,
+    pub bytes: u64,
+    /// Blocks that did not check out.
+    pub damaged: u64,
+    /// Of these, replaced by what another member has, or deleted since.
+    pub repaired: u64,
+    /// Of these, those whose repair has not been tried yet.
+    pub pending: u64,
+    /// Why it failed, or cannot be asked.
+    pub failure: String,
+    /// Segments that could be read in part when the node started: it may lack blocks of these, and
+    /// no scrub looks for what it lacks.
+    pub damaged_segments: u64,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Wholeness {
+    /// No good replica can be read now.
+    Lost,
+    /// There are good replicas, fewer than there should be.
+    Degraded,
+    /// A damaged replica was replaced.
+    Repaired,
+}
+
+impl Wholeness {
+    pub const ALL: [Wholeness; 3] = [Wholeness::Lost, Wholeness::Degraded, Wholeness::Repaired];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Wholeness::Lost => "lost",
+            Wholeness::Degraded => "degraded",
+            Wholeness::Repaired => "repaired",
+        }
+    }
+}
+
+/// Bytes of an object, and how many replicas they have.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DegradedObject {
+    pub wholeness: Wholeness,
+    /// `bucket/key`.
+    pub object: String,
+    /// The first byte that it is about, and the one after the last.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The objects, the worst first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DegradedObjects {
+    pub objects: Vec<DegradedObject>,
+    /// There are more objects than are named, or there may be.
+    pub is_cut: bool,
+    /// Blocks by how bad it is, in the order of [`Wholeness::ALL`].
+    pub blocks: [u64; 3],
+    /// Besides these, blocks that no object holds any more, as far as they were looked up.
+    pub garbage: u64,
+    /// Chunkservers that could not be asked for what they found, and why.
+    pub silent: Vec<(NodeId, String)>,
+}
