@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, patience};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use serde_json::{Value, json};
@@ -37,7 +39,8 @@ pub enum MastersSaid {
     Nothing,
 }
 
-/// Asks, as the node of `dir`, the masters of `map`, or those that the directory remembers.
+/// Asks, as the node of `dir`, the masters of `map`, which the master that serves has sent just now,
+/// or those that the directory remembers.
 pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -53,25 +56,41 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
         if let Some(map) = map {
             node.view.adopt_rows(&Arc::new(map.clone()));
         }
-        ask_as(&node, as_role, map).await
+        ask_as(&node, as_role, map, |node| node.is_up).await
     })
 }
 
-/// The same, as `node`.
-pub async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
-    let of_map = map.map(|map| {
-        let masters = map.nodes.iter().filter(|(_, one)| one.pin.roles.contains(Role::Master));
-        masters.map(|(id, one)| (one.address.clone(), *id)).collect::<BTreeMap<String, NodeId>>()
-    });
-    let addresses: Vec<String> = match &of_map {
-        Some(of_map) => of_map.keys().filter(|address| !address.is_empty()).cloned().collect(),
-        None => node.loaded.addresses.clone(),
+/// The same, as `node`. Of the masters of a map those that are up are waited for longer.
+pub async fn ask_as(
+    node: &ThisNode,
+    role: Role,
+    map: Option<&ClusterMap>,
+    is_up: impl Fn(&Node) -> bool,
+) -> Result<MastersSaid> {
+    let is_master = |one: &Node| one.pin.roles.contains(Role::Master) && !one.address.is_empty();
+    let of_map: Vec<(NodeId, &Node)> = map
+        .iter()
+        .flat_map(|map| &map.nodes)
+        .filter(|(_, one)| is_master(one))
+        .map(|(id, one)| (*id, one))
+        .collect();
+    let addresses: Vec<(String, Duration)> = match map {
+        Some(_) => {
+            let patience = |one: &Node| (one.address.clone(), patience(is_up(one)));
+            of_map.iter().map(|(_, one)| patience(one)).collect()
+        }
+        None => {
+            let remembered = node.loaded.addresses.iter().cloned();
+            remembered.map(|address| (address, patience(true))).collect()
+        }
     };
+    let nodes = of_map.iter().map(|(id, one)| (one.address.clone(), *id)).collect();
     let dialer = Arc::new(TlsDialer::new(node.trust())?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
-    let asked = ask_all(dialer, terms, &addresses).await;
-    Ok(MastersSaid::of(asked, &of_map.unwrap_or_default()))
+    // Each of them is shown.
+    let asked = ask_all(dialer, terms, &addresses, |_| false).await;
+    Ok(MastersSaid::of(asked, &nodes))
 }
 
 impl MastersSaid {

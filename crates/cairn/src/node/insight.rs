@@ -9,7 +9,7 @@ use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{DegradedObject, DegradedObjects, NodeStatus, Wholeness, forecast};
 use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, patience};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{
@@ -81,7 +81,7 @@ impl Nodes for Masters {
             }
             let map = admin.status().await?.map;
             let masters = masters(&map);
-            let asked = ask_all(dialer, terms, &masters).await;
+            let asked = ask_all(dialer, terms, &masters, is_enough).await;
             let found = keepers_of(asked, masters.len())?;
             *keepers.lock() = Some((Instant::now(), found));
             Ok(found)
@@ -108,10 +108,19 @@ impl Nodes for Masters {
     }
 }
 
-fn masters(map: &ClusterMap) -> Vec<String> {
+fn masters(map: &ClusterMap) -> Vec<(String, Duration)> {
     let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-    let addresses = masters.map(|node| node.address.clone());
-    addresses.filter(|address| !address.is_empty()).collect()
+    let masters = masters.filter(|node| !node.address.is_empty());
+    masters.map(|node| (node.address.clone(), patience(node.is_up))).collect()
+}
+
+/// Whether the other masters need not be waited for: most voters have said who votes, or one has
+/// said that the masters have no members.
+fn is_enough(asked: &[Asked]) -> bool {
+    let reports = || asked.iter().filter_map(|one| one.answer.as_ref().ok());
+    let is_there = |member| reports().any(|report| report.member == member);
+    asked.iter().any(|one| matches!(one.answer, Err(Error::NotImplemented(_))))
+        || best(reports()).is_some_and(|best| best.is_majority(is_there))
 }
 
 /// By what the masters, so many of them, say of their members.
@@ -210,5 +219,21 @@ mod tests {
         assert_eq!(of(vec![none(), silent()], 2), Some(MetadataKeepers::Database));
         assert_eq!(of(vec![none()], 1), Some(MetadataKeepers::OneMaster));
         assert_eq!(of(vec![silent()], 1), None);
+    }
+
+    #[test]
+    fn most_voters_are_enough() {
+        let report = |member, term, voters: &[u64]| {
+            let voters = vec![voters.to_vec()];
+            asked(Ok(MemberReport { member, term, voters, ..MemberReport::default() }))
+        };
+        let silent = || asked(Err(Error::Unavailable("it is away".into())));
+        assert!(!is_enough(&[]));
+        assert!(!is_enough(&[silent(), report(2, 5, &[1, 2, 3])]));
+        assert!(is_enough(&[report(1, 5, &[1, 2, 3]), silent(), report(2, 5, &[1, 2, 3])]));
+        // One has missed that there are five.
+        assert!(!is_enough(&[report(1, 4, &[1, 2, 3]), report(2, 5, &[1, 2, 3, 4, 5])]));
+        assert!(is_enough(&[report(4, 5, &[4])]));
+        assert!(is_enough(&[asked(Err(Error::NotImplemented(String::new())))]));
     }
 }
