@@ -1,8 +1,7 @@
 //! Each master is asked for its own member, and those that say nothing hold up little.
 
-use std::time::Duration;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -32,7 +31,7 @@ impl Dial for Masters {
         tokio::spawn(async move {
             let service = move |_: &Peer, _: u16, _: Bytes| {
                 let report = MemberReport { member, ..MemberReport::default() };
-                std::future::ready(wire::encode(&report).map(Bytes::from))
+                std::future::ready(wire::encode(&report))
             };
             let from = link(ends.far, GATEWAY, Role::Gateway);
             let peer = accept(from, &terms(NodeId(member), Role::Master), service).await.unwrap();

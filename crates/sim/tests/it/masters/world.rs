@@ -506,7 +506,8 @@ impl World {
                 }
                 continue;
             }
-            let is_awaited = |(id, _): &mut (u64, u64)| *id == item.from && has_entries(&item.bytes);
+            let is_awaited =
+                |(id, _): &mut (u64, u64)| *id == item.from && has_entries(&item.bytes);
             if let Some((id, lasts_us)) = self.awaited_entry.take_if(is_awaited) {
                 self.begin(Fault::Mute(id), lasts_us);
             }
