@@ -60,7 +60,7 @@ pub enum Bug {
     LeaseFromAnswer,
     /// A leader takes silence for the answer of a member that has entries on its disk.
     CommitBeforeMajority,
-    /// A round renews a lease before the entries that it says are there are applied.
+    /// A new master serves before the first entry of its own term is applied.
     ReadBeforeTerm,
     /// Entries after a snapshot are lost when it is installed.
     NewerEntriesDropped,

@@ -42,6 +42,8 @@ pub const MEMBER_REDIAL: Duration = Duration::from_millis(100);
 /// A master's answer about its own member. As long the master that serves waits for others to
 /// answer before it refuses to remove one; it looks that often.
 pub const MEMBER_REPORT: Duration = Duration::from_secs(3);
+/// The same of a master that the one that serves does not hear: it is likely to be down.
+pub const MEMBER_REPORT_AWAY: Duration = Duration::from_millis(500);
 pub const MEMBER_LOOK: Duration = Duration::from_millis(100);
 /// Entries that a learner may lack when it becomes a voter, and a voter when it becomes the leader.
 pub const MEMBER_LAG: u64 = 1000;

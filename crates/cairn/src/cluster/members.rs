@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, patience};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use serde_json::{Value, json};
@@ -37,7 +39,8 @@ pub enum MastersSaid {
     Nothing,
 }
 
-/// Asks, as the node of `dir`, the masters of `map`, or those that the directory remembers.
+/// Asks, as the node of `dir`, the masters of `map`, which the master that serves has sent just now,
+/// or those that the directory remembers.
 pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -53,20 +56,37 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
         if let Some(map) = map {
             node.view.adopt_rows(&Arc::new(map.clone()));
         }
-        ask_as(&node, as_role, map).await
+        ask_as(&node, as_role, map, |node| node.is_up).await
     })
 }
 
-/// The same, as `node`.
-pub async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
-    let addresses = map.map_or_else(|| node.loaded.addresses.clone(), ClusterMap::master_addresses);
+/// The same, as `node`. Of the masters of a map those that are up are waited for longer.
+pub async fn ask_as(
+    node: &ThisNode,
+    role: Role,
+    map: Option<&ClusterMap>,
+    is_up: impl Fn(&Node) -> bool,
+) -> Result<MastersSaid> {
     let masters = map.into_iter().flat_map(ClusterMap::masters);
-    let of_map = masters.map(|(id, master)| (master.address.clone(), id)).collect();
+    let of_map: Vec<(NodeId, &Node)> =
+        masters.filter(|(_, master)| !master.address.is_empty()).collect();
+    let addresses: Vec<(String, Duration)> = match map {
+        Some(_) => {
+            let patience = |one: &Node| (one.address.clone(), patience(is_up(one)));
+            of_map.iter().map(|(_, one)| patience(one)).collect()
+        }
+        None => {
+            let remembered = node.loaded.addresses.iter().cloned();
+            remembered.map(|address| (address, patience(true))).collect()
+        }
+    };
+    let nodes = of_map.iter().map(|(id, one)| (one.address.clone(), *id)).collect();
     let dialer = Arc::new(TlsDialer::new(node.trust())?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
-    let asked = ask_all(dialer, terms, &addresses).await;
-    Ok(MastersSaid::of(asked, &of_map))
+    // Each of them is shown.
+    let asked = ask_all(dialer, terms, &addresses, |_| false).await;
+    Ok(MastersSaid::of(asked, &nodes))
 }
 
 impl MastersSaid {

@@ -7,9 +7,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cairn_base::{ClusterMap, GroupId};
-use cairn_cluster::control::balance::{moves, shares};
+use cairn_cluster::control::balance::moves;
 use cairn_cluster::control::forecast::bytes_by_group;
-use cairn_cluster::control::{Edit, Move};
+use cairn_cluster::control::{Edit, Move, shares};
 use indicatif::BinaryBytes;
 
 use super::reach;

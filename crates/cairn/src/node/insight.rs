@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use cairn_base::rng::RealRng;
 use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
-use cairn_base::{Error, NodeId, Rng, Role, waits};
+use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{NodeStatus, forecast};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, patience};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{Asking, Emptying, MetadataKeepers, NodeReport, Nodes};
@@ -77,8 +77,8 @@ impl Nodes for Masters {
                 return Ok(known);
             }
             let map = admin.status().await?.map;
-            let masters = map.master_addresses();
-            let asked = ask_all(dialer, terms, &masters).await;
+            let masters = masters(&map);
+            let asked = ask_all(dialer, terms, &masters, is_enough).await;
             let found = keepers_of(asked, masters.len())?;
             *keepers.lock() = Some((Instant::now(), found));
             Ok(found)
@@ -96,6 +96,20 @@ impl Nodes for Masters {
         let admin = Arc::clone(&self.admin);
         Box::pin(async move { admin.degraded(0).await })
     }
+}
+
+fn masters(map: &ClusterMap) -> Vec<(String, Duration)> {
+    let masters = map.masters().filter(|(_, node)| !node.address.is_empty());
+    masters.map(|(_, node)| (node.address.clone(), patience(node.is_up))).collect()
+}
+
+/// Whether the other masters need not be waited for: most voters have said who votes, or one has
+/// said that the masters have no members.
+fn is_enough(asked: &[Asked]) -> bool {
+    let reports = || asked.iter().filter_map(|one| one.answer.as_ref().ok());
+    let is_there = |member| reports().any(|report| report.member == member);
+    asked.iter().any(|one| matches!(one.answer, Err(Error::NotImplemented(_))))
+        || best(reports()).is_some_and(|best| best.is_majority(is_there))
 }
 
 /// The keepers, by the answers of the masters about their members. `masters` is their number.
@@ -151,5 +165,21 @@ mod tests {
         assert_eq!(of(vec![none(), silent()], 2), Some(MetadataKeepers::Database));
         assert_eq!(of(vec![none()], 1), Some(MetadataKeepers::OneMaster));
         assert_eq!(of(vec![silent()], 1), None);
+    }
+
+    #[test]
+    fn most_voters_are_enough() {
+        let report = |member, term, voters: &[u64]| {
+            let voters = vec![voters.to_vec()];
+            asked(Ok(MemberReport { member, term, voters, ..MemberReport::default() }))
+        };
+        let silent = || asked(Err(Error::Unavailable("it is away".into())));
+        assert!(!is_enough(&[]));
+        assert!(!is_enough(&[silent(), report(2, 5, &[1, 2, 3])]));
+        assert!(is_enough(&[report(1, 5, &[1, 2, 3]), silent(), report(2, 5, &[1, 2, 3])]));
+        // One has missed that there are five.
+        assert!(!is_enough(&[report(1, 4, &[1, 2, 3]), report(2, 5, &[1, 2, 3, 4, 5])]));
+        assert!(is_enough(&[report(4, 5, &[4])]));
+        assert!(is_enough(&[asked(Err(Error::NotImplemented(String::new())))]));
     }
 }

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -39,13 +40,16 @@ type Stub = admin_client::AdminClient<Channel>;
 pub struct AdminClient {
     dialer: TlsDialer,
     addresses: Vec<String>,
+    /// The place among the addresses of the master that answered last, which is asked first.
+    answered: AtomicUsize,
     within: Duration,
 }
 
 impl AdminClient {
     /// For masters at `addresses`, of which one is to answer `within` a time.
     pub fn new(trust: Trust, addresses: Vec<String>, within: Duration) -> Result<AdminClient> {
-        Ok(AdminClient { dialer: TlsDialer::for_admin(trust)?, addresses, within })
+        let (dialer, answered) = (TlsDialer::for_admin(trust)?, AtomicUsize::new(0));
+        Ok(AdminClient { dialer, addresses, answered, within })
     }
 
     pub async fn status(&self) -> Result<control::Status> {
@@ -116,14 +120,22 @@ impl AdminClient {
         call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
         said: &mut Vec<String>,
     ) -> Option<Result<R>> {
-        let mut left = self.addresses.iter().map(|address| self.ask_one(address, call));
+        let count = self.addresses.len();
+        let places = self.addresses.iter().enumerate().cycle();
+        let mut left = places
+            .skip(self.answered.load(Ordering::Relaxed))
+            .take(count)
+            .map(|(at, address)| async move { (at, self.ask_one(address, call).await) });
         let mut asking: FuturesUnordered<_> = left.next().into_iter().collect();
         while !asking.is_empty() {
             tokio::select! {
                 biased;
-                Some(answer) = asking.next() => match answer {
+                Some((at, answer)) = asking.next() => match answer {
                     Err(Error::Unavailable(why)) => said.push(why),
-                    answer => return Some(answer),
+                    answer => {
+                        self.answered.store(at, Ordering::Relaxed);
+                        return Some(answer);
+                    }
                 },
                 () = sleep(HELD_UP) => {}
             }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use cairn_base::map::{Group, Member};
 use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result};
 
+use super::shares::shares;
+
 /// Nodes that differ from their share by less than this part of it are left alone.
 const TOLERANCE: u64 = 20;
 /// Moves planned at once.
@@ -19,8 +21,8 @@ pub struct Move {
     pub to: NodeId,
 }
 
-/// Moves after which every node has about as many bytes as its weight asks for, in the order in
-/// which they help most. `bytes` says what one replica of each group takes.
+/// Moves after which every node has about its share of the bytes, in the order in which they help
+/// most. `bytes` says what one replica of each group takes.
 pub fn moves(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Vec<Move> {
     let mut map = map.clone();
     let mut moves = Vec::new();
@@ -33,21 +35,6 @@ pub fn moves(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Vec<Move> {
         moves.push(best);
     }
     moves
-}
-
-/// Bytes on each node that takes data, and those it should have.
-pub fn shares(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> BTreeMap<NodeId, (u64, u64)> {
-    let size = |group: &GroupId| bytes.get(group).copied().unwrap_or(0);
-    let has = |node: NodeId| {
-        let groups = map.groups.iter().filter(move |(_, group)| group.has(node));
-        groups.map(|(id, _)| size(id)).sum::<u64>()
-    };
-    let nodes: Vec<(NodeId, u64, u64)> =
-        map.places().map(|(id, node)| (id, u64::from(node.weight), has(id))).collect();
-    let weights = nodes.iter().map(|(_, weight, _)| u128::from(*weight)).sum::<u128>().max(1);
-    let all = nodes.iter().map(|(_, _, has)| u128::from(*has)).sum::<u128>();
-    let share = |weight: u64| u64::try_from(all * u128::from(weight) / weights).unwrap_or(u64::MAX);
-    nodes.into_iter().map(|(id, weight, has)| (id, (has, share(weight)))).collect()
 }
 
 /// The move that brings two nodes nearest to their shares, if one of them is far from it.
@@ -169,9 +156,8 @@ mod tests {
         map.nodes.get_mut(&NodeId(4)).unwrap().weight = 4;
         let moves = moves(&map, &bytes);
         carry_out(&mut map, &moves);
-        let shares = shares(&map, &bytes);
         // No node can have more than one replica of all.
-        assert_eq!(shares[&NodeId(4)].0, 700);
+        assert_eq!(shares(&map, &bytes)[&NodeId(4)], (700, 700));
     }
 
     #[test]
@@ -181,7 +167,26 @@ mod tests {
             map.nodes.get_mut(&NodeId(id)).unwrap().zone = zone.to_owned();
         }
         let moves = moves(&map, &bytes);
-        assert!(!moves.is_empty() && moves.iter().all(|wanted| wanted.from == NodeId(1)));
+        assert!(moves.iter().all(|wanted| wanted.from == NodeId(1)));
+        // Two disks of one machine get half of its replicas each.
+        carry_out(&mut map, &moves);
+        let has = shares(&map, &bytes).into_values().map(|(has, _)| has);
+        assert_eq!(has.collect::<Vec<u64>>(), [400, 800, 800, 400]);
+    }
+
+    /// Weights are sizes of disks: a further one that is three times as large gets three quarters of
+    /// what its machine has, and the machines beside it give nothing.
+    #[test]
+    fn a_larger_disk_of_a_machine_gets_more_of_its_replicas() {
+        let (mut map, bytes) = cluster(3, 1, &[100; 8]);
+        for (id, zone, weight) in [(1, "a", 1), (2, "b", 4), (3, "c", 4), (4, "a", 3)] {
+            let node = map.nodes.get_mut(&NodeId(id)).unwrap();
+            (node.zone, node.weight) = (zone.to_owned(), weight);
+        }
+        let moves = moves(&map, &bytes);
+        carry_out(&mut map, &moves);
+        let has = shares(&map, &bytes).into_values().map(|(has, _)| has);
+        assert_eq!(has.collect::<Vec<u64>>(), [200, 800, 800, 600]);
     }
 
     #[test]

@@ -239,10 +239,10 @@ mod tests {
     fn a_disk_that_joins_gets_its_share() {
         let status = cluster(3, 8, 100 * GIB);
         let forecast = adding(&status, &[NodeId(1)], "one");
-        // Of the disk beside it, until that has a quarter of all. Groups of other machines have a
-        // replica on this one already.
-        assert_eq!(forecast.bytes, 2 * GIB);
-        assert_eq!(forecast.targets, BTreeMap::from([(NodeId(4), 2 * GIB)]));
+        // Half of what the disk beside it has. Groups of other machines have a replica on this one
+        // already.
+        assert_eq!(forecast.bytes, 4 * GIB);
+        assert_eq!(forecast.targets, BTreeMap::from([(NodeId(4), 4 * GIB)]));
         assert_eq!(adding(&status, &[], "").bytes, 6 * GIB, "a machine of its own");
         assert_eq!(adding(&cluster(3, 0, GIB), &[], "one"), Forecast::default());
     }

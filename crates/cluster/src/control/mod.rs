@@ -26,6 +26,7 @@ mod scrubbing;
 mod seating;
 mod seats;
 mod service;
+mod shares;
 mod status;
 mod working;
 
@@ -41,4 +42,5 @@ pub(crate) use recalls::{forward, relay};
 pub use report::{Entered, MemberReport, best};
 pub use seats::{HandOver, Seats, caught_up, seats};
 pub use service::ControlService;
+pub use shares::shares;
 pub use status::{NodeStatus, SessionStatus, Status};

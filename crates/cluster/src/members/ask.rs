@@ -1,6 +1,7 @@
 //! Asking each master for its own member, whether one of them serves or none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, NodeId, Result, Role};
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::control::MemberReport;
 use crate::control::messages::ControlMethod;
-use crate::limits::MEMBER_REPORT;
+use crate::limits::{MEMBER_REPORT, MEMBER_REPORT_AWAY};
 use crate::wire::{Dial, NoService, Terms, connect};
 
 /// A master's answer, or why there is none. The node is that of its certificate, if it showed one.
@@ -21,23 +22,39 @@ pub struct Asked {
     pub answer: Result<MemberReport>,
 }
 
-/// Asks the masters at all `addresses` at the same time; answers in the order of these.
-pub async fn ask_all(dialer: Arc<dyn Dial>, mut terms: Terms, addresses: &[String]) -> Vec<Asked> {
+/// For so long a master is waited for that the one that serves hears, or does not.
+pub fn patience(is_up: bool) -> Duration {
+    if is_up { MEMBER_REPORT } else { MEMBER_REPORT_AWAY }
+}
+
+/// Asks the masters at all `addresses` at the same time, each of them for so long, until the
+/// answers that are there are `enough`. They come in the order of the addresses.
+pub async fn ask_all(
+    dialer: Arc<dyn Dial>,
+    mut terms: Terms,
+    addresses: &[(String, Duration)],
+    enough: impl Fn(&[Asked]) -> bool,
+) -> Vec<Asked> {
     terms.expects = Some(Role::Master);
     let mut asking = JoinSet::new();
-    for (at, address) in addresses.iter().cloned().enumerate() {
+    for (address, patience) in addresses.iter().cloned() {
         let (dialer, terms) = (Arc::clone(&dialer), terms.clone());
         asking.spawn(async move {
-            let (mut node, shown) = (None, address.clone());
-            let asked = timeout(MEMBER_REPORT, ask(&*dialer, &terms, &address, &mut node)).await;
-            let late = || Error::Unavailable(format!("no answer within {MEMBER_REPORT:?}"));
+            let mut node = None;
+            let asked = timeout(patience, ask(&*dialer, &terms, &address, &mut node)).await;
+            let late = || Error::Unavailable(format!("no answer within {patience:?}"));
             let answer = asked.unwrap_or_else(|_| Err(late()));
-            (at, Asked { address: shown, node, answer })
+            Asked { address, node, answer }
         });
     }
-    let mut answers: Vec<(usize, Asked)> = asking.join_all().await;
-    answers.sort_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, asked)| asked).collect()
+    let mut answers: Vec<Asked> = Vec::new();
+    while !enough(&answers)
+        && let Some(answer) = asking.join_next().await
+    {
+        answers.extend(answer.ok());
+    }
+    answers.sort_by_key(|one| addresses.iter().position(|(address, _)| *address == one.address));
+    answers
 }
 
 async fn ask(

@@ -12,5 +12,5 @@ mod ask;
 mod peers;
 
 pub use crate::control::{Entered, MemberReport, Seats, best, caught_up, seats};
-pub use ask::{Asked, ask_all};
+pub use ask::{Asked, ask_all, patience};
 pub use peers::WirePeers;

@@ -14,6 +14,7 @@ mod calls_have_limits;
 mod calls_have_the_trace_of_their_request;
 mod identities_survive_on_disk;
 mod masters_are_administered;
+mod masters_say_how_they_are;
 mod messages_stay_what_they_are;
 mod mounts_come_in_by_gateways;
 mod only_nodes_move_blocks;

@@ -362,6 +362,31 @@ async fn a_master_that_says_nothing_holds_up_nobody() {
 }
 
 #[tokio::test]
+async fn the_master_that_answered_last_is_asked_first() {
+    let office = Office::new().await;
+    let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = first.local_addr().unwrap().to_string();
+    let admin = office.client_of(&office.master, &[&address, &office.address]);
+    let refusing = async {
+        let mut dialed = 0;
+        loop {
+            drop(first.accept().await.unwrap());
+            dialed += 1;
+            assert_eq!(dialed, 1, "it is dialed by the first call alone");
+        }
+    };
+    let asking = async {
+        for _ in 0..5 {
+            admin.status().await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = refusing => {}
+        () = asking => {}
+    }
+}
+
+#[tokio::test]
 async fn a_message_that_is_too_long_is_refused() {
     let office = Office::new().await;
     let mut raw = Raw::dial(&office.master, &office.address).await.unwrap();

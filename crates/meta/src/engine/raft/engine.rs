@@ -194,16 +194,9 @@ async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
 }
 
 /// Takes over in the term of `lead`, if it is not over before; `None`: it is, or may be.
-async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Arc<Tenure>>> {
+async fn begin_turn(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Option<Arc<Tenure>>> {
     let shared = &member.shared;
-    let proposed = while_leading(member, lead, member.propose(Proposal::TakeOver { batch })).await;
-    let (fence, alone) = match proposed {
-        Some(Ok((id, Outcome::TookOver { fence, alone }))) if id.term == lead.term => {
-            (fence, alone)
-        }
-        Some(Err(Unproposed::Ended(error))) => return Err(error),
-        _ => return Ok(None),
-    };
+    let Some((fence, alone)) = take_over(member, lead, batch).await? else { return Ok(None) };
     let since = match is_planted(Bug::WaitFromLastHeard) {
         true => shared.contact.heard_leader(),
         false => lead.since,
@@ -222,14 +215,35 @@ async fn begin_turn(member: &Member, lead: Lead, batch: u64) -> Result<Option<Ar
     }
     let sent = shared.now();
     let confirmed = while_leading(member, lead, member.confirm()).await == Some(true);
-    let still = member.lead().await == Some(lead) && shared.store.fence() == fence;
-    if !confirmed || !still {
+    let is_applied = shared.store.fence() == fence || is_planted(Bug::ReadBeforeTerm);
+    if !confirmed || !is_applied || member.lead().await != Some(lead) {
         return Ok(None);
     }
     let shown = format!("member {}", member.id());
     let clock = Arc::clone(&shared.seams.clock);
     let lease = Arc::new(Lease::new(shown, shared.timing.lease, clock, sent));
     Ok(Some(Arc::new(Tenure { fence, lease, renewing: Mutex::default() })))
+}
+
+/// Has the log take a take-over in the term of `lead`. Returns when it is applied here, and so is
+/// all that former masters acknowledged: its fence, and whether the master before has given its
+/// last answer. `None`: the term is over, or may be.
+async fn take_over(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Option<(Fence, bool)>> {
+    let proposal = Proposal::TakeOver { batch };
+    if is_planted(Bug::ReadBeforeTerm) {
+        // What is only proposed counts as applied.
+        let Fence { epoch, batch: last } = member.shared.store.fence();
+        let proposing = Arc::clone(member);
+        member.runtime.spawn(async move { drop(proposing.propose(proposal).await) });
+        return Ok(Some((Fence { epoch: epoch + 1, batch: last.max(batch) }, false)));
+    }
+    match while_leading(member, lead, member.propose(proposal)).await {
+        Some(Ok((id, Outcome::TookOver { fence, alone }))) if id.term == lead.term => {
+            Ok(Some((fence, alone)))
+        }
+        Some(Err(Unproposed::Ended(error))) => Err(error),
+        _ => Ok(None),
+    }
 }
 
 /// The result of `work` if it comes before the term of `lead` is over, as far as this member

@@ -112,13 +112,13 @@ impl Member {
         last: Option<EntryId>,
         begins: bool,
     ) -> Result<Reply> {
-        let view = self.view().await?;
         let (shared, store) = (&self.shared, &self.shared.store);
+        let is_fit = shared.with_store(|store| Ok(store.is_fit())).await?;
+        let view = self.view().await?;
         let follows = vote.member == from
             && (view.vote.member, view.vote.term) == (vote.member, vote.term)
             && !view.leads;
         let is_voter = view.voters.len() == 1 && view.is_voter(shared.me);
-        let is_fit = store.failure().is_none() && !store.is_low_on_space();
         let yes = follows && is_voter && is_fit && (!begins || store.last() >= last);
         if yes && begins {
             tracing::info!(member = shared.me, leader = from, "the leader hands over to this one");

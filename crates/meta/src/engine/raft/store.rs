@@ -202,6 +202,11 @@ impl MemberStore {
         self.rows.is_low_on_space()
     }
 
+    /// Whether the disk works and has room now.
+    pub fn is_fit(&self) -> bool {
+        self.failure().is_none() && !self.rows.is_low_on_space_now()
+    }
+
     /// Makes a vote durable.
     ///
     /// # Errors

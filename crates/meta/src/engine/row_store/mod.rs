@@ -218,6 +218,12 @@ impl RowStore {
         self.core.space.is_low()
     }
 
+    /// As `is_low_on_space`, by what the disk says now instead of at the last batch or checkpoint.
+    pub fn is_low_on_space_now(&self) -> bool {
+        self.core.space.look(&*self.core.disk);
+        self.core.space.is_low()
+    }
+
     /// See [`Core::replace`].
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::Timing;
 use cairn_meta::engine::{CommitError, Engine, Fence};
 use tokio::time::sleep;
@@ -126,6 +127,24 @@ async fn a_member_whose_disk_is_full_is_not_the_next() {
     let other = *others(id).last().unwrap();
     assert_eq!(successor(&group, id).await, Some(other));
     assert_eq!(group.engines[&id].member().successor(&[full].into()).await, None);
+}
+
+/// Nothing was committed since something else filled its disk, or freed it.
+#[tokio::test(start_paused = true)]
+async fn a_member_looks_at_its_disk_when_it_is_asked() {
+    let with_reserve = |seed| Config { reserve_bytes: 64 << 10, ..small(seed) };
+    let group = Group::paused(with_reserve).await;
+    let (id, mut fence) = group.serve(&MEMBERS).await;
+    group.put(id, &mut fence, vec![put("a", "1")]).await;
+    sleep(Timing::default().lease).await;
+    let one = *others(id).first().unwrap();
+    let among = BTreeSet::from([one]);
+    let used = group.disks[&one].used_bytes();
+    group.disks[&one].set_capacity(Some(used));
+    assert!(!group.engines[&one].member().is_low_on_space());
+    assert_eq!(group.engines[&id].member().successor(&among).await, None);
+    group.disks[&one].set_capacity(None);
+    assert_eq!(group.engines[&id].member().successor(&among).await, Some(one));
 }
 
 /// The master whose own disk is full can hand over: what it says last needs hardly any room.

@@ -20,6 +20,10 @@ pub enum Fault {
     Deaf(u64),
     /// Nothing that it sends arrives.
     Mute(u64),
+    /// As `Mute`, from the moment at which the next entries that it sends have reached a member.
+    MuteAtEntry(u64),
+    /// Of all that it sends entries are lost, and nothing else.
+    EntriesLost(u64),
     Alone(u64),
     /// Power is cut.
     Crash(u64),
@@ -112,6 +116,10 @@ impl World {
             self.awaited = Some((id, lasts_us));
             return;
         }
+        if let Fault::MuteAtEntry(id) = fault {
+            self.awaited_entry = Some((id, lasts_us));
+            return;
+        }
         if fault == Fault::PartAtVote {
             self.awaited_vote = Some(lasts_us);
             return;
@@ -123,6 +131,7 @@ impl World {
             Fault::Late(from, to) => self.wires.delay((from, to)),
             Fault::Unheard(from, to) => self.wires.silence((from, to)),
             Fault::Silent(id) => self.wires.silence((id, 0)),
+            Fault::EntriesLost(id) => self.wires.lose_entries(id),
             Fault::Crash(id) => self.stop(id, true),
             Fault::Kill(id) => self.stop(id, false),
             Fault::CrashAll => self.ids().into_iter().for_each(|id| self.stop(id, true)),
@@ -182,6 +191,7 @@ impl World {
                 Fault::Late(from, to) => self.wires.hurry((from, to)),
                 Fault::Unheard(from, to) => self.wires.hear((from, to)),
                 Fault::Silent(id) => self.wires.hear((id, 0)),
+                Fault::EntriesLost(id) => self.wires.keep_entries(id),
                 Fault::Crash(id) | Fault::Kill(id) => self.start_again(id),
                 Fault::CrashAll => self.ids().into_iter().for_each(|id| self.start_again(id)),
                 _ => self.bend(fault, false),

@@ -289,20 +289,14 @@ pub fn stopped_at_answer(cast: &mut Cast<'_>) {
     cast.of(cut_us, Fault::Alone(serving), lasts_us);
 }
 
-/// A master was alone. It leads again before it has applied what it missed, and still serves.
-pub fn leads_again_too_soon(cast: &mut Cast<'_>) {
-    let serving = cast.serving;
-    let away_us = cast.between(4_500, 6_500);
-    let bent_us = cast.between(7_000, 9_000);
-    cast.of(0, Fault::Spared(serving), away_us + bent_us);
-    cast.of(100 * MS, Fault::Alone(serving), away_us);
-    cast.of(away_us - 300 * MS, Fault::Full(serving), bent_us);
-    cast.of(away_us - 300 * MS, Fault::Slow(serving), bent_us);
-    let again_us = away_us + cast.between(900, 2_500);
-    let lasts_us = cast.between(5_000, 7_000);
-    // No other one can lead, but all answer.
+/// The master acknowledges an entry that one other member has, and dies for the others before it
+/// says so to any. The one that has the entry is elected, and no entry of its own arrives: so it
+/// cannot know that what it has is committed, though the other one answers it.
+pub fn heir_untold(cast: &mut Cast<'_>) {
+    let lasts_us = cast.between(6_500, 8_500);
+    cast.of(0, Fault::MuteAtEntry(cast.serving), lasts_us);
     for id in cast.others {
-        cast.of(again_us, Fault::Silent(id), lasts_us);
+        cast.of(0, Fault::EntriesLost(id), lasts_us);
     }
 }
 

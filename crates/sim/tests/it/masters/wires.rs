@@ -8,6 +8,7 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Result};
 use cairn_meta::engine::Later;
 use cairn_meta::engine::raft::Peers;
+use cairn_meta::engine::raft::message::{self, Message};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -44,6 +45,8 @@ struct WiresState {
     cuts: BTreeMap<Way, u32>,
     /// How many faults let nothing but answers pass each way.
     unheard: BTreeMap<Way, u32>,
+    /// How many faults lose the entries that a member sends.
+    entries_lost: BTreeMap<u64, u32>,
     /// How many faults make each way slow.
     late: BTreeMap<Way, u32>,
     /// Nobody hears that they are lost.
@@ -51,16 +54,24 @@ struct WiresState {
     digest: Digest,
 }
 
-fn add(counts: &mut BTreeMap<Way, u32>, way: Way) {
-    *counts.entry(way).or_default() += 1;
+fn add<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    *counts.entry(key).or_default() += 1;
 }
 
-fn subtract(counts: &mut BTreeMap<Way, u32>, way: Way) {
-    if let Some(count) = counts.get_mut(&way) {
+fn subtract<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&way);
+            counts.remove(&key);
         }
+    }
+}
+
+/// Whether this message brings entries.
+pub fn has_entries(bytes: &Bytes) -> bool {
+    match message::parse(bytes) {
+        Ok((_, Message::Append { entries, .. })) => !entries.is_empty(),
+        _ => false,
     }
 }
 
@@ -69,6 +80,9 @@ impl WiresState {
         let ways = [(item.from, item.to), (item.from, 0), (0, item.to)];
         let is_unheard = |way| !item.is_reply && self.unheard.contains_key(way);
         ways.iter().any(|way| self.cuts.contains_key(way) || is_unheard(way))
+            || !item.is_reply
+                && self.entries_lost.contains_key(&item.from)
+                && has_entries(&item.bytes)
     }
 }
 
@@ -94,6 +108,15 @@ impl Wires {
 
     pub fn hear(&self, way: Way) {
         subtract(&mut self.state.lock().unheard, way);
+    }
+
+    /// No entries of `member` pass until it keeps them as often.
+    pub fn lose_entries(&self, member: u64) {
+        add(&mut self.state.lock().entries_lost, member);
+    }
+
+    pub fn keep_entries(&self, member: u64) {
+        subtract(&mut self.state.lock().entries_lost, member);
     }
 
     /// All that passes takes much longer until it is hurried as often.

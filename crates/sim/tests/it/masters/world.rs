@@ -22,7 +22,7 @@ use super::planted::{Planted, ToldVoters};
 use super::process::{self, ProcessShown, Start};
 use super::scripts::{Planned, Script, Step, draw_script, founder_dies, play};
 use super::seating::{Seating, SeatingState};
-use super::wires::{Item, Wires};
+use super::wires::{Item, Wires, has_entries};
 use crate::cluster::host::Host;
 
 /// A turn of the world, microseconds.
@@ -120,6 +120,8 @@ pub struct World {
     pub next_id: u64,
     /// A member that is to be stopped for so long at its next answer.
     pub awaited: Option<(u64, u64)>,
+    /// A member that is to be mute for so long when its next entries have arrived.
+    pub awaited_entry: Option<(u64, u64)>,
     /// The member that gets the next vote is to be alone for so long.
     pub awaited_vote: Option<u64>,
     pub faults: usize,
@@ -180,6 +182,7 @@ impl World {
             most_ppm,
             seed,
             awaited: None,
+            awaited_entry: None,
             awaited_vote: None,
             faults: 0,
         };
@@ -293,7 +296,7 @@ impl World {
             }
         }
         self.planned.clear();
-        (self.awaited, self.awaited_vote) = (None, None);
+        (self.awaited, self.awaited_entry, self.awaited_vote) = (None, None, None);
     }
 
     /// Plays one script again and again, each time when a master serves.
@@ -502,6 +505,11 @@ impl World {
                     self.begin(Fault::Stop(id), lasts_us);
                 }
                 continue;
+            }
+            let is_awaited =
+                |(id, _): &mut (u64, u64)| *id == item.from && has_entries(&item.bytes);
+            if let Some((id, lasts_us)) = self.awaited_entry.take_if(is_awaited) {
+                self.begin(Fault::Mute(id), lasts_us);
             }
             if let Some(told) = &mut self.told
                 && let Ok(bytes) = told.keep(item.to, &item.bytes)
