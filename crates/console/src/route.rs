@@ -31,6 +31,7 @@ kinds! {
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
     ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
+    LimitPerson
     ShowStore ShowRequests ShowMounts ShowCluster ShowScrub ShowDoctor ShowLogs FollowStore
     FollowLog MakeStoreReadOnly MakeBucketReadOnly OrderScrub DrainNode RemoveNode
     Other
@@ -165,6 +166,7 @@ fn of_people(asked: &Shape<'_>) -> Option<Kind> {
         ("end-key", "") if is_post => Kind::EndKey,
         ("disable", "") if is_post => Kind::DisablePerson,
         ("grant", "") if is_post => Kind::GrantPerson,
+        ("limits", "") if is_post => Kind::LimitPerson,
         _ => return None,
     })
 }
@@ -290,6 +292,7 @@ async fn for_user(
         Kind::EndKey => people::user::end_key(&of).await,
         Kind::DisablePerson => people::user::disable(&of).await,
         Kind::GrantPerson => people::user::grant(&of).await,
+        Kind::LimitPerson => people::user::limit(&of).await,
         _ => about_store(of, kind).await,
     }
 }
