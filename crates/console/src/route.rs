@@ -27,7 +27,7 @@ kinds! {
     ListBuckets MakeBucket DeleteBucket FollowBuckets FollowFiles
     ListFiles ListRows ShowObject Download Preview MakeFolder DeleteFiles PresignUpload
     TransferFiles TagObject ChangeMetadata ArchiveFolder ShowBucketSettings ChangeBucketSettings
-    GrantRights
+    GrantRights EndUpload
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
     ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
@@ -138,6 +138,7 @@ fn of_settings(asked: &Shape<'_>) -> Option<Kind> {
         ("b", "settings") if is_post => Kind::ChangeBucketSettings,
         ("b", "rights") if is_post => Kind::GrantRights,
         ("b", "read-only") if is_post => Kind::MakeBucketReadOnly,
+        ("b", "end-upload") if is_post => Kind::EndUpload,
         _ => return None,
     })
 }
@@ -339,6 +340,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
         Kind::ChangeBucketSettings => files::settings::change(&at).await,
         Kind::GrantRights => files::rights::grant(&at).await,
         Kind::MakeBucketReadOnly => files::read_only::set(&at).await,
+        Kind::EndUpload => files::unfinished::end(&at).await,
         Kind::ShowShareForm => share::form::show(&at).await,
         Kind::MakeShareLink => share::form::make(&at).await,
         _ => Err(Failure::NoPage),
