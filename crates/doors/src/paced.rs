@@ -95,8 +95,7 @@ impl Pacing {
             return Poll::Ready(());
         }
         let account = &self.account;
-        let counted =
-            self.counted.get_or_insert_with(|| CountedBody::begin(Arc::clone(account)));
+        let counted = self.counted.get_or_insert_with(|| CountedBody::begin(Arc::clone(account)));
         if self.pause.is_none() {
             self.pause = counted.pause().map(|pause| Box::pin(sleep(pause)));
         }

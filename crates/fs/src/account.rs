@@ -391,8 +391,7 @@ mod tests {
     fn sent(count: usize, rate: u64, millis: u64) -> (Vec<u64>, u64) {
         let (account, clock) = account(0, rate);
         let account = Arc::new(account);
-        let bodies: Vec<_> =
-            (0..count).map(|_| CountedBody::begin(Arc::clone(&account))).collect();
+        let bodies: Vec<_> = (0..count).map(|_| CountedBody::begin(Arc::clone(&account))).collect();
         // When the next piece of each goes, and when the last one went.
         let (mut due, mut sent) = (vec![None; count], vec![0; count]);
         let (mut last, mut longest) = (vec![0; count], 0);

@@ -96,7 +96,10 @@ pub async fn end(at: &At<'_>) -> Result<Reply, Failure> {
     }
     let body = html! {
         h1 { "End the upload of " (key) "?" }
-        p { "What has arrived of it is deleted, and it cannot be continued. An object of that name stays." }
+        p {
+            "What has arrived of it is deleted, and it cannot be continued. An object of that name "
+            "stays."
+        }
         (fields::confirm(&Confirm {
             action: &action(at),
             fields: &[("key", key), ("upload", upload)],

@@ -111,7 +111,8 @@ fn limits_form(name: &str, limits: UserLimits) -> Markup {
                     hint: &least, ..Text::default()
                 }))
                 p class="hint" {
-                    "Each server and gateway counts on its own. Mounts and the console are not limited."
+                    "Each server and gateway counts on its own. Mounts and the console are not "
+                    "limited."
                 }
                 button type="submit" { "Save limits" }
             }
