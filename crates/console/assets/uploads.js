@@ -300,7 +300,7 @@ class Job {
     try {
       await send(this, "DELETE", (await this.urls({ do: "abort", upload }))[0]);
     } catch {
-      // The store lets it go with the bucket, or when somebody aborts it.
+      // The store lets it go with the bucket, or when somebody ends it among the bucket's settings.
     }
   }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cairn_base::{Clock, Party, Shares};
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use crate::limits;
 
@@ -25,8 +26,8 @@ struct Failures {
 pub struct Attempts {
     clock: Arc<dyn Clock>,
     failures: Mutex<HashMap<Source, Failures>>,
-    /// A place for each attempt, which it has until its reply: so a network has few at a time.
-    pub places: Arc<Shares>,
+    /// A place for each reply that is held back: so a network has few at a time.
+    places: Arc<Shares>,
 }
 
 impl Attempts {
@@ -35,8 +36,17 @@ impl Attempts {
         Attempts { clock, failures, places }
     }
 
+    /// Counts wrong credentials, and waits for as long as their reply is held back.
+    pub async fn refuse(&self, address: IpAddr, id: &str) {
+        let held = self.failed(address, id);
+        if !held.is_zero() {
+            let _place = self.places.take(Party::at(address), 1).await;
+            sleep(held).await;
+        }
+    }
+
     /// Counts wrong credentials: for how long the reply is held back.
-    pub fn failed(&self, address: IpAddr, id: &str) -> Duration {
+    fn failed(&self, address: IpAddr, id: &str) -> Duration {
         let now = self.clock.monotonic();
         let mut failures = self.failures.lock();
         let is_fresh = |known: &Failures| now.saturating_sub(known.last) < limits::FAILURES_WINDOW;

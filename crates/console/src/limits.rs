@@ -26,7 +26,8 @@ pub const HELD_MAX: Duration = Duration::from_secs(8);
 pub const FAILURES_WINDOW: Duration = Duration::from_secs(600);
 /// How many networks and access keys are remembered.
 pub const FAILURE_SOURCES: usize = 8192;
-/// Attempts to log in at the same time. No network takes the last quarter.
+/// Replies to wrong secrets that are held back at the same time; others wait for these. No network
+/// takes the last quarter.
 pub const ATTEMPTS: u64 = 128;
 
 /// Rows of a page.

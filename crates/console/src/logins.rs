@@ -3,14 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use cairn_auth::{Caller, CredentialId, Origin, hash_token};
-use cairn_base::{Party, Result, Secret, Timestamp, UserId};
+use cairn_base::{Result, Secret, Timestamp, UserId};
 use cairn_doors::serve::Remote;
 use cairn_fs::ops::logins::{AddLogin, EndLogins, FindLogin, FoundLogin, TouchLogin};
 use cairn_fs::ops::read_only::IsReadOnly;
 use http::header::COOKIE;
 use http::{HeaderMap, StatusCode};
 use maud::html;
-use tokio::time::sleep;
 
 use crate::failure::Failure;
 use crate::inner::{Asked, Inner, LoggedIn};
@@ -76,23 +75,17 @@ impl Inner {
         Ok(Some(LoggedIn { user, name, credential, secret, caller, is_read_only }))
     }
 
-    /// Takes an access key and its secret. Wrong ones wait.
+    /// Takes an access key and its secret. Wrong ones wait; right ones never wait for others.
     pub async fn log_in(&self, asked: &Asked) -> Result<Reply, Failure> {
         let form = asked.form()?;
         let (id, secret) = (form.get("key").trim(), Secret::new(form.get("secret").to_owned()));
         let address = asked.peer.address.ip();
-        let _place = self.attempts.places.take(Party::at(address), 1).await;
-        let found = self.admit.secret_of(id).await?;
-        let user = found
-            .filter(|(stored, _)| cairn_auth::verify_secret(stored, secret.expose()))
-            .map(|(_, user)| user);
-        let Some(user) = user else {
+        let Some(user) = self.admit.user_of(id, &secret).await? else {
             asked.witness.note(|facts| {
                 facts.is_refused = true;
                 facts.reason = Some("bad_credentials".to_owned());
             });
-            let held = self.attempts.failed(address, id);
-            sleep(held).await;
+            self.attempts.refuse(address, id).await;
             return Ok(refused(id, place_of(form.get("to"))));
         };
         asked.witness.by(&caller(user, id, asked.peer));

@@ -27,10 +27,11 @@ kinds! {
     ListBuckets MakeBucket DeleteBucket FollowBuckets FollowFiles
     ListFiles ListRows ShowObject Download Preview MakeFolder DeleteFiles PresignUpload
     TransferFiles TagObject ChangeMetadata ArchiveFolder ShowBucketSettings ChangeBucketSettings
-    GrantRights
+    GrantRights EndUpload
     ListShareLinks ShowShareForm MakeShareLink EndShareLink
     ListOwnKeys MakeOwnKey EndOwnKey
     ListPeople ShowPerson ShowAudit MakeKey EndKey DisablePerson GrantPerson
+    LimitPerson
     ShowStore ShowRequests ShowMounts ShowCluster ShowScrub ShowDoctor ShowLogs FollowStore
     FollowLog MakeStoreReadOnly MakeBucketReadOnly OrderScrub DrainNode RemoveNode
     Other
@@ -137,6 +138,7 @@ fn of_settings(asked: &Shape<'_>) -> Option<Kind> {
         ("b", "settings") if is_post => Kind::ChangeBucketSettings,
         ("b", "rights") if is_post => Kind::GrantRights,
         ("b", "read-only") if is_post => Kind::MakeBucketReadOnly,
+        ("b", "end-upload") if is_post => Kind::EndUpload,
         _ => return None,
     })
 }
@@ -165,6 +167,7 @@ fn of_people(asked: &Shape<'_>) -> Option<Kind> {
         ("end-key", "") if is_post => Kind::EndKey,
         ("disable", "") if is_post => Kind::DisablePerson,
         ("grant", "") if is_post => Kind::GrantPerson,
+        ("limits", "") if is_post => Kind::LimitPerson,
         _ => return None,
     })
 }
@@ -290,6 +293,7 @@ async fn for_user(
         Kind::EndKey => people::user::end_key(&of).await,
         Kind::DisablePerson => people::user::disable(&of).await,
         Kind::GrantPerson => people::user::grant(&of).await,
+        Kind::LimitPerson => people::user::limit(&of).await,
         _ => about_store(of, kind).await,
     }
 }
@@ -336,6 +340,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
         Kind::ChangeBucketSettings => files::settings::change(&at).await,
         Kind::GrantRights => files::rights::grant(&at).await,
         Kind::MakeBucketReadOnly => files::read_only::set(&at).await,
+        Kind::EndUpload => files::unfinished::end(&at).await,
         Kind::ShowShareForm => share::form::show(&at).await,
         Kind::MakeShareLink => share::form::make(&at).await,
         _ => Err(Failure::NoPage),

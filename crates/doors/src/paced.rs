@@ -2,10 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
-use cairn_fs::{Account, Fs};
+use cairn_fs::{Account, CountedBody, Fs};
+use http_body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
 /// The account of a caller with limits.
@@ -38,9 +40,13 @@ pub struct Paced {
 /// A body at its pace.
 pub struct Pacing {
     account: Arc<Account>,
+    /// Since its first bytes were asked for.
+    counted: Option<CountedBody>,
     pause: Option<Pin<Box<Sleep>>>,
     /// The pause for the next bytes is over, or there was none.
     is_due: bool,
+    /// What may not go yet of a frame.
+    rest: Bytes,
 }
 
 impl Paced {
@@ -49,31 +55,64 @@ impl Paced {
     }
 
     pub fn begin(self) -> Pacing {
-        Pacing { account: self.account, pause: None, is_due: false }
+        let (counted, pause) = (None, None);
+        Pacing { account: self.account, counted, pause, is_due: false, rest: Bytes::new() }
     }
 }
 
 impl Pacing {
+    /// The next frame of a body whose frames come from `next`, or a part of one, once it is due.
+    pub fn poll_frame<E>(
+        &mut self,
+        context: &mut Context<'_>,
+        next: impl FnOnce(&mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>>,
+    ) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+        ready!(self.poll_due(context));
+        if self.rest.is_empty() {
+            let frame = match ready!(next(context)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let most = self.rest.len();
+        let count = self.counted.as_ref().map_or(most, |counted| counted.take(most));
+        self.is_due = false;
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(count)))))
+    }
+
+    /// Bytes that came and may not go yet.
+    pub fn held(&self) -> u64 {
+        self.rest.len() as u64
+    }
+
     /// Waits until the next bytes are due.
-    pub fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_due {
             return Poll::Ready(());
         }
+        let account = &self.account;
+        let counted = self.counted.get_or_insert_with(|| CountedBody::begin(Arc::clone(account)));
         if self.pause.is_none() {
-            self.pause = self.account.pause().map(|pause| Box::pin(sleep(pause)));
+            self.pause = counted.pause().map(|pause| Box::pin(sleep(pause)));
         }
-        if let Some(pause) = &mut self.pause
-            && pause.as_mut().poll(context).is_pending()
-        {
-            return Poll::Pending;
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
         }
         (self.pause, self.is_due) = (None, true);
         Poll::Ready(())
     }
+}
 
-    /// Bytes went.
-    pub fn went(&mut self, bytes: usize) {
-        self.is_due = false;
-        self.account.take_bytes(bytes as u64);
+/// What is left of a body of which bytes are held.
+pub fn with_held(rest: SizeHint, held: u64) -> SizeHint {
+    let mut all = SizeHint::new();
+    all.set_lower(rest.lower().saturating_add(held));
+    if let Some(upper) = rest.upper() {
+        all.set_upper(upper.saturating_add(held));
     }
+    all
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
@@ -16,7 +16,7 @@ use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
-use crate::paced::{Paced, Pacing};
+use crate::paced::{Paced, Pacing, with_held};
 use crate::traffic::{Passed, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
@@ -318,17 +318,14 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if let Some(pacing) = &mut self.pacing {
-            ready!(pacing.poll_due(context));
-        }
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let this = &mut *self;
+        let body = Pin::new(&mut this.body);
+        let polled = match &mut this.pacing {
+            Some(pacing) => pacing.poll_frame(context, |context| body.poll_frame(context)),
+            None => body.poll_frame(context),
+        };
         if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(pacing) = &mut self.pacing
-        {
-            pacing.went(frame.data_ref().map_or(0, Bytes::len));
-        }
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(recorded) = &mut self.recorded
+            && let Some(recorded) = &mut this.recorded
         {
             recorded.0.answer.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
@@ -336,11 +333,18 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.held() == 0 && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        with_held(self.body.size_hint(), self.held())
+    }
+}
+
+impl<B> RecordedBody<B> {
+    /// Bytes that the user has to wait for.
+    fn held(&self) -> u64 {
+        self.pacing.as_ref().map_or(0, Pacing::held)
     }
 }
 

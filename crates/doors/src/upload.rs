@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::limits::{self, Limits};
-use crate::paced::{Paced, Pacing};
+use crate::paced::{Paced, Pacing, with_held};
 
 /// A request's body as it comes in.
 pub struct Upload {
@@ -156,9 +156,6 @@ impl Upload {
             Ok(frame) => frame,
             Err(error) => return Some(Err(UploadError::Broken(error))),
         };
-        if let Some(pacing) = &mut self.pacing {
-            pacing.went(frame.data_ref().map_or(0, Bytes::len));
-        }
         if let Some(pace) = &mut self.pace {
             let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
             match has_waited {
@@ -174,6 +171,23 @@ impl Upload {
             }
         }
         Some(Ok(frame))
+    }
+
+    /// The next bytes, as they come.
+    fn poll_incoming(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
+            return Poll::Ready(self.counted(frame));
+        }
+        self.waiting.get_or_insert_with(|| stage::enter(Stage::Receive));
+        self.poll_late(context).map(|late| Some(Err(late)))
+    }
+
+    /// Bytes that came, of a user who has to wait for them.
+    fn held(&self) -> u64 {
+        self.pacing.as_ref().map_or(0, Pacing::held)
     }
 
     /// Waits for the next bytes, but not indefinitely.
@@ -245,22 +259,18 @@ impl Body for Upload {
         if let Some(asked) = self.asked.take() {
             asked.store(!self.incoming.is_end_stream(), Ordering::Relaxed);
         }
-        // Bytes that are late for that reason are not late.
-        if let Some(pacing) = &mut self.pacing {
-            ready!(pacing.poll_due(context));
-        }
-        if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
-            return Poll::Ready(self.counted(frame));
-        }
-        self.waiting.get_or_insert_with(|| stage::enter(Stage::Receive));
-        self.poll_late(context).map(|late| Some(Err(late)))
+        // Bytes that wait for their turn are not late.
+        let Some(mut pacing) = self.pacing.take() else { return self.poll_incoming(context) };
+        let polled = pacing.poll_frame(context, |context| self.poll_incoming(context));
+        self.pacing = Some(pacing);
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.held() == 0 && self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        with_held(self.incoming.size_hint(), self.held())
     }
 }

@@ -17,10 +17,13 @@ use parking_lot::Mutex;
 const FRESH: Duration = Duration::from_secs(5);
 /// Users that are remembered.
 const USERS: usize = 10_000;
-/// The longest wait for the next bytes of a body: connections without bytes for long are ended.
+/// The longest wait for the next bytes of a body: connections without bytes for long are ended. And
+/// that of a request at a door that lets its clients wait.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The debt from which further requests are refused.
 const DEBT: Duration = Duration::from_secs(1);
+/// All bodies of a user together send in one round what comes in so long.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// The recent use of users of this process.
 #[derive(Default)]
@@ -66,6 +69,8 @@ struct Balances {
     limits: UserLimits,
     requests: Balance,
     bytes: Balance,
+    /// Bodies that are on their way.
+    bodies: u64,
 }
 
 /// The part of a limit that is left: what comes in a second at most, and less than nothing for one
@@ -86,6 +91,14 @@ impl Balance {
         self.at = now;
     }
 
+    /// Goes on at another rate. Whoever has taken too much waits for as long as before.
+    fn change(&mut self, rate: u64, new: u64) {
+        self.left = match rate {
+            0 => new as f64,
+            _ => self.left / rate as f64 * new as f64,
+        };
+    }
+
     /// How long it takes until there is as much as this.
     fn wait_for(&self, amount: f64, rate: u64) -> Duration {
         Duration::try_from_secs_f64((amount - self.left).max(0.0) / rate.max(1) as f64)
@@ -98,12 +111,16 @@ impl Account {
         let now = clock.monotonic();
         let (requests, bytes) =
             (Balance::new(limits.requests, now), Balance::new(limits.bytes, now));
-        let state = Mutex::new(Balances { limits, requests, bytes });
+        let state = Mutex::new(Balances { limits, requests, bytes, bodies: 0 });
         Account { clock: Arc::clone(clock), counts: Arc::clone(counts), state }
     }
 
-    fn set(&self, limits: UserLimits) {
-        self.state.lock().limits = limits;
+    fn set(&self, new: UserLimits) {
+        let mut state = self.state.lock();
+        let Balances { limits, requests, bytes, .. } = &mut *state;
+        requests.change(limits.requests, new.requests);
+        bytes.change(limits.bytes, new.bytes);
+        *limits = new;
     }
 
     /// Takes one request.
@@ -119,38 +136,77 @@ impl Account {
     }
 
     fn take(&self) -> Result<(), Duration> {
-        let now = self.clock.monotonic();
         let mut state = self.state.lock();
-        let Balances { limits, requests, bytes } = &mut *state;
+        let wait = state.wait_for_request(self.clock.monotonic());
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        state.take_request();
+        Ok(())
+    }
+
+    /// Takes one request at a door that lets its clients wait: how long this one has to, before
+    /// anything is done for it.
+    ///
+    /// # Errors
+    /// It would have to wait for too long, and nothing was taken. After this time it is refused.
+    pub fn take_late(&self) -> Result<Duration, Duration> {
+        let mut state = self.state.lock();
+        let wait = state.wait_for_request(self.clock.monotonic());
+        if wait > PAUSE {
+            self.counts.refused.fetch_add(1, Relaxed);
+            return Err(PAUSE);
+        }
+        state.take_request();
+        if !wait.is_zero() {
+            self.counts.delayed.fetch_add(1, Relaxed);
+        }
+        Ok(wait)
+    }
+}
+
+impl Balances {
+    /// How long it takes until one more request may begin.
+    fn wait_for_request(&mut self, now: Duration) -> Duration {
+        let Balances { limits, requests, bytes, .. } = self;
+        let mut wait = Duration::ZERO;
         if limits.bytes > 0 {
             bytes.refill(limits.bytes, now);
             let debt = bytes.wait_for(0.0, limits.bytes);
             if debt > DEBT {
-                return Err(debt);
+                wait = debt;
             }
         }
         if limits.requests > 0 {
             requests.refill(limits.requests, now);
-            if requests.left < 1.0 {
-                return Err(requests.wait_for(1.0, limits.requests));
-            }
-            requests.left -= 1.0;
+            wait = wait.max(requests.wait_for(1.0, limits.requests));
         }
-        Ok(())
+        wait
     }
 
-    /// Takes bytes of a body, which are on their way already.
-    pub fn take_bytes(&self, count: u64) {
-        let mut state = self.state.lock();
-        if state.limits.bytes > 0 {
-            state.bytes.left -= count as f64;
+    /// Takes one request, into debt if need be.
+    fn take_request(&mut self) {
+        if self.limits.requests > 0 {
+            self.requests.left -= 1.0;
         }
     }
+}
 
-    /// How long further bytes of a body should wait.
+/// One body of a user who has limits, from its first bytes until this is dropped.
+pub struct CountedBody {
+    account: Arc<Account>,
+}
+
+impl CountedBody {
+    pub fn begin(account: Arc<Account>) -> CountedBody {
+        account.state.lock().bodies += 1;
+        CountedBody { account }
+    }
+
+    /// How long its next bytes should wait.
     pub fn pause(&self) -> Option<Duration> {
-        let now = self.clock.monotonic();
-        let mut state = self.state.lock();
+        let now = self.account.clock.monotonic();
+        let mut state = self.account.state.lock();
         let Balances { limits, bytes, .. } = &mut *state;
         if limits.bytes == 0 {
             return None;
@@ -158,20 +214,29 @@ impl Account {
         bytes.refill(limits.bytes, now);
         let pause = bytes.wait_for(0.0, limits.bytes).min(PAUSE);
         (!pause.is_zero()).then(|| {
-            self.counts.delayed.fetch_add(1, Relaxed);
+            self.account.counts.delayed.fetch_add(1, Relaxed);
             pause
         })
     }
 
-    /// As [`Account::take_request`], for a door that lets its clients wait: how long.
-    pub fn take_late(&self) -> Duration {
-        match self.take() {
-            Ok(()) => Duration::ZERO,
-            Err(wait) => {
-                self.counts.delayed.fetch_add(1, Relaxed);
-                wait.min(PAUSE)
-            }
+    /// Takes of so many bytes those that may go at once: how many. The more bodies there are, the
+    /// fewer: so each of them moves in each round, and all together do not send more than comes in.
+    pub fn take(&self, count: usize) -> usize {
+        let mut state = self.account.state.lock();
+        let Balances { limits, bytes, bodies, .. } = &mut *state;
+        if limits.bytes == 0 {
+            return count;
         }
+        let part = limits.bytes.saturating_mul(ROUND.as_secs()) / (*bodies).max(1);
+        let taken = count.min(usize::try_from(part.max(1)).unwrap_or(usize::MAX));
+        bytes.left -= taken as f64;
+        taken
+    }
+}
+
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        self.account.state.lock().bodies -= 1;
     }
 }
 
@@ -205,8 +270,14 @@ impl Throttle {
         known.until = now + FRESH;
         match (limits, &known.account) {
             (None, _) => {}
-            (Some(limits), _) if limits == UserLimits::default() => known.account = None,
-            (Some(limits), Some(account)) => account.set(limits),
+            (Some(limits), Some(account)) => {
+                // Bodies that are on their way hear of it as well.
+                account.set(limits);
+                if limits == UserLimits::default() {
+                    known.account = None;
+                }
+            }
+            (Some(limits), None) if limits == UserLimits::default() => {}
             (Some(limits), None) => {
                 known.account = Some(Arc::new(Account::new(limits, clock, &self.counts)));
             }
@@ -264,18 +335,112 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_wait_come_at_the_rate_too() {
+        let (account, clock) = account(10, 0);
+        let begins: Vec<_> = (0..100).map(|_| account.take_late()).collect();
+        let wait = |tenths: u64| Ok(Duration::from_millis(100 * tenths));
+        // Those of a second at once, and each of the others in its turn.
+        assert_eq!(begins[..10], vec![wait(0); 10]);
+        for (number, begin) in (1..).zip(&begins[10..60]) {
+            let late = begin.unwrap().abs_diff(Duration::from_millis(100 * number));
+            assert!(late < Duration::from_millis(1), "{number}: {begin:?}");
+        }
+        // The others are refused in the end, and take nothing.
+        assert_eq!(begins[60..], vec![Err(PAUSE); 40]);
+        assert_eq!((account.counts.delayed(), account.counts.refused()), (50, 40));
+        let refused = account.take_request().unwrap_err();
+        assert!(refused > PAUSE, "nobody passes by: {refused:?}");
+        clock.advance(Duration::from_millis(5050));
+        let next = account.take_late().unwrap();
+        assert!(next <= Duration::from_millis(100), "{next:?}");
+    }
+
+    #[test]
     fn bytes_wait_and_many_of_them_keep_requests_away() {
         let (account, clock) = account(0, 1 << 20);
-        assert_eq!(account.pause(), None);
-        account.take_bytes(3 << 19);
-        assert_eq!(account.pause(), Some(Duration::from_millis(500)));
-        assert_eq!(account.take_request(), Ok(()), "half a second is no debt");
-        account.take_bytes(1 << 20);
-        assert_eq!(account.take_request(), Err(Duration::from_millis(1500)));
-        account.take_bytes(100 << 20);
-        assert_eq!(account.pause(), Some(PAUSE), "a body is not held up for longer");
+        let account = Arc::new(account);
+        let begin = || CountedBody::begin(Arc::clone(&account));
+        let mut bodies: Vec<_> = std::iter::repeat_with(begin).take(4).collect();
+        assert_eq!(bodies[0].pause(), None);
+        // Whatever there is, each has its part of a second at once.
+        for body in &bodies {
+            assert_eq!(body.take(1 << 30), 1 << 18);
+        }
+        assert_eq!(bodies[1].take(100), 100);
+        assert_eq!(bodies[1].take(1 << 30), 1 << 18);
+        let pause = bodies[0].pause().unwrap();
+        assert!((250..251).contains(&pause.as_millis()), "{pause:?}");
+        assert_eq!(account.take_request(), Ok(()), "a quarter of a second is no debt");
+        for _ in 0..6 {
+            assert_eq!(bodies[2].take(1 << 18), 1 << 18);
+        }
+        let refused = account.take_request().unwrap_err();
+        assert!((1750..1751).contains(&refused.as_millis()), "{refused:?}");
+        for _ in 0..400 {
+            bodies[2].take(1 << 18);
+        }
+        assert_eq!(bodies[3].pause(), Some(PAUSE), "a body is not held up for longer");
         clock.advance(Duration::from_secs(102));
-        assert_eq!((account.pause(), account.take_request()), (None, Ok(())));
+        assert_eq!((bodies[3].pause(), account.take_request()), (None, Ok(())));
+        bodies.truncate(1);
+        assert_eq!(bodies[0].take(1 << 30), 1 << 20, "the others have ended");
+    }
+
+    /// Bodies that always have more to send, for some time: what each has sent, and the longest
+    /// time between two pieces of one.
+    fn sent(count: usize, rate: u64, millis: u64) -> (Vec<u64>, u64) {
+        let (account, clock) = account(0, rate);
+        let account = Arc::new(account);
+        let bodies: Vec<_> = (0..count).map(|_| CountedBody::begin(Arc::clone(&account))).collect();
+        // When the next piece of each goes, and when the last one went.
+        let (mut due, mut sent) = (vec![None; count], vec![0; count]);
+        let (mut last, mut longest) = (vec![0; count], 0);
+        for now in 0..millis {
+            for (at, body) in bodies.iter().enumerate() {
+                let wait = || body.pause().map_or(0, |pause| pause.as_micros().div_ceil(1000));
+                let goes = *due[at].get_or_insert_with(|| now + wait() as u64);
+                if goes <= now {
+                    sent[at] += body.take(256 << 10) as u64;
+                    (longest, last[at]) = (longest.max(now - last[at]), now);
+                    due[at] = None;
+                }
+            }
+            clock.advance(Duration::from_millis(1));
+        }
+        (sent, longest)
+    }
+
+    #[test]
+    fn many_bodies_share_a_limit() {
+        const SECS: u64 = 30;
+        for (count, rate) in [(1, 1 << 20), (50, 1 << 20), (400, 64 << 10), (50, 64 << 20)] {
+            let (sent, longest) = sent(count, rate, SECS * 1000);
+            let all: u64 = sent.iter().sum();
+            // What was saved, and a round that is not paid yet.
+            let most = rate * (SECS + 2) + (256 << 10);
+            assert!((rate * (SECS - 2)..=most).contains(&all), "{count} at {rate}: {all}");
+            let part = all / count as u64;
+            let parts = part / 2..=2 * part;
+            assert!(sent.iter().all(|one| parts.contains(one)), "{count} at {rate}: {sent:?}");
+            assert!(longest <= PAUSE.as_millis() as u64, "{count} at {rate}: {longest} ms");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_changes_keeps_nobody_longer_than_before() {
+        let (account, _clock) = account(10, 100 << 20);
+        let account = Arc::new(account);
+        let body = CountedBody::begin(Arc::clone(&account));
+        for _ in 0..3 {
+            body.take(100 << 20);
+        }
+        let waits = |body: &CountedBody| body.pause().map(|pause| pause.as_secs_f64().round());
+        assert_eq!(waits(&body), Some(2.0));
+        account.set(UserLimits { requests: 10, bytes: 64 << 10 });
+        assert_eq!(waits(&body), Some(2.0));
+        account.set(UserLimits { requests: 20, bytes: 0 });
+        assert_eq!((body.pause(), body.take(1 << 30)), (None, 1 << 30));
+        assert_eq!((0..100).filter(|_| account.take_request().is_ok()).count(), 20);
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod file;
 mod layout;
 mod multipart;
 
-pub use account::{Account, ThrottleCounts};
+pub use account::{Account, CountedBody, ThrottleCounts};
 pub use cache::{PIECE_BYTES, Stats};
 pub use cairn_blocks::{NodeCounts, Peers, Spent, Usage};
 pub use cairn_meta::master::Stats as MasterStats;

@@ -230,7 +230,8 @@ impl Desk {
     /// The place that a client may ask about with this handle.
     ///
     /// # Errors
-    /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client.
+    /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client,
+    /// `JUKEBOX` if its user has asked for far more than the user may.
     pub async fn place(&self, client: &Client, handle: &[u8]) -> Result<Place, Status> {
         let Handle { bucket, export: number, ino } = Handle::open(&self.key, handle)?;
         let found = self.find(bucket, Some(ino)).await?;
@@ -243,8 +244,11 @@ impl Desk {
         }
         inflight::by(export.user);
         if let Some(account) = self.posix.fs().account(export.user).await {
-            // Clients know no refusal that is safe for calls that act.
-            sleep(account.take_late()).await;
+            let turn = account.take_late();
+            let (Ok(wait) | Err(wait)) = turn;
+            sleep(wait).await;
+            // Nothing was done for the call: clients send it again.
+            turn.map_err(|_| Status::JUKEBOX)?;
         }
         let identity = self.identity(client).await?;
         let identity = export.identity(identity);

@@ -8,7 +8,7 @@ use cairn_fs::rows::{Bucket, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{At, read_only, rights};
+use super::{At, read_only, rights, unfinished};
 use crate::failure::Failure;
 use crate::fields::{self, Text};
 use crate::forms::Form;
@@ -21,6 +21,7 @@ struct May {
     open: bool,
     set: bool,
     limit: bool,
+    write: bool,
 }
 
 impl May {
@@ -33,6 +34,7 @@ impl May {
             open: may(Action::PutBucketAcl),
             set: may(Action::PutBucketSettings),
             limit: may(Action::PutBucketQuota),
+            write: may(Action::ListBucketMultipartUploads),
         }
     }
 }
@@ -45,6 +47,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let may = May::of(at, bucket);
     let owner = fs.read(&Caller::system(), UserName { user: bucket.owner }).await?;
     let rights = if may.open { rights::section(at, bucket).await? } else { Markup::default() };
+    let unfinished = if may.write { unfinished::section(at).await? } else { Markup::default() };
     let body = html! {
         h1 { "Settings of " (at.bucket) }
         dl class="facts" {
@@ -62,6 +65,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         @if may.set { (read_only::of_bucket(at.bucket, bucket.read_only)) }
         (rights)
         @if may.limit { (quotas(at, &usage)) }
+        (unfinished)
     };
     let crumbs = at.crumbs("", true);
     let page =

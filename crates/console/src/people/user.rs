@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use cairn_auth::{Caller, Rights};
 use cairn_base::{Error, Result, UserId};
+use cairn_doors::admit::ROOT;
 use cairn_fs::ops::buckets::{ListBuckets, UpdateBucket};
 use cairn_fs::ops::credentials::{
     AddAccessKey, DisableUser, ListCredentials, ListUsers, ListedUser, RemoveCredential, UserName,
 };
+use cairn_fs::ops::user_limits::{LEAST_BYTES, ListUserLimits, SetUserLimits};
+use cairn_fs::rows::UserLimits;
 use http::StatusCode;
 use maud::{Markup, html};
 
@@ -46,6 +49,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     let mut keys = of.inner.fs().read(&of.login.caller, ListCredentials).await?;
     keys.retain(|credential| credential.user == user.name);
     let (held, is_whole) = rights_of(of, &user.name).await?;
+    let limits = limits_of(of, &user.name).await?;
     let body = html! {
         div class="title" {
             h1 { (user.name) }
@@ -65,8 +69,55 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
             }
         }
         (rights(&user.name, &held, is_whole))
+        @if user.name != ROOT { (limits_form(&user.name, limits)) }
     };
     Ok(shown(of, &user.name, &body))
+}
+
+/// The limits of a user: none where the master is of a version before, which keeps none.
+async fn limits_of(of: &For<'_>, name: &str) -> Result<UserLimits> {
+    let listed = match of.inner.fs().read(&of.login.caller, ListUserLimits).await {
+        Err(Error::NotImplemented(_)) => Vec::new(),
+        listed => listed?,
+    };
+    let found = listed.into_iter().find(|(known, _)| known == name);
+    Ok(found.map(|(_, limits)| limits).unwrap_or_default())
+}
+
+fn limits_form(name: &str, limits: UserLimits) -> Markup {
+    let number = |limit: u64| if limit == 0 { String::new() } else { limit.to_string() };
+    let UserLimits { requests, bytes } = limits;
+    let least = format!(
+        "In and out together, in bytes, or such as 10 MiB; at least {}. Empty for any rate.",
+        words::size(LEAST_BYTES)
+    );
+    html! {
+        section class="group" aria-labelledby="limits" {
+            h2 id="limits" { "Limits" }
+            p class="hint" {
+                @if limits == UserLimits::default() { "There are none." } @else {
+                    @if requests > 0 { (words::counted(requests, "request")) " a second. " }
+                    @if bytes > 0 { (words::size(bytes)) " a second." }
+                }
+            }
+            form method="post" action="/limits" class="form" {
+                (fields::hidden(&[("user", name)]))
+                (fields::text(&Text {
+                    id: "requests", label: "Requests a second, at most", kind: "number",
+                    value: &number(requests), hint: "Empty for any number.", ..Text::default()
+                }))
+                (fields::text(&Text {
+                    id: "bytes", label: "Bytes a second, at most", value: &number(bytes),
+                    hint: &least, ..Text::default()
+                }))
+                p class="hint" {
+                    "Each server and gateway counts on its own. Mounts and the console are not "
+                    "limited."
+                }
+                button type="submit" { "Save limits" }
+            }
+        }
+    }
 }
 
 fn state(user: &ListedUser) -> Markup {
@@ -232,6 +283,21 @@ pub async fn disable(of: &For<'_>) -> Result<Reply, Failure> {
     }
     let place = place(&name);
     of.inner.fs().run(&of.login.caller, DisableUser { name, disabled }).await?;
+    Ok(reply::see_other(&place))
+}
+
+/// Sets the limits of a user; those that are empty end.
+pub async fn limit(of: &For<'_>) -> Result<Reply, Failure> {
+    let form = of.asked.form()?;
+    let name = form.get("user").to_owned();
+    let requests = form.number("requests", "Requests")?.unwrap_or(0);
+    let bytes = words::parse_size(form.get("bytes"))?.unwrap_or(0);
+    of.asked.witness.note(|facts| {
+        facts.resource = Some(format!("{requests} requests and {bytes} bytes a second of {name}"));
+    });
+    let place = place(&name);
+    let verb = SetUserLimits { name, requests: Some(requests), bytes: Some(bytes) };
+    of.inner.fs().run(&of.login.caller, verb).await?;
     Ok(reply::see_other(&place))
 }
 

@@ -245,6 +245,19 @@ impl Browser {
         stream
     }
 
+    /// Sends a form, and does not wait for the reply.
+    pub fn open_form(&self, target: &str, form: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        let text = format!(
+            "POST {target} HTTP/1.1\r\nhost: {}\r\nsec-fetch-site: same-origin\r\n\
+             content-length: {}\r\n\r\n{form}",
+            self.host,
+            form.len()
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    }
+
     pub fn send(
         &mut self,
         method: &str,

@@ -1,3 +1,4 @@
+use std::net::TcpStream;
 use std::time::Duration;
 
 use cairn_console::limits;
@@ -38,6 +39,33 @@ fn only_an_access_key_and_its_secret_log_in() {
     assert!(!record.contains(secret) && !record.contains(rig.root.secret.expose().as_str()));
     let page = browser.get("/").body;
     assert!(!page.contains(secret) && !page.contains(rig.root.secret.expose().as_str()));
+}
+
+/// Behind a proxy all users have one address.
+#[test]
+fn a_right_secret_does_not_wait_for_guesses() {
+    const GUESSES: usize = 200;
+    let rig = Rig::start();
+    let guess = || {
+        let form = format!("key={}&secret=wrong", rig.root.id);
+        rig.browser().open_form("/login", &form)
+    };
+    let guesses: Vec<_> = std::iter::repeat_with(guess).take(GUESSES).collect();
+    let answered = || {
+        let is_answered = |stream: &&TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0)
+        };
+        guesses.iter().filter(is_answered).count()
+    };
+    // The first ones are not held back. After them all places of this network are taken.
+    while answered() < limits::FREE_FAILURES as usize {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rig.root();
+    // All others have been answered by the time that one who waits behind them is.
+    let answered = answered();
+    assert!(answered < GUESSES / 2, "{answered} guesses were answered before");
 }
 
 #[test]

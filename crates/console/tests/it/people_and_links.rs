@@ -1,3 +1,7 @@
+use cairn_auth::Caller;
+use cairn_fs::ops::user_limits::ListUserLimits;
+use cairn_fs::rows::UserLimits;
+
 use crate::harness::{Browser, Reply, Rig};
 
 /// The value of a field that is shown once.
@@ -65,10 +69,42 @@ fn only_root_manages_people() {
         ("/end-key", &format!("id={}&confirm=yes", rig.root.id)),
         ("/disable", "user=root&disabled=yes&confirm=yes"),
         ("/disable", "user=alice&disabled=no"),
+        ("/limits", "user=alice&requests=&bytes="),
     ] {
         assert_eq!(alice.post(target, form).status, 403, "{target} {form}");
     }
     assert_eq!(alice.get("/shares?all=yes").status, 403);
+}
+
+#[test]
+fn root_limits_users() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    rig.user("bob");
+    assert!(root.get("/person?name=bob").body.contains("There are none."));
+    assert_eq!(root.post("/limits", "user=bob&requests=1200&bytes=10+MiB").status, 303);
+    let record = rig.audited(r#""operation":"LimitPerson","outcome":"done""#);
+    assert!(record.contains("1200 requests and 10485760 bytes a second of bob"), "{record}");
+    let kept = || rig.runtime.block_on(rig.fs().read(&Caller::system(), ListUserLimits)).unwrap();
+    let limits = UserLimits { requests: 1200, bytes: 10 << 20 };
+    assert_eq!(kept(), [("bob".to_owned(), limits)]);
+    let page = root.get("/person?name=bob").body;
+    for text in ["1,200 requests a second", "10.0 MiB a second", "\"1200\"", "\"10485760\""] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    for (form, status) in [
+        ("user=bob&requests=many", 400),
+        ("user=bob&bytes=1k", 400),
+        ("user=nobody&requests=1", 404),
+        ("user=root&requests=1", 409),
+    ] {
+        assert_eq!(root.post("/limits", form).status, status, "{form}");
+    }
+    assert_eq!(kept().len(), 1);
+    root.post("/limits", "user=bob&requests=&bytes=");
+    assert_eq!(kept(), []);
+    // Nobody limits root.
+    assert!(!root.get("/person?name=root").body.contains("/limits"));
 }
 
 #[test]

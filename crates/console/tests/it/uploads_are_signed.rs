@@ -94,6 +94,35 @@ fn a_file_is_uploaded_in_parts() {
     assert!(record.contains(r#""door":"s3""#));
 }
 
+/// The page was closed in the middle: nobody aborts the upload.
+#[test]
+fn an_upload_that_nobody_continues_is_ended_among_the_settings() {
+    let rig = Rig::start();
+    let (mut root, mut alice) = (rig.root(), rig.user("alice"));
+    root.post("/buckets", "name=films");
+    root.post("/b/films/rights", "user=alice&right=read");
+    let shown = |browser: &mut Browser| browser.get("/b/films/settings").body;
+    assert!(shown(&mut root).contains("Unfinished uploads"));
+    let ask = r#"{"key":"a/<f>","step":{"do":"create","content_type":"video/mp4"}}"#;
+    let begun = url(&presign(&mut root, "films", ask));
+    assert_eq!(send(&rig, "POST", &begun, "content-type: video/mp4\r\n", "").status, 200);
+    let page = shown(&mut root);
+    assert!(page.contains("a/&lt;f&gt;") && page.contains("/b/films/end-upload"), "{page}");
+    assert!(!shown(&mut alice).contains("Unfinished uploads"), "she may only read");
+    let id = page.split("name=\"upload\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form = format!("key=a%2F%3Cf%3E&upload={id}");
+    assert!(root.post("/b/films/end-upload", &form).body.contains("cannot be continued"));
+    assert!(shown(&mut root).contains("/b/films/end-upload"), "nothing before it is confirmed");
+    let confirmed = format!("{form}&confirm=yes");
+    assert_eq!(alice.post("/b/films/end-upload", &confirmed).status, 403);
+    assert_eq!(root.post("/b/films/end-upload", "key=a&upload=x&confirm=yes").status, 400);
+    assert_eq!(root.post("/b/films/end-upload", "key=a&upload=ffff&confirm=yes").status, 404);
+    assert_eq!(root.post("/b/films/end-upload", &confirmed).status, 303);
+    let record = rig.audited(r#""operation":"EndUpload","outcome":"done""#);
+    assert!(record.contains("a/<f>") && record.contains(&format!("upload {id}")), "{record}");
+    assert!(!shown(&mut root).contains("/b/films/end-upload"));
+}
+
 #[test]
 fn the_s3_door_answers_pages_of_the_console_and_no_others() {
     let rig = Rig::start();

@@ -18,7 +18,7 @@ mod body;
 mod buckets;
 mod clear;
 mod conditions;
-mod content_type;
+pub(crate) mod content_type;
 mod cors;
 mod delete;
 mod digest;

@@ -11,16 +11,16 @@ use cairn_base::waits;
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
 use cairn_fs::{Fs, party_of};
 use futures_util::future::{Either, Ready, ready};
-use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
+use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
-use s3s::{Body, S3Error, S3Result};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use super::address::{self, Address};
 use super::body;
 use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
-use super::error::{bad_request, reason, slow_down};
+use super::error::{bad_request, reason, refuse, slow_down};
 use super::honoured::{self, Classes};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
@@ -184,6 +184,17 @@ impl Door for S3Door {
     }
 }
 
+/// A service worker would see and answer all later requests of the browser to the bucket it is in.
+fn check_worker(headers: &HeaderMap) -> S3Result<()> {
+    match headers.get("service-worker") {
+        None => Ok(()),
+        Some(_) => {
+            let text = "objects are no service workers: serve such pages as a website";
+            Err(refuse(S3ErrorCode::AccessDenied, text))
+        }
+    }
+}
+
 impl Inner {
     fn next_id(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
@@ -198,6 +209,7 @@ impl Inner {
     ) -> Result<(Parts, Upload), Box<Response<Body>>> {
         let request_id = self.next_id();
         let named = host::check(&request).map_err(|error| bad_request(error.to_string()));
+        let named = named.and_then(|()| check_worker(request.headers()));
         let (head, upload) = request.into_parts();
         let host = address::host(&head.uri, &head.headers).to_vec();
         let path = head.uri.path().to_owned();

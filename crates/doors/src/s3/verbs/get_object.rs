@@ -12,8 +12,9 @@ use cairn_fs::rows::Content;
 use cairn_fs::{Fs, Object};
 use futures_util::TryStreamExt;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES,
-    HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED,
+    RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Response, StatusCode};
 use http_body::Frame;
@@ -28,6 +29,13 @@ use super::super::reply::insert;
 use super::super::{attributes, checksums, conditions};
 use super::check_version;
 use crate::cors;
+use crate::http::content_type;
+
+/// A page that a user has stored gets an origin of its own: so it neither reads other objects with
+/// the browser's help nor has a say in how they are fetched later. Its scripts run.
+const APART: HeaderValue = HeaderValue::from_static(
+    "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts",
+);
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     answer(call, false).await
@@ -211,7 +219,7 @@ impl Reading<'_> {
         part: Option<&Part>,
         headers: &mut HeaderMap,
     ) -> S3Result<()> {
-        headers.reserve(12);
+        headers.reserve(14);
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         write_validators(object, headers);
         let mut content_type = "";
@@ -236,7 +244,13 @@ impl Reading<'_> {
         if let Some(count) = part.and_then(|part| part.count) {
             headers.insert("x-amz-mp-parts-count", count.into());
         }
-        self.override_headers(headers)
+        self.override_headers(headers)?;
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        let kind = headers.get(CONTENT_TYPE);
+        if kind.is_some_and(|kind| content_type::is_active(kind.as_bytes())) {
+            headers.insert(CONTENT_SECURITY_POLICY, APART);
+        }
+        Ok(())
     }
 
     /// `response-content-type` and its kin: only the holder of a key may say what a link shows.
