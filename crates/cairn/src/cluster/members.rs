@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, copies};
 use cairn_cluster::wire::Terms;
-use cairn_cluster::wire::tls::TlsDialer;
+use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use serde_json::{Value, json};
 
 use crate::failure::Result;
@@ -67,11 +68,40 @@ pub async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Re
         Some(of_map) => of_map.keys().filter(|address| !address.is_empty()).cloned().collect(),
         None => node.loaded.addresses.clone(),
     };
-    let dialer = Arc::new(TlsDialer::new(node.trust())?);
+    let asked = ask_at(node, node.trust(), role, &addresses).await?;
+    Ok(MastersSaid::of(asked, &of_map.unwrap_or_default()))
+}
+
+/// As the master `node`: what all masters of `map` say, all that it gave up, and all that the
+/// directory remembers, but for itself.
+pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Asked>> {
+    let own = node.loaded.identity.node();
+    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
+    let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| is_master(one));
+    let nodes: BTreeMap<&String, NodeId> =
+        of_map.map(|(id, one)| (&one.address, *id)).collect();
+    let all = nodes.keys().copied().chain(&node.loaded.addresses);
+    let all: BTreeSet<&String> = all.filter(|address| !address.is_empty()).collect();
+    let others = all.into_iter().filter(|address| nodes.get(address) != Some(&own));
+    let addresses: Vec<String> = others.cloned().collect();
+    let asked = ask_at(node, node.trust_with_former(), Role::Master, &addresses).await?;
+    let named = asked.into_iter().map(|asked| {
+        let node = asked.node.or_else(|| nodes.get(&asked.address).copied());
+        Asked { node, ..asked }
+    });
+    Ok(named.collect())
+}
+
+async fn ask_at(
+    node: &ThisNode,
+    trust: Trust,
+    role: Role,
+    addresses: &[String],
+) -> Result<Vec<Asked>> {
+    let dialer = Arc::new(TlsDialer::new(trust)?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
-    let asked = ask_all(dialer, terms, &addresses).await;
-    Ok(MastersSaid::of(asked, &of_map.unwrap_or_default()))
+    Ok(ask_all(dialer, terms, addresses).await)
 }
 
 impl MastersSaid {
@@ -121,9 +151,9 @@ impl MembersShown {
         self.best().map(MemberReport::all_voters).unwrap_or_default()
     }
 
-    /// The number of masters that have the metadata and vote.
+    /// The number of copies that there are of the metadata now.
     pub fn copies(&self) -> usize {
-        self.voters().len()
+        copies(self.reports.values())
     }
 
     fn is_there(&self, member: u64) -> bool {
@@ -254,11 +284,7 @@ impl MembersShown {
     }
 
     fn lag_of(&self, member: u64) -> Option<u64> {
-        let best = self.best().filter(|best| best.leader == best.member)?;
-        match member == best.member {
-            true => Some(0),
-            false => best.lags.iter().find(|(id, _)| *id == member).and_then(|(_, lag)| *lag),
-        }
+        self.best().filter(|best| best.leader == best.member)?.lag_of(member)
     }
 
     pub fn to_json(&self) -> Value {
@@ -289,7 +315,7 @@ impl MembersShown {
         });
         json!({
             "majority": self.has_majority(),
-            "voters": self.copies(),
+            "voters": self.voters().len(),
             "masters": there.chain(away).collect::<Vec<_>>(),
         })
     }

@@ -9,7 +9,7 @@ use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{DegradedObject, DegradedObjects, NodeStatus, Wholeness, forecast};
 use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, copies};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{
@@ -116,7 +116,7 @@ fn masters(map: &ClusterMap) -> Vec<String> {
 
 /// By what the masters, so many of them, say of their members.
 fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
-    let mut reports = Vec::new();
+    let mut reports: Vec<MemberReport> = Vec::new();
     let mut failure = Error::Unavailable("no master says who keeps the metadata".into());
     for Asked { answer, .. } in asked {
         match answer {
@@ -126,8 +126,10 @@ fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataK
             Err(error) => failure = error,
         }
     }
-    let best: Option<&MemberReport> = best(reports.iter());
-    best.map(|best| MetadataKeepers::Voters(best.all_voters().len())).ok_or(failure)
+    match copies(reports.iter()) {
+        0 => Err(failure),
+        copies => Ok(MetadataKeepers::Voters(copies)),
+    }
 }
 
 fn report(said: NodeStatus) -> NodeReport {
@@ -197,16 +199,17 @@ mod tests {
 
     #[test]
     fn the_keepers_of_the_metadata_are_those_that_the_leader_names() {
-        let report = |term, voters: &[u64]| {
+        let report = |member, term, voters: &[u64]| {
             let voters = vec![voters.to_vec()];
-            asked(Ok(MemberReport { term, voters, ..MemberReport::default() }))
+            asked(Ok(MemberReport { member, term, voters, ..MemberReport::default() }))
         };
         let none = || asked(Err(Error::NotImplemented(String::new())));
         let silent = || asked(Err(Error::Unavailable("it is away".into())));
         let of = |asked, masters| keepers_of(asked, masters).ok();
         let voters = |number| Some(MetadataKeepers::Voters(number));
-        assert_eq!(of(vec![report(1, &[1]), report(2, &[1, 2, 3]), silent()], 3), voters(3));
-        assert_eq!(of(vec![silent(), report(2, &[1])], 2), voters(1));
+        let (one, all) = (report(1, 1, &[1]), report(2, 2, &[1, 2, 3]));
+        assert_eq!(of(vec![one, all, silent()], 3), voters(2), "one of three is away");
+        assert_eq!(of(vec![silent(), report(1, 2, &[1])], 2), voters(1));
         assert_eq!(of(vec![none(), silent()], 2), Some(MetadataKeepers::Database));
         assert_eq!(of(vec![none()], 1), Some(MetadataKeepers::OneMaster));
         assert_eq!(of(vec![silent()], 1), None);
