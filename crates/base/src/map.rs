@@ -35,8 +35,8 @@ pub struct ClusterMap {
     pub groups: BTreeMap<GroupId, Group>,
     pub next_node: u64,
     pub next_group: u32,
-    /// The epoch of the first map since masters were given up, or a dump was loaded; 0 if that never
-    /// was. Who goes by a map of before may go by metadata that do not count any more.
+    /// The epoch of the first map since masters were given up, or a dump was loaded; 0 if that has
+    /// not been. Earlier maps may be of metadata that do not count any more.
     pub generation: u64,
     /// Masters that were given up then. They are told so when they come back, and nothing else.
     pub former: BTreeMap<NodeId, Node>,

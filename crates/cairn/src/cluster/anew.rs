@@ -15,10 +15,10 @@ use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 
 /// What nobody but the operator can see to.
-pub const KEEP_OFF: &str =
-    "Keep the machines of the other masters switched off until they can reach this one while it \
-     runs: then they hear that they were given up, and never serve again. Where they reach other \
-     nodes and not this one, they would serve those, and what they acknowledge would be lost.";
+pub const KEEP_OFF: &str = "Keep the machines of the other masters switched off until they can \
+     reach this one while it runs: then they hear that they were given up, and never serve again. \
+     Where they reach other nodes and not this one, they would serve those, and what they \
+     acknowledge would be lost.";
 
 /// The one master, and the others.
 pub struct Beginning {

@@ -78,8 +78,7 @@ pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Ask
     let own = node.loaded.identity.node();
     let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
     let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| is_master(one));
-    let nodes: BTreeMap<&String, NodeId> =
-        of_map.map(|(id, one)| (&one.address, *id)).collect();
+    let nodes: BTreeMap<&String, NodeId> = of_map.map(|(id, one)| (&one.address, *id)).collect();
     let all = nodes.keys().copied().chain(&node.loaded.addresses);
     let all: BTreeSet<&String> = all.filter(|address| !address.is_empty()).collect();
     let others = all.into_iter().filter(|address| nodes.get(address) != Some(&own));

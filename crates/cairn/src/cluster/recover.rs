@@ -1,5 +1,6 @@
 //! `cairn cluster recover`: one master goes on alone, where the majority is lost.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -125,9 +126,8 @@ fn check_majority(store: &MemberStore, beginning: &Beginning) -> Result<()> {
         id == store.member()
             || reports.any(|report| report.member == id && report.failure.is_empty())
     };
-    let is_majority = |ids: &std::collections::BTreeSet<u64>| {
-        ids.iter().filter(|id| is_there(**id)).count() * 2 > ids.len()
-    };
+    let is_majority =
+        |ids: &BTreeSet<u64>| ids.iter().filter(|id| is_there(**id)).count() * 2 > ids.len();
     if voters.is_empty() || store.superseded() > 0 || !voters.iter().all(is_majority) {
         return Ok(());
     }

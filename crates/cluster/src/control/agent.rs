@@ -602,6 +602,34 @@ mod tests {
         assert_eq!((masters(&view), view.map().epoch), (vec![5], 4));
     }
 
+    #[test]
+    fn masters_that_were_given_up_are_let_in_by_masters_alone() {
+        let pin = |roles: Roles| Pin { key: cairn_base::KeyHash([1; 32]), roles };
+        let node = |roles| cairn_base::map::Node::new(pin(roles));
+        let map = ClusterMap {
+            epoch: 1,
+            nodes: [
+                (NodeId(1), node(Role::Master.into())),
+                (NodeId(2), node(Role::Gateway.into())),
+            ]
+            .into(),
+            former: [2, 3].map(|id| (NodeId(id), node(Role::Master.into()))).into(),
+            ..ClusterMap::default()
+        };
+        let view = NodeView::new(Vec::new());
+        view.adopt(&Arc::new(map));
+        let of_master = view.with_former();
+        let roles = |pins: &dyn Pins, id| pins.pin(NodeId(id)).map(|pin| pin.roles);
+        assert_eq!(roles(&*view, 2), Some(Role::Gateway.into()));
+        assert_eq!(roles(&*view, 3), None);
+        let both = Roles::from(Role::Gateway).with(Role::Master);
+        assert_eq!(
+            (roles(&*of_master, 2), roles(&*of_master, 3)),
+            (Some(both), Some(Role::Master.into()))
+        );
+        assert_eq!(of_master.nodes(Role::Master).len(), 1, "nobody is asked to serve");
+    }
+
     fn papers(directory: Directory) -> Papers {
         let (now, rng) = (Timestamp::from_secs(1_800_000_000), SeededRng::new(1));
         let ca = Ca::init(ClusterId(7), now, &rng).unwrap();

@@ -51,8 +51,7 @@ pub fn copies<'a>(reports: impl Iterator<Item = &'a MemberReport> + Clone) -> us
         })
     };
     let is_known = best.leader == best.member;
-    let caught_up =
-        |id: u64| !is_known || best.lag_of(id).is_some_and(|lag| lag <= MEMBER_LAG);
+    let caught_up = |id: u64| !is_known || best.lag_of(id).is_some_and(|lag| lag <= MEMBER_LAG);
     best.all_voters().into_iter().filter(|id| works(*id) && caught_up(*id)).count()
 }
 

@@ -36,8 +36,7 @@ struct Watch {
 pub async fn run(member: Arc<Member>) {
     let now = member.shared.now();
     let patience = draw_patience(&member);
-    let mut watch =
-        Watch { member, patience, asked: now, beaten: now, kept: now, telling: None };
+    let mut watch = Watch { member, patience, asked: now, beaten: now, kept: now, telling: None };
     loop {
         let shared = &watch.member.shared;
         if shared.rest(shared.timing.look()).await.is_err() {

@@ -141,9 +141,8 @@ async fn a_survivor_goes_on_alone() {
 
 /// Members of a former generation take no part, not even after they start again.
 async fn superseded(group: &mut Group, former: [u64; 2]) {
-    let are_told = |group: &Group| {
-        former.iter().all(|id| group.engines[id].member().superseded().is_some())
-    };
+    let are_told =
+        |group: &Group| former.iter().all(|id| group.engines[id].member().superseded().is_some());
     group.until("they hear of the newer generation", are_told).await;
     for id in former {
         let turn = group.engines[&id].wait_for_turn().await;
