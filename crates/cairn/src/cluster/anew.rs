@@ -96,9 +96,8 @@ impl Beginning {
             return Ok(());
         }
         let names = self.names();
-        Err(Failure::new(format!(
-            "name all other masters, which are given up and must never serve again: {option} {names}"
-        )))
+        let text = "name all other masters, which are given up and must never serve again";
+        Err(Failure::new(format!("{text}: {option} {names}")))
     }
 
     /// Those that are to be given up, as an option has them.

@@ -133,14 +133,6 @@ impl MastersSaid {
 }
 
 impl MembersShown {
-    pub fn reports(&self) -> impl Iterator<Item = &MemberReport> {
-        self.reports.values()
-    }
-
-    pub fn silent(&self) -> impl Iterator<Item = &(Option<u64>, String, String)> {
-        self.silent.iter()
-    }
-
     /// The report of the newest generation and term: of the leader, if one is there.
     fn best(&self) -> Option<&MemberReport> {
         best(self.reports.values())
