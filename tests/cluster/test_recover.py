@@ -2,8 +2,6 @@
 never serve again, and nothing that is acknowledged from then on is lost."""
 
 import os
-import re
-import shutil
 import time
 
 import pytest
