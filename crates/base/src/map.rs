@@ -4,6 +4,8 @@
 //! and numbered: each change makes a new epoch. Everybody has a copy; every call about blocks names
 //! the epoch of the caller's copy.
 
+mod anew;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -33,6 +35,11 @@ pub struct ClusterMap {
     pub groups: BTreeMap<GroupId, Group>,
     pub next_node: u64,
     pub next_group: u32,
+    /// The epoch of the first map since masters were given up, or a dump was loaded; 0 if that has
+    /// not been. Earlier maps may be of metadata that do not count any more.
+    pub generation: u64,
+    /// Masters that were given up then. They are told so when they come back, and nothing else.
+    pub former: BTreeMap<NodeId, Node>,
     pub unknown: Vec<u8>,
 }
 
@@ -214,6 +221,12 @@ impl ClusterMap {
         for (id, group) in &self.groups {
             out.bytes(5, &encode_group(*id, group));
         }
+        if self.generation > 0 {
+            out.number(9, self.generation);
+        }
+        for (id, node) in &self.former {
+            out.bytes(10, &encode_node(*id, node));
+        }
         out.raw(&self.unknown);
         out.finish()
     }
@@ -237,6 +250,11 @@ impl ClusterMap {
                 6 => map.next_node = field.number()?,
                 7 => map.next_group = narrow(field.number()?)?,
                 8 => drop(map.replica_counts.insert(narrow(field.number()?)?)),
+                9 => map.generation = field.number()?,
+                10 => {
+                    let (id, node) = decode_node(&field.value)?;
+                    map.former.insert(id, node);
+                }
                 _ => field.keep(&mut map.unknown),
             }
         }
@@ -263,7 +281,8 @@ impl ClusterMap {
         if self.replica_counts.iter().any(|count| !(1..=REPLICAS_MAX).contains(count)) {
             return bad(format!("a bucket has more than {REPLICAS_MAX} replicas"));
         }
-        if self.nodes.keys().any(|id| id.0 == 0 || id.0 >= self.next_node)
+        let mut nodes = self.nodes.keys().chain(self.former.keys());
+        if nodes.any(|id| id.0 == 0 || id.0 >= self.next_node)
             || self.groups.keys().any(|id| id.0 >= self.next_group)
         {
             return bad("it uses a node or group number that has not been assigned yet".into());
@@ -443,6 +462,9 @@ mod tests {
         map.groups.get_mut(&GroupId(1)).unwrap().members[1].in_sync = false;
         map.groups.get_mut(&GroupId(1)).unwrap().members[2].is_leaving = true;
         map.nodes.get_mut(&NodeId(2)).unwrap().is_draining = true;
+        map.generation = 1 << 50;
+        let pin = Pin { key: KeyHash([9; 32]), roles: Role::Master.into() };
+        map.former.insert(NodeId(3), Node { address: "a:1".into(), ..Node::new(pin) });
         assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
     }
 

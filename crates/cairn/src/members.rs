@@ -29,7 +29,7 @@ use crate::metadata::Metadata;
 /// well.
 const LOOK: Duration = Duration::from_millis(250);
 /// Of a new log.
-const FIRST_GENERATION: u64 = 1;
+pub const FIRST_GENERATION: u64 = 1;
 
 /// Whether a member has begun in `dir`.
 pub fn has_begun(dir: &DataDir) -> bool {
@@ -106,8 +106,8 @@ pub struct Alone {
 
 impl Alone {
     /// Makes a log with `node` as its only member.
-    pub async fn found(dir: &DataDir, node: NodeId, generation: Option<u64>) -> Result<Alone> {
-        make(dir, node, generation.unwrap_or(FIRST_GENERATION))?;
+    pub async fn found(dir: &DataDir, node: NodeId, generation: u64) -> Result<Alone> {
+        make(dir, node, generation)?;
         let clock = Arc::new(RealClock::default());
         let member = open(dir, node, Arc::new(Nobody), clock, Arc::new(RealRng)).await?;
         member.found(&BTreeSet::from([node.0])).await?;
@@ -135,6 +135,9 @@ pub async fn end(engine: &RaftEngine) {
 /// knows the others even while none serves. Ends when the member can take no further part.
 pub async fn attend(engine: &Arc<RaftEngine>, view: &NodeView) -> Failure {
     loop {
+        if let Some(why) = engine.member().superseded() {
+            return Failure::new(why);
+        }
         let status = engine.member().status().await;
         let failure = match &status {
             Ok(status) => status.failure.clone(),

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use cairn_base::GroupId;
+use cairn_base::{ClusterMap, Error, GroupId};
 use cairn_meta::dump::Writer;
 use cairn_meta::keys;
 use cairn_meta::rows::{Extents, Freed, Place, Row};
@@ -46,6 +46,11 @@ pub fn write_dump(
     out.flush().map_err(fail)?;
     drop(out);
     file.sync_all().map_err(fail)
+}
+
+/// As the change of the cluster map with which a dump for one machine is loaded: it has none.
+pub fn no_map(_: &ClusterMap) -> cairn_base::Result<ClusterMap> {
+    Err(Error::Invalid("a dump for one machine has a cluster map".into()))
 }
 
 /// A row for a store on one machine, where there is one group of blocks and no other node; `None`

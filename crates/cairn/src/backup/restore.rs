@@ -14,7 +14,7 @@ use cairn_blocks::{How, Store};
 use cairn_meta::dump::{self, Contents};
 use tokio::task::JoinSet;
 
-use super::as_dump::write_dump;
+use super::as_dump::{no_map, write_dump};
 use super::check;
 use super::repository::{Access, Item, Repository, take_owner};
 use super::state::BackupState;
@@ -171,7 +171,7 @@ fn whole(
         let bar = output::count_bar(state.about.rows, "loading rows");
         let mut input = BufReader::with_capacity(BUFFER, input);
         let summary =
-            dump::load(&*metadata.engine, &mut input, &mut |rows| bar.set_position(rows))?;
+            dump::load(&*metadata.engine, &mut input, &no_map, &mut |rows| bar.set_position(rows))?;
         bar.finish_and_clear();
         Ok(summary)
     });

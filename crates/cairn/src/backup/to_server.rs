@@ -25,7 +25,7 @@ use cairn_meta::{Master, dump};
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 
-use super::as_dump::write_dump;
+use super::as_dump::{no_map, write_dump};
 use super::blocks::BackupBlocks;
 use super::repository::Repository;
 use super::seal::{hex, random};
@@ -127,7 +127,7 @@ fn open(
     let input = File::open(&dump).map_err(|error| Failure::file(&dump, &error))?;
     let bar = output::count_bar(state.about.rows, "loading rows");
     let mut input = BufReader::with_capacity(BUFFER, input);
-    dump::load(&*metadata.engine, &mut input, &mut |rows| bar.set_position(rows))?;
+    dump::load(&*metadata.engine, &mut input, &no_map, &mut |rows| bar.set_position(rows))?;
     bar.finish_and_clear();
     fs::remove_file(&dump).map_err(|error| Failure::file(&dump, &error))?;
     // One thread for each object that waits until it is sent, and some for all else.

@@ -14,7 +14,7 @@ use crate::node::directory_of;
 pub enum Copies {
     /// In the directory of the one master.
     One,
-    /// In those of so many masters.
+    /// In those of so many masters that answer and have caught up.
     OfMembers(usize),
     /// As many as the database has.
     OfDatabase,

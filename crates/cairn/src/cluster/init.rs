@@ -168,7 +168,7 @@ async fn write(
                 let shown = args.dir.display();
                 return Err(Failure::new(format!("{shown}: holds metadata already")));
             }
-            let alone = Alone::found(dir, node, None).await?;
+            let alone = Alone::found(dir, node, members::FIRST_GENERATION).await?;
             fill(&alone.metadata, dir, clock, first, row).await?;
             alone.close().await;
             Ok(())

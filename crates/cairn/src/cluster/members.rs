@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best, patience};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, copies, patience};
 use cairn_cluster::wire::Terms;
-use cairn_cluster::wire::tls::TlsDialer;
+use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use serde_json::{Value, json};
 
 use crate::failure::Result;
@@ -80,13 +80,41 @@ pub async fn ask_as(
             remembered.map(|address| (address, patience(true))).collect()
         }
     };
+    let asked = ask_at(node, node.trust(), role, &addresses).await?;
     let nodes = of_map.iter().map(|(id, one)| (one.address.clone(), *id)).collect();
-    let dialer = Arc::new(TlsDialer::new(node.trust())?);
+    Ok(MastersSaid::of(asked, &nodes))
+}
+
+/// As the master `node`: what all masters of `map` say, all that it gave up, and all that the
+/// directory remembers, but for itself.
+pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Asked>> {
+    let own = node.loaded.identity.node();
+    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
+    let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| is_master(one));
+    let nodes: BTreeMap<&String, NodeId> = of_map.map(|(id, one)| (&one.address, *id)).collect();
+    let all = nodes.keys().copied().chain(&node.loaded.addresses);
+    let all: BTreeSet<&String> = all.filter(|address| !address.is_empty()).collect();
+    let others = all.into_iter().filter(|address| nodes.get(address) != Some(&own));
+    // The map may be as old as the metadata here: it does not say who is up now.
+    let addresses: Vec<_> = others.map(|address| (address.clone(), patience(true))).collect();
+    let asked = ask_at(node, node.trust_with_former(), Role::Master, &addresses).await?;
+    let named = asked.into_iter().map(|asked| {
+        let node = asked.node.or_else(|| nodes.get(&asked.address).copied());
+        Asked { node, ..asked }
+    });
+    Ok(named.collect())
+}
+
+async fn ask_at(
+    node: &ThisNode,
+    trust: Trust,
+    role: Role,
+    addresses: &[(String, Duration)],
+) -> Result<Vec<Asked>> {
+    let dialer = Arc::new(TlsDialer::new(trust)?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
-    // Each of them is shown.
-    let asked = ask_all(dialer, terms, &addresses, |_| false).await;
-    Ok(MastersSaid::of(asked, &nodes))
+    Ok(ask_all(dialer, terms, addresses).await)
 }
 
 impl MastersSaid {
@@ -119,14 +147,6 @@ impl MastersSaid {
 }
 
 impl MembersShown {
-    pub fn reports(&self) -> impl Iterator<Item = &MemberReport> {
-        self.reports.values()
-    }
-
-    pub fn silent(&self) -> impl Iterator<Item = &(Option<u64>, String, String)> {
-        self.silent.iter()
-    }
-
     /// The report of the newest generation and term: of the leader, if one is there.
     fn best(&self) -> Option<&MemberReport> {
         best(self.reports.values())
@@ -136,9 +156,9 @@ impl MembersShown {
         self.best().map(MemberReport::all_voters).unwrap_or_default()
     }
 
-    /// The number of masters that have the metadata and vote.
+    /// The number of copies that there are of the metadata now.
     pub fn copies(&self) -> usize {
-        self.voters().len()
+        copies(self.reports.values())
     }
 
     fn is_there(&self, member: u64) -> bool {
@@ -269,11 +289,7 @@ impl MembersShown {
     }
 
     fn lag_of(&self, member: u64) -> Option<u64> {
-        let best = self.best().filter(|best| best.leader == best.member)?;
-        match member == best.member {
-            true => Some(0),
-            false => best.lags.iter().find(|(id, _)| *id == member).and_then(|(_, lag)| *lag),
-        }
+        self.best().filter(|best| best.leader == best.member)?.lag_of(member)
     }
 
     pub fn to_json(&self) -> Value {
@@ -304,7 +320,7 @@ impl MembersShown {
         });
         json!({
             "majority": self.has_majority(),
-            "voters": self.copies(),
+            "voters": self.voters().len(),
             "masters": there.chain(away).collect::<Vec<_>>(),
         })
     }

@@ -1,10 +1,11 @@
 //! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
 
 mod add_disk;
+pub mod anew;
 pub mod bundle;
 pub mod copies;
 mod drain;
-mod edit;
+pub mod edit;
 pub mod init;
 pub mod join;
 mod members;

@@ -9,7 +9,7 @@ use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
 use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{NodeStatus, forecast};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best, patience};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, copies, patience};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{Asking, Emptying, MetadataKeepers, NodeReport, Nodes};
@@ -78,7 +78,7 @@ impl Nodes for Masters {
             }
             let map = admin.status().await?.map;
             let masters = masters(&map);
-            let asked = ask_all(dialer, terms, &masters, is_enough).await;
+            let asked = ask_all(dialer, terms, &masters).await;
             let found = keepers_of(asked, masters.len())?;
             *keepers.lock() = Some((Instant::now(), found));
             Ok(found)
@@ -103,18 +103,9 @@ fn masters(map: &ClusterMap) -> Vec<(String, Duration)> {
     masters.map(|(_, node)| (node.address.clone(), patience(node.is_up))).collect()
 }
 
-/// Whether the other masters need not be waited for: most voters have said who votes, or one has
-/// said that the masters have no members.
-fn is_enough(asked: &[Asked]) -> bool {
-    let reports = || asked.iter().filter_map(|one| one.answer.as_ref().ok());
-    let is_there = |member| reports().any(|report| report.member == member);
-    asked.iter().any(|one| matches!(one.answer, Err(Error::NotImplemented(_))))
-        || best(reports()).is_some_and(|best| best.is_majority(is_there))
-}
-
 /// The keepers, by the answers of the masters about their members. `masters` is their number.
 fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
-    let mut reports = Vec::new();
+    let mut reports: Vec<MemberReport> = Vec::new();
     let mut failure = Error::Unavailable("no master says who keeps the metadata".into());
     for Asked { answer, .. } in asked {
         match answer {
@@ -124,8 +115,10 @@ fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataK
             Err(error) => failure = error,
         }
     }
-    let best: Option<&MemberReport> = best(reports.iter());
-    best.map(|best| MetadataKeepers::Voters(best.all_voters().len())).ok_or(failure)
+    match copies(reports.iter()) {
+        0 => Err(failure),
+        copies => Ok(MetadataKeepers::Voters(copies)),
+    }
 }
 
 fn report(said: NodeStatus) -> NodeReport {
@@ -152,34 +145,19 @@ mod tests {
 
     #[test]
     fn the_keepers_of_the_metadata_are_those_that_the_leader_names() {
-        let report = |term, voters: &[u64]| {
+        let report = |member, term, voters: &[u64]| {
             let voters = vec![voters.to_vec()];
-            asked(Ok(MemberReport { term, voters, ..MemberReport::default() }))
+            asked(Ok(MemberReport { member, term, voters, ..MemberReport::default() }))
         };
         let none = || asked(Err(Error::NotImplemented(String::new())));
         let silent = || asked(Err(Error::Unavailable("it is away".into())));
         let of = |asked, masters| keepers_of(asked, masters).ok();
         let voters = |number| Some(MetadataKeepers::Voters(number));
-        assert_eq!(of(vec![report(1, &[1]), report(2, &[1, 2, 3]), silent()], 3), voters(3));
-        assert_eq!(of(vec![silent(), report(2, &[1])], 2), voters(1));
+        let (one, all) = (report(1, 1, &[1]), report(2, 2, &[1, 2, 3]));
+        assert_eq!(of(vec![one, all, silent()], 3), voters(2), "one of three is away");
+        assert_eq!(of(vec![silent(), report(1, 2, &[1])], 2), voters(1));
         assert_eq!(of(vec![none(), silent()], 2), Some(MetadataKeepers::Database));
         assert_eq!(of(vec![none()], 1), Some(MetadataKeepers::OneMaster));
         assert_eq!(of(vec![silent()], 1), None);
-    }
-
-    #[test]
-    fn most_voters_are_enough() {
-        let report = |member, term, voters: &[u64]| {
-            let voters = vec![voters.to_vec()];
-            asked(Ok(MemberReport { member, term, voters, ..MemberReport::default() }))
-        };
-        let silent = || asked(Err(Error::Unavailable("it is away".into())));
-        assert!(!is_enough(&[]));
-        assert!(!is_enough(&[silent(), report(2, 5, &[1, 2, 3])]));
-        assert!(is_enough(&[report(1, 5, &[1, 2, 3]), silent(), report(2, 5, &[1, 2, 3])]));
-        // One has missed that there are five.
-        assert!(!is_enough(&[report(1, 4, &[1, 2, 3]), report(2, 5, &[1, 2, 3, 4, 5])]));
-        assert!(is_enough(&[report(4, 5, &[4])]));
-        assert!(is_enough(&[asked(Err(Error::NotImplemented(String::new())))]));
     }
 }

@@ -128,7 +128,8 @@ pub async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let admin = AdminServer::new(service.clone(), audit.clone());
     let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
     let known = Some(Arc::clone(&desk));
-    let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), known, takers)?);
+    let trust = node.trust_with_former();
+    let listener = Arc::new(TlsListener::with_takers(tcp, trust, known, takers)?);
     let patience = Duration::from_secs(args.repair_after);
     let is_alone = dir.format.meta == MetaPlace::Directory;
     let settings = Settings { patience, is_alone, ..Settings::default() };
@@ -195,7 +196,7 @@ async fn member(
         members::make(dir, own, generation)?;
     }
     let terms = Terms::new(node.loaded.identity.cluster(), own, Role::Master);
-    let dialer = Arc::new(TlsDialer::new(node.trust())?);
+    let dialer = Arc::new(TlsDialer::new(node.trust_with_former())?);
     let former = node.loaded.addresses.clone();
     let peers = Arc::new(WirePeers::new(dialer, terms, Arc::clone(&node.view), former));
     let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));

@@ -83,6 +83,11 @@ impl ThisNode {
         }
     }
 
+    /// As a master, which lets former masters in as well.
+    pub fn trust_with_former(&self) -> Trust {
+        Trust { pins: self.view.with_former(), ..self.trust() }
+    }
+
     /// The node, to run as one of its roles.
     pub fn running(&self) -> Result<Node> {
         let (identity, role) = (&self.loaded.identity, self.role);

@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cairn_base::Clock;
 use cairn_base::clock::RealClock;
+use cairn_base::{Clock, ClusterMap, NodeId};
 use cairn_cluster::identity::Directory;
 use cairn_meta::dump::{self, Contents, Summary};
 use cairn_meta::engine::{Engine, postgres};
+use cairn_meta::keys;
 use clap::Subcommand;
 
 use super::store;
+use crate::cluster::anew::{Beginning, KEEP_OFF};
+use crate::cluster::edit::node;
 use crate::connection::Connection;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
@@ -69,15 +72,22 @@ struct DumpArgs {
 /// DIR is the data directory whose metadata are lost: move what is left of DIR/meta away first.
 /// Without it the dump goes into the database of --meta, into a schema without rows. The dump is
 /// read twice: once to see that it is whole, before anything is changed.
+///
+/// The metadata of a cluster begin anew with the master of DIR. It refuses while any other master
+/// answers, and gives all others up.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn meta load /backup/metadata.dump /srv/cairn
+  cairn meta load /backup/metadata.dump /srv/cairn-master --give-up 2,3
   CAIRN_META=postgres://... cairn meta load /backup/metadata.dump")]
 struct LoadArgs {
     /// File to read the dump from
     file: PathBuf,
     /// Data directory that the metadata belong to
     dir: Option<PathBuf>,
+    /// The other masters of the cluster, all of them: they must never serve again
+    #[arg(long, value_name = "NODES", value_delimiter = ',', value_parser = node)]
+    give_up: Vec<NodeId>,
     #[command(flatten)]
     meta: MetaArgs,
 }
@@ -210,28 +220,72 @@ fn to_file(path: &Path, source: &Source<'_>) -> Result<Summary> {
 
 fn load(args: &LoadArgs) -> Result<()> {
     let of_file = |failure: Failure| failure.of(args.file.display());
-    let summary =
-        read(&args.file, "checking rows", &mut |input, progress| dump::verify(input, progress));
-    let summary = summary.map_err(of_file)?;
+    let (summary, map) = check(&args.file).map_err(of_file)?;
+    let now = RealClock::default().now();
     match (&args.dir, args.meta.database()) {
         (Some(_), Some(_)) | (None, None) => Err(one_of_two()),
-        (None, Some(config)) => load_into(args, &Metadata::in_database(&config)?),
+        (None, Some(config)) => {
+            let anew = |map: &ClusterMap| map.anew(None, map.next_generation(0, now));
+            load_into(args, &Metadata::in_database(&config)?, &anew)
+        }
         (Some(path), None) => {
             let dir = DataDir::open(path, MetaPlace::Directory)?;
             if dir.format.cluster_number() != summary.cluster {
                 let text = "the metadata of another store than this directory's: load its own";
                 return Err(of_file(Failure::new(text)));
             }
+            let beginning = map.as_ref().map(|map| begin(args, path, map)).transpose()?;
+            let map = map.unwrap_or_default();
+            let generation = map.next_generation(0, now);
+            let anew = |map: &ClusterMap| match &beginning {
+                Some(beginning) => beginning.map(map, generation),
+                None => Ok(map.clone()),
+            };
             match dir.format.meta {
-                MetaPlace::Members => load_member(args, path, &dir),
-                _ => load_into(args, &Metadata::in_directory(&dir)?),
+                MetaPlace::Members => load_member(args, path, &dir, generation, &anew),
+                _ => load_into(args, &Metadata::in_directory(&dir)?, &anew),
             }
         }
     }
 }
 
+/// Sees that a dump is whole; returns also the cluster map in it.
+fn check(path: &Path) -> Result<(Summary, Option<ClusterMap>)> {
+    let (mut map, mut count) = (None, 0);
+    let summary = read(path, "checking rows", &mut |input, progress| {
+        dump::each(input, &mut |key, row| {
+            count += 1;
+            progress(count);
+            if *key == *keys::map() {
+                map = Some(ClusterMap::decode(&row)?);
+            }
+            Ok(())
+        })
+    })?;
+    Ok((summary, map))
+}
+
+/// Sees to it that nobody else has the metadata of the cluster whose map this is, but who is given
+/// up.
+fn begin(args: &LoadArgs, path: &Path, map: &ClusterMap) -> Result<Beginning> {
+    let beginning = Beginning::of(path, map)?;
+    beginning.check_newest(map.generation)?;
+    beginning.check_nobody_answers()?;
+    beginning.check_named(&args.give_up, "--give-up")?;
+    if !args.give_up.is_empty() {
+        output::complain(KEEP_OFF);
+    }
+    Ok(beginning)
+}
+
 /// Loads into a new log, which has this master as its only member.
-fn load_member(args: &LoadArgs, path: &Path, dir: &DataDir) -> Result<()> {
+fn load_member(
+    args: &LoadArgs,
+    path: &Path,
+    dir: &DataDir,
+    generation: u64,
+    anew: &Anew<'_>,
+) -> Result<()> {
     let clock = RealClock::default();
     let node = Directory::open(path)?.load(clock.now())?.ok_or_else(|| {
         Failure::new(format!("{}: is not the directory of a master", path.display()))
@@ -242,23 +296,24 @@ fn load_member(args: &LoadArgs, path: &Path, dir: &DataDir) -> Result<()> {
             "{shown}: holds metadata already: move that directory away and load again"
         )));
     }
-    // No member of the former log has it: they were few, and this is the time.
-    let generation = u64::try_from(clock.now().secs()).unwrap_or(0);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let alone = runtime.block_on(Alone::found(dir, node.identity.node(), Some(generation)))?;
-    let loaded = load_into(args, &alone.metadata);
+    let alone = runtime.block_on(Alone::found(dir, node.identity.node(), generation))?;
+    let loaded = load_into(args, &alone.metadata, anew);
     runtime.block_on(alone.close());
     loaded
 }
 
-fn load_into(args: &LoadArgs, metadata: &Metadata) -> Result<()> {
+/// Makes the map with which metadata begin.
+type Anew<'a> = dyn Fn(&ClusterMap) -> cairn_base::Result<ClusterMap> + 'a;
+
+fn load_into(args: &LoadArgs, metadata: &Metadata, anew: &Anew<'_>) -> Result<()> {
     match dump::contents(&*metadata.engine)? {
         Contents::Nothing => {}
         Contents::Store(_) => return Err(metadata.occupied()),
         Contents::Part => return Err(metadata.unfinished()),
     }
     let loaded = read(&args.file, "loading rows", &mut |input, progress| {
-        dump::load(&*metadata.engine, input, progress)
+        dump::load(&*metadata.engine, input, anew, progress)
     });
     let of_file = |failure: Failure| failure.of(args.file.display());
     let loaded = loaded.map_err(|failure| match dump::contents(&*metadata.engine) {

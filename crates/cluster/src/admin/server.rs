@@ -74,6 +74,10 @@ impl AdminServer {
     /// Serves a connection of a node that was authenticated, in a task of its own.
     fn take(&self, link: Link) {
         let address = link.peer.address.clone();
+        if self.control.is_former(link.peer.node) && link.peer.roles.contains(Role::Master) {
+            tracing::warn!(%address, node = %link.peer.node, "a master that was given up");
+            return;
+        }
         let Some(slot) = self.slot(link.peer.node) else {
             tracing::warn!(%address, node = %link.peer.node, "too many connections to administer");
             return;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::inflight::Awaited;
 use cairn_base::waits;
-use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
+use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role, Roles};
 use cairn_meta::session::{self, Dialed, Lost};
 use cairn_meta::{Watched, wire};
 use parking_lot::Mutex;
@@ -65,6 +65,12 @@ impl NodeView {
         if rows.epoch > map.epoch { rows } else { map }
     }
 
+    /// For a master: the same, and masters that were given up. They must be let in to hear that
+    /// they are; [`ControlService`](super::ControlService) tells them nothing else.
+    pub fn with_former(self: &Arc<Self>) -> Arc<dyn Pins> {
+        Arc::new(WithFormer(Arc::clone(self)))
+    }
+
     /// Masters that count beside those of [`NodeView::newest`].
     fn further(&self) -> &[KnownNode] {
         if self.map.load().epoch > 0 { &[] } else { &self.known }
@@ -90,6 +96,23 @@ impl Pins for NodeView {
         let further = self.further().iter().filter(|known| !map.nodes.contains_key(&known.node));
         let all = of_map.chain(further.map(|known| (known.node, known.pin)));
         all.filter(|(_, pin)| pin.roles.contains(role)).collect()
+    }
+}
+
+struct WithFormer(Arc<NodeView>);
+
+impl Pins for WithFormer {
+    fn pin(&self, node: NodeId) -> Option<Pin> {
+        let known = self.0.pin(node);
+        let Some(former) = self.0.newest().former.get(&node).map(|former| former.pin) else {
+            return known;
+        };
+        let roles = known.map_or(Roles::NONE, |known| known.roles);
+        Some(Pin { roles: roles.with(Role::Master), ..former })
+    }
+
+    fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)> {
+        self.0.nodes(role)
     }
 }
 
@@ -337,7 +360,7 @@ impl Agent {
     /// `Unavailable` if no master serves within `patience`.
     pub async fn connect(&self, patience: Duration) -> Result<(Peer, UnboundedReceiver<Bytes>)> {
         let taken = Recalls::default();
-        find_serving(&self.reconnect.beside(taken.clone()), &taken, patience).await
+        self.find_serving(&self.reconnect.beside(taken.clone()), &taken, patience).await
     }
 
     /// Beats until it is dropped. `beat` says how the node fares.
@@ -462,10 +485,15 @@ impl session::MasterLink for SessionLink {
 #[async_trait]
 impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
-        let (peer, recalls) = find_serving(&self.reconnect, &self.recalls, waits::BEAT).await?;
+        let (peer, recalls) =
+            self.find_serving(&self.reconnect, &self.recalls, waits::BEAT).await?;
         let found = &peer.info().authenticated;
         *self.found.lock() = Some((found.node, found.address.clone()));
         Ok((Arc::new(SessionLink { peer, answer: waits::SESSION_ANSWER }), recalls))
+    }
+
+    fn generation(&self) -> u64 {
+        self.view.map().generation
     }
 
     fn master(&self) -> Awaited {
@@ -484,27 +512,53 @@ fn unreached(error: Error) -> Error {
     }
 }
 
-/// The connection to the master that serves, and the recalls that come over it.
-async fn find_serving(
-    reconnect: &Reconnect<Recalls>,
-    taken: &Recalls,
-    patience: Duration,
-) -> Result<(Peer, UnboundedReceiver<Bytes>)> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let peer = reconnect.peer(deadline).await.map_err(unreached)?;
-        let (sender, recalls) = unbounded_channel();
-        taken.send_to(sender);
-        match peer.call(ControlMethod::Serves as u16, Bytes::new(), patience).await {
-            Ok(_) => return Ok((peer, recalls)),
-            Err(error) => {
-                reconnect.leave(&peer);
-                if Instant::now() + waits::MASTER_RETRY >= deadline {
-                    return Err(error);
+impl Agent {
+    /// The connection to the master that serves, and the recalls that come over it.
+    async fn find_serving(
+        &self,
+        reconnect: &Reconnect<Recalls>,
+        taken: &Recalls,
+        patience: Duration,
+    ) -> Result<(Peer, UnboundedReceiver<Bytes>)> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let peer = reconnect.peer(deadline).await.map_err(unreached)?;
+            let (sender, recalls) = unbounded_channel();
+            taken.send_to(sender);
+            match self.check_serving(&peer, patience).await {
+                Ok(()) => return Ok((peer, recalls)),
+                Err(error) => {
+                    reconnect.leave(&peer);
+                    if Instant::now() + waits::MASTER_RETRY >= deadline {
+                        return Err(error);
+                    }
+                    sleep(waits::MASTER_RETRY).await;
                 }
-                sleep(waits::MASTER_RETRY).await;
             }
         }
+    }
+
+    /// Whether `peer` serves, by metadata that count. Where these began anew, this node goes by
+    /// their map before it asks for anything: what it had written by another one is not in them.
+    async fn check_serving(&self, peer: &Peer, patience: Duration) -> Result<()> {
+        let answer = peer.call(ControlMethod::Serves as u16, Bytes::new(), patience).await?;
+        // Masters of earlier versions answer with nothing.
+        if answer.is_empty() {
+            return Ok(());
+        }
+        let (its, own): (u64, u64) = (wire::decode(&answer)?, self.view.map().generation);
+        if its < own {
+            return Err(Error::Unavailable(format!(
+                "{} serves metadata of generation {its}, and this cluster is at {own}: it was \
+                 given up, and must not serve",
+                peer.info()
+            )));
+        }
+        if its > own {
+            let row = peer.call(ControlMethod::Map as u16, Bytes::new(), patience).await?;
+            self.adopt(&row)?;
+        }
+        Ok(())
     }
 }
 
@@ -544,6 +598,34 @@ mod tests {
         assert_eq!(view.pin(NodeId(3)), None);
         view.adopt_rows(&map(5, &[5]));
         assert_eq!((masters(&view), view.map().epoch), (vec![5], 4));
+    }
+
+    #[test]
+    fn masters_that_were_given_up_are_let_in_by_masters_alone() {
+        let pin = |roles: Roles| Pin { key: cairn_base::KeyHash([1; 32]), roles };
+        let node = |roles| cairn_base::map::Node::new(pin(roles));
+        let map = ClusterMap {
+            epoch: 1,
+            nodes: [
+                (NodeId(1), node(Role::Master.into())),
+                (NodeId(2), node(Role::Gateway.into())),
+            ]
+            .into(),
+            former: [2, 3].map(|id| (NodeId(id), node(Role::Master.into()))).into(),
+            ..ClusterMap::default()
+        };
+        let view = NodeView::new(Vec::new());
+        view.adopt(&Arc::new(map));
+        let of_master = view.with_former();
+        let roles = |pins: &dyn Pins, id| pins.pin(NodeId(id)).map(|pin| pin.roles);
+        assert_eq!(roles(&*view, 2), Some(Role::Gateway.into()));
+        assert_eq!(roles(&*view, 3), None);
+        let both = Roles::from(Role::Gateway).with(Role::Master);
+        assert_eq!(
+            (roles(&*of_master, 2), roles(&*of_master, 3)),
+            (Some(both), Some(Role::Master.into()))
+        );
+        assert_eq!(of_master.nodes(Role::Master).len(), 1, "nobody is asked to serve");
     }
 
     fn papers(directory: Directory) -> Papers {

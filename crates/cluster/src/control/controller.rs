@@ -140,7 +140,7 @@ impl Controller {
     ) -> Result<Bytes> {
         let node = peer.authenticated.node;
         match method {
-            ControlMethod::Serves => Ok(Bytes::new()),
+            ControlMethod::Serves => wire::encode(&self.keeper.current().generation),
             ControlMethod::Beat => wire::encode(&self.beat(peer, wire::decode(message)?).await?),
             ControlMethod::Map => Ok(self.map()?.encode()),
             ControlMethod::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),

@@ -15,7 +15,8 @@ pub const EXTRA_BLOCKS: usize = 500;
 pub enum ControlMethod {
     /// From the master to a session: a recall, encoded.
     Recall = 6,
-    /// Answered with nothing by the master that serves, with an error by any other.
+    /// Answered with the generation of the map by the master that serves, or with nothing by one of
+    /// an earlier version; with an error by any other.
     Serves = 7,
     /// [`Beat`], answered with [`Beaten`].
     Beat = 16,

@@ -39,7 +39,7 @@ pub use joined::join;
 pub(crate) use joined::split;
 pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
-pub use report::{Entered, MemberReport, best};
+pub use report::{Entered, MemberReport, best, copies};
 pub use seats::{HandOver, Seats, caught_up, seats};
 pub use service::ControlService;
 pub use shares::shares;

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use cairn_meta::engine::raft::MemberStatus;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MEMBER_LAG;
+
 /// The answer of any master about its own member, whether it serves or stands by.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MemberReport {
@@ -38,7 +40,30 @@ pub fn best<'a>(reports: impl Iterator<Item = &'a MemberReport>) -> Option<&'a M
     reports.max_by_key(|report| (report.generation, report.term, leads(report), report.last))
 }
 
+/// The copies that there are of the metadata: voters that answer, work, and have caught up with the
+/// leader, as far as one is known. A voter that is away has a copy of another time.
+pub fn copies<'a>(reports: impl Iterator<Item = &'a MemberReport> + Clone) -> usize {
+    let Some(best) = best(reports.clone()) else { return 0 };
+    let works = |id: u64| {
+        let mut reports = reports.clone();
+        reports.any(|one| {
+            one.member == id && one.generation == best.generation && one.failure.is_empty()
+        })
+    };
+    let is_known = best.leader == best.member;
+    let caught_up = |id: u64| !is_known || best.lag_of(id).is_some_and(|lag| lag <= MEMBER_LAG);
+    best.all_voters().into_iter().filter(|id| works(*id) && caught_up(*id)).count()
+}
+
 impl MemberReport {
+    /// As the leader: the entries that a member has not yet, if that is known.
+    pub fn lag_of(&self, member: u64) -> Option<u64> {
+        match member == self.member {
+            true => Some(0),
+            false => self.lags.iter().find(|(id, _)| *id == member).and_then(|(_, lag)| *lag),
+        }
+    }
+
     /// Members that have the metadata and vote.
     pub fn all_voters(&self) -> BTreeSet<u64> {
         self.voters.iter().flatten().copied().collect()
@@ -80,4 +105,36 @@ impl MemberReport {
 pub struct Entered {
     /// Messages of the members have this generation.
     pub generation: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_voter_that_is_away_or_behind_is_no_copy() {
+        let report = |member, generation| MemberReport {
+            member,
+            generation,
+            voters: vec![vec![1, 2, 3]],
+            ..MemberReport::default()
+        };
+        let lags = |two, three| MemberReport {
+            leader: 1,
+            lags: vec![(2, two), (3, three)],
+            ..report(1, 7)
+        };
+        let of = |reports: &[MemberReport]| copies(reports.iter());
+        assert_eq!(of(&[]), 0);
+        let leader = lags(Some(0), Some(MEMBER_LAG));
+        assert_eq!(of(&[leader.clone(), report(2, 7), report(3, 7)]), 3);
+        assert_eq!(of(&[leader.clone(), report(3, 7)]), 2, "2 does not answer");
+        assert_eq!(of(&[leader.clone(), report(2, 6), report(3, 7)]), 2, "2 was given up");
+        let failed = MemberReport { failure: "its disk".into(), ..report(2, 7) };
+        assert_eq!(of(&[leader, failed, report(3, 7)]), 2);
+        let behind = lags(Some(MEMBER_LAG + 1), None);
+        assert_eq!(of(&[behind, report(2, 7), report(3, 7)]), 1);
+        // Nobody leads, so nobody says how far they are.
+        assert_eq!(of(&[report(2, 7), report(3, 7)]), 2);
+    }
 }

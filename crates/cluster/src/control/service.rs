@@ -23,6 +23,8 @@ use crate::identity::Tokens;
 use crate::wire::{Peer, PeerInfo, Service};
 
 const STANDS_BY: &str = "this master stands by";
+const FORMER: &str = "this master was given up when another one recovered, or loaded a dump: it is \
+                      none any more";
 
 /// Answers for a master. Clones are the same.
 #[derive(Clone, Default)]
@@ -42,6 +44,11 @@ impl ControlService {
     /// From now on messages to this member are answered, whether its master serves or not.
     pub fn keep(&self, member: Arc<Member>) {
         self.member.store(Some(member));
+    }
+
+    /// Whether a node is known as a master that was given up, and as nothing else.
+    pub fn is_former(&self, node: NodeId) -> bool {
+        self.member.load().as_ref().is_some_and(|member| member.is_former(node.0))
     }
 
     /// # Errors
@@ -76,6 +83,8 @@ impl Service for ControlService {
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         let (active, peer) = (self.active.load_full(), peer.clone());
         let member = self.member.load_full();
+        let info = peer.info();
+        let is_former = info.role == Role::Master && self.is_former(info.authenticated.node);
         Box::pin(async move {
             match (Asked::from(method, &payload)?, active) {
                 (Asked::Node(ControlMethod::Member), _) => {
@@ -84,6 +93,7 @@ impl Service for ControlService {
                 (Asked::Node(ControlMethod::MemberReport), active) => {
                     report(member, active.is_some()).await
                 }
+                _ if is_former => Err(Error::Denied(FORMER.into())),
                 (Asked::Session { method, message, mount }, Some(active)) => {
                     converse(&active, &peer, mount, method, &message).await
                 }

@@ -102,6 +102,9 @@ impl Chunkserver {
         order: &Order,
     ) -> Result<usize, Refused> {
         let refused = |why: &str| Err(stale(map, epoch, format!("group {} {why}", key.group)));
+        if epoch < map.generation {
+            return refused("is one of metadata that have begun anew since");
+        }
         let Some(group) = map.groups.get(&key.group) else {
             return refused("is not known");
         };

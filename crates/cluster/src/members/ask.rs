@@ -27,13 +27,12 @@ pub fn patience(is_up: bool) -> Duration {
     if is_up { MEMBER_REPORT } else { MEMBER_REPORT_AWAY }
 }
 
-/// Asks the masters at all `addresses` at the same time, each of them for so long, until the
-/// answers that are there are `enough`. They come in the order of the addresses.
+/// Asks the masters at all `addresses` at the same time, and waits for each of them for so long.
+/// The answers come in the order of the addresses.
 pub async fn ask_all(
     dialer: Arc<dyn Dial>,
     mut terms: Terms,
     addresses: &[(String, Duration)],
-    enough: impl Fn(&[Asked]) -> bool,
 ) -> Vec<Asked> {
     terms.expects = Some(Role::Master);
     let mut asking = JoinSet::new();
@@ -48,9 +47,7 @@ pub async fn ask_all(
         });
     }
     let mut answers: Vec<Asked> = Vec::new();
-    while !enough(&answers)
-        && let Some(answer) = asking.join_next().await
-    {
+    while let Some(answer) = asking.join_next().await {
         answers.extend(answer.ok());
     }
     answers.sort_by_key(|one| addresses.iter().position(|(address, _)| *address == one.address));

@@ -11,6 +11,6 @@
 mod ask;
 mod peers;
 
-pub use crate::control::{Entered, MemberReport, Seats, best, caught_up, seats};
+pub use crate::control::{Entered, MemberReport, Seats, best, caught_up, copies, seats};
 pub use ask::{Asked, ask_all, patience};
 pub use peers::WirePeers;

@@ -1,6 +1,6 @@
 //! The way from this master's member to the others: a connection to each, made when it is needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,6 +61,10 @@ impl Peers for WirePeers {
             peer.call(ControlMethod::Member as u16, message, MEMBER_CALL).await
         })
     }
+
+    fn former(&self) -> BTreeSet<u64> {
+        self.shared.view.newest().former.keys().map(|node| node.0).collect()
+    }
 }
 
 impl Way {
@@ -110,7 +114,8 @@ impl PeersShared {
 
     async fn connect(&self, node: NodeId) -> Result<Peer> {
         let map = self.view.newest();
-        let known = map.nodes.get(&node).map(|known| known.address.clone());
+        let known = map.nodes.get(&node).or_else(|| map.former.get(&node));
+        let known = known.map(|known| known.address.clone());
         let addresses = match known.filter(|address| !address.is_empty()) {
             Some(address) => vec![address],
             None => self.former.clone(),

@@ -1,6 +1,7 @@
 //! The mount's side: a connection for its session, made again when it is lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use cairn_base::inflight::Awaited;
 use cairn_base::waits;
 use cairn_base::{Result, Rng};
 use cairn_meta::session::{self, Dialed};
+use cairn_meta::wire;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
@@ -21,6 +23,8 @@ pub struct Agent {
     reconnect: Reconnect<Recalls>,
     recalls: Recalls,
     place: Mutex<Arc<str>>,
+    /// Of the metadata, as a server said last.
+    generation: AtomicU64,
 }
 
 impl Agent {
@@ -32,7 +36,7 @@ impl Agent {
         let retry = Retry { most: waits::MOUNT_RETRY_MAX, ..Retry::default() };
         let terms = super::terms();
         let reconnect = Reconnect::new(dialer, addresses, terms, recalls.clone(), rng, retry);
-        Arc::new(Agent { reconnect, recalls, place })
+        Arc::new(Agent { reconnect, recalls, place, generation: AtomicU64::default() })
     }
 
     /// The address by which the session was attached last: blocks are read and written there.
@@ -48,7 +52,11 @@ impl session::Dialer for Agent {
         let (sender, recalls) = unbounded_channel();
         self.recalls.send_to(sender);
         match peer.call(SERVES, Bytes::new(), waits::MOUNT_SERVES).await {
-            Ok(_) => {
+            Ok(answer) => {
+                // Servers of earlier versions say nothing of it.
+                if !answer.is_empty() {
+                    self.generation.store(wire::decode(&answer)?, Ordering::Relaxed);
+                }
                 *self.place.lock() = Arc::from(peer.info().authenticated.address.as_str());
                 Ok((Arc::new(SessionLink { peer, answer: waits::SLOW_SERVER }), recalls))
             }
@@ -57,6 +65,10 @@ impl session::Dialer for Agent {
                 Err(error)
             }
         }
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     fn master(&self) -> Awaited {

@@ -220,7 +220,7 @@ impl Service for MountService {
                 SERVES => {
                     let from = (service.user, &peer);
                     service.line.way.open(&service.host.place, from).await?;
-                    Ok(Bytes::new())
+                    wire::encode(&service.host.place.generation())
                 }
                 PUT => within(service.in_flight("PUT", &peer), service.put_in_room(payload)).await,
                 // They wait, and what they hold is counted nowhere.

@@ -30,6 +30,14 @@ impl SessionHome {
     pub fn of_cluster(agent: Arc<Agent>) -> SessionHome {
         SessionHome::Cluster(agent, Shares::new(MOUNTS as u64))
     }
+
+    /// The generation of the metadata by which this process goes.
+    pub fn generation(&self) -> u64 {
+        match self {
+            SessionHome::Here(_) => 0,
+            SessionHome::Cluster(agent, _) => agent.view().map().generation,
+        }
+    }
 }
 
 /// The way of one mount. Made when its session needs it.

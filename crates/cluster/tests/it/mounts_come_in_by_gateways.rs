@@ -145,6 +145,7 @@ pub struct World {
     pub master: Master,
     pub sessions: Arc<Sessions>,
     bucket: Ino,
+    keeper: Arc<MapKeeper>,
     pub gateways: BTreeMap<String, Gateway>,
     pub blocks: Arc<Kept>,
     clock: Arc<dyn Clock>,
@@ -153,6 +154,7 @@ pub struct World {
 
 #[derive(Clone)]
 pub struct Gateway {
+    agent: Arc<control::Agent>,
     pub host: Arc<MountHost>,
     /// Connections to the master.
     upstream: Arc<Mutex<Vec<Peer>>>,
@@ -241,7 +243,7 @@ impl World {
         let controller = Controller::new(
             MASTER,
             (master.clone(), Arc::clone(&sessions)),
-            keeper,
+            Arc::clone(&keeper),
             cluster.desk(),
             secrets,
             Arc::clone(&clock),
@@ -262,13 +264,14 @@ impl World {
                 Arc::clone(&clock),
                 Arc::clone(&rng),
             );
-            let host = MountHost::of_gateway(agent, meta.clone(), Arc::clone(&blocks) as _);
+            let blocks = Arc::clone(&blocks) as _;
+            let host = MountHost::of_gateway(Arc::clone(&agent), meta.clone(), blocks);
             let (is_down, streams, served) = Default::default();
-            Gateway { host, upstream, is_down, streams, served }
+            Gateway { agent, host, upstream, is_down, streams, served }
         };
         let gateways = [("g1", G1), ("g2", G2)].map(|(name, (node, _))| (name, gateway(node)));
         let gateways = gateways.map(|(name, gateway)| (name.to_owned(), gateway)).into();
-        World { master, sessions, bucket: Ino(bucket.0), gateways, blocks, clock, rng }
+        World { master, sessions, bucket: Ino(bucket.0), keeper, gateways, blocks, clock, rng }
     }
 
     fn dialer(&self, user: UserId) -> Arc<dyn Dial> {
@@ -390,6 +393,43 @@ async fn a_session_goes_on_at_another_gateway() {
     let root = Caller::verified(UserId::ROOT);
     world.master.read(&root, world.named("a")).await.unwrap();
     world.master.read(&root, world.named("b")).await.unwrap();
+}
+
+/// Blocks of the session may be in groups that the metadata do not know any more.
+#[tokio::test]
+async fn a_session_does_not_go_on_where_metadata_began_anew() {
+    let world = World::new().await;
+    let mount = world.mount(UserId::ROOT, &["g1"]).await;
+    let session = mount.client.session();
+    mount.client.run(&mount.user, world.made("a")).await.unwrap();
+    mount.client.flush().await.unwrap();
+    let begin = |map: &mut ClusterMap| {
+        map.generation = map.epoch + 1;
+        Ok(())
+    };
+    let map = world.keeper.edit(begin).await.unwrap();
+    let gateway = &world.gateways["g1"];
+    gateway.upstream.lock().drain(..).for_each(|peer| peer.close());
+    let moved = async {
+        while mount.client.session() == session {
+            tokio::time::sleep(SECOND / 100).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, moved).await.unwrap();
+    assert_eq!(gateway.agent.view().map().generation, map.generation, "before it asks anything");
+    mount.client.run(&mount.user, world.made("b")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_knows_better_uses_no_master_that_was_given_up() {
+    let world = World::new().await;
+    let agent = &world.gateways["g1"].agent;
+    agent.connect(PATIENCE).await.unwrap();
+    let newer =
+        ClusterMap { epoch: 9, generation: 9, ..ClusterMap::clone(&world.keeper.current()) };
+    agent.view().adopt(&Arc::new(newer));
+    let refused = agent.connect(SECOND / 10).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("was given up"), "{refused}");
 }
 
 #[tokio::test]

@@ -59,6 +59,18 @@ async fn an_old_map_does_as_long_as_the_group_is_the_same() {
     assert_eq!(world.read(1, 1, 100).await.unwrap(), data(1, 100));
 }
 
+/// Whoever writes by the map of metadata that were given up would acknowledge what nobody else has.
+#[tokio::test]
+async fn an_old_map_does_not_do_where_metadata_have_begun_anew() {
+    let world = World::new(3, &[(2, &[11, 12])]).await;
+    world.change(|map| map.generation = map.epoch);
+    world.servers.values().for_each(|server| server.map.refresh());
+    world.write(1, &data(1, 100)).await.unwrap();
+    let truth = world.truth.lock().clone();
+    assert_eq!(world.map.current().epoch, truth.epoch, "the writer asked for the newer one");
+    assert_eq!(truth.generation, truth.epoch);
+}
+
 #[tokio::test]
 async fn a_reader_with_an_old_map_finds_the_new_members() {
     let world = World::new(4, &[(2, &[11, 12])]).await;

@@ -38,7 +38,7 @@ pub struct Emptying {
 /// The places of the metadata: all names, and objects that are too small for blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetadataKeepers {
-    /// So many masters that vote.
+    /// So many masters that vote, answer, and have caught up.
     Voters(usize),
     /// A database, which several masters use.
     Database,

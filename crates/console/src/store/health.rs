@@ -173,7 +173,7 @@ fn of_keepers(map: &ClusterMap, keepers: MetadataKeepers) -> Option<Concern> {
             let (word, blocks) = (if copies == 1 { "copy" } else { "copies" }, map.most_replicas());
             let text = format!(
                 "Few copies: names, and objects of up to 16 KiB, have {copies} {word}, and blocks \
-                 have {blocks}. Let more masters join."
+                 have {blocks}. Start masters that are down, or let more of them join."
             );
             Some(concern(Level::Warning, text))
         }

@@ -47,8 +47,10 @@ pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
         evidence: vec![format!(
             "{copies} {has} of names and of objects up to 16 KiB, {replicas} replicas of blocks"
         )],
-        remedy: "let more masters join, three or five in all: cairn cluster token --role master"
-            .to_owned(),
+        remedy:
+            "start masters that are down, or let more join, three or five in all: cairn cluster \
+                 token --role master"
+                .to_owned(),
     }]
 }
 

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result};
+use cairn_base::{ClusterMap, Error, Result};
 
 use super::read::Reader;
 use super::{CLUSTER, Contents, Summary, contents};
@@ -12,15 +12,17 @@ use crate::keys;
 use crate::rows::{Row, Session};
 
 /// Commits all rows of a dump, the one that makes them a store when the trailer was found right,
-/// last. Calls `progress` with the number of rows so far, now and then. Where it fails after the
+/// last. Of the cluster map, if there is one, `anew` makes the map with which the metadata begin:
+/// others may have gone on since they were dumped ([`ClusterMap::anew`]). Calls `progress` with the number of rows so far, now and then. Where it fails after the
 /// first rows the engine holds [`Contents::Part`].
 ///
 /// # Errors
 /// `NotEmpty` if there is anything in the engine, of which nothing is changed then; those of
-/// [`super::verify`]; those of the engine.
+/// [`super::verify`], of `anew` and of the engine.
 pub fn load(
     engine: &dyn Engine,
     input: &mut dyn Read,
+    anew: &dyn Fn(&ClusterMap) -> Result<ClusterMap>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Summary> {
     require_nothing(engine)?;
@@ -37,7 +39,7 @@ pub fn load(
             match key == cluster {
                 // Of its own, so that it does not keep its section in memory.
                 true => last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value)))),
-                false => changes.push((key.clone(), Some(loaded(&key, value)?))),
+                false => changes.push((key.clone(), Some(loaded(&key, value, anew)?))),
             }
         }
         loading.commit(changes)?;
@@ -48,8 +50,13 @@ pub fn load(
 }
 
 /// A row as it is loaded. Sessions know that they come out of a dump.
-fn loaded(key: &[u8], row: Bytes) -> Result<Bytes> {
+fn loaded(
+    key: &[u8],
+    row: Bytes,
+    anew: &dyn Fn(&ClusterMap) -> Result<ClusterMap>,
+) -> Result<Bytes> {
     match key.first() {
+        _ if *key == *keys::map() => Ok(anew(&ClusterMap::decode(&row)?)?.encode()),
         Some(b's') => Ok(Session { loaded: true, ..Session::decode(&row)? }.encode()),
         _ => Ok(row),
     }

@@ -31,6 +31,11 @@ pub type Dialed = (Arc<dyn MasterLink>, UnboundedReceiver<Bytes>);
 pub trait Dialer: Send + Sync + 'static {
     async fn dial(&self) -> Result<Dialed>;
 
+    /// The generation of the metadata that the master serves that was dialed last.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// The master that it found last, or looks for, as an operator knows it.
     fn master(&self) -> Awaited {
         Awaited::Text("the master".into())

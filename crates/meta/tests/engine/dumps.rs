@@ -70,7 +70,7 @@ fn dumped(engine: &dyn Engine) -> (Vec<u8>, Summary) {
 }
 
 fn load(engine: &dyn Engine, bytes: &[u8]) -> cairn_base::Result<Summary> {
-    dump::load(engine, &mut &bytes[..], &mut |_| {})
+    dump::load(engine, &mut &bytes[..], &|map| Ok(map.clone()), &mut |_| {})
 }
 
 fn verify(bytes: &[u8]) -> cairn_base::Result<Summary> {

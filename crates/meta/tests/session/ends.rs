@@ -1,5 +1,6 @@
 //! A session that nobody wants any more is not attached again.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -42,4 +43,34 @@ async fn what_is_dropped_lapses() {
         }
     };
     timeout(PATIENCE, lapsed).await.unwrap();
+}
+
+/// Blocks of the session may be where metadata that began anew know of nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_does_not_go_on_where_metadata_began_anew() {
+    let net = Net::new().await;
+    for (peer, hasty) in [(1, false), (2, true)] {
+        let (client, cut) = match hasty {
+            true => net.hasty_client(peer).await,
+            false => net.client(peer).await,
+        };
+        put(&client, "key", 1).await.unwrap();
+        let first = client.session();
+        net.kill_master().await;
+        put(&client, "key", 2).await.unwrap();
+        assert_eq!(client.session(), first, "another master of the same metadata");
+        cut.generation.store(7, Ordering::SeqCst);
+        net.kill_master().await;
+        let moved = async {
+            while client.session() == first || put(&client, "key", 3).await.is_err() {
+                sleep(LEASE / 8).await;
+            }
+        };
+        timeout(PATIENCE, moved).await.unwrap();
+        let second = client.session();
+        net.kill_master().await;
+        put(&client, "key", 4).await.unwrap();
+        assert_eq!(client.session(), second);
+        client.close().await;
+    }
 }

@@ -53,6 +53,8 @@ pub struct Cut {
     pub no_recalls: AtomicBool,
     /// The next change is held back until another one was answered, for half a second at most.
     pub overtake: AtomicBool,
+    /// Of the metadata that the client finds when it dials.
+    pub generation: AtomicU64,
     changed: Notify,
 }
 
@@ -261,6 +263,10 @@ impl Dialer for PeerDialer {
             recalls: Mutex::new(Some(sender)),
         };
         Ok((Arc::new(link), recalls))
+    }
+
+    fn generation(&self) -> u64 {
+        self.cut.generation.load(Ordering::SeqCst)
     }
 }
 

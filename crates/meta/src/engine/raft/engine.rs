@@ -186,6 +186,9 @@ impl Engine for RaftEngine {
 async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
     loop {
         member.shared.rest(LEAD_LOOK).await?;
+        if let Some(why) = member.shared.superseded() {
+            return Err(Error::Denied(why));
+        }
         let Some(lead) = member.lead().await else { continue };
         if let Some(tenure) = begin_turn(member, lead, batch).await? {
             return Ok(tenure);

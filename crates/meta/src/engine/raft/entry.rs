@@ -206,6 +206,12 @@ impl Members {
     /// `None` for bytes that are not exactly one of these.
     pub fn parse(bytes: &[u8]) -> Option<Members> {
         let mut rest = Rest(bytes);
+        let members = Members::take(&mut rest)?;
+        rest.0.is_empty().then_some(members)
+    }
+
+    /// Reads the members at the front of `rest`.
+    pub(super) fn take(rest: &mut Rest<'_>) -> Option<Members> {
         let [sets] = rest.take()?;
         let mut take_ids = || {
             let count = u16::from_le_bytes(rest.take()?);
@@ -213,6 +219,6 @@ impl Members {
         };
         let voters = (0..sets).map(|_| take_ids()).collect::<Option<Vec<_>>>()?;
         let learners = take_ids()?;
-        rest.0.is_empty().then_some(Members { voters, learners })
+        Some(Members { voters, learners })
     }
 }

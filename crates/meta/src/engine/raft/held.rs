@@ -31,6 +31,8 @@ pub struct Held {
     pub given_up: bool,
     /// Records before this one are void: a snapshot took the place of what they say.
     pub first_record: u64,
+    /// The generation that has begun without this member, which takes no part any more; 0: none.
+    pub superseded: u64,
 }
 
 impl Held {
@@ -44,6 +46,7 @@ impl Held {
             membership: Membership::default(),
             given_up: false,
             first_record: 0,
+            superseded: 0,
         }
     }
 
@@ -68,6 +71,10 @@ impl Held {
             out.extend_from_slice(&index.to_le_bytes());
         }
         self.membership.members.encode(&mut out)?;
+        if self.superseded > 0 {
+            // Programs that do not know this do not open what has it.
+            out.extend_from_slice(&self.superseded.to_le_bytes());
+        }
         Ok(out.into())
     }
 
@@ -87,8 +94,11 @@ fn parse(bytes: &[u8]) -> Option<Held> {
     let given_up = rest.flag()?;
     let applied = rest.entry_id()?;
     let entry = rest.entry_id()?;
-    let membership = Membership { entry, members: Members::parse(rest.0)? };
-    Some(Held { member, generation, vote, applied, membership, given_up, first_record })
+    let membership = Membership { entry, members: Members::take(&mut rest)? };
+    let superseded = if rest.0.is_empty() { 0 } else { rest.u64().filter(|number| *number > 0)? };
+    let held =
+        Held { member, generation, vote, applied, membership, given_up, first_record, superseded };
+    rest.0.is_empty().then_some(held)
 }
 
 impl Rest<'_> {

@@ -146,6 +146,17 @@ impl Member {
         *self.led.lock()
     }
 
+    /// Whether `member` was one before this generation began, and is none any more.
+    pub fn is_former(&self, member: u64) -> bool {
+        self.shared.seams.peers.former().contains(&member)
+    }
+
+    /// The reason for which this member takes no part any more, if a newer generation has begun
+    /// without it.
+    pub fn superseded(&self) -> Option<String> {
+        self.shared.superseded()
+    }
+
     /// Asks the core itself: what anybody noted earlier may be over.
     pub(super) async fn view(&self) -> Result<View> {
         let look = |state: &openraft::RaftState<_, _, _>| View {

@@ -69,6 +69,10 @@ pub enum Reply {
     Installed {
         vote: Vote,
     },
+    /// Nothing was done: the sender is of an older generation than this one.
+    Superseded {
+        generation: u64,
+    },
     Refused {
         reason: String,
     },
@@ -165,6 +169,7 @@ pub fn encode_reply(reply: &Reply) -> Bytes {
         Reply::Asked { yes } => (103, u8::from(*yes)),
         Reply::Heard => (104, 0),
         Reply::Installed { .. } => (105, 0),
+        Reply::Superseded { .. } => (254, 0),
         Reply::Refused { .. } => (255, 0),
     };
     out.extend_from_slice(&kind.to_le_bytes());
@@ -179,6 +184,7 @@ pub fn encode_reply(reply: &Reply) -> Bytes {
         }
         Reply::Asked { .. } | Reply::Heard => {}
         Reply::Installed { vote } => vote.encode(&mut out),
+        Reply::Superseded { generation } => put_numbers(&mut out, &[*generation]),
         Reply::Refused { reason } => {
             out.extend(reason.bytes().take(REASON_BYTES));
         }
@@ -349,6 +355,7 @@ fn parse_known_reply(kind: u16, mut rest: Rest<'_>) -> Option<Reply> {
         (103, 0 | 1) => Reply::Asked { yes: code == 1 },
         (104, 0) => Reply::Heard,
         (105, 0) => Reply::Installed { vote: take_vote(rest)? },
+        (254, 0) => Reply::Superseded { generation: rest.u64()? },
         _ => return None,
     };
     rest.0.is_empty().then_some(reply)

@@ -55,6 +55,9 @@ impl RaftNetworkFactory<Types> for Network {
 /// # Errors
 /// `Unavailable` and others of the network; `Invalid` for an answer that is none.
 pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Result<Reply> {
+    if let Some(why) = shared.superseded() {
+        return Err(Error::Denied(why));
+    }
     let envelope = Envelope { generation: shared.generation, from: shared.me, to: target };
     let bytes: Bytes = message::encode(envelope, message)?;
     let sent = shared.now();
@@ -64,6 +67,10 @@ pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Resu
         reply = shared.seams.peers.send(target, bytes) => reply,
     };
     let reply = message::parse_reply(&reply?)?;
+    if let Reply::Superseded { generation } = reply {
+        shared.supersede(generation).await;
+        return Err(Error::Denied(format!("member {target:x} is of generation {generation}")));
+    }
     shared.contact.answered(target, sent);
     Ok(reply)
 }

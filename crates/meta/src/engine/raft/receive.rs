@@ -1,12 +1,13 @@
 //! Messages of other members, and their answers.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 use openraft::Snapshot;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::Change;
 use super::entry::{Entry, EntryId};
@@ -25,13 +26,27 @@ struct Append {
     entries: Vec<Entry>,
 }
 
+/// What became of a message by its first look.
+enum Begun {
+    /// It is to be answered, which takes a permit.
+    Taken(Message, OwnedSemaphorePermit),
+    Answered(Reply),
+    /// It is of this generation, in which this member is none any more.
+    Superseded(u64),
+}
+
 impl Member {
     /// Answers a message that the member `from` sent, which was authenticated. The work goes on
     /// in a task of its own: an answer that takes long, such as that to entries for a slow disk,
     /// holds up no other message.
     pub async fn receive(self: &Arc<Self>, from: u64, bytes: Bytes) -> Bytes {
         let reply = match self.begin(from, &bytes) {
-            Ok((message, permit)) => {
+            Ok(Begun::Answered(reply)) => Ok(reply),
+            Ok(Begun::Superseded(generation)) => {
+                self.shared.supersede(generation).await;
+                Err(Error::Denied(self.shared.superseded().unwrap_or_default()))
+            }
+            Ok(Begun::Taken(message, permit)) => {
                 let member = Arc::clone(self);
                 let task = self.runtime.spawn(async move {
                     let _permit = permit;
@@ -46,20 +61,22 @@ impl Member {
         message::encode_reply(&reply.unwrap_or_else(refused))
     }
 
-    fn begin(
-        &self,
-        from: u64,
-        bytes: &Bytes,
-    ) -> Result<(Message, tokio::sync::OwnedSemaphorePermit)> {
+    fn begin(&self, from: u64, bytes: &Bytes) -> Result<Begun> {
         let (Envelope { generation, from: sender, to }, message) = message::parse(bytes)?;
         if sender != from || to != self.shared.me {
             let text = format!("member {sender} to {to}, which {from} sent to {}", self.shared.me);
             return Err(Error::Denied(format!("a message of {text}")));
         }
-        if generation != self.shared.generation {
-            let ours = self.shared.generation;
-            let text = format!("a message of generation {generation}, where this is {ours}");
-            return Err(Error::Denied(text));
+        match generation.cmp(&self.shared.generation) {
+            Ordering::Less => {
+                let generation = self.shared.generation;
+                return Ok(Begun::Answered(Reply::Superseded { generation }));
+            }
+            Ordering::Greater => return Ok(Begun::Superseded(generation)),
+            Ordering::Equal => {}
+        }
+        if let Some(why) = self.shared.superseded() {
+            return Err(Error::Denied(why));
         }
         if self.shared.is_ending() {
             return Err(Error::Unavailable("this member ends".into()));
@@ -73,7 +90,7 @@ impl Member {
         };
         let permit = Arc::clone(which).try_acquire_owned();
         let permit = permit.map_err(|_| Error::Unavailable("too many messages at once".into()))?;
-        Ok((message, permit))
+        Ok(Begun::Taken(message, permit))
     }
 
     async fn answer(&self, from: u64, message: Message) -> Result<Reply> {

@@ -1,6 +1,9 @@
 //! The surroundings that the parts of one member share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +21,11 @@ pub trait Peers: Send + Sync + 'static {
     /// Sends `message` to `member`; the future has its answer. Whether it comes, or when, is up to
     /// the network: the caller ends its wait. The other side must know who sends it.
     fn send(&self, member: u64, message: Bytes) -> Later<Result<Bytes>>;
+
+    /// Members of before that were given up. They are told of the generation when they come back.
+    fn former(&self) -> BTreeSet<u64> {
+        BTreeSet::new()
+    }
 }
 
 /// The seams that a host gives to a member.
@@ -38,6 +46,8 @@ pub struct MemberShared {
     pub generation: u64,
     pub contact: Contact,
     ending: watch::Sender<bool>,
+    /// A generation that has begun without this member; 0: none.
+    superseded_by: AtomicU64,
 }
 
 impl MemberShared {
@@ -47,7 +57,8 @@ impl MemberShared {
         // What it heard in an earlier process is not known.
         contact.hear_leader(seams.clock.monotonic());
         let ending = watch::Sender::new(false);
-        MemberShared { store, seams, timing, me, generation, contact, ending }
+        let superseded_by = AtomicU64::default();
+        MemberShared { store, seams, timing, me, generation, contact, ending, superseded_by }
     }
 
     pub fn now(&self) -> Duration {
@@ -64,6 +75,26 @@ impl MemberShared {
     ) -> Result<T> {
         let store = Arc::clone(&self.store);
         work::blocking(self.seams.threads.as_ref(), move || work(&store)).await
+    }
+
+    /// A newer generation has begun without this member: it takes no part from now on, and says so
+    /// when it is opened again.
+    pub async fn supersede(&self, generation: u64) {
+        if generation <= self.generation || self.superseded_by.swap(generation, AcqRel) != 0 {
+            return;
+        }
+        let noted = self.with_store(move |store| store.supersede(generation)).await;
+        if let Err(error) = noted {
+            tracing::error!(%error, generation, "not noted that this member is superseded");
+        }
+    }
+
+    /// The reason for which this member takes no part any more, if it does not.
+    pub fn superseded(&self) -> Option<String> {
+        match self.superseded_by.load(Acquire) {
+            0 => None,
+            generation => Some(superseded(self.me, self.generation, generation)),
+        }
     }
 
     pub fn end(&self) {
@@ -96,4 +127,13 @@ impl MemberShared {
     pub fn passes(&self, error: &Error) -> bool {
         matches!(error, Error::Full(_) | Error::Unavailable(_)) && self.store.failure().is_none()
     }
+}
+
+/// What is said of a member in whose place a newer generation has begun.
+pub fn superseded(member: u64, its: u64, now: u64) -> String {
+    format!(
+        "the metadata of member {member:x} are of generation {its}, and generation {now} has begun \
+         without it: it was given up when another master recovered, or loaded a dump. It must not \
+         serve again: let a new directory join with a new token"
+    )
 }

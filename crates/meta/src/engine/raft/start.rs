@@ -13,7 +13,7 @@ use super::super::config::Config;
 use super::log::Log;
 use super::member::Member;
 use super::network::Network;
-use super::shared::{MemberShared, Seams};
+use super::shared::{MemberShared, Seams, superseded};
 use super::state_machine::StateMachine;
 use super::store::MemberStore;
 use super::timing::Timing;
@@ -44,6 +44,10 @@ impl Member {
         let threads = seams.threads.clone();
         let opening = move || MemberStore::open(disk, config, id);
         let store = Arc::new(work::blocking(threads.as_ref(), opening).await?);
+        if store.superseded() > 0 {
+            let why = superseded(id, store.generation(), store.superseded());
+            return Err(Error::Denied(why));
+        }
         let shared = Arc::new(MemberShared::new(store, seams, timing));
         let network = Network { shared: Arc::clone(&shared) };
         let (log, machine) =

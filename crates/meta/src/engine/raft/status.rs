@@ -80,7 +80,7 @@ impl Member {
             applied: store.applied().0,
             silence: now.saturating_sub(heard),
             followers: others.map(|(id, last)| (id, last.map(|id| id.index))).collect(),
-            failure: store.failure(),
+            failure: shared.superseded().or_else(|| store.failure()),
         })
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use cairn_base::{Disk, Error, Result};
 
 use super::super::config::Config;
-use super::super::files;
+use super::super::{Change, files};
 use super::entry::{Entry, EntryId, Members, Proposal};
 use super::held::Held;
 use super::record::Vote;
+use super::shared::superseded;
 use super::store::MemberStore;
 
 impl MemberStore {
@@ -61,21 +61,21 @@ impl MemberStore {
         Ok(())
     }
 
-    /// Makes this member the only one, of a new generation, whose log says whatever this one's does
-    /// now. `rewrite` is told all rows, and says which of them change with it. For a member whose
-    /// process does not run. If it is interrupted, it may be called again.
+    /// Makes this member the only one, of a new `generation` that nobody else has, whose log says
+    /// whatever this one's does now. `changes` are made of it. For a member whose process does not
+    /// run. If it is interrupted, it may be called again with another generation.
     ///
     /// # Errors
-    /// Those of the disk and of `rewrite`.
-    pub fn survive(
-        &self,
-        rewrite: impl FnOnce(&MemberStore) -> Result<Vec<(Bytes, Option<Bytes>)>>,
-    ) -> Result<()> {
+    /// `Invalid` for a generation that is not newer; those of the disk.
+    pub fn survive(&self, generation: u64, changes: Vec<Change>) -> Result<()> {
+        let former = self.generation().max(self.superseded());
+        if generation <= former {
+            let text = format!("generation {generation} does not follow generation {former}");
+            return Err(Error::Invalid(text));
+        }
         // The generation comes first: members of the former one hear nothing of what follows.
-        let generation = self.generation() + 1;
-        self.set_generation(generation)?;
+        self.note(|held| (held.generation, held.superseded) = (generation, 0))?;
         self.apply_all()?;
-        let changes = rewrite(self)?;
         let (vote, member) = (self.vote(), self.member());
         let term = vote.term.max(self.last().map_or(0, |id| id.term)) + 1;
         let only = Members { voters: vec![BTreeSet::from([member])], learners: BTreeSet::new() };
@@ -93,10 +93,27 @@ impl MemberStore {
         self.checkpoint()
     }
 
-    fn set_generation(&self, generation: u64) -> Result<()> {
+    /// The generation that has begun without this member; 0: none.
+    pub fn superseded(&self) -> u64 {
+        self.state.lock().held.superseded
+    }
+
+    /// Notes durably that `generation` has begun without this member. The store takes nothing more
+    /// from now on, even if that fails.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn supersede(&self, generation: u64) -> Result<()> {
+        let noted = self.note(|held| held.superseded = held.superseded.max(generation));
+        let why = superseded(self.member(), self.generation(), generation);
+        self.rows.writer().poison(why);
+        noted
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Held)) -> Result<()> {
         let writer = self.rows.writer();
         let mut state = self.state.lock();
-        state.held.generation = generation;
+        change(&mut state.held);
         self.publish(writer, state, 0)?;
         self.checkpoint()
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::Result;
+use tokio::task::JoinHandle;
 
 use super::member::{Member, View};
 use super::message::Message;
@@ -27,13 +28,15 @@ struct Watch {
     asked: Duration,
     beaten: Duration,
     kept: Duration,
+    /// Tells former members.
+    telling: Option<JoinHandle<()>>,
 }
 
 /// Returns when the member ends.
 pub async fn run(member: Arc<Member>) {
     let now = member.shared.now();
     let patience = draw_patience(&member);
-    let mut watch = Watch { member, patience, asked: now, beaten: now, kept: now };
+    let mut watch = Watch { member, patience, asked: now, beaten: now, kept: now, telling: None };
     loop {
         let shared = &watch.member.shared;
         if shared.rest(shared.timing.look()).await.is_err() {
@@ -66,6 +69,7 @@ impl Watch {
         if now.saturating_sub(self.kept) >= UPKEEP {
             self.kept = now;
             self.tell_purged().await?;
+            self.tell_former();
         }
         Ok(())
     }
@@ -115,7 +119,8 @@ impl Watch {
         let said_yes = self.ask_all(view, &ask).await;
         self.asked = shared.now();
         let still_silent = is_alone || shared.contact.heard_leader() < last.max(now);
-        if view.is_majority(&said_yes) && still_silent {
+        let is_superseded = shared.superseded().is_some();
+        if view.is_majority(&said_yes) && still_silent && !is_superseded {
             tracing::info!(member = shared.me, term = view.vote.term, "an election begins");
             shared.contact.invite(Duration::ZERO);
             self.member.raft.trigger().elect().await.map_err(ended)?;
@@ -123,14 +128,28 @@ impl Watch {
         Ok(())
     }
 
-    /// Asks all other voters at once; returns those that said yes, and this member.
+    /// Asks all other voters at once; returns those that said yes, and this member. Former members
+    /// are asked as well: they may know of a newer generation.
     async fn ask_all(&self, view: &View, message: &Message) -> BTreeSet<u64> {
         let me = self.member.id();
         let mut others: BTreeSet<u64> = view.voters.iter().flatten().copied().collect();
+        others.extend(self.member.shared.seams.peers.former());
         others.remove(&me);
         let mut said_yes = ask_each(&self.member.shared, others, message).await;
         said_yes.insert(me);
         said_yes
+    }
+
+    /// Has former members hear of this generation, if they are there. Nobody waits for it.
+    fn tell_former(&mut self) {
+        let shared = &self.member.shared;
+        let former = shared.seams.peers.former();
+        if former.is_empty() || self.telling.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        let telling = async move { drop(ask_each(&shared, former, &Message::Probe).await) };
+        self.telling = Some(tokio::spawn(telling));
     }
 
     /// Entries that the ring has let go are sent no more: who needs them gets a snapshot. The

@@ -63,6 +63,12 @@ impl Inner {
         self.forget_all();
         let former = self.session();
         let mut session = former;
+        let generation = self.dialer.generation();
+        if self.is_of_other_metadata(generation) {
+            // They may not know where blocks of this session are.
+            tracing::warn!(generation, "the metadata began anew: a new session begins");
+            session = SessionId(self.rng.next_u64());
+        }
         loop {
             let sent = self.clock.monotonic();
             let attach = Attach { session };
@@ -77,6 +83,7 @@ impl Inner {
                     if session != former {
                         self.start_over(session);
                     }
+                    self.attached_to(generation);
                     let lease = Duration::from_millis(attached.lease_ms);
                     self.lease.extend(sent, lease, attached.batch);
                     let number = match &self.keeper {

@@ -74,6 +74,8 @@ pub struct Inner {
     pub connection: Connection,
     alone: Duration,
     session: AtomicU64,
+    /// Of the metadata to which it was attached last.
+    generation: Mutex<Option<u64>>,
     slots: Mutex<Arc<SessionSlots>>,
     /// Where operations are done when they have run.
     pub keeper: Option<KeptOperations>,
@@ -102,6 +104,7 @@ impl Inner {
             connection,
             alone: config.alone,
             session: AtomicU64::new(rng.next_u64()),
+            generation: Mutex::default(),
             rng,
             slots: Mutex::new(SessionSlots::new()),
             keeper: config.hasty.then(KeptOperations::default),
@@ -132,6 +135,16 @@ impl Inner {
             return Err(Error::Unavailable(text));
         }
         Ok(session)
+    }
+
+    /// Notes to which metadata the session is attached.
+    pub fn attached_to(&self, generation: u64) {
+        *self.generation.lock() = Some(generation);
+    }
+
+    /// Whether the session was attached to other metadata than those of this generation.
+    pub fn is_of_other_metadata(&self, generation: u64) -> bool {
+        self.generation.lock().is_some_and(|known| known != generation)
     }
 
     /// Goes on as another session.

@@ -11,7 +11,7 @@ use cairn_base::rng::SeededRng;
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::entry::Members;
 use cairn_meta::engine::raft::{
-    FrozenMember, Member, MemberStatus, MemberStore, Peers, RaftEngine, Seams, Timing,
+    FrozenMember, Member, MemberStatus, MemberStore, Peers, RaftEngine, Seams, Timing, Vote,
 };
 use cairn_meta::engine::{Engine, Fence, Later};
 use cairn_sim::SimDisk;
@@ -103,7 +103,7 @@ async fn one_that_was_removed_disturbs_nobody() {
     assert!(alone.is_err(), "it does not leave out itself");
 }
 
-/// All that the survivor has is there, and the others hear nothing of it any more.
+/// All that the survivor has is there, and the others never serve again, whenever they come back.
 #[tokio::test(start_paused = true)]
 async fn a_survivor_goes_on_alone() {
     let mut group = Group::paused(roomy).await;
@@ -121,9 +121,11 @@ async fn a_survivor_goes_on_alone() {
     drop(frozen);
     let store = MemberStore::open_any(disk(&group), roomy(1)).unwrap();
     assert_eq!((store.member(), store.generation()), (id, 0));
-    store.survive(|_| Ok(vec![put("0", "rewritten")])).unwrap();
+    assert!(store.survive(0, Vec::new()).is_err(), "it is no newer generation");
+    store.survive(9, vec![put("0", "rewritten")]).unwrap();
     drop(store);
-    for id in super::group::MEMBERS {
+    let former = [id % 3 + 1, (id + 1) % 3 + 1];
+    for id in [former[0], former[1], id] {
         group.open(id).await.unwrap();
     }
     let (alone, mut later) = group.serve(&[id]).await;
@@ -133,9 +135,87 @@ async fn a_survivor_goes_on_alone() {
     assert_eq!(all(&group.engines[&id]).len(), 20);
     group.put(id, &mut later, vec![put("new", "x")]).await;
     let shown = status(&group, id).await;
-    assert_eq!((shown.generation, shown.members.voters), (1, vec![set(&[id])]));
-    let former = group.leader_of(&[id % 3 + 1, (id + 1) % 3 + 1]).await;
-    assert_eq!(value(&group, former, "new"), None, "those of the former generation are apart");
+    assert_eq!((shown.generation, shown.members.voters), (9, vec![set(&[id])]));
+    superseded(&mut group, former).await;
+}
+
+/// Members of a former generation take no part, not even after they start again.
+async fn superseded(group: &mut Group, former: [u64; 2]) {
+    let are_told =
+        |group: &Group| former.iter().all(|id| group.engines[id].member().superseded().is_some());
+    group.until("they hear of the newer generation", are_told).await;
+    for id in former {
+        let turn = group.engines[&id].wait_for_turn().await;
+        assert!(turn.unwrap_err().to_string().contains("generation 9"));
+        group.close(id).await;
+        let refused = group.open(id).await.unwrap_err().to_string();
+        assert!(refused.contains("generation 9"), "{refused}");
+    }
+}
+
+/// The other two come back first, and do not reach the survivor. So they serve, as nothing can
+/// keep them from it, and until they reach it.
+#[tokio::test(start_paused = true)]
+async fn those_that_were_given_up_stop_when_they_are_reached() {
+    let mut group = Group::paused(roomy).await;
+    let (id, _) = group.serve(&super::group::MEMBERS).await;
+    for id in super::group::MEMBERS {
+        group.close(id).await;
+    }
+    let disk: Arc<SimDisk> = Arc::new(group.disks[&id].clone());
+    MemberStore::open_any(disk, roomy(1)).unwrap().survive(9, Vec::new()).unwrap();
+    let former = [id % 3 + 1, (id + 1) % 3 + 1];
+    group.wires.isolate(id);
+    for id in super::group::MEMBERS {
+        group.open(id).await.unwrap();
+    }
+    let (serving, mut fence) = group.serve(&former).await;
+    group.put(serving, &mut fence, vec![put("a", "1")]).await;
+    group.wires.heal();
+    superseded(&mut group, former).await;
+}
+
+/// The survivor is told of those that were given up, and tells them: that is enough where they do
+/// not find it. So two survivors do not both go on.
+#[tokio::test(start_paused = true)]
+async fn a_survivor_tells_those_that_were_given_up() {
+    let mut group = Group::paused(roomy).await;
+    let (id, _) = group.serve(&super::group::MEMBERS).await;
+    for id in super::group::MEMBERS {
+        group.close(id).await;
+    }
+    let other = id % 3 + 1;
+    for (id, generation) in [(id, 9), (other, 8)] {
+        let disk: Arc<SimDisk> = Arc::new(group.disks[&id].clone());
+        MemberStore::open_any(disk, roomy(1)).unwrap().survive(generation, Vec::new()).unwrap();
+    }
+    group.wires.give_up(other);
+    group.open(other).await.unwrap();
+    group.serve(&[other]).await;
+    group.open(id).await.unwrap();
+    group.serve(&[id]).await;
+    let is_told = |group: &Group| group.engines[&other].member().superseded().is_some();
+    group.until("the older one hears of it", is_told).await;
+    assert_eq!(group.engines[&id].member().superseded(), None);
+    assert!(group.engines[&id].member().is_former(other));
+}
+
+/// What is noted stays, and a new survivor may be made of it.
+#[test]
+fn a_member_that_was_given_up_says_so() {
+    let disk = SimDisk::new(1);
+    MemberStore::make(&disk, &roomy(1), 7, 42).unwrap();
+    let open = || MemberStore::open(Arc::new(disk.clone()), roomy(1), 7).unwrap();
+    let store = open();
+    store.supersede(43).unwrap();
+    assert!(store.save_vote(Vote { term: 1, member: 7, committed: false }).is_err());
+    drop(store);
+    let store = open();
+    assert_eq!((store.generation(), store.superseded()), (42, 43));
+    assert!(store.survive(43, Vec::new()).is_err(), "that generation is another's");
+    store.survive(44, Vec::new()).unwrap();
+    drop(store);
+    assert_eq!((open().generation(), open().superseded()), (44, 0));
 }
 
 /// The committer of a real master waits on a thread that belongs to no runtime.

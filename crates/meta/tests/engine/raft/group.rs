@@ -55,6 +55,8 @@ pub struct Wires {
     members: Mutex<BTreeMap<u64, Arc<Member>>>,
     /// From whom nothing reaches whom.
     cuts: Mutex<BTreeSet<(u64, u64)>>,
+    /// Members that the others gave up.
+    former: Mutex<BTreeSet<u64>>,
     /// The lengths of parts of snapshots that arrived.
     pub sections: Mutex<Vec<usize>>,
 }
@@ -67,6 +69,11 @@ struct Port {
 impl Wires {
     pub fn cut(&self, from: u64, to: u64) {
         self.cuts.lock().insert((from, to));
+    }
+
+    /// From now on the other members know `member` as a former one.
+    pub fn give_up(&self, member: u64) {
+        self.former.lock().insert(member);
     }
 
     /// Cuts `member` off, in both directions.
@@ -104,6 +111,12 @@ impl Peers for Port {
             }
             Ok(reply)
         })
+    }
+
+    fn former(&self) -> BTreeSet<u64> {
+        let mut former = self.wires.former.lock().clone();
+        former.remove(&self.from);
+        former
     }
 }
 

@@ -58,6 +58,7 @@ fn all_replies() -> Vec<Reply> {
         Reply::Asked { yes: true },
         Reply::Heard,
         Reply::Installed { vote },
+        Reply::Superseded { generation: u64::MAX },
     ]
 }
 

@@ -1,0 +1,188 @@
+//! Metadata that begin anew with one master: who else may have them is asked first, and is given
+//! up.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::map::Node;
+use cairn_base::{ClusterMap, Error, NodeId, Role};
+use cairn_cluster::identity::KnownNode;
+use cairn_cluster::members::{Asked, MemberReport};
+
+use super::members;
+use crate::failure::{Failure, Result};
+use crate::node::ThisNode;
+
+/// What nobody but the operator can see to.
+pub const KEEP_OFF: &str = "Keep the machines of the other masters switched off until they can \
+     reach this one while it runs: then they hear that they were given up, and never serve again. \
+     Where they reach other nodes and not this one, they would serve those, and what they \
+     acknowledge would be lost.";
+
+/// The one master, and the others.
+pub struct Beginning {
+    own: NodeId,
+    /// As the directory of the one master knows masters.
+    known: Vec<KnownNode>,
+    /// Those that are to be given up.
+    others: BTreeSet<NodeId>,
+    asked: Vec<Asked>,
+}
+
+impl Beginning {
+    /// Asks, as the master whose directory is `dir`, all others that `map` or the directory knows.
+    pub fn of(dir: &Path, map: &ClusterMap) -> Result<Beginning> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let node = ThisNode::open(dir, Role::Master)?;
+            node.view.adopt_rows(&Arc::new(map.clone()));
+            let asked = members::ask_everywhere(&node, map).await?;
+            let (own, known) = (node.loaded.identity.node(), node.loaded.masters.clone());
+            Ok(Beginning { own, others: others(map, own, &known), known, asked })
+        })
+    }
+
+    /// What other masters say of their members.
+    pub fn reports(&self) -> impl Iterator<Item = &MemberReport> {
+        self.asked.iter().filter_map(|asked| asked.answer.as_ref().ok())
+    }
+
+    /// Those that say nothing, and why.
+    pub fn silent(&self) -> impl Iterator<Item = (&Asked, &Error)> {
+        self.asked.iter().filter_map(|asked| Some((asked, asked.answer.as_ref().err()?)))
+    }
+
+    /// # Errors
+    /// If a master is there that does not know this one any more, or whose metadata began later
+    /// than `generation`.
+    pub fn check_newest(&self, generation: u64) -> Result<()> {
+        if let Some(newer) = self.reports().find(|report| report.generation > generation) {
+            let (node, its) = (NodeId(newer.member), newer.generation);
+            return Err(Failure::new(format!(
+                "node {node} has metadata of generation {its}, which began without this master: \
+                 this one was given up. Let a new directory join with a new token"
+            )));
+        }
+        for (Asked { address, .. }, error) in self.silent() {
+            if matches!(error, Error::Denied(_)) {
+                return Err(Failure::new(format!(
+                    "the master at {address} is there, and is not known to this one or refuses it \
+                     ({error}): this one may have been removed or given up. If it is that one that \
+                     is lost, stop it first"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If any other master is there, whatever it has.
+    pub fn check_nobody_answers(&self) -> Result<()> {
+        let elsewhere = |error: &Error| matches!(error, Error::NotImplemented(_));
+        let is_there = |asked: &&Asked| asked.answer.as_ref().err().is_none_or(elsewhere);
+        let Some(Asked { address, .. }) = self.asked.iter().find(is_there) else { return Ok(()) };
+        Err(Failure::new(format!(
+            "the master at {address} runs, and has metadata that are newer than a dump: let a new \
+             directory join in place of this one (cairn cluster token --role master), or go on \
+             with that one (cairn cluster recover). To load the dump nevertheless, stop it first"
+        )))
+    }
+
+    /// # Errors
+    /// Unless exactly those are `named` that are to be given up.
+    pub fn check_named(&self, named: &[NodeId], option: &str) -> Result<()> {
+        if self.others == named.iter().copied().collect() {
+            return Ok(());
+        }
+        let names = self.names();
+        let text = "name all other masters, which are given up and must never serve again";
+        Err(Failure::new(format!("{text}: {option} {names}")))
+    }
+
+    /// Those that are to be given up, as an option has them.
+    pub fn names(&self) -> String {
+        let names: Vec<String> = self.others.iter().map(NodeId::to_string).collect();
+        names.join(",")
+    }
+
+    /// The map with which the one master begins.
+    ///
+    /// # Errors
+    /// Of [`ClusterMap::anew`].
+    pub fn map(&self, map: &ClusterMap, generation: u64) -> cairn_base::Result<ClusterMap> {
+        let mut next = map.clone();
+        for KnownNode { node, pin } in self.known.iter().filter(|known| known.node != self.own) {
+            if !next.nodes.contains_key(node) {
+                next.former.entry(*node).or_insert_with(|| Node::new(*pin));
+            }
+            next.next_node = next.next_node.max(node.0 + 1);
+        }
+        let next = next.anew(Some(self.own), generation)?;
+        next.check()?;
+        Ok(next)
+    }
+}
+
+/// All masters but `own`, and those that were given up before.
+fn others(map: &ClusterMap, own: NodeId, known: &[KnownNode]) -> BTreeSet<NodeId> {
+    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
+    let of_map = map.nodes.iter().filter(|(_, node)| is_master(node)).map(|(id, _)| *id);
+    let mut others: BTreeSet<NodeId> = of_map.chain(known.iter().map(|one| one.node)).collect();
+    others.retain(|id| *id != own && !map.former.contains_key(id));
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::{KeyHash, Pin};
+
+    use super::*;
+
+    fn beginning(asked: Vec<Asked>) -> (Beginning, ClusterMap) {
+        let pin = Pin { key: KeyHash([1; 32]), roles: Role::Master.into() };
+        let nodes = [1, 2, 3].map(|id| (NodeId(id), Node::new(pin))).into();
+        let map = ClusterMap {
+            replicas: 1,
+            minimum: 1,
+            nodes,
+            former: [(NodeId(4), Node::new(pin))].into(),
+            next_node: 5,
+            ..ClusterMap::default()
+        };
+        let known: Vec<KnownNode> =
+            [1, 3, 4, 9].map(|id| KnownNode { node: NodeId(id), pin }).into();
+        let own = NodeId(1);
+        (Beginning { own, others: others(&map, own, &known), known, asked }, map)
+    }
+
+    #[test]
+    fn all_others_are_named_and_nobody_else() {
+        let (beginning, map) = beginning(Vec::new());
+        let check = |ids: &[u64]| {
+            let named: Vec<NodeId> = ids.iter().map(|id| NodeId(*id)).collect();
+            beginning.check_named(&named, "--option")
+        };
+        check(&[9, 3, 2]).unwrap();
+        for wrong in [&[][..], &[2, 3], &[2, 3, 9, 1], &[2, 3, 4, 9]] {
+            let error = check(wrong).unwrap_err().to_string();
+            assert!(error.contains("--option 2,3,9"), "{error}");
+        }
+        let next = beginning.map(&map, 1 << 50).unwrap();
+        let former: Vec<u64> = next.former.keys().map(|id| id.0).collect();
+        assert_eq!(former, [2, 3, 4, 9]);
+        assert!(next.next_node > 9);
+    }
+
+    #[test]
+    fn a_master_that_knows_better_is_heeded() {
+        let asked = |answer| Asked { address: "h:1".into(), node: None, answer };
+        let report = |generation| asked(Ok(MemberReport { generation, ..MemberReport::default() }));
+        let check = |asked| beginning(vec![asked]).0.check_newest(7);
+        check(report(7)).unwrap();
+        check(asked(Err(Error::Unavailable("no route".into())))).unwrap();
+        assert!(check(report(8)).unwrap_err().to_string().contains("generation 8"));
+        let denied = check(asked(Err(Error::Denied("not in the map".into()))));
+        assert!(denied.unwrap_err().to_string().contains("stop it first"));
+    }
+}
