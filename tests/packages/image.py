@@ -6,7 +6,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from harness.server import KEY, SECRET, binary, scratch
+from harness.server import KEY, REGION, SECRET, binary, scratch
 from harness.wait import PATIENCE_SECONDS, comes_true, eventually
 from packages.machine import PACKAGES, Failed, made
 
@@ -103,7 +103,15 @@ class Container:
 
     def run(self, *command, ok=True):
         """Runs a program of this machine in the network of the container."""
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.work), "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
+        env = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.work),
+            "CAIRN_KEY": KEY,
+            "CAIRN_SECRET": SECRET,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": REGION,
+        }
         words = ["nsenter", f"--net={self.proc}/ns/net", *map(str, command)]
         done = subprocess.run(words, env=env, cwd=self.work, capture_output=True, text=True, check=False)
         if ok and done.returncode != 0:

@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from harness.server import KEY, SECRET, scratch
+from harness.server import scratch
 from packages.chart import HELM, containers
 from packages.image import Container, Image, archive
 
@@ -40,15 +42,14 @@ needs_engine = pytest.mark.skipif(not shutil.which("runc") or os.geteuid() != 0,
 
 
 def put_and_get(container, work):
+    """By both doors."""
     source = work / "big.bin"
     source.write_bytes(os.urandom(3_000_000))
     container.cairn("bucket", "create", "photos")
-    container.cairn("put", source, "photos/big.bin")
+    aws = Path(sys.executable).with_name("aws")
+    container.run(aws, "--endpoint-url", "http://127.0.0.1:9000", "s3", "cp", source, "s3://photos/big.bin")
     container.cairn("get", "photos/big.bin", work / "copy.bin")
     assert (work / "copy.bin").read_bytes() == source.read_bytes()
-    signed = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{KEY}:{SECRET}"]
-    listed = container.run("curl", "-sf", *signed, "http://127.0.0.1:9000/photos")
-    assert "<Key>big.bin</Key>" in listed.stdout
 
 
 @needs_engine
