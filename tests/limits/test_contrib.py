@@ -46,6 +46,23 @@ def named():
     return {name for text in texts for name in NAME.findall(text)} - WITH_QUOTA
 
 
+def test_the_dashboard_has_what_alerts_of_a_cluster_tell_of():
+    """An alert of nodes, groups or masters leads to a panel. No panel covers another one."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    shown = {name for panel in panels for target in panel["targets"] for name in NAME.findall(target["expr"])}
+    alerted = set(NAME.findall(RULES.read_text()))
+    of_clusters = {name for name in alerted if name.startswith(("cairn_node_", "cairn_groups", "cairn_master_"))}
+    assert len(of_clusters) == 5 and of_clusters <= shown, of_clusters - shown
+    places = [
+        (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
+        for panel in panels
+        for x in range(panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["h"])
+    ]
+    assert len(places) == len(set(places))
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
 def roles_of(name):
     found = (roles for beginning, roles in ROLES.items() if name.startswith(beginning))
     return next(found, {"server", "gateway", "master", "chunkserver"})

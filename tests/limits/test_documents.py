@@ -18,8 +18,9 @@ from harness.documents import commands
 from harness.ports import free_ports
 from harness.server import ROOT, binary, scratch
 from harness.wait import PATIENCE_SECONDS, eventually
+from packages.book import unmarked
 
-STOPPED = "needs a master that was stopped by systemctl, and tests/cluster/test_masters.py moves one"
+STOPPED = "needs systemd, and tests/packages/test_book.py runs it"
 NOT_RUN = {
     "cairn cluster upgrade-check": "wants machines that may be stopped, and tests/cluster has them",
     "cairn bench reports": "starts clusters and measures for minutes, and tests/bench runs it",
@@ -29,7 +30,7 @@ NOT_RUN = {
     "cairn cluster add-disk": "needs one of these machines, and that test adds a disk",
     "cairn cluster join /srv/cairn-master": "needs a second machine, and tests/cluster/test_masters.py has more",
     "cairn master /srv/cairn-master --listen 10.0.0.2": "the same",
-    "systemctl": "needs systemd",
+    "systemctl": STOPPED,
     "cairn meta dump /srv/cairn-master": STOPPED,
     "mv /srv/cairn-master/meta": STOPPED,
     "echo 'meta raft'": STOPPED,
@@ -228,6 +229,11 @@ def test_commands_of_a_document(document):
     with Reader() as reader:
         for command in [*GIVEN.get(document, []), *run] if run else []:
             reader.run(command)
+
+
+@pytest.mark.parametrize("document", documents(), ids=name_of)
+def test_commands_that_no_test_runs_are_marked(document):
+    assert not list(unmarked(document))
 
 
 def test_configurations_of_shippers_are_executed():

@@ -6,11 +6,12 @@ from harness.server import ROOT
 
 BOOK = ROOT / "docs/operating.md"
 RECIPES = ROOT / "docs/clients.md"
+CLUSTER = ROOT / "docs/cluster.md"
 
 
-def chapters(path):
-    """{title: text} of the chapters of a document."""
-    parts = re.split(r"^## (.*)\n", path.read_text(), flags=re.M)
+def chapters(path, level="##"):
+    """{title: text} of the chapters of a document, or of parts of them."""
+    parts = re.split(rf"^{level} (.*)\n", path.read_text(), flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -28,7 +29,7 @@ def unmarked(path):
     text = path.read_text()
     for found in re.finditer(r"^```text\n(?:# |\$ )(.*)", text, re.M):
         before = text[: found.start()].rstrip().rsplit("\n\n", 1)[-1]
-        if "not executed" not in before.lower():
+        if "not executed" not in " ".join(before.split()).lower():
             yield found[1]
 
 

@@ -231,8 +231,10 @@ def quiet(programs):
 def packages(_):
     """Machines of systemd-nspawn over fresh roots of Debian: wants root and Debian's packages."""
     yield Job("what packages need", ["tests/install", "--packages"], timeout=HOUR)
-    for file in ("packages/test_packages.py", "packages/test_book.py"):
-        yield python(file, timeout=HOUR)
+    for name in ("packages", "image", "chart"):
+        yield python(f"packages/test_{name}.py", timeout=HOUR)
+    # What is printed are commands, and the seconds of each chapter.
+    yield python("packages/test_book.py", "-s", timeout=HOUR)
 
 
 def csi(_):
@@ -265,7 +267,7 @@ PARTS = {
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
-    "packages": (packages, "packages, the operator's book and recipes for clients, on fresh machines; wants a registry"),
+    "packages": (packages, "packages, the image and the chart; the operator's book and recipes on fresh machines; wants a registry"),
     "csi": (csi, "the driver for Kubernetes over NFS in a guest: its own tests and csi-sanity"),
     "patroni": (patroni, "20 fail-overs and switch-overs of PostgreSQL under Patroni; wants Debian's packages"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
