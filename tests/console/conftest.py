@@ -10,7 +10,9 @@ from harness.server import Server
 
 # A name of another site that leads to this machine.
 REBOUND = "rebound.example"
-ARGUMENTS = ["--no-sandbox", f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1"]
+# Below it are names of the doors of a store, for certificates.
+SITE = "cairn.example"
+ARGUMENTS = ["--no-sandbox", f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1, MAP *.{SITE} 127.0.0.1"]
 
 
 @pytest.fixture(scope="module")

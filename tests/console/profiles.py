@@ -97,9 +97,14 @@ class Profile:
 
     def log_in(self, secret=SECRET, key=KEY):
         self.page.goto("/")
-        self.page.get_by_label("Access key").fill(key)
-        self.page.get_by_label("Secret key").fill(secret)
-        self.page.get_by_role("button", name="Log in").click()
+        self.log_in_here(secret, key)
+
+    def log_in_here(self, secret=SECRET, key=KEY, page=None):
+        """On the page to log in that is shown."""
+        page = page or self.page
+        page.get_by_label("Access key").fill(key)
+        page.get_by_label("Secret key").fill(secret)
+        page.get_by_role("button", name="Log in").click()
 
     def make_bucket(self, name):
         self.page.goto("/")

@@ -1,6 +1,7 @@
 """The console in Debian's Chromium: files are arranged and shared, and people are managed."""
 
 import io
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from harness.server import Server
 from harness.wait import eventually
 
 BUCKETS = {"name": "Buckets", "exact": True}
+FILES = int(os.environ.get("CAIRN_TEST_BROWSER_FILES", "40"))
 
 
 def keys_in(client, bucket):
@@ -156,7 +158,10 @@ def test_the_audit_is_shown_by_user_action_and_outcome(chromium, tmp_path):
 def test_an_upload_by_drag_and_drop_takes_folders(in_store, store, tmp_path):
     page = in_store.page
     client = bucket_of(store, "dropped")
-    for name in ["photos/one.txt", "photos/inner/two.txt"]:
+    names = ["photos/one.txt", "photos/inner/two.txt"]
+    # In one folder, of which a browser tells some at a time.
+    names += [f"photos/many/{number:04}.txt" for number in range(FILES)]
+    for name in names:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -168,8 +173,10 @@ def test_an_upload_by_drag_and_drop_takes_folders(in_store, store, tmp_path):
         drags.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 400, "data": data})
         if kind == "dragOver":
             assert "drops" in page.evaluate("document.body.className")
-    expect(page.get_by_text("2 files uploaded")).to_be_visible()
-    assert keys_in(client, "dropped") == ["photos/inner/two.txt", "photos/one.txt"]
+    expect(page.get_by_text(f"{len(names)} files uploaded")).to_be_visible()
+    assert keys_in(client, "dropped") == sorted(names)
+    for name in [*names[:2], names[-1]]:
+        assert client.get_object(Bucket="dropped", Key=name)["Body"].read() == name.encode()
     expect(page.get_by_role("link", name="photos/")).to_be_visible()
 
 

@@ -170,7 +170,8 @@ class Reader:
             self.answer(command)
 
     def expanded(self, command):
-        done = subprocess.run(["bash", "-c", f'echo "{command}"'], env=self.env, capture_output=True, text=True)
+        echo = ["bash", "-c", f'echo "{command}"']
+        done = subprocess.run(echo, cwd=self.work, env=self.env, capture_output=True, text=True)
         return done.stdout
 
     def answer(self, command):
@@ -234,6 +235,39 @@ def test_commands_of_a_document(document):
 @pytest.mark.parametrize("document", documents(), ids=name_of)
 def test_commands_that_no_test_runs_are_marked(document):
     assert not list(unmarked(document))
+
+
+# Rows of the table of requests without a command.
+NOT_SHOWN = {
+    "GET /admin/blocks/GROUP/BLOCK/LENGTH": "only a dump names blocks, and the tests of `cairn backup` read them",
+}
+# What stands for a name in the path of a row.
+NAMES = {"KEY": "[^?]*[^?/]", "DIR": "[^?]+"}
+
+
+def request_of(command):
+    """The method and the path of a command of curl."""
+    words = shlex.split(re.sub(r"\$\([^()]*\)", "X", command[command.index("curl ") :]))
+    flags, is_of = set(words), {"-I": "HEAD", "-T": "PUT", "-d": "POST", "--data-binary": "POST", "-F": "POST"}
+    method = words[words.index("-X") + 1] if "-X" in flags else None
+    method = method or next((method for flag, method in is_of.items() if flag in flags), "GET")
+    [url] = [word for word in words if word.startswith("http://")]
+    return method, re.sub(r"^http://[^/]*", "", url).split("?")[0]
+
+
+def test_every_request_of_the_table_is_a_command():
+    text = (ROOT / "docs/http.md").read_text().split("<!-- The tests read this table. -->\n\n")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\S+ \S+)` \|", text, re.M)
+    assert len(rows) > 50, rows
+    run = [command for document in ("docs/http.md", "docs/logs.md") for command in ALL[document]]
+    run = [request_of(command) for command in run if "curl " in command and not found(NOT_RUN, command)]
+
+    def is_run(row):
+        method, path = row.split(" ")
+        path = re.sub("[A-Z]+", lambda name: NAMES.get(name[0], "[^/?]+"), re.escape(path))
+        return any(method == one and re.fullmatch(path, other) for one, other in run)
+
+    assert [row for row in rows if not is_run(row)] == list(NOT_SHOWN)
 
 
 def test_configurations_of_shippers_are_executed():

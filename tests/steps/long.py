@@ -186,7 +186,7 @@ def browser(_):
         "CAIRN_TEST_BROWSER_TALL": "2000000",
         "CAIRN_TEST_BROWSER_IDLE_SECONDS": "60",
     }
-    for name in ["browser", "live", "managing", "attacks", "accessibility"]:
+    for name in ["browser", "uploads", "live", "managing", "attacks", "accessibility"]:
         yield python(f"console/test_{name}.py", env=env, timeout=2 * HOUR)
 
 

@@ -16,6 +16,7 @@ export function isOwn(reply, kind) {
 }
 
 export const FOREIGN = "Something else has answered than the console. Try again in a moment.";
+const LOGGED_OUT = "The login has ended, and uploads wait on this page. Log in again in another tab, then go on here.";
 
 const styles = (page) => page.querySelector("link[rel=stylesheet]")?.getAttribute("href");
 let turn = 0;
@@ -36,6 +37,11 @@ export async function visit(url, { method = "GET", body, push = true, stay = fal
     const page = parse(await reply.text());
     if (mine !== turn) return;
     const main = page.querySelector("main");
+    // The page to log in would take the place of files that are not uploaded yet.
+    if (reply.redirected && new URL(reply.url).pathname === "/login" && document.querySelector("cairn-uploads")?.isUnderWay) {
+      tell(LOGGED_OUT);
+      return;
+    }
     // The page to log in, or a page of another version of the server.
     if (!main || !page.querySelector(".top") || styles(page) !== styles(document)) {
       location.assign(method === "GET" || reply.redirected ? reply.url : location.href);
@@ -130,7 +136,7 @@ async function renewAll() {
   }
   if (location.href !== url || turn !== at) return;
   const said = document.querySelector("main > .error");
-  if (said?.textContent === FOREIGN) said.remove();
+  if (said?.textContent === FOREIGN || (said?.textContent === LOGGED_OUT && !reply.redirected)) said.remove();
   if (!reply.ok || reply.redirected || styles(page) !== styles(document)) return visit(url, { push: false, stay: true });
   for (const fresh of page.querySelectorAll("[data-live]")) {
     const old = document.querySelector(`[data-live="${fresh.dataset.live}"]`);

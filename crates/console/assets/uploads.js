@@ -370,6 +370,11 @@ class Queue extends HTMLElement {
     return !["done", "skipped"].includes(job.state);
   }
 
+  /** Whether it would be a loss if the page was left. */
+  get isUnderWay() {
+    return this.jobs.some((job) => ["waiting", "going", "paused", "login"].includes(job.state));
+  }
+
   next() {
     while (this.first < this.jobs.length && !this.isOpen(this.jobs[this.first])) this.first += 1;
     for (let at = this.first; at < this.jobs.length && this.running < JOBS; at++) {
@@ -631,6 +636,5 @@ addEventListener("paste", (event) => {
   target().add(files.map((file) => ({ file, path: file.name })));
 });
 addEventListener("beforeunload", (event) => {
-  const queue = document.querySelector("cairn-uploads");
-  if (queue?.jobs.some((job) => ["waiting", "going", "paused"].includes(job.state))) event.preventDefault();
+  if (document.querySelector("cairn-uploads")?.isUnderWay) event.preventDefault();
 });
