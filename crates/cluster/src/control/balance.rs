@@ -157,7 +157,9 @@ mod tests {
         let moves = moves(&map, &bytes);
         carry_out(&mut map, &moves);
         // No node can have more than one replica of all.
-        assert_eq!(shares(&map, &bytes)[&NodeId(4)], (700, 700));
+        let (has, share) = shares(&map, &bytes)[&NodeId(4)];
+        assert_eq!(share, 700);
+        assert!((700 - 700 / TOLERANCE..=700).contains(&has), "{has}");
     }
 
     #[test]
