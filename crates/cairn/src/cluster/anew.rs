@@ -54,8 +54,7 @@ impl Beginning {
     }
 
     /// # Errors
-    /// If a master is there that does not know this one any more, or whose metadata began later
-    /// than `generation`.
+    /// If a master is there whose metadata began later than `generation`.
     pub fn check_newest(&self, generation: u64) -> Result<()> {
         if let Some(newer) = self.reports().find(|report| report.generation > generation) {
             let (node, its) = (NodeId(newer.member), newer.generation);
@@ -64,6 +63,12 @@ impl Beginning {
                  this one was given up. Let a new directory join with a new token"
             )));
         }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If a master is there that refuses this one, or that this one does not know.
+    pub fn check_not_denied(&self) -> Result<()> {
         for (Asked { address, .. }, error) in self.silent() {
             if matches!(error, Error::Denied(_)) {
                 return Err(Failure::new(format!(
@@ -178,11 +183,17 @@ mod tests {
     fn a_master_that_knows_better_is_heeded() {
         let asked = |answer| Asked { address: "h:1".into(), node: None, answer };
         let report = |generation| asked(Ok(MemberReport { generation, ..MemberReport::default() }));
-        let check = |asked| beginning(vec![asked]).0.check_newest(7);
-        check(report(7)).unwrap();
-        check(asked(Err(Error::Unavailable("no route".into())))).unwrap();
-        assert!(check(report(8)).unwrap_err().to_string().contains("generation 8"));
-        let denied = check(asked(Err(Error::Denied("not in the map".into()))));
-        assert!(denied.unwrap_err().to_string().contains("stop it first"));
+        let newest = |asked| beginning(vec![asked]).0.check_newest(7);
+        newest(report(7)).unwrap();
+        assert!(newest(report(8)).unwrap_err().to_string().contains("generation 8"));
+        let there = |error| {
+            let (beginning, _) = beginning(vec![asked(Err(error))]);
+            beginning.check_not_denied().and_then(|()| beginning.check_nobody_answers())
+        };
+        there(Error::Unavailable("no route".into())).unwrap();
+        let text = |error| there(error).unwrap_err().to_string();
+        assert!(text(Error::Denied("not in the map".into())).contains("stop it first"));
+        assert!(text(Error::NotImplemented("in a database".into())).contains("runs"));
+        assert!(beginning(vec![report(1)]).0.check_nobody_answers().is_err());
     }
 }

@@ -56,6 +56,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     let beginning = Beginning::of(&args.dir, &map)?;
     show(&store, &beginning)?;
     beginning.check_newest(store.generation())?;
+    beginning.check_not_denied()?;
     check_majority(&store, &beginning)?;
     output::line(
         "What may be lost: every change since then that only masters had that are lost. That is \

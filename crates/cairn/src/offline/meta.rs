@@ -269,8 +269,8 @@ fn check(path: &Path) -> Result<(Summary, Option<ClusterMap>)> {
 /// up.
 fn begin(args: &LoadArgs, path: &Path, map: &ClusterMap) -> Result<Beginning> {
     let beginning = Beginning::of(path, map)?;
-    beginning.check_newest(map.generation)?;
     beginning.check_nobody_answers()?;
+    beginning.check_not_denied()?;
     beginning.check_named(&args.give_up, "--give-up")?;
     if !args.give_up.is_empty() {
         output::complain(KEEP_OFF);
