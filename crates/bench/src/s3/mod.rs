@@ -54,6 +54,7 @@ pub struct S3Args {
     /// The secret of the access key; better in the environment
     #[arg(long, env = "CAIRN_SECRET", hide_env_values = true)]
     secret: Option<String>,
+    /// The region that requests are signed for
     #[arg(long, default_value = "us-east-1", value_parser = NonEmptyStringValueParser::new())]
     region: String,
     /// Use this bucket instead of a new one
