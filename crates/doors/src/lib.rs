@@ -9,6 +9,7 @@
 //!                                         http/  s3/  ◄────┘   a verb a file ──► cairn_fs::Fs
 //! ```
 
+mod content_type;
 pub mod host;
 pub mod limits;
 mod paced;

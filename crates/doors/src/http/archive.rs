@@ -19,7 +19,8 @@ use http::{HeaderValue, Response};
 use super::error::Failure;
 use super::inner::Inner;
 use super::zip::{Archive, Entry, entry_name};
-use super::{Body, content_type, get, headers};
+use super::{Body, get, headers};
+use crate::content_type;
 use crate::limits;
 
 const CRC: CrcAlgorithm = CrcAlgorithm::Crc32IsoHdlc;

@@ -14,10 +14,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-use super::content_type::OCTET_STREAM;
 use super::range::Wanted;
 use super::target::Query;
-use super::{Body, conditions, content_type, headers, range};
+use super::{Body, conditions, headers, range};
+use crate::content_type::{self, OCTET_STREAM};
 use crate::cors;
 
 /// Users' content is never a program. A browser that shows it runs no script of it, sends no form

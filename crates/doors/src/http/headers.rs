@@ -13,7 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::content_type::OCTET_STREAM;
+use crate::content_type::OCTET_STREAM;
 use crate::limits;
 
 /// The beginning of names of user metadata.

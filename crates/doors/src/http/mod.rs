@@ -18,7 +18,6 @@ mod body;
 mod buckets;
 mod clear;
 mod conditions;
-pub(crate) mod content_type;
 mod cors;
 mod delete;
 mod digest;

@@ -19,7 +19,8 @@ use super::multipart::{Form, Source};
 use super::page::{self, human_bytes};
 use super::share_rooms::ShareSender;
 use super::shared::{Asked, Opened, gone, hide};
-use super::{Body, content_type, headers, json_of};
+use super::{Body, headers, json_of};
+use crate::content_type;
 use crate::limits;
 use crate::upload::Upload;
 

@@ -13,7 +13,6 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use maud::html;
 
-use super::content_type::last_component;
 use super::error::{self, Failure};
 use super::get::{self, Read};
 use super::inner::Inner;
@@ -21,6 +20,7 @@ use super::listing_page::ListingPage;
 use super::target::Query;
 use super::{Body, archive, list, page};
 use crate::admit::{basic_password, verified};
+use crate::content_type::last_component;
 use crate::serve::Remote;
 use crate::witness::Witness;
 

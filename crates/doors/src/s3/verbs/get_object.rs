@@ -28,8 +28,8 @@ use super::super::range::{self, Asked};
 use super::super::reply::insert;
 use super::super::{attributes, checksums, conditions};
 use super::check_version;
+use crate::content_type;
 use crate::cors;
-use crate::http::content_type;
 
 /// A page that a user has stored gets an origin of its own: so it neither reads other objects with
 /// the browser's help nor has a say in how they are fetched later. Its scripts run.
