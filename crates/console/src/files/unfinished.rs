@@ -2,6 +2,7 @@
 //! bytes, until it is continued or ended.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, UploadId, UserId};
@@ -36,9 +37,9 @@ pub async fn section(at: &At<'_>) -> Result<Markup> {
     let mut names: HashMap<UserId, String> = HashMap::new();
     for (.., upload) in &found.uploads {
         let user = upload.initiator;
-        if !names.contains_key(&user) {
+        if let Entry::Vacant(free) = names.entry(user) {
             let name = fs.read(&Caller::system(), UserName { user }).await?;
-            names.insert(user, name.unwrap_or_default());
+            free.insert(name.unwrap_or_default());
         }
     }
     let rows = html! {
