@@ -224,7 +224,7 @@ def test_a_voter_that_is_away_is_no_copy():
 
         status = cluster.wait(few, "the status says that there are few copies")
         assert status["metadata_copies_number"] == 2 and status["members"]["voters"] == 3, status
-        code, text = status_text(cluster, "g1")
-        assert code == 1 and "have 2 copies, and blocks have 3" in text, text
+        _, text = status_text(cluster, "g1")
+        assert "have 2 copies, and blocks have 3" in text, text
         cluster.start(away)
         cluster.wait(lambda: not cluster.told()["few_copies"], "there are enough copies again")

@@ -76,7 +76,9 @@ def drain_and_remove(profile, cluster, name):
     page.get_by_role("button", name=f"Remove node {id}…").click()
     # It has blocks: what moves is said, and nothing is removed.
     expect(page.get_by_text("So it is drained first")).to_be_visible()
-    expect(page.locator("main li").filter(has_text="to node ").first).to_contain_text(re.compile("[KM]iB"))
+    # A group that moves may be empty.
+    moved = page.locator("main li").filter(has_text=re.compile("to node .*[KM]iB"))
+    expect(moved.first).to_be_visible()
     expect(page.get_by_text("It takes less than a minute")).to_be_visible()
     expect(page.get_by_role("button", name="Remove it")).to_have_count(0)
     profile.picture("store-forecast")

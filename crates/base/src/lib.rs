@@ -21,7 +21,6 @@ pub mod limits;
 pub mod planted;
 pub mod redundancy;
 pub mod rng;
-pub mod scrub;
 mod secret;
 mod threads;
 pub mod trace;
@@ -31,6 +30,7 @@ pub mod accept;
 pub mod codec;
 mod date;
 mod node;
+pub mod scrub;
 pub mod shares;
 pub mod stage;
 

@@ -18,9 +18,10 @@ use crate::doctor;
 use crate::failure::Result;
 use crate::inflight;
 use crate::machine;
+use crate::meta;
 use crate::mount;
 use crate::node::{chunkserver, gateway, master};
-use crate::offline::{fsck, meta, scrub};
+use crate::offline::{fsck, scrub};
 use crate::server;
 use crate::top;
 

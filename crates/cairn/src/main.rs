@@ -9,7 +9,8 @@
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
 //!   cairn master, chunkserver, gateway ──► node/: keys, TLS, sockets ─► the crate `roles`
 //!   cairn node ──► machine: these three in one process
-//!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
+//!   cairn fsck, scrub, key --dir ──► offline/: the same without doors
+//!   cairn meta ──► meta: a dump of the metadata of a store or of a cluster
 //!   cairn inflight ──► inflight/: a thread of each of these processes, over a local socket
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn csi ──► the crate `csi`, over the HTTP door of a server
@@ -58,6 +59,7 @@ mod backup;
 mod cert;
 mod describe;
 mod machine;
+mod meta;
 
 mod cli;
 

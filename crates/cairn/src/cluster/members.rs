@@ -39,8 +39,8 @@ pub enum MastersSaid {
     Nothing,
 }
 
-/// Asks, as the node of `dir`, the masters of `map`, which the master that serves has sent just now,
-/// or those that the directory remembers.
+/// Asks, as the node of `dir`, the masters of `map`, which the master that serves has sent just
+/// now, or those that the directory remembers.
 pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

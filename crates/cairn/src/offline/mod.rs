@@ -3,6 +3,5 @@
 pub mod frozen;
 pub mod fsck;
 pub mod key;
-pub mod meta;
 pub mod scrub;
 pub mod store;

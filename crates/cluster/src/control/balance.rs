@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(has.collect::<Vec<u64>>(), [400, 800, 800, 400]);
     }
 
-    /// Weights are sizes of disks: a further one that is three times as large gets three quarters of
-    /// what its machine has, and the machines beside it give nothing.
+    /// Weights are sizes of disks: a further one that is three times as large gets three quarters
+    /// of what its machine has, and the machines beside it give nothing.
     #[test]
     fn a_larger_disk_of_a_machine_gets_more_of_its_replicas() {
         let (mut map, bytes) = cluster(3, 1, &[100; 8]);

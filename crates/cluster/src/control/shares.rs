@@ -1,5 +1,5 @@
-//! The bytes that each chunkserver should have: in proportion to its weight, as far as groups can be
-//! spread over zones.
+//! The bytes that each chunkserver should have: in proportion to its weight, as far as groups can
+//! be spread over zones.
 //!
 //! The replicas of a group are divided about evenly among the zones, and a node has one at most. So
 //! the zones get their shares first, each within the bounds that follow from this, and the nodes of

@@ -13,8 +13,9 @@ use crate::rows::{Row, Session};
 
 /// Commits all rows of a dump, the one that makes them a store when the trailer was found right,
 /// last. Of the cluster map, if there is one, `anew` makes the map with which the metadata begin:
-/// others may have gone on since they were dumped ([`ClusterMap::anew`]). Calls `progress` with the number of rows so far, now and then. Where it fails after the
-/// first rows the engine holds [`Contents::Part`].
+/// others may have gone on since they were dumped ([`ClusterMap::anew`]). Calls `progress` with
+/// the number of rows so far, now and then. Where it fails after the first rows the engine holds
+/// [`Contents::Part`].
 ///
 /// # Errors
 /// `NotEmpty` if there is anything in the engine, of which nothing is changed then; those of

@@ -15,7 +15,6 @@ use cairn_meta::engine::{Engine, postgres};
 use cairn_meta::keys;
 use clap::Subcommand;
 
-use super::store;
 use crate::cluster::anew::{Beginning, KEEP_OFF};
 use crate::cluster::edit::node;
 use crate::connection::Connection;
@@ -23,6 +22,7 @@ use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::members::Alone;
 use crate::metadata::{MetaArgs, Metadata};
+use crate::offline::store;
 use crate::output;
 
 /// Bytes written or read at a time.
