@@ -80,7 +80,7 @@ def test_a_page_that_leads_to_the_bytes_cannot_read_them(in_store, store):
     with page.expect_popup() as opened:
         page.goto(client.generate_presigned_url("get_object", {"Bucket": "led", "Key": "page"}))
     # Its window has the sandbox of the page, in which the console does not open.
-    expect(opened.value.get_by_text("refused to connect")).to_be_visible()
+    expect(opened.value.get_by_text("ERR_BLOCKED_BY_RESPONSE")).to_be_visible()
     assert page.evaluate("look()") == ["refused", "refused"]
     assert "victim" not in page.frames[1].content()
     in_store.complaints.clear()  # of the attack

@@ -1,5 +1,6 @@
 """Backups of a store under load, with kills of both sides: byte for byte, and the next one costs what changed."""
 
+import hashlib
 import json
 import os
 import random
@@ -15,8 +16,10 @@ from harness.wait import PATIENCE_SECONDS, eventually
 OBJECTS = int(os.environ.get("CAIRN_TEST_OBJECTS", "1500"))
 # One object in so many has blocks. The others are in the metadata.
 LARGE_EACH = 20
-LARGE = 200_000
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
+# All objects with blocks together. It takes two and a half times as much of the disk.
+LARGE = int(float(os.environ.get("CAIRN_TEST_BACKUP_GIB", "0.014")) * GIB * LARGE_EACH / OBJECTS)
+WRITERS, BUSY = 4, 50
 
 
 def content(number):
@@ -37,12 +40,12 @@ class Load:
 
     def __init__(self, server):
         self.server, self.times, self.stop, self.failed = server, [], False, 0
-        self.threads = [threading.Thread(target=self.work, args=(seed,)) for seed in range(4)]
+        self.threads = [threading.Thread(target=self.work, args=(seed,)) for seed in range(WRITERS)]
 
     def work(self, seed):
         rng, http = random.Random(seed), Http(self.server.http)
         while not self.stop:
-            key, draw = f"load-{seed}-{rng.randrange(50)}", rng.random()
+            key, draw = f"load-{seed}-{rng.randrange(BUSY)}", rng.random()
             began = time.monotonic()
             try:
                 if draw < 0.4:
@@ -75,6 +78,17 @@ class Load:
             thread.join()
 
 
+def bodies_of(server):
+    """Digests of what the load has left, by key."""
+    http, found = Http(server.http), {}
+    for key in (f"load-{seed}-{number}" for seed in range(WRITERS) for number in range(BUSY)):
+        reply = http.object("GET", "busy", key)
+        assert reply.status in (200, 404), reply
+        if reply.status == 200:
+            found[key] = hashlib.sha256(reply.body).digest()
+    return found
+
+
 def size(directory):
     """Bytes and number of the objects of a backup."""
     files = [path for path in directory.rglob("*") if path.is_file()]
@@ -91,6 +105,7 @@ def test_a_store_under_load_is_copied_and_restored():
         for bucket in ("still", "busy"):
             run(server, "bucket", "create", bucket)
         run(server, "put", "-r", "-j", "16", still, "still/")
+        shutil.rmtree(still)
         place = work / "backup"
         with Load(server) as load:
             alone = time.monotonic()
@@ -111,6 +126,7 @@ def test_a_store_under_load_is_copied_and_restored():
             ended = time.monotonic()
         figures = f"p99 alone {load.p99_ms(alone, began):.1f} ms, beside backups {load.p99_ms(began, ended):.1f} ms"
         print(f"{OBJECTS} objects in {ended - began:.1f} s: {figures}; {load.failed} requests failed at the kill")
+        busy = bodies_of(server)
         # What the load has changed since.
         run(server, "backup", "create", place)
         first, first_files = size(place)
@@ -136,6 +152,8 @@ def test_a_store_under_load_is_copied_and_restored():
             run(server, "backup", "locks", place, "--end", json.loads(lock)["id"])
         run(server, "backup", "prune", place, "--keep-last", "1")
         shutil.copy(server.directory / "secret.key", work / "secret.key")
+        server.stop()
+        shutil.rmtree(server.directory)
         run(server, "restore", place, work / "new/data", "--secret-key", work / "secret.key")
     with Server(work / "new/data") as restored:
         http = Http(restored.http)
@@ -143,6 +161,7 @@ def test_a_store_under_load_is_copied_and_restored():
             assert http.object("GET", "still", f"{number:06}").body == content(number), number
         for number, data in enumerate(changed):
             assert http.object("GET", "still", f"new/{number}").body == data
+        assert bodies_of(restored) == busy
         restored.stop()
         code, said = restored.fsck()
         assert code == 0, said

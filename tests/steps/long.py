@@ -159,6 +159,7 @@ def sizes(_):
     env = {
         "CAIRN_TEST_HUGE_GIB": "10",
         "CAIRN_TEST_OBJECTS": "100000",
+        "CAIRN_TEST_BACKUP_GIB": "20",
         "CAIRN_TEST_DIRECTORY_ENTRIES": "1000000",
         "CAIRN_TEST_TREE_FILES": "5200",
         "CAIRN_TEST_BIG_MIB": "1024",
@@ -262,7 +263,7 @@ PARTS = {
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "nfs": (nfs, "NFS: 1,000,000 operations; in a guest: programs, 100,000 files, 50 kills, 20 fail-overs"),
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
-    "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
+    "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, backups of 100,000 objects and 20 GiB"),
     "browser": (browser, "the console: 500 files and one of 2 GiB, a folder of 1,000,000 objects, 10 idle pages for a minute"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
