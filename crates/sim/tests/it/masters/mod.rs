@@ -57,7 +57,7 @@ const PLANTED: [(Planted, Scene); 10] = [
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
     (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
     (Planted::Of(Bug::LeaseFromAnswer), aimed(scripts::stopped_at_answer)),
-    (Planted::Of(Bug::CommitBeforeMajority), STAYING),
+    (Planted::Of(Bug::CommitBeforeMajority), aimed(scripts::left_alone)),
     (Planted::Of(Bug::ReadBeforeTerm), aimed(scripts::heir_untold)),
     (Planted::Of(Bug::LostLeaseServes), STAYING),
     (Planted::Of(Bug::WaitFromLastHeard), aimed(scripts::heard_by_one_quietly)),
