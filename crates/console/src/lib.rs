@@ -54,7 +54,7 @@ mod door;
 
 pub use door::ConsoleDoor;
 pub use insight::nodes::{
-    Asking, ClusterScrubOrder, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
+    Asking, RunOrder, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
     NodeReport, Nodes, ScrubAtNode, ScrubbedNode,
 };
 pub use insight::scrubs::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};

@@ -9,7 +9,7 @@ use cairn_base::waits;
 use cairn_base::{Clock, Error, JoinGrant, NodeId, Role, Roles, Timestamp, TokenId};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{DegradedObjects, Edit, Status};
-use cairn_cluster::data::{NodeScrub, ScrubOrder};
+use cairn_cluster::data::{NodeScrub, RunOrder};
 use cairn_cluster::identity::JoinToken;
 use cairn_cluster::limits::TOKEN_ADDRESSES;
 
@@ -33,7 +33,7 @@ pub fn edit(dir: &Path, edit: Edit) -> Result<()> {
 const SCRUBBERS: [Role; 2] = [Role::Master, Role::Gateway];
 
 /// Orders a scrub of all chunkservers, or asks how that stands.
-pub fn scrub(dir: &Path, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
+pub fn scrub(dir: &Path, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
     ask(dir, &SCRUBBERS, async |admin| admin.scrub(run, order).await)
 }
 

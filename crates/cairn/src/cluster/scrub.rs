@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cairn_base::rng::RealRng;
 use cairn_base::{NodeId, Rng};
 use cairn_cluster::control::{DegradedObjects, Wholeness};
-use cairn_cluster::data::{FOUND, NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::data::{FOUND, NodeScrub, RunOrder, ScrubPhase};
 use serde_json::{Value, json};
 
 use super::reach;
@@ -57,11 +57,11 @@ type Nodes = BTreeMap<NodeId, NodeScrub>;
 
 pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
     if args.stop {
-        let nodes = reach::scrub(&args.dir, 0, ScrubOrder::Stop)?.into_iter().collect();
+        let nodes = reach::scrub(&args.dir, 0, RunOrder::Stop)?.into_iter().collect();
         return show(args, &nodes, None);
     }
     if args.look {
-        let nodes: Nodes = reach::scrub(&args.dir, 0, ScrubOrder::Look)?.into_iter().collect();
+        let nodes: Nodes = reach::scrub(&args.dir, 0, RunOrder::Look)?.into_iter().collect();
         return match nodes.values().any(|scrub| scrub.phase.is_under_way()) {
             true => show(args, &nodes, None),
             false => show_named(args, &nodes, names(args, 0)),
@@ -91,7 +91,7 @@ fn show_named(
 /// Begins one and waits until it has ended everywhere, or cannot be waited for any longer.
 fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
     let mut watched = Watched::new(Duration::from_secs(args.patience));
-    let mut order = ScrubOrder::Begin;
+    let mut order = RunOrder::Begin;
     let bar = output::count_bar(1, "blocks");
     loop {
         match reach::scrub(&args.dir, run, order) {
@@ -130,10 +130,10 @@ impl Watched {
     }
 
     /// Takes what the master says, and returns what to ask next.
-    fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> ScrubOrder {
+    fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> RunOrder {
         self.heard = Some(now);
         self.forget_others(&said);
-        let mut next = ScrubOrder::Look;
+        let mut next = RunOrder::Look;
         for (node, scrub) in said {
             if self.done.get(&node) == Some(&true) {
                 continue;
@@ -152,7 +152,7 @@ impl Watched {
                 ScrubPhase::Unknown => {
                     let again = self.again.entry(node).or_default();
                     *again += 1;
-                    next = ScrubOrder::Begin;
+                    next = RunOrder::Begin;
                     *again > AGAIN
                 }
                 ScrubPhase::Silent => is_late,
@@ -369,9 +369,9 @@ mod tests {
     #[test]
     fn a_node_that_was_restarted_is_told_again_but_not_forever() {
         let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
-        assert_eq!(watched.look(said(ScrubPhase::Runs), now), ScrubOrder::Look);
+        assert_eq!(watched.look(said(ScrubPhase::Runs), now), RunOrder::Look);
         for _ in 0..AGAIN {
-            assert_eq!(watched.look(said(ScrubPhase::Unknown), now), ScrubOrder::Begin);
+            assert_eq!(watched.look(said(ScrubPhase::Unknown), now), RunOrder::Begin);
             assert!(!watched.is_over());
         }
         watched.look(said(ScrubPhase::Unknown), now);

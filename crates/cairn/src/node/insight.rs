@@ -8,12 +8,12 @@ use cairn_base::rng::RealRng;
 use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{DegradedObject, DegradedObjects, NodeStatus, Wholeness, forecast};
-use cairn_cluster::data::{NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_cluster::data::{self, NodeScrub, ScrubPhase};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{
-    Asking, ClusterScrubOrder, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
+    Asking, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
     NodeReport, Nodes, ScrubAtNode, ScrubbedNode,
 };
 use parking_lot::Mutex;
@@ -88,14 +88,9 @@ impl Nodes for Masters {
         })
     }
 
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
+    fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
         let admin = Arc::clone(&self.admin);
-        // 0 is for whichever runs, or ended last.
-        let (run, order) = match order {
-            ClusterScrubOrder::Look => (0, ScrubOrder::Look),
-            ClusterScrubOrder::Begin => (RealRng.next_u64().max(1), ScrubOrder::Begin),
-            ClusterScrubOrder::Stop => (0, ScrubOrder::Stop),
-        };
+        let (run, order) = ordered(order);
         Box::pin(async move {
             let nodes = admin.scrub(run, order).await?.into_iter();
             Ok(nodes.map(|(node, said)| (node, scrubbed(said))).collect())
@@ -105,6 +100,15 @@ impl Nodes for Masters {
     fn harmed(&self) -> Asking<Option<HarmedObjects>> {
         let admin = Arc::clone(&self.admin);
         Box::pin(async move { Ok(admin.degraded(0).await?.map(harmed)) })
+    }
+}
+
+/// 0 is for whichever runs, or ended last.
+fn ordered(order: RunOrder) -> (u64, data::RunOrder) {
+    match order {
+        RunOrder::Look => (0, data::RunOrder::Look),
+        RunOrder::Begin => (RealRng.next_u64().max(1), data::RunOrder::Begin),
+        RunOrder::Stop => (0, data::RunOrder::Stop),
     }
 }
 

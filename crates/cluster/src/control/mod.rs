@@ -12,13 +12,16 @@
 
 mod agent;
 pub mod balance;
+mod checking;
 mod controller;
 mod degraded;
 mod edit;
 pub mod forecast;
+mod fsck;
 mod joined;
 mod keeper;
 pub mod messages;
+mod paced;
 pub mod plan;
 mod recalls;
 mod report;
@@ -35,6 +38,7 @@ pub use balance::Move;
 pub use controller::{Controller, Settings};
 pub use degraded::{DegradedObject, DegradedObjects, Wholeness};
 pub use edit::Edit;
+pub use fsck::{FsckFound, FsckPhase, FsckState, Orderer};
 pub use joined::join;
 pub(crate) use joined::split;
 pub use keeper::MapKeeper;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::{ClusterMap, GroupId, NodeId, UserId};
 
+use super::fsck::FsckState;
 use super::messages::{Copying, StoreState};
 use crate::wire::NodeProgram;
 
@@ -20,6 +21,8 @@ pub struct Status {
     pub batch: u64,
     /// Of nodes that this master has heard of, and its own.
     pub programs: BTreeMap<NodeId, Arc<NodeProgram>>,
+    /// The fsck that runs, or ended last at this master.
+    pub fsck: Option<FsckState>,
 }
 
 /// The last report of a node on how it fares.

@@ -19,7 +19,7 @@ use super::ask::Key;
 use super::body::{self, Outgoing};
 use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
 use super::held;
-use super::scrubs::{self, NodeScrub, ScrubOrder};
+use super::scrubs::{self, NodeScrub, RunOrder};
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
 
@@ -192,12 +192,12 @@ impl Chunkserver {
         run: u64,
     ) -> Result<Answer, Refused> {
         let order = match *method {
-            Method::GET => ScrubOrder::Look,
-            Method::PUT => ScrubOrder::Begin,
-            Method::DELETE => ScrubOrder::Stop,
+            Method::GET => RunOrder::Look,
+            Method::PUT => RunOrder::Begin,
+            Method::DELETE => RunOrder::Stop,
             _ => return Err(Error::NotImplemented(format!("{method} of /scrub")).into()),
         };
-        if order != ScrubOrder::Look && !peer.roles.contains(Role::Master) {
+        if order != RunOrder::Look && !peer.roles.contains(Role::Master) {
             let (node, roles) = (peer.node, peer.roles);
             let text = format!("node {node} is {roles}: masters order scrubs");
             return Err(Error::Denied(text).into());

@@ -18,7 +18,7 @@ use super::form::{
     self, CHAIN, COMPRESSED, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT,
 };
 use super::pool::{Answered, Pool};
-use super::scrubs::{self, FoundBlock, NodeScrub, ScrubOrder};
+use super::scrubs::{self, FoundBlock, NodeScrub, RunOrder};
 use crate::limits::{DATA_CALL, ERROR_BYTES, GET, SCRUB_CALL};
 
 /// A block of a group.
@@ -181,12 +181,12 @@ impl Pool {
         map: &ClusterMap,
         node: NodeId,
         run: u64,
-        order: ScrubOrder,
+        order: RunOrder,
     ) -> Result<NodeScrub, Refused> {
         let method = match order {
-            ScrubOrder::Look => Method::GET,
-            ScrubOrder::Begin => Method::PUT,
-            ScrubOrder::Stop => Method::DELETE,
+            RunOrder::Look => Method::GET,
+            RunOrder::Begin => Method::PUT,
+            RunOrder::Stop => Method::DELETE,
         };
         let path = format!("/scrub?run={run:x}");
         let make = || whole(request(method.clone(), &path, map.epoch), Bytes::new());

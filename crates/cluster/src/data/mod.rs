@@ -19,6 +19,7 @@ mod answer;
 mod ask;
 mod body;
 mod chunkserver;
+mod compare;
 #[deny(clippy::indexing_slicing)]
 mod form;
 mod held;
@@ -39,12 +40,13 @@ use async_trait::async_trait;
 use cairn_base::{ClusterMap, Result};
 
 pub use chunkserver::{Chunkserver, Sick};
+pub use compare::{MemberSays, NamedBlock};
 pub use form::Refused;
 pub use held::held;
 pub use nodes::{Loads, NodeLoad};
 pub use pool::Pool;
 pub use replicated::Replicated;
-pub use scrubs::{FOUND, FoundBlock, NodeScrub, OrderedScrubs, ScrubOrder, ScrubPhase};
+pub use scrubs::{FOUND, FoundBlock, NodeScrub, OrderedScrubs, RunOrder, ScrubPhase};
 
 /// Where this node's copy of the cluster map is.
 #[async_trait]

@@ -7,8 +7,9 @@ use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result};
 /// Damaged blocks of a scrub that a chunkserver names. Of more it gives the number.
 pub const FOUND: usize = 10_000;
 
+/// What is ordered of a scrub, or of an fsck of the cluster. Each has a number that its orderer chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScrubOrder {
+pub enum RunOrder {
     /// Changes nothing: how does it stand?
     Look,
     Begin,
@@ -104,7 +105,7 @@ pub struct FoundBlock {
 /// one chose that ordered it; 0 is for the one that runs, or ended last.
 pub trait OrderedScrubs: Send + Sync {
     /// All but the damaged segments.
-    fn order(&self, run: u64, order: ScrubOrder) -> NodeScrub;
+    fn order(&self, run: u64, order: RunOrder) -> NodeScrub;
 
     /// At most [`FOUND`]; with as many there may be more.
     ///

@@ -46,7 +46,7 @@ pub enum MetadataKeepers {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClusterScrubOrder {
+pub enum RunOrder {
     /// Changes nothing: how does it stand?
     Look,
     Begin,
@@ -130,7 +130,7 @@ pub trait Nodes: Send + Sync {
     fn emptying(&self, node: NodeId) -> Asking<Emptying>;
     fn keepers(&self) -> Asking<MetadataKeepers>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>>;
+    fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>>;
     /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
     /// metadata: to be asked again.
     fn harmed(&self) -> Asking<Option<HarmedObjects>>;

@@ -12,7 +12,7 @@ use crate::fields;
 use crate::inner::Inner;
 use crate::insight::lookup::Named;
 use crate::insight::nodes::{
-    ClusterScrubOrder, Harm, HarmedObject, HarmedObjects, Nodes, ScrubAtNode, ScrubbedNode,
+    RunOrder, Harm, HarmedObject, HarmedObjects, Nodes, ScrubAtNode, ScrubbedNode,
 };
 use crate::limits;
 use crate::sheet::{self, Column, column};
@@ -33,7 +33,7 @@ const OBJECTS: [Column; 3] =
 pub type Scrubbed = Result<Vec<(NodeId, ScrubbedNode)>>;
 
 pub async fn look(inner: &Inner) -> Scrubbed {
-    let said = masters::soon(inner, |nodes| nodes.scrub(ClusterScrubOrder::Look)).await;
+    let said = masters::soon(inner, |nodes| nodes.scrub(RunOrder::Look)).await;
     if let (Ok(said), Some(nodes)) = (&said, &inner.insight.nodes) {
         let scrubs = said.iter().any(|(_, said)| is_under_way(said) || said.pending > 0);
         inner.lookup.watch(scrubs, nodes, inner.fs().clock());
@@ -54,9 +54,9 @@ pub async fn parts(inner: &Inner) -> Parts {
 ///
 /// # Errors
 /// Where no master answers.
-pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: ClusterScrubOrder) -> Result<()> {
+pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: RunOrder) -> Result<()> {
     nodes.scrub(order).await?;
-    if order == ClusterScrubOrder::Begin {
+    if order == RunOrder::Begin {
         // It may have ended before somebody looks.
         inner.lookup.watch(true, nodes, inner.fs().clock());
     }

@@ -10,7 +10,7 @@ use super::{admit, cluster_scrub};
 use crate::failure::Failure;
 use crate::fields;
 use crate::inner::{For, Inner};
-use crate::insight::nodes::ClusterScrubOrder;
+use crate::insight::nodes::RunOrder;
 use crate::insight::scrubs::{DamagedObject, ScrubState, Scrubs};
 use crate::limits;
 use crate::reply::{self, Reply};
@@ -42,10 +42,10 @@ pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
     let (scrubs, nodes) = (scrubs(of.inner), &of.inner.insight.nodes);
     match (order, scrubs, nodes) {
         ("begin", Err(_), Some(nodes)) => {
-            cluster_scrub::order(of.inner, nodes, ClusterScrubOrder::Begin).await?;
+            cluster_scrub::order(of.inner, nodes, RunOrder::Begin).await?;
         }
         ("stop", Err(_), Some(nodes)) => {
-            cluster_scrub::order(of.inner, nodes, ClusterScrubOrder::Stop).await?;
+            cluster_scrub::order(of.inner, nodes, RunOrder::Stop).await?;
         }
         ("list", Err(_), Some(nodes)) => of.inner.lookup.begin(nodes, of.inner.fs().clock()),
         ("begin", scrubs, _) => scrubs?.begin(),

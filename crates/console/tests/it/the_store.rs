@@ -10,7 +10,7 @@ use cairn_auth::Caller;
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role};
 use cairn_console::{
-    Asking, ClusterScrubOrder, DamagedObject, Emptying, Harm, HarmedObject, HarmedObjects, Insight,
+    Asking, RunOrder, DamagedObject, Emptying, Harm, HarmedObject, HarmedObjects, Insight,
     MetadataKeepers, NodeReport, Nodes, ScrubAtNode, ScrubEnd, ScrubRun, ScrubState, ScrubbedNode,
     Scrubs,
 };
@@ -339,10 +339,10 @@ impl Nodes for ToldMasters {
         Box::pin(ready(Ok(MetadataKeepers::Voters(1))))
     }
 
-    fn scrub(&self, order: ClusterScrubOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
+    fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, ScrubbedNode)>> {
         match order {
-            ClusterScrubOrder::Look => {}
-            order => self.scrubs.store(order == ClusterScrubOrder::Begin, Ordering::SeqCst),
+            RunOrder::Look => {}
+            order => self.scrubs.store(order == RunOrder::Begin, Ordering::SeqCst),
         }
         let runs = self.scrubs.load(Ordering::SeqCst);
         let scrub = if runs { ScrubAtNode::Runs } else { ScrubAtNode::Stopped };
