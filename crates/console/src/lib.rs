@@ -54,8 +54,8 @@ mod door;
 
 pub use door::ConsoleDoor;
 pub use insight::nodes::{
-    Asking, RunOrder, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
-    NodeReport, Nodes, ScrubAtNode, ScrubbedNode,
+    Asking, ClusterFsck, Emptying, FsckFindings, FsckStage, Harm, HarmedObject, HarmedObjects,
+    MetadataKeepers, NodeReport, Nodes, RunOrder, ScrubAtNode, ScrubbedNode,
 };
 pub use insight::scrubs::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
 pub use insight::{AuditPlaces, Insight};

@@ -8,7 +8,7 @@ use cairn_base::rng::RealRng;
 use cairn_base::waits;
 use cairn_base::{Clock, Error, JoinGrant, NodeId, Role, Roles, Timestamp, TokenId};
 use cairn_cluster::admin::AdminClient;
-use cairn_cluster::control::{DegradedObjects, Edit, Status};
+use cairn_cluster::control::{DegradedObjects, Edit, FsckFound, FsckState, Status};
 use cairn_cluster::data::{NodeScrub, RunOrder};
 use cairn_cluster::identity::JoinToken;
 use cairn_cluster::limits::TOKEN_ADDRESSES;
@@ -29,7 +29,7 @@ pub fn edit(dir: &Path, edit: Edit) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.edit(edit).await)
 }
 
-/// Those that may order scrubs.
+/// Those that may order scrubs and an fsck.
 const SCRUBBERS: [Role; 2] = [Role::Master, Role::Gateway];
 
 /// Orders a scrub of all chunkservers, or asks how that stands.
@@ -40,6 +40,16 @@ pub fn scrub(dir: &Path, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeS
 /// The objects that a scrub found damaged; nothing while they are being looked up.
 pub fn degraded(dir: &Path, run: u64) -> Result<Option<DegradedObjects>> {
     ask(dir, &SCRUBBERS, async |admin| admin.degraded(run).await)
+}
+
+/// Begins an fsck of the cluster, stops it, or asks how it stands.
+pub fn fsck(dir: &Path, run: u64, order: RunOrder) -> Result<FsckState> {
+    ask(dir, &SCRUBBERS, async |admin| admin.fsck(run, order, String::new()).await)
+}
+
+/// What an fsck found; nothing where it did not come to its end.
+pub fn fsck_found(dir: &Path, run: u64) -> Result<Option<FsckFound>> {
+    ask(dir, &SCRUBBERS, async |admin| admin.fsck_found(run).await)
 }
 
 /// Has the cluster remember a join token.

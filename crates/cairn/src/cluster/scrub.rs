@@ -13,7 +13,7 @@ use cairn_cluster::control::{DegradedObjects, Wholeness};
 use cairn_cluster::data::{FOUND, NodeScrub, RunOrder, ScrubPhase};
 use serde_json::{Value, json};
 
-use super::reach;
+use super::{objects, reach};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -26,8 +26,8 @@ const AGAIN: u32 = 3;
 ///
 /// Waits, and shows the progress. Damaged replicas are replaced by what other nodes have. Names
 /// objects of which no good replica is left (lost), those that have fewer replicas than they should
-/// (degraded), and those that were repaired. A scrub reads what is there: blocks that a node lacks
-/// are not looked for. The scrub goes on if this command is ended. Exit code 1 if a node was not
+/// (degraded), and those that were repaired. A scrub reads what is there: `cairn cluster fsck` looks
+/// for blocks that a node lacks. The scrub goes on if this command is ended. Exit code 1 if a node was not
 /// scrubbed or may lack blocks, or if an object is lost or degraded.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -289,20 +289,9 @@ fn to_json(nodes: &Nodes, named: Option<&DegradedObjects>, is_whole: bool) -> Va
     });
     let mut shown = json!({"whole": is_whole, "nodes": nodes.collect::<Vec<_>>()});
     let Some(named) = named else { return shown };
-    let objects = named.objects.iter().map(|one| {
-        let (object, state) = (&one.object, one.wholeness.word());
-        json!({"object": object, "start": one.start, "end": one.end, "state": state})
-    });
-    let silent =
-        named.silent.iter().map(|(node, why)| json!({"node": node.to_string(), "why": why}));
-    let [lost, degraded, repaired] = named.blocks;
-    shown["objects"] = objects.collect();
-    shown["cut"] = named.is_cut.into();
-    shown["lost_blocks"] = lost.into();
-    shown["degraded_blocks"] = degraded.into();
-    shown["repaired_blocks"] = repaired.into();
+    objects::add_json(&mut shown, named);
+    shown["repaired_blocks"] = named.blocks[Wholeness::Repaired as usize].into();
     shown["garbage_blocks"] = named.garbage.into();
-    shown["silent"] = silent.collect();
     shown
 }
 
@@ -329,14 +318,7 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
         }
     }
     let Some(named) = named else { return Ok(()) };
-    for one in &named.objects {
-        let (state, object) = (one.wholeness.word(), output::name(&one.object));
-        output::line(format!("{state}: {object}: bytes {} to {}", one.start, one.end))?;
-    }
-    if named.is_cut {
-        let shown = named.objects.len();
-        output::line(format!("more may be damaged than these {shown} ranges, and is not named"))?;
-    }
+    objects::print(named)?;
     for (node, why) in &named.silent {
         output::line(format!("node {node} did not say which blocks it found damaged: {why}"))?;
     }
@@ -348,12 +330,7 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
         let garbage = named.garbage;
         output::line(format!("{garbage} more are in no object any more: they will be deleted"))?;
     }
-    if named.blocks[Wholeness::Lost as usize] > 0 {
-        let text =
-            "reads of lost bytes fail: restore the objects from a backup, or write them again";
-        output::line(text)?;
-    }
-    Ok(())
+    objects::print_remedy(named)
 }
 
 #[cfg(test)]

@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 use cairn_base::rng::RealRng;
 use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
-use cairn_cluster::control::{DegradedObject, DegradedObjects, NodeStatus, Wholeness, forecast};
+use cairn_cluster::control::{
+    DegradedObject, DegradedObjects, FsckFound, FsckPhase, FsckState, NodeStatus, Wholeness, forecast,
+};
 use cairn_cluster::data::{self, NodeScrub, ScrubPhase};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{
-    Asking, Emptying, Harm, HarmedObject, HarmedObjects, MetadataKeepers,
-    NodeReport, Nodes, ScrubAtNode, ScrubbedNode,
+    Asking, ClusterFsck, Emptying, FsckFindings, FsckStage, Harm, HarmedObject, HarmedObjects,
+    MetadataKeepers, NodeReport, Nodes, RunOrder, ScrubAtNode, ScrubbedNode,
 };
 use parking_lot::Mutex;
 
@@ -29,6 +31,25 @@ pub struct Masters {
     dialer: Arc<TlsDialer>,
     terms: Terms,
     keepers: Arc<Mutex<Option<(Instant, MetadataKeepers)>>>,
+    fsck: Arc<Mutex<FsckSeen>>,
+}
+
+/// What was heard of an fsck last.
+#[derive(Default)]
+struct FsckSeen {
+    runs: bool,
+    /// What the last one found that ended, by its number.
+    found: Option<(u64, Arc<FsckFindings>)>,
+}
+
+impl FsckSeen {
+    /// The phase that a master tells. One that knows of no fsck while one was seen to run is another
+    /// master than the one that made it.
+    fn see(&mut self, phase: FsckPhase) -> FsckPhase {
+        let is_lost = self.runs && phase == FsckPhase::Unknown;
+        self.runs = is_lost || phase.is_under_way();
+        if is_lost { FsckPhase::Replaced } else { phase }
+    }
 }
 
 impl Masters {
@@ -40,6 +61,7 @@ impl Masters {
             dialer: Arc::new(TlsDialer::new(node.trust())?),
             terms: Terms::new(identity.cluster(), identity.node(), Role::Gateway),
             keepers: Arc::default(),
+            fsck: Arc::default(),
         })
     }
 }
@@ -100,6 +122,25 @@ impl Nodes for Masters {
     fn harmed(&self) -> Asking<Option<HarmedObjects>> {
         let admin = Arc::clone(&self.admin);
         Box::pin(async move { Ok(admin.degraded(0).await?.map(harmed)) })
+    }
+
+    fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck> {
+        let (admin, known, user) = (Arc::clone(&self.admin), Arc::clone(&self.fsck), user.to_owned());
+        let (run, order) = ordered(order);
+        Box::pin(async move {
+            let mut state = admin.fsck(run, order, user).await?;
+            state.phase = known.lock().see(state.phase);
+            if state.phase != FsckPhase::Ended {
+                return Ok(fscked(state, None));
+            }
+            let found = known.lock().found.clone().filter(|(run, _)| *run == state.run);
+            let found = match found {
+                Some((_, found)) => Some(found),
+                None => admin.fsck_found(state.run).await?.map(|found| Arc::new(findings(found))),
+            };
+            known.lock().found = found.clone().map(|found| (state.run, found));
+            Ok(fscked(state, found))
+        })
     }
 }
 
@@ -169,6 +210,38 @@ fn scrubbed(said: NodeScrub) -> ScrubbedNode {
     }
 }
 
+fn fscked(state: FsckState, found: Option<Arc<FsckFindings>>) -> ClusterFsck {
+    ClusterFsck {
+        stage: match state.phase {
+            FsckPhase::Unknown => FsckStage::None,
+            FsckPhase::Rows => FsckStage::Rows,
+            FsckPhase::Blocks => FsckStage::Blocks,
+            FsckPhase::Names => FsckStage::Names,
+            FsckPhase::Ended => FsckStage::Ended,
+            FsckPhase::Stopped => FsckStage::Stopped,
+            FsckPhase::Failed => FsckStage::Failed,
+            FsckPhase::Replaced => FsckStage::Replaced,
+        },
+        begun: state.begun,
+        ended: state.ended,
+        node: state.by.node,
+        user: state.by.user,
+        rows: state.rows,
+        total_rows: state.total_rows,
+        blocks: state.blocks,
+        groups: state.groups,
+        total_groups: state.total_groups,
+        finding_count: state.findings,
+        unknown_blocks: state.unknown_blocks,
+        failure: state.failure,
+        found,
+    }
+}
+
+fn findings(found: FsckFound) -> FsckFindings {
+    FsckFindings { findings: found.findings, harmed: harmed(found.degraded) }
+}
+
 fn harmed(named: DegradedObjects) -> HarmedObjects {
     let object = |DegradedObject { wholeness, object, start, end }: DegradedObject| HarmedObject {
         harm: match wholeness {
@@ -188,6 +261,7 @@ fn harmed(named: DegradedObjects) -> HarmedObjects {
         degraded_blocks,
         repaired_blocks,
         silent: named.silent,
+        unnamed: named.unnamed,
     }
 }
 
@@ -197,6 +271,18 @@ mod tests {
 
     fn asked(answer: cairn_base::Result<MemberReport>) -> Asked {
         Asked { address: String::new(), node: None, answer }
+    }
+
+    #[test]
+    fn a_master_that_does_not_know_the_fsck_that_ran_is_another_one() {
+        let mut seen = FsckSeen::default();
+        assert_eq!(seen.see(FsckPhase::Unknown), FsckPhase::Unknown);
+        assert_eq!(seen.see(FsckPhase::Rows), FsckPhase::Rows);
+        for _ in 0..2 {
+            assert_eq!(seen.see(FsckPhase::Unknown), FsckPhase::Replaced);
+        }
+        assert_eq!(seen.see(FsckPhase::Ended), FsckPhase::Ended);
+        assert_eq!(seen.see(FsckPhase::Unknown), FsckPhase::Unknown);
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What the masters of a cluster know of its nodes, and scrubs of all of them.
+//! What the masters of a cluster know of its nodes, and scrubs and an fsck of all of them.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::{GroupId, NodeId, Result};
+use cairn_base::{GroupId, NodeId, Result, Timestamp};
 
 /// What the master that serves has heard of each node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -45,6 +46,7 @@ pub enum MetadataKeepers {
     OneMaster,
 }
 
+/// What is ordered of scrubs, or of an fsck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunOrder {
     /// Changes nothing: how does it stand?
@@ -114,11 +116,65 @@ pub struct HarmedObjects {
     pub objects: Vec<HarmedObject>,
     /// There are more objects than are named.
     pub is_cut: bool,
+    /// Of these, those that are known.
+    pub unnamed: u64,
     pub lost_blocks: u64,
     pub degraded_blocks: u64,
     pub repaired_blocks: u64,
     /// Chunkservers that could not be asked for what they found, and why.
     pub silent: Vec<(NodeId, String)>,
+}
+
+/// How an fsck of the cluster stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FsckStage {
+    /// The master that serves has made none.
+    #[default]
+    None,
+    Rows,
+    Blocks,
+    Names,
+    Ended,
+    Stopped,
+    Failed,
+    /// Another master serves than the one that made it.
+    Replaced,
+}
+
+/// The fsck that runs, or ended last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterFsck {
+    pub stage: FsckStage,
+    pub begun: Timestamp,
+    /// 0 while it runs.
+    pub ended: Timestamp,
+    /// The node that ordered it, and for which user; empty for none.
+    pub node: NodeId,
+    pub user: String,
+    pub rows: u64,
+    /// About.
+    pub total_rows: u64,
+    pub blocks: u64,
+    /// Of the blocks that are compared now.
+    pub groups: u64,
+    pub total_groups: u64,
+    /// What does not fit in the metadata.
+    pub finding_count: u64,
+    /// Blocks of which not enough chunkservers said whether they have them.
+    pub unknown_blocks: u64,
+    /// Why it failed.
+    pub failure: String,
+    /// Once it has ended.
+    pub found: Option<Arc<FsckFindings>>,
+}
+
+/// What an fsck found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FsckFindings {
+    /// What each is about, and what does not fit; the first of them.
+    pub findings: Vec<(String, String)>,
+    /// Objects that lack replicas. Silent are chunkservers that did not list their blocks.
+    pub harmed: HarmedObjects,
 }
 
 /// Asks the masters, as `cairn cluster` does.
@@ -134,6 +190,9 @@ pub trait Nodes: Send + Sync {
     /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
     /// metadata: to be asked again.
     fn harmed(&self) -> Asking<Option<HarmedObjects>>;
+    /// Of the master that serves: the fsck that runs, or the one that ended last. One that begins is
+    /// for this user.
+    fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck>;
 }
 
 pub type Asking<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;

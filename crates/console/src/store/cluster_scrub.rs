@@ -6,13 +6,13 @@ use std::sync::Arc;
 use cairn_base::{NodeId, Result};
 use maud::{Markup, html};
 
-use super::masters;
 use super::screen::{Parts, Screen};
+use super::{cluster_fsck, masters};
 use crate::fields;
 use crate::inner::Inner;
 use crate::insight::lookup::Named;
 use crate::insight::nodes::{
-    RunOrder, Harm, HarmedObject, HarmedObjects, Nodes, ScrubAtNode, ScrubbedNode,
+    Harm, HarmedObject, HarmedObjects, Nodes, RunOrder, ScrubAtNode, ScrubbedNode,
 };
 use crate::limits;
 use crate::sheet::{self, Column, column};
@@ -42,11 +42,12 @@ pub async fn look(inner: &Inner) -> Scrubbed {
 }
 
 pub async fn parts(inner: &Inner) -> Parts {
-    let said = look(inner).await;
+    let (said, fsck) = tokio::join!(look(inner), cluster_fsck::look(inner));
     vec![
         ("state", html! { (sum(&said)) (table(&said)) }),
         ("order", order_form(runs(&said))),
         ("objects", objects(inner.lookup.look())),
+        ("fsck", cluster_fsck::part(&fsck)),
     ]
 }
 
@@ -180,7 +181,10 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
                         (words::count(named.degraded_blocks)) " degraded, "
                         (words::count(named.repaired_blocks)) " repaired."
                     }
-                    (list(named))
+                    (list(named, "cairn cluster scrub --look"))
+                    @for (node, why) in &named.silent {
+                        p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
+                    }
                 }
                 Some((at, Err(error))) => {
                     p class="error" { "At " (words::time(*at)) " (UTC) the objects could not be looked up: " (error) "." }
@@ -190,7 +194,8 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
     }
 }
 
-fn list(named: &HarmedObjects) -> Markup {
+/// The objects; the command shows more of them.
+pub fn list(named: &HarmedObjects, command: &str) -> Markup {
     let rows = html! {
         @for HarmedObject { harm, object, start, end } in named.objects.iter().take(limits::SHOWN) {
             @let (class, state) = match harm {
@@ -217,11 +222,9 @@ fn list(named: &HarmedObjects) -> Markup {
         @if named.objects.len() > limits::SHOWN || named.is_cut {
             p class="hint" {
                 "The first " (words::count(limits::SHOWN.min(named.objects.len()) as u64)) ", the worst of all. "
-                code { "cairn cluster scrub --look" } " shows more, with the directory of a master or a gateway."
+                @if named.unnamed > 0 { "There are " (words::count(named.unnamed)) " more. " }
+                code { (command) } " shows more, with the directory of a master or a gateway."
             }
-        }
-        @for (node, why) in &named.silent {
-            p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
         }
         @if named.lost_blocks > 0 {
             p { "Reads of lost bytes fail. Start the nodes that are down; if their blocks are lost, restore the objects from a backup, or write them again." }

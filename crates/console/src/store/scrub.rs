@@ -1,4 +1,5 @@
-//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`.
+//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`, and
+//! its fsck in `cluster_fsck`.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use cairn_base::{Error, Result};
 use maud::{Markup, html};
 
 use super::screen::{self, Parts, Screen};
-use super::{admit, cluster_scrub};
+use super::{admit, cluster_fsck, cluster_scrub};
 use crate::failure::Failure;
 use crate::fields;
 use crate::inner::{For, Inner};
@@ -46,6 +47,12 @@ pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
         }
         ("stop", Err(_), Some(nodes)) => {
             cluster_scrub::order(of.inner, nodes, RunOrder::Stop).await?;
+        }
+        ("check", Err(_), Some(nodes)) => {
+            cluster_fsck::order(nodes, RunOrder::Begin, &of.login.name).await?;
+        }
+        ("stop-check", Err(_), Some(nodes)) => {
+            cluster_fsck::order(nodes, RunOrder::Stop, &of.login.name).await?;
         }
         ("list", Err(_), Some(nodes)) => of.inner.lookup.begin(nodes, of.inner.fs().clock()),
         ("begin", scrubs, _) => scrubs?.begin(),
