@@ -29,7 +29,7 @@ const PAGE: usize = 1000;
 ///
 /// Reads all metadata and all blocks, checks every checksum and that all rows fit together, and
 /// names each damaged object. Exit code 1 if anything is damaged. A cluster is checked while it
-/// serves, by `cairn cluster scrub`.
+/// serves, by `cairn cluster fsck` and `cairn cluster scrub`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn fsck /srv/cairn

@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 57] = [
+const COMMANDS: [&[&str]; 58] = [
     &[],
     &["server"],
     &["put"],
@@ -57,6 +57,7 @@ const COMMANDS: [&[&str]; 57] = [
     &["cluster"],
     &["cluster", "upgrade-check"],
     &["cluster", "add-disk"],
+    &["cluster", "fsck"],
     &["node"],
 ];
 

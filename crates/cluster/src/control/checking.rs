@@ -23,7 +23,7 @@ use crate::limits::{
 type ByGroup = BTreeMap<GroupId, Vec<NamedBlock>>;
 
 /// Blocks that rows name.
-struct Batch {
+struct NamedBlocks {
     blocks: ByGroup,
     chunks: u64,
     /// Where the next batch begins; `None` after the last one.
@@ -257,10 +257,10 @@ fn fitting(findings: &[(String, String)]) -> usize {
 }
 
 /// The next blocks that rows name now.
-fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<Batch> {
+fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<NamedBlocks> {
     let snapshot = going.snapshot()?;
     let paced = Paced::new(&*snapshot, going);
-    let mut batch = Batch { blocks: ByGroup::new(), chunks: 0, last: None };
+    let mut batch = NamedBlocks { blocks: ByGroup::new(), chunks: 0, last: None };
     let mut count = 0;
     for chunk in chunks_after(&paced, after) {
         let chunk = chunk?;

@@ -64,6 +64,7 @@ impl Checked {
     async fn over(engine: Arc<Memory>) -> Checked {
         let members: &[u64] = &[11, 12, 13];
         let world = World::new(3, &[(3, members), (3, members)]).await;
+        world.change(|map| (map.next_node, map.next_group) = (100, 100));
         let clock = Arc::new(RealClock::default());
         let meta = Master::start(engine, clock.clone(), Default::default()).unwrap();
         meta.run(&Caller::system(), Format { cluster: CLUSTER.0 as u64 }).await.unwrap();
@@ -83,8 +84,11 @@ impl Checked {
     /// The master hears of the map that everybody has.
     async fn agree(&self) {
         self.world.refresh();
-        let map = self.world.truth.lock().encode();
-        self.meta.run(&Caller::system(), PutMap { map }).await.unwrap();
+        let map = ClusterMap::clone(&self.world.truth.lock());
+        for epoch in self.controller.keeper.current().epoch + 1..=map.epoch {
+            let map = ClusterMap { epoch, ..map.clone() }.encode();
+            self.meta.run(&Caller::system(), PutMap { map }).await.unwrap();
+        }
         self.controller.keeper.load().await.unwrap();
     }
 
