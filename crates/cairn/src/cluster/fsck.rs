@@ -1,5 +1,5 @@
-//! `cairn cluster fsck`: has the master that serves compare its rows with each other, and the blocks
-//! that they name with those that chunkservers have.
+//! `cairn cluster fsck`: has the master that serves compare its rows with each other, and the
+//! blocks that they name with those that chunkservers have.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -191,8 +191,11 @@ fn print(args: &ClusterFsckArgs, state: &FsckState, found: Option<&FsckFound>) -
     output::line(standing(state))?;
     let Some(FsckFound { findings, degraded }) = found else {
         if state.phase.is_under_way() && !args.look {
-            let (dir, what) = (args.dir.display(), if args.stop { "is stopped" } else { "goes on" });
-            output::line(format!("it {what}: cairn cluster fsck {dir} --look shows how it stands"))?;
+            let (dir, what) =
+                (args.dir.display(), if args.stop { "is stopped" } else { "goes on" });
+            output::line(format!(
+                "it {what}: cairn cluster fsck {dir} --look shows how it stands"
+            ))?;
         }
         return Ok(());
     };

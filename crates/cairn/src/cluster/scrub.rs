@@ -26,9 +26,9 @@ const AGAIN: u32 = 3;
 ///
 /// Waits, and shows the progress. Damaged replicas are replaced by what other nodes have. Names
 /// objects of which no good replica is left (lost), those that have fewer replicas than they should
-/// (degraded), and those that were repaired. A scrub reads what is there: `cairn cluster fsck` looks
-/// for blocks that a node lacks. The scrub goes on if this command is ended. Exit code 1 if a node was not
-/// scrubbed or may lack blocks, or if an object is lost or degraded.
+/// (degraded), and those that were repaired. A scrub reads what is there: `cairn cluster fsck`
+/// looks for blocks that a node lacks. The scrub goes on if this command is ended. Exit code 1 if a
+/// node was not scrubbed or may lack blocks, or if an object is lost or degraded.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster scrub /srv/cairn-master

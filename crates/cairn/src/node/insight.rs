@@ -8,7 +8,8 @@ use cairn_base::rng::RealRng;
 use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{
-    DegradedObject, DegradedObjects, FsckFound, FsckPhase, FsckState, NodeStatus, Wholeness, forecast,
+    DegradedObject, DegradedObjects, FsckFound, FsckPhase, FsckState, NodeStatus, Wholeness,
+    forecast,
 };
 use cairn_cluster::data::{self, NodeScrub, ScrubPhase};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, best};
@@ -43,8 +44,8 @@ struct FsckSeen {
 }
 
 impl FsckSeen {
-    /// The phase that a master tells. One that knows of no fsck while one was seen to run is another
-    /// master than the one that made it.
+    /// The phase that a master tells. One that knows of no fsck while one was seen to run is
+    /// another master than the one that made it.
     fn see(&mut self, phase: FsckPhase) -> FsckPhase {
         let is_lost = self.runs && phase == FsckPhase::Unknown;
         self.runs = is_lost || phase.is_under_way();
@@ -125,7 +126,8 @@ impl Nodes for Masters {
     }
 
     fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck> {
-        let (admin, known, user) = (Arc::clone(&self.admin), Arc::clone(&self.fsck), user.to_owned());
+        let (admin, known, user) =
+            (Arc::clone(&self.admin), Arc::clone(&self.fsck), user.to_owned());
         let (run, order) = ordered(order);
         Box::pin(async move {
             let mut state = admin.fsck(run, order, user).await?;

@@ -184,10 +184,10 @@ pub fn read_fsck(said: proto::Fsck) -> FsckState {
 
 pub fn write_found(found: Option<&FsckFound>) -> proto::ListFsckResponse {
     let Some(found) = found else { return proto::ListFsckResponse::default() };
-    let findings = found.findings.iter().map(|(about, what)| proto::FsckFinding {
-        about: about.clone(),
-        what: what.clone(),
-    });
+    let findings = found
+        .findings
+        .iter()
+        .map(|(about, what)| proto::FsckFinding { about: about.clone(), what: what.clone() });
     proto::ListFsckResponse {
         is_done: true,
         findings: findings.collect(),

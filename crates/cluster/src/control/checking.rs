@@ -339,9 +339,9 @@ mod tests {
         let one = |(at, (in_sync, has)): (usize, &(bool, Option<bool>))| MemberSays {
             node: NodeId(at as u64),
             in_sync: *in_sync,
-            has: has.map(|has| vec![false, has]).ok_or_else(|| {
-                Refused::by(NodeId(at as u64), Error::Unavailable("silent".into()))
-            }),
+            has: has
+                .map(|has| vec![false, has])
+                .ok_or_else(|| Refused::by(NodeId(at as u64), Error::Unavailable("silent".into()))),
         };
         let said: Vec<MemberSays> = members.iter().enumerate().map(one).collect();
         judge(Some(&group), &said, 1)
@@ -351,8 +351,7 @@ mod tests {
     fn a_block_is_lost_only_if_all_say_that_they_lack_it() {
         let (has, lacks, silent) = ((true, Some(true)), (true, Some(false)), (true, None));
         let (spare, behind) = ((false, Some(true)), (false, Some(false)));
-        let (lost, degraded) =
-            (Replicas::Bad(Wholeness::Lost), Replicas::Bad(Wholeness::Degraded));
+        let (lost, degraded) = (Replicas::Bad(Wholeness::Lost), Replicas::Bad(Wholeness::Degraded));
         assert_eq!(judged(&[has, has, has]), Replicas::Whole);
         assert_eq!(judged(&[has, has, has, lacks]), Replicas::Whole, "one of them leaves");
         assert_eq!(judged(&[has, has, lacks]), degraded);

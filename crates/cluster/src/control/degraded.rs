@@ -258,9 +258,8 @@ fn merged(mut ranges: Vec<DegradedObject>) -> Vec<DegradedObject> {
 
 /// The number of objects that these ranges, which are in order, are of.
 fn count(ranges: &[DegradedObject]) -> u64 {
-    let objects = ranges.chunk_by(|one, next| {
-        (one.wholeness, &one.object) == (next.wholeness, &next.object)
-    });
+    let objects =
+        ranges.chunk_by(|one, next| (one.wholeness, &one.object) == (next.wholeness, &next.object));
     objects.count() as u64
 }
 

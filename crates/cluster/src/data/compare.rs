@@ -78,7 +78,8 @@ impl Pool {
             // A page that is full ends at the wanted block at the earliest.
             let is_listed = |one: &&NamedBlock| end.is_none_or(|end| one.block <= end);
             let listed = named.get(has.len()..).unwrap_or_default().iter().take_while(is_listed);
-            let found = |one: &NamedBlock| find(&page, one.block).is_some_and(|info| one.is_in(info));
+            let found =
+                |one: &NamedBlock| find(&page, one.block).is_some_and(|info| one.is_in(info));
             has.extend(listed.map(found));
             took = begun.elapsed();
         }
@@ -91,9 +92,7 @@ fn before(block: BlockId) -> Option<BlockId> {
     let BlockId { session, counter } = block;
     match (counter.checked_sub(1), session.0.checked_sub(1)) {
         (Some(counter), _) => Some(BlockId { session, counter }),
-        (None, Some(session)) => {
-            Some(BlockId { session: SessionId(session), counter: u64::MAX })
-        }
+        (None, Some(session)) => Some(BlockId { session: SessionId(session), counter: u64::MAX }),
         (None, None) => None,
     }
 }

@@ -7,7 +7,8 @@ use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result};
 /// Damaged blocks of a scrub that a chunkserver names. Of more it gives the number.
 pub const FOUND: usize = 10_000;
 
-/// What is ordered of a scrub, or of an fsck of the cluster. Each has a number that its orderer chose.
+/// What is ordered of a scrub, or of an fsck of the cluster. Each has a number that its orderer
+/// chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunOrder {
     /// Changes nothing: how does it stand?

@@ -177,8 +177,7 @@ async fn put(fs: &Fs, key: &str, seed: u64) -> Result<()> {
     let mut body = fs.begin(&root(), BUCKET).await?;
     body.push(data(seed, BYTES)).await?;
     let written = body.finish().await?;
-    let request =
-        PutRequest { bucket: BUCKET.into(), key: key.into(), ..PutRequest::default() };
+    let request = PutRequest { bucket: BUCKET.into(), key: key.into(), ..PutRequest::default() };
     fs.put_object(&root(), request, written).await.map(drop)
 }
 

@@ -190,8 +190,8 @@ pub trait Nodes: Send + Sync {
     /// What the last scrub found, and groups lack. Nothing while that is looked up, which reads all
     /// metadata: to be asked again.
     fn harmed(&self) -> Asking<Option<HarmedObjects>>;
-    /// Of the master that serves: the fsck that runs, or the one that ended last. One that begins is
-    /// for this user.
+    /// Of the master that serves: the fsck that runs, or the one that ended last. One that begins
+    /// is for this user.
     fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck>;
 }
 

@@ -138,8 +138,13 @@ mod tests {
     fn what_it_found_is_shown_with_who_ordered_it() {
         let object = "photos/<a>.jpg".to_owned();
         let objects = vec![HarmedObject { harm: Harm::Lost, object, start: 0, end: 4096 }];
-        let harmed =
-            HarmedObjects { objects, lost_blocks: 1, unnamed: 7, is_cut: true, ..Default::default() };
+        let harmed = HarmedObjects {
+            objects,
+            lost_blocks: 1,
+            unnamed: 7,
+            is_cut: true,
+            ..Default::default()
+        };
         let findings = vec![("photos/<b>".to_owned(), "counts 2 names, found 1".to_owned())];
         let text = part(&Ok(ended(3, FsckFindings { findings, harmed }))).into_string();
         for said in [
@@ -168,7 +173,10 @@ mod tests {
             part(&Ok(fsck)).into_string()
         };
         let running = of(FsckStage::Blocks);
-        assert!(running.contains("A check runs.") && running.contains("Stop the check"), "{running}");
+        assert!(
+            running.contains("A check runs.") && running.contains("Stop the check"),
+            "{running}"
+        );
         assert!(running.contains("<progress max=\"10\" value=\"3\""), "{running}");
         assert!(of(FsckStage::Replaced).contains("because another master serves now"));
         assert!(of(FsckStage::None).contains("none was made"));

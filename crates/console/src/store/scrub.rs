@@ -57,7 +57,10 @@ pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
         ("list", Err(_), Some(nodes)) => of.inner.lookup.begin(nodes, of.inner.fs().clock()),
         ("begin", scrubs, _) => scrubs?.begin(),
         ("stop", scrubs, _) => scrubs?.stop(),
-        _ => return Err(Error::Invalid("order: use begin or stop".into()).into()),
+        _ => {
+            let text = "order: use begin or stop; of a cluster also list, check or stop-check";
+            return Err(Error::Invalid(text.into()).into());
+        }
     }
     Ok(reply::see_other(Screen::Scrub.place()))
 }

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::io::Read;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cairn_auth::Caller;

@@ -9,8 +9,8 @@ use cairn_base::clock::RealClock;
 use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
 
 use super::{
-    About, Bound, Chunk, Estimate, Piece, Report, check, check_in_portions, chunks_after, name_inodes,
-    name_pieces,
+    About, Bound, Chunk, Estimate, Piece, Report, check, check_in_portions, chunks_after,
+    name_inodes, name_pieces,
 };
 use crate::engine::{Engine, Memory, Snapshot};
 use crate::master::{Config, Master, Once};
