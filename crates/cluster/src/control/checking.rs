@@ -341,7 +341,7 @@ mod tests {
             in_sync: *in_sync,
             has: has
                 .map(|has| vec![false, has])
-                .ok_or_else(|| Refused::by(NodeId(at as u64), Error::Unavailable("silent".into()))),
+                .ok_or_else(|| Refused::from(Error::Unavailable("silent".into()))),
         };
         let said: Vec<MemberSays> = members.iter().enumerate().map(one).collect();
         judge(Some(&group), &said, 1)
