@@ -247,7 +247,7 @@ async fn a_row_that_is_damaged_is_found() {
     assert!(about.starts_with("row ") && !what.is_empty(), "{about}: {what}");
 }
 
-/// Writes, overwrites and deletes until `done`, and collects garbage.
+/// Writes, overwrites and deletes until `done`. The first client collects garbage.
 async fn change(fs: Fs, name: u64, done: Arc<AtomicBool>) -> Result<u64> {
     let mut changes = 0;
     while !done.load(Ordering::Relaxed) {
@@ -257,7 +257,9 @@ async fn change(fs: Fs, name: u64, done: Arc<AtomicBool>) -> Result<u64> {
             let (bucket, conditions) = (BUCKET.into(), Default::default());
             fs.run(&root(), DeleteObject { bucket, key, conditions }).await?;
         }
-        fs.collect_known_garbage(&root(), false).await?;
+        if name == 0 {
+            fs.collect_known_garbage(&root(), false).await?;
+        }
         changes += 1;
     }
     Ok(changes)
@@ -270,7 +272,7 @@ async fn nothing_is_reported_of_what_is_written_and_deleted_meanwhile() {
     let each = (0..4).map(|name| tokio::spawn(change(checked.fs.clone(), name, done.clone())));
     let clients: Vec<_> = each.collect();
     until(|| checked.blocks().len() > 3).await;
-    for _ in 0..20 {
+    for _ in 0..6 {
         let (state, found) = checked.check().await;
         assert!(state.is_clean(), "{state:?} {found:?}");
     }
