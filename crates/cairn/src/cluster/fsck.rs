@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cairn_base::date::rfc3339;
 use cairn_base::rng::RealRng;
-use cairn_base::{Rng, Timestamp};
+use cairn_base::{Rng, Timestamp, rfc3339};
 use cairn_cluster::control::{FsckFound, FsckPhase, FsckState};
 use cairn_cluster::data::RunOrder;
 use indicatif::ProgressBar;
