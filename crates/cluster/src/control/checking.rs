@@ -1,6 +1,8 @@
 //! The work of an fsck: rows are compared with each other, and the blocks that they name with those
 //! that chunkservers list. docs/decisions/0052-fsck-of-a-cluster.md says why what it finds is true.
 
+#![expect(clippy::disallowed_methods, reason = "rows are read on a thread that may block")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

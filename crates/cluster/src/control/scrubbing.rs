@@ -2,6 +2,8 @@
 //! nothing of them: a scrub is known by its number at the chunkservers, so another master can go
 //! on.
 
+#![expect(clippy::disallowed_methods, reason = "names are looked up on a thread that may block")]
+
 use std::sync::Arc;
 
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
