@@ -265,8 +265,8 @@ fn check(path: &Path) -> Result<(Summary, Option<ClusterMap>)> {
     Ok((summary, map))
 }
 
-/// Sees to it that nobody else has the metadata of the cluster whose map this is, but who is given
-/// up.
+/// Checks that no other master of the cluster with this map answers, and that the command line
+/// gives up all of them.
 fn begin(args: &LoadArgs, path: &Path, map: &ClusterMap) -> Result<Beginning> {
     let beginning = Beginning::of(path, map)?;
     beginning.check_nobody_answers()?;

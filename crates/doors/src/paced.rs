@@ -45,7 +45,7 @@ pub struct Pacing {
     pause: Option<Pin<Box<Sleep>>>,
     /// The pause for the next bytes is over, or there was none.
     is_due: bool,
-    /// What may not go yet of a frame.
+    /// The part of a frame that may not go yet.
     rest: Bytes,
 }
 
@@ -107,7 +107,7 @@ impl Pacing {
     }
 }
 
-/// What is left of a body of which bytes are held.
+/// The size of a body of which `rest` has not come yet, and `held` bytes have not gone.
 pub fn with_held(rest: SizeHint, held: u64) -> SizeHint {
     let mut all = SizeHint::new();
     all.set_lower(rest.lower().saturating_add(held));

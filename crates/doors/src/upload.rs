@@ -185,7 +185,7 @@ impl Upload {
         self.poll_late(context).map(|late| Some(Err(late)))
     }
 
-    /// Bytes that came, of a user who has to wait for them.
+    /// Bytes that came and wait for their turn, since the user has a limit.
     fn held(&self) -> u64 {
         self.pacing.as_ref().map_or(0, Pacing::held)
     }

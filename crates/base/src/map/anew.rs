@@ -40,9 +40,7 @@ impl ClusterMap {
     }
 
     fn leave_only(&mut self, own: NodeId) {
-        let is_other = |(id, node): &(&NodeId, &mut Node)| {
-            **id != own && node.pin.roles.contains(Role::Master)
-        };
+        let is_other = |(id, node): &(&NodeId, &mut Node)| **id != own && node.is_master();
         for (id, node) in self.nodes.iter_mut().filter(is_other) {
             let former = Node { is_up: false, ..node.clone() };
             self.former.insert(*id, former);

@@ -14,7 +14,7 @@ use super::members;
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 
-/// What nobody but the operator can see to.
+/// A warning to the operator: the program cannot keep unreachable masters from serving.
 pub const KEEP_OFF: &str = "Keep the machines of the other masters switched off until they can \
      reach this one while it runs: then they hear that they were given up, and never serve again. \
      Where they reach other nodes and not this one, they would serve those, and what they \
@@ -43,7 +43,7 @@ impl Beginning {
         })
     }
 
-    /// What other masters say of their members.
+    /// The reports of other masters on their members.
     pub fn reports(&self) -> impl Iterator<Item = &MemberReport> {
         self.asked.iter().filter_map(|asked| asked.answer.as_ref().ok())
     }
@@ -131,8 +131,7 @@ impl Beginning {
 
 /// All masters but `own`, and those that were given up before.
 fn others(map: &ClusterMap, own: NodeId, known: &[KnownNode]) -> BTreeSet<NodeId> {
-    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
-    let of_map = map.nodes.iter().filter(|(_, node)| is_master(node)).map(|(id, _)| *id);
+    let of_map = map.masters().map(|(id, _)| id);
     let mut others: BTreeSet<NodeId> = of_map.chain(known.iter().map(|one| one.node)).collect();
     others.retain(|id| *id != own && !map.former.contains_key(id));
     others

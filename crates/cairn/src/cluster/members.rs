@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best, copies, patience};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, best, copies, masters_of, patience};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use serde_json::{Value, json};
@@ -56,46 +55,30 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
         if let Some(map) = map {
             node.view.adopt_rows(&Arc::new(map.clone()));
         }
-        ask_as(&node, as_role, map, |node| node.is_up).await
+        ask_as(&node, as_role, map).await
     })
 }
 
-/// The same, as `node`. Of the masters of a map those that are up are waited for longer.
-pub async fn ask_as(
-    node: &ThisNode,
-    role: Role,
-    map: Option<&ClusterMap>,
-    is_up: impl Fn(&Node) -> bool,
-) -> Result<MastersSaid> {
-    let masters = map.into_iter().flat_map(ClusterMap::masters);
-    let of_map: Vec<(NodeId, &Node)> =
-        masters.filter(|(_, master)| !master.address.is_empty()).collect();
-    let addresses: Vec<(String, Duration)> = match map {
-        Some(_) => {
-            let patience = |one: &Node| (one.address.clone(), patience(is_up(one)));
-            of_map.iter().map(|(_, one)| patience(one)).collect()
-        }
-        None => {
-            let remembered = node.loaded.addresses.iter().cloned();
-            remembered.map(|address| (address, patience(true))).collect()
-        }
-    };
+/// The same, as `node`.
+async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
+    let remembered = || node.loaded.addresses.iter().map(|one| (one.clone(), patience(true)));
+    let addresses = map.map_or_else(|| remembered().collect(), masters_of);
     let asked = ask_at(node, node.trust(), role, &addresses).await?;
-    let nodes = of_map.iter().map(|(id, one)| (one.address.clone(), *id)).collect();
+    let masters = map.into_iter().flat_map(ClusterMap::masters);
+    let nodes = masters.map(|(id, master)| (master.address.clone(), id)).collect();
     Ok(MastersSaid::of(asked, &nodes))
 }
 
-/// As the master `node`: what all masters of `map` say, all that it gave up, and all that the
-/// directory remembers, but for itself.
+/// As the master `node`: the answers of all masters of `map`, of all that it gave up, and of all
+/// that the directory remembers, but for itself.
 pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Asked>> {
     let own = node.loaded.identity.node();
-    let is_master = |node: &Node| node.pin.roles.contains(Role::Master);
-    let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| is_master(one));
+    let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| one.is_master());
     let nodes: BTreeMap<&String, NodeId> = of_map.map(|(id, one)| (&one.address, *id)).collect();
     let all = nodes.keys().copied().chain(&node.loaded.addresses);
     let all: BTreeSet<&String> = all.filter(|address| !address.is_empty()).collect();
     let others = all.into_iter().filter(|address| nodes.get(address) != Some(&own));
-    // The map may be as old as the metadata here: it does not say who is up now.
+    // The map may be as old as the metadata here: nodes that are down in it may be up now.
     let addresses: Vec<_> = others.map(|address| (address.clone(), patience(true))).collect();
     let asked = ask_at(node, node.trust_with_former(), Role::Master, &addresses).await?;
     let named = asked.into_iter().map(|asked| {

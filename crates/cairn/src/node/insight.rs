@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use cairn_base::rng::RealRng;
 use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
-use cairn_base::{ClusterMap, Error, NodeId, Rng, Role, waits};
+use cairn_base::{Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{NodeStatus, forecast};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, copies, patience};
+use cairn_cluster::members::{Asked, MemberReport, ask_all, copies, masters_of};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{Asking, Emptying, MetadataKeepers, NodeReport, Nodes};
@@ -77,7 +77,7 @@ impl Nodes for Masters {
                 return Ok(known);
             }
             let map = admin.status().await?.map;
-            let masters = masters(&map);
+            let masters = masters_of(&map);
             let asked = ask_all(dialer, terms, &masters).await;
             let found = keepers_of(asked, masters.len())?;
             *keepers.lock() = Some((Instant::now(), found));
@@ -96,11 +96,6 @@ impl Nodes for Masters {
         let admin = Arc::clone(&self.admin);
         Box::pin(async move { admin.degraded(0).await })
     }
-}
-
-fn masters(map: &ClusterMap) -> Vec<(String, Duration)> {
-    let masters = map.masters().filter(|(_, node)| !node.address.is_empty());
-    masters.map(|(_, node)| (node.address.clone(), patience(node.is_up))).collect()
 }
 
 /// The keepers, by the answers of the masters about their members. `masters` is their number.

@@ -105,8 +105,8 @@ fn divide(all: u64, claims: &[Claim]) -> Vec<u64> {
         let sum = |of: &dyn Fn(&Claim) -> u64| {
             open.iter().map(|(_, claim)| u128::from(of(claim))).sum::<u128>()
         };
-        // If bounds give more than there is, those stay that get more than they wish, else those
-        // that get less: the others then get what is left.
+        // If bounds give more than there is, the claims that get more than they wish keep their
+        // bounds, else those that get less. The others divide the rest.
         let gives_more = sum(&bounded).cmp(&sum(&wished));
         let stays = |claim: &Claim| match gives_more {
             std::cmp::Ordering::Equal => true,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{Error, NodeId, Result, Role};
+use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_meta::wire;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -25,6 +25,12 @@ pub struct Asked {
 /// For so long a master is waited for that the one that serves hears, or does not.
 pub fn patience(is_up: bool) -> Duration {
     if is_up { MEMBER_REPORT } else { MEMBER_REPORT_AWAY }
+}
+
+/// The addresses of the masters of `map`, and how long to wait for each.
+pub fn masters_of(map: &ClusterMap) -> Vec<(String, Duration)> {
+    let masters = map.masters().filter(|(_, node)| !node.address.is_empty());
+    masters.map(|(_, node)| (node.address.clone(), patience(node.is_up))).collect()
 }
 
 /// Asks the masters at all `addresses` at the same time, and waits for each of them for so long.

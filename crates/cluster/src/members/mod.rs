@@ -12,5 +12,5 @@ mod ask;
 mod peers;
 
 pub use crate::control::{Entered, MemberReport, Seats, best, caught_up, copies, seats};
-pub use ask::{Asked, ask_all, patience};
+pub use ask::{Asked, ask_all, masters_of, patience};
 pub use peers::WirePeers;

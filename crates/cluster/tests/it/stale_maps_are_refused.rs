@@ -59,7 +59,8 @@ async fn an_old_map_does_as_long_as_the_group_is_the_same() {
     assert_eq!(world.read(1, 1, 100).await.unwrap(), data(1, 100));
 }
 
-/// Whoever writes by the map of metadata that were given up would acknowledge what nobody else has.
+/// A writer with the map of metadata that were given up would acknowledge blocks that the cluster
+/// does not know.
 #[tokio::test]
 async fn an_old_map_does_not_do_where_metadata_have_begun_anew() {
     let world = World::new(3, &[(2, &[11, 12])]).await;

@@ -63,7 +63,7 @@ fn a_right_secret_does_not_wait_for_guesses() {
         std::thread::sleep(Duration::from_millis(1));
     }
     rig.root();
-    // All others have been answered by the time that one who waits behind them is.
+    // A login that waited behind the guesses would be answered after all of them.
     let answered = answered();
     assert!(answered < GUESSES / 2, "{answered} guesses were answered before");
 }

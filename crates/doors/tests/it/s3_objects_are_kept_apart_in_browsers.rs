@@ -1,4 +1,4 @@
-//! What a user has stored, shown by a browser at the origin of this door.
+//! A browser shows objects of a user at the origin of this door.
 
 use crate::s3_harness::Server;
 

@@ -31,7 +31,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             call.parts.witness.note(|facts| facts.keys.push(key.to_owned()));
         }
         match reply {
-            // A condition on what is gone already makes no error.
+            // A condition on an object that is gone already makes no error.
             Ok(_) | Err(Error::NotFound(_)) if is_quiet => {}
             Ok(_) | Err(Error::NotFound(_)) => {
                 deleted.push(DeletedObject { key: Some(key.to_owned()), ..Default::default() });
