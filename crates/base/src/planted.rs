@@ -22,6 +22,8 @@ pub enum Bug {
     CacheFillRace,
     /// A new master makes changes while sessions of the former one hold leases.
     InheritedLeasesForgotten,
+    /// A new master makes changes while sessions hold what former masters have leased to them.
+    HeldRowsNotRecalled,
     /// A lease is counted from when the renewal was answered, and used to its end and beyond.
     LeaseStretched,
     /// An operation that is sent again is done again.
@@ -71,7 +73,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 33] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -81,6 +83,7 @@ impl Bug {
         Bug::RecallNotAwaited,
         Bug::CacheFillRace,
         Bug::InheritedLeasesForgotten,
+        Bug::HeldRowsNotRecalled,
         Bug::LeaseStretched,
         Bug::RepliesForgotten,
         Bug::EndedSessionPublishes,

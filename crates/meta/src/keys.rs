@@ -58,6 +58,11 @@ pub fn delegation_parts(delegation_key: &[u8]) -> Option<(Ino, u64)> {
     Some((Ino(u64::from_be_bytes(*directory)), u64::from_be_bytes(number.try_into().ok()?)))
 }
 
+/// `A`: no row, but how a recall names all rows, those of former masters too.
+pub fn all_rows() -> Bytes {
+    Bytes::from_static(b"A")
+}
+
 /// Whether a row only counts, so that no operation hangs on who counted before it: the next number
 /// of an inode, or what a bucket holds.
 pub fn is_counter(key: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cairn_base::inflight::Awaited;
 use cairn_base::waits;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role, Roles};
-use cairn_meta::session::{self, Dialed, Lost};
+use cairn_meta::session::{self, Dialed, Lost, Reply};
 use cairn_meta::{Watched, wire};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
@@ -477,8 +477,15 @@ pub(crate) struct SessionLink {
 #[async_trait]
 impl session::MasterLink for SessionLink {
     async fn call(&self, method: session::SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
-        let answer = self.peer.call(method as u16, message, self.answer).await;
-        answer.map_err(|error| Lost(error.to_string()))
+        match self.peer.call(method as u16, message, self.answer).await {
+            Ok(answer) => Ok(answer),
+            // A method that is newer than the master.
+            Err(error @ Error::NotImplemented(_)) => {
+                let failed = Reply::<()>::Failed(error);
+                wire::encode(&failed).map_err(|error| Lost(error.to_string()))
+            }
+            Err(error) => Err(Lost(error.to_string())),
+        }
     }
 }
 

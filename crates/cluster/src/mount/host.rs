@@ -329,8 +329,9 @@ impl MountService {
             | SessionMethod::Replayed
             | SessionMethod::Delegate
             | SessionMethod::GiveBack
-            // The master denies it.
-            | SessionMethod::DumpRows => self.ask(peer, method, payload).await,
+            // The master denies these.
+            | SessionMethod::DumpRows
+            | SessionMethod::AttachHolding => self.ask(peer, method, payload).await,
         }
     }
 

@@ -152,7 +152,8 @@ impl Executor {
                         self.leases.ask(ask);
                     }
                 }
-                Event::Attached { .. } | Event::Acknowledged { .. } => {}
+                Event::Attached { .. } | Event::Acknowledged { .. } | Event::AllRecalled { .. } => {
+                }
             }
             self.leases.take(event, &mut ready);
         }

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::asked::Asked;
 use super::delegations::Ask;
 use super::op::{Job, RowLease};
-use super::settle::{Settle, Unsettled};
+use super::settle::{Answered, Settle, Unsettled};
 use crate::keys;
 use crate::session::Recall;
 
@@ -40,6 +40,9 @@ pub enum Event {
     GivenBack { session: SessionId, directories: Vec<(Ino, u64)> },
     /// It is to give back what is delegated to it.
     Unwelcome { session: SessionId },
+    /// These are to let go of all rows, whichever master has leased them. When they have, or have
+    /// ended, `done` is called.
+    AllRecalled { sessions: Vec<SessionId>, done: Answered },
 }
 
 pub struct Leases {
@@ -116,6 +119,7 @@ impl Leases {
             }
             Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
             Event::Ended { session } => self.end(session, ready),
+            Event::AllRecalled { sessions, done } => self.recall_all(&sessions, done, ready),
             Event::Replayed { .. } | Event::GivenBack { .. } | Event::Unwelcome { .. } => {}
         }
         self.retain_settling(|settling| !settling.settle.is_done());
@@ -273,6 +277,16 @@ impl Leases {
             self.settling.entry(key.clone()).or_default().push(settling);
         }
         Some(settle)
+    }
+
+    fn recall_all(&mut self, sessions: &[SessionId], done: Answered, ready: &mut Vec<Job>) {
+        // It is no operation: no batch waits for it.
+        let settle = Settle::new(Arc::clone(&self.unsettled), u64::MAX);
+        for session in sessions {
+            self.send(*session, vec![keys::all_rows()], Some(&settle));
+        }
+        settle.answer_early(done);
+        settle.done(ready);
     }
 
     /// Asks a session for something that is no lease.

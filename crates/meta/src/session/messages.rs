@@ -45,6 +45,9 @@ pub enum SessionMethod {
     GiveBack = 25,
     /// [`DumpRows`], answered with [`DumpedRows`].
     DumpRows = 28,
+    /// As [`SessionMethod::Attach`], by a session of a node that still holds what former masters
+    /// have leased to it. It is refused, and nothing changes, where that does not hold any more.
+    AttachHolding = 29,
 }
 
 impl SessionMethod {
@@ -65,6 +68,7 @@ impl SessionMethod {
             15 => Ok(SessionMethod::RunPosted),
             25 => Ok(SessionMethod::GiveBack),
             28 => Ok(SessionMethod::DumpRows),
+            29 => Ok(SessionMethod::AttachHolding),
             other => Err(Error::NotImplemented(format!(
                 "masters of this version do not know method {other}"
             ))),
@@ -95,7 +99,7 @@ impl<T> Reply<T> {
 }
 
 /// Opens a session, or goes on with one after the connection was lost. The client has let go of
-/// all rows before.
+/// all rows before, unless it attaches as one that holds them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attach {
     pub session: SessionId,
@@ -104,7 +108,7 @@ pub struct Attach {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attached {
     pub lease_ms: u64,
-    /// The last batch that is seen by reads.
+    /// The last batch that is seen by reads; 0 for a session that holds rows of former masters.
     pub batch: u64,
 }
 
@@ -117,7 +121,8 @@ pub struct Renew {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Renewed {
-    /// All changes up to this batch have settled: a read that begins after this came sees them.
+    /// All changes up to this batch have settled: a read that begins after this came sees them. 0
+    /// for a session that holds rows of former masters.
     pub settled: u64,
 }
 
@@ -289,5 +294,7 @@ pub struct Detach {
 pub struct Recall {
     /// Counts the recalls of a session since it attached, from 1.
     pub number: u64,
+    /// Of rows; or names of delegations, see [`crate::keys::delegation`]; or
+    /// [`crate::keys::all_rows`].
     pub keys: Vec<Bytes>,
 }

@@ -9,6 +9,7 @@ mod delegated;
 mod dumps;
 mod ends;
 mod executed;
+mod held;
 mod hostile;
 mod inherited;
 mod net;

@@ -22,7 +22,7 @@ use cairn_meta::ops::put_object::{NewContent, PutObject, PutReply};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::rows::{BucketKind, Content};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, SessionMethod};
+use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, Reply, SessionMethod};
 use cairn_meta::wire;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
@@ -32,6 +32,9 @@ use tokio::time::{sleep, timeout};
 /// The lease of sessions in these tests.
 pub const LEASE: Duration = Duration::from_millis(800);
 
+const ATTACHING: [SessionMethod; 3] =
+    [SessionMethod::Attach, SessionMethod::AttachToReplay, SessionMethod::AttachHolding];
+
 /// The reachable parts: the master that serves, and whether messages of a peer arrive.
 pub struct Net {
     pub engine: Arc<Memory>,
@@ -39,6 +42,8 @@ pub struct Net {
     disk: Mutex<Arc<Disk>>,
     serving: Mutex<Arc<Sessions>>,
     cuts: Mutex<HashMap<u64, Arc<Cut>>>,
+    /// Masters are of a version that does not know that sessions hold rows.
+    pub is_old: AtomicBool,
 }
 
 #[derive(Default)]
@@ -51,6 +56,8 @@ pub struct Cut {
     pub lose_one_in: AtomicU64,
     /// Recalls are held back.
     pub no_recalls: AtomicBool,
+    /// How masters were asked to attach the session, each time.
+    pub attached: Mutex<Vec<SessionMethod>>,
     /// The next change is held back until another one was answered, for half a second at most.
     pub overtake: AtomicBool,
     /// Of the metadata that the client finds when it dials.
@@ -67,8 +74,8 @@ impl Net {
         let engine = Arc::new(Memory::new());
         let disk = Disk::of(&engine);
         let serving = Mutex::new(serve(&disk).await);
-        let net = Net { engine, disk: Mutex::new(disk), serving, cuts: Mutex::default() };
-        let net = Arc::new(net);
+        let (disk, cuts, is_old) = (Mutex::new(disk), Mutex::default(), AtomicBool::new(false));
+        let net = Arc::new(Net { engine, disk, serving, cuts, is_old });
         let ticking = Arc::downgrade(&net);
         tokio::spawn(async move {
             while let Some(net) = ticking.upgrade() {
@@ -239,6 +246,7 @@ struct PeerLink {
     cut: Arc<Cut>,
     peer: Sender,
     rng: Arc<dyn Rng>,
+    is_old: bool,
     broken: Arc<AtomicBool>,
     recalls: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Bytes>>>,
 }
@@ -259,6 +267,7 @@ impl Dialer for PeerDialer {
             cut: self.cut.clone(),
             peer: Sender::node(self.peer),
             rng: self.rng.clone(),
+            is_old: self.net.is_old.load(Ordering::SeqCst),
             broken: Arc::default(),
             recalls: Mutex::new(Some(sender)),
         };
@@ -276,6 +285,18 @@ impl PeerLink {
             true => Err(Lost("broken".into())),
             false => Ok(()),
         }
+    }
+
+    async fn answer(&self, method: SessionMethod, message: &[u8]) -> Result<Answer> {
+        if ATTACHING.contains(&method) {
+            self.cut.attached.lock().push(method);
+        }
+        if method == SessionMethod::AttachHolding && self.is_old {
+            let text = "masters of this version do not know method 29";
+            let failed = Reply::<()>::Failed(Error::NotImplemented(text.into()));
+            return wire::encode(&failed).map(Answer::Bytes);
+        }
+        self.sessions.handle(&self.peer, method, message).await
     }
 
     /// A network that is cut does not say so: who waits finds out by a timeout.
@@ -296,8 +317,9 @@ impl MasterLink for PeerLink {
             let _ = timeout(Duration::from_millis(500), self.cut.changed.notified()).await;
         }
         let answer = tokio::select! {
-            answer = self.sessions.handle(&self.peer, method, &message) => answer,
+            biased;
             () = self.disk.gone() => return Err(Lost("the master was killed".into())),
+            answer = self.answer(method, &message) => answer,
         };
         let answer = match answer.map_err(|error| Lost(error.to_string()))? {
             Answer::Bytes(bytes) => bytes,

@@ -25,7 +25,7 @@ where
 fn check_method(method: SessionMethod) -> Option<String> {
     let number = method as u16;
     match method {
-        SessionMethod::Attach | SessionMethod::AttachToReplay => {
+        SessionMethod::Attach | SessionMethod::AttachToReplay | SessionMethod::AttachHolding => {
             check::<Attach, Reply<Attached>>(number)
         }
         SessionMethod::Renew => check::<Renew, Reply<Renewed>>(number),

@@ -189,7 +189,7 @@ async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
         if let Some(why) = member.shared.superseded() {
             return Err(Error::Denied(why));
         }
-        let Some(lead) = member.lead().await else { continue };
+        let Some(lead) = member.try_lead().await? else { continue };
         if let Some(tenure) = begin_turn(member, lead, batch).await? {
             return Ok(tenure);
         }

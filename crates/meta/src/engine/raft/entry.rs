@@ -8,6 +8,7 @@ use bytes::Bytes;
 use cairn_base::{Error, Result};
 
 use super::super::ring::header::too_large;
+use super::super::row_store::Pending;
 use super::super::{Change, Fence, changes};
 use crate::rest::Rest;
 
@@ -111,9 +112,7 @@ impl Entry {
 ///
 /// # Errors
 /// `TooLarge`.
-pub fn encode_pending<'a>(
-    entries: impl IntoIterator<Item = &'a Entry>,
-) -> Result<Vec<(u64, Vec<u8>)>> {
+pub fn encode_pending<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Pending> {
     let encode = |entry: &Entry| {
         let mut bytes = Vec::with_capacity(entry.encoded_bytes());
         entry.encode(&mut bytes)?;

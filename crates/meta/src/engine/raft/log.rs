@@ -13,12 +13,11 @@ use openraft::{AnyError, LogId, LogState, RaftLogReader, StorageError, StorageIO
 
 use super::entry::Entry;
 use super::shared::MemberShared;
+use super::store::MemberStore;
 use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
 
 /// Between two looks whether there is room.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
-/// How long a log waits for room for entries that may never be committed.
-const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The index after the last entry that a snapshot covers, as the library has ordered it.
 #[derive(Clone, Default)]
@@ -43,19 +42,30 @@ impl Log {
         while shared.store.next() < self.covered.0.load(Ordering::Acquire) {
             shared.rest(ROOM_RETRY).await?;
         }
-        let begun = shared.now();
+        let entries = Arc::new(entries);
+        self.when_there_is_room(move |store| store.append(entries.to_vec())).await
+    }
+
+    /// Does what takes room in the log, when there is some. The library's core waits for it. Where
+    /// no entry is applied meanwhile, the log makes room itself.
+    async fn when_there_is_room(
+        &self,
+        work: impl Fn(&MemberStore) -> Result<()> + Clone + Send + 'static,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        let mut begun = shared.now();
         loop {
-            let batch = entries.clone();
-            match shared.with_store(move |store| store.append(batch)).await {
-                Err(error) if shared.passes(&error) => {
-                    let is_full = matches!(error, Error::Full(_));
-                    if !is_full && shared.now().saturating_sub(begun) > ROOM_PATIENCE {
-                        return Err(error);
-                    }
-                    shared.rest(ROOM_RETRY).await?;
-                }
+            match shared.with_store(work.clone()).await {
+                Err(error) if shared.passes(&error) => {}
                 done => return done,
             }
+            if shared.now().saturating_sub(begun) > shared.timing.room() {
+                match shared.with_store(MemberStore::set_aside).await {
+                    Err(error) if shared.passes(&error) => begun = shared.now(),
+                    done => done?,
+                }
+            }
+            shared.rest(ROOM_RETRY).await?;
         }
     }
 }
@@ -107,15 +117,7 @@ impl RaftLogStorage<Types> for Log {
             return Ok(());
         }
         let vote = vote_of(vote);
-        loop {
-            match self.shared.with_store(move |store| store.save_vote(vote)).await {
-                Ok(()) => return Ok(()),
-                Err(error) if self.shared.passes(&error) => {
-                    self.shared.rest(ROOM_RETRY).await.map_err(unsaved)?;
-                }
-                Err(error) => return Err(unsaved(error)),
-            }
-        }
+        self.when_there_is_room(move |store| store.save_vote(vote)).await.map_err(unsaved)
     }
 
     async fn read_vote(&mut self) -> Result<Option<openraft::Vote<u64>>, StorageError<u64>> {

@@ -142,8 +142,13 @@ impl Member {
 
     /// The last term that this member leads, if it does, as far as it knows.
     pub async fn lead(&self) -> Option<Lead> {
-        self.view().await.ok()?;
-        *self.led.lock()
+        self.try_lead().await.ok().flatten()
+    }
+
+    /// As `lead`, but an error where the library's core has ended.
+    pub(super) async fn try_lead(&self) -> Result<Option<Lead>> {
+        self.view().await?;
+        Ok(*self.led.lock())
     }
 
     /// Whether `member` was one before this generation began, and is none any more.

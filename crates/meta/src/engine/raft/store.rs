@@ -406,6 +406,38 @@ impl MemberStore {
         }
     }
 
+    /// Puts all entries that are not applied beside the rows, as a start does, so that the log has
+    /// room: where they are never committed no checkpoint makes any. Does nothing as long as one
+    /// would.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn set_aside(&self) -> Result<()> {
+        let ring = self.ring.lock();
+        let unapplied = |base: &Mark| {
+            let (from, end, more) = {
+                let state = self.state.lock();
+                (state.held.next(), state.index.next(), state.held.encode()?)
+            };
+            let entries = self.entries(from, end, usize::MAX)?;
+            if entries.len() as u64 != end.saturating_sub(from) {
+                let what = format!("entries {from} to {end} of the log");
+                return Err(Error::corrupt(what, "a gap", "all entries after those applied"));
+            }
+            let (sequence, previous) = (ring.sequence, ring.previous);
+            let pending = if entries.is_empty() { 0 } else { end };
+            let mark = Mark { sequence, previous, pending, more, ..base.clone() };
+            Ok((encode_pending(&entries)?, mark, entries))
+        };
+        self.rows.set_aside(unapplied, |entries| {
+            tracing::warn!(entries = entries.len(), "the log was full of uncommitted entries");
+            let mut state = self.state.lock();
+            entries.into_iter().for_each(|entry| state.index.pin(entry));
+            state.settled = ring.sequence;
+            state.checksums = vec![(ring.sequence, ring.previous)];
+        })
+    }
+
     /// Waits until there is room for a batch whose record takes `bytes`, as the master that is
     /// about to propose it: then no member need wait when it is appended, unless it is slower.
     ///

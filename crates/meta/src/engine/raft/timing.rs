@@ -43,6 +43,12 @@ impl Timing {
         self.lease * 9 / 20
     }
 
+    /// A log that is full waits so long for its entries to be applied. Shorter than a call, so that
+    /// a call that finds it full is answered.
+    pub fn room(&self) -> Duration {
+        self.call() / 2
+    }
+
     /// A member that heard a leader so recently votes for no other one.
     pub fn silence(&self) -> Duration {
         self.lease * 19 / 40

@@ -75,6 +75,8 @@ impl Watch {
     }
 
     async fn lead(&mut self, view: &View, now: Duration) -> Result<()> {
+        // It is patient from when it leads no longer: the next leader may not have been heard yet.
+        self.asked = now;
         let shared = &self.member.shared;
         let (contact, timing) = (&shared.contact, &shared.timing);
         let since = self.member.led.lock().map_or(now, |lead| lead.since);

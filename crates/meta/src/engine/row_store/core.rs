@@ -16,7 +16,7 @@ use super::limits::Limits;
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::reserve::{DiskSpace, Load};
-use super::table::{Cold, Table};
+use super::table::{Cold, Pending, Table};
 use super::tables::Tables;
 use super::{inserter, reserve};
 
@@ -218,7 +218,9 @@ impl Core {
         let mut slot = self.slot.lock();
         let Some((memtable, mark)) = self.freeze()? else { return Ok(false) };
         let start = Instant::now();
-        match self.write_table(&mut slot, &memtable, &mark) {
+        let load = self.writer.lock().frozen_load;
+        let write = |table: &Table| table.write(&memtable, &mark);
+        match self.write_table(&mut slot, load, &mark, write) {
             Ok(cold) => {
                 self.space.set_table_bytes(slot.file.len().unwrap_or(u64::MAX));
                 self.finish(cold, start.elapsed());
@@ -257,11 +259,16 @@ impl Core {
         Ok(Some((frozen, mark)))
     }
 
-    fn write_table(&self, slot: &mut TableSlot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
-        let load = self.writer.lock().frozen_load;
+    fn write_table(
+        &self,
+        slot: &mut TableSlot,
+        load: Load,
+        mark: &Mark,
+        write: impl FnOnce(&Table) -> Result<()>,
+    ) -> Result<Cold> {
         self.space.make(&*self.disk, load)?;
         let table = self.ready(slot)?;
-        let Err(error) = table.write(memtable, mark) else { return table.cold() };
+        let Err(error) = write(table) else { return table.cold() };
         if !matches!(table.failure(), Some((Failure::Full | Failure::Read, _))) {
             return Err(error);
         }
@@ -391,6 +398,51 @@ impl Core {
         drop((writer, slot));
         drop(old);
         Ok(())
+    }
+
+    /// Puts entries of the log beside the rows, after which the log need keep none of its records.
+    /// `entries` is told the mark, and returns the one to leave; once that is durable, `kept` gets
+    /// whatever else it returned. No checkpoint runs and no batch is added meanwhile. Nothing is
+    /// done where a checkpoint would make room.
+    pub fn set_aside<T>(
+        &self,
+        entries: impl FnOnce(&Mark) -> Result<(Pending, Mark, T)>,
+        kept: impl FnOnce(T),
+    ) -> Result<()> {
+        let mut slot = self.slot.lock();
+        let mut writer = self.writer.lock();
+        if let Some(reason) = &writer.poisoned {
+            return Err(Error::Unavailable(format!("{reason}; restart to recover")));
+        }
+        if writer.is_behind() {
+            return Ok(());
+        }
+        let (pending, mark, more) = entries(&writer.mark)?;
+        let mut load = Load::default();
+        load.add(pending.len(), pending.iter().map(|(_, entry)| entry.len()).sum());
+        let write = |table: &Table| table.write_pending(&pending, &mark);
+        match self.write_table(&mut slot, load, &mark, write) {
+            Ok(cold) => {
+                kept(more);
+                self.space.set_table_bytes(slot.file.len().unwrap_or(u64::MAX));
+                self.show(cold, false);
+                writer.mark = mark.clone();
+                writer.checkpointed = mark;
+                writer.active_log_bytes = 0;
+                writer.stalled = None;
+                self.room.notify_all();
+                drop(writer);
+                self.space.set_short(false);
+                self.look_for_space();
+                Ok(())
+            }
+            Err(error) => {
+                drop(writer);
+                let failure = slot.table.as_ref().and_then(Table::failure);
+                self.stall(failure.map(|(failure, _)| failure), &error);
+                Err(error)
+            }
+        }
     }
 
     /// The rows at rest as of `mark` after a failure that opening the table again cures.

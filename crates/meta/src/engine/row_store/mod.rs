@@ -49,7 +49,7 @@ pub use self::limits::Limits;
 pub use self::mark::Mark;
 pub use self::memtable::Memtable;
 pub use self::reserve::{Load, RESERVE, SUSPECT};
-pub use self::table::Table;
+pub use self::table::{Pending, Table};
 
 /// The rows in the log that are not in the table yet.
 pub struct Behind {
@@ -233,6 +233,18 @@ impl RowStore {
         swap: impl FnOnce(&Mark) -> Result<Option<(Arc<dyn DiskFile>, Table)>>,
     ) -> Result<()> {
         self.core.replace(swap)
+    }
+
+    /// See [`Core::set_aside`].
+    ///
+    /// # Errors
+    /// Those of `entries`; as for `checkpoint`.
+    pub fn set_aside<T>(
+        &self,
+        entries: impl FnOnce(&Mark) -> Result<(Pending, Mark, T)>,
+        kept: impl FnOnce(T),
+    ) -> Result<()> {
+        self.core.set_aside(entries, kept)
     }
 
     /// Moves all that was added into the table.

@@ -30,6 +30,9 @@ pub struct Table {
     health: Arc<Health>,
 }
 
+/// Entries of a replicated log, encoded, each with its index.
+pub type Pending = Vec<(u64, Vec<u8>)>;
+
 type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// All rows as of one checkpoint. Reads take no lock.
@@ -191,10 +194,7 @@ fn write_pending(
     Ok(transaction.commit()?)
 }
 
-fn read_pending(
-    transaction: ReadTransaction,
-    end: u64,
-) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+fn read_pending(transaction: ReadTransaction, end: u64) -> Result<Pending, redb::Error> {
     let pending = match transaction.open_table(PENDING) {
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
         other => other?,

@@ -82,9 +82,10 @@ impl Sessions {
     /// Where the message cannot be read.
     async fn answer(&self, peer: &Sender, method: SessionMethod, message: &[u8]) -> Result<Answer> {
         let bytes = match method {
-            SessionMethod::Attach | SessionMethod::AttachToReplay => {
-                let hasty = method == SessionMethod::AttachToReplay;
-                let attached = self.attach(peer, &wire::decode(message)?, hasty).await;
+            SessionMethod::Attach
+            | SessionMethod::AttachToReplay
+            | SessionMethod::AttachHolding => {
+                let attached = self.attach(peer, method, &wire::decode(message)?).await;
                 return match attached {
                     Ok((attached, recalls)) => {
                         Ok(Answer::Attached(self.reply(Ok(Some(attached)))?, recalls))

@@ -63,7 +63,8 @@ impl Sessions {
         }
         let caller = peer.caller(read.caller);
         known(&caller);
-        let lease = read.lease.then_some(read.session);
+        // Rows of now do not belong beside those that it holds.
+        let lease = (read.lease && !self.is_holding(read.session)).then_some(read.session);
         let hasty = self.is_hasty(read.session);
         let mount = peer.user.map(|_| read.session);
         let reading = Reading { master: &self.master, caller, lease, hasty, mount };

@@ -20,7 +20,7 @@ use crate::Watched;
 use crate::master::{Event, Master};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::{Session, SessionState};
-use crate::session::{Attach, Attached, Detach, Recall, Renew, Renewed, Replayed};
+use crate::session::{Attach, Attached, Detach, Recall, Renew, Renewed, Replayed, SessionMethod};
 
 /// Sessions of mounts that one user has at a time. Each leaves a row.
 pub const SESSIONS_OF_A_USER: usize = 512;
@@ -45,8 +45,9 @@ pub struct Sessions {
     lease: Duration,
     state: Mutex<SessionsState>,
     /// Whether sessions are answered: not before every session that an earlier master may have
-    /// given leases to is attached here and has sent again what it kept, or has lapsed.
-    open: Watched<bool>,
+    /// given leases to is attached here and has sent again what it kept, or has lapsed; and has let
+    /// go of what it held.
+    open: Arc<Watched<bool>>,
     /// Takes operations of requests that are sampled, and how many of mounts, which say so
     /// themselves.
     pub(super) export: OnceLock<Export>,
@@ -69,6 +70,9 @@ struct SessionsState {
     /// Sessions that are attached and send again the operations they keep, and when they lapse if
     /// they go on with that.
     replaying: BTreeMap<SessionId, Duration>,
+    /// Sessions were told to let go of what former masters have leased to them. This is open when
+    /// they have.
+    recalling: bool,
 }
 
 impl SessionsState {
@@ -98,6 +102,8 @@ struct Live {
     due: (u64, Duration),
     /// It keeps operations until they are durable.
     hasty: bool,
+    /// Until this master is open it goes on reading what former masters have leased to it.
+    holds: bool,
 }
 
 impl Live {
@@ -132,7 +138,7 @@ impl Sessions {
             after = page.last().map(|(session, _)| *session);
         }
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
-        let open = Watched::new(inherited.is_empty() || forgotten);
+        let open = Arc::new(Watched::new(inherited.is_empty() || forgotten));
         let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
         let (export, audit) = (OnceLock::new(), OnceLock::new());
         let claimed = Allowance::new(Duration::from_secs(1), CLAIMED);
@@ -161,25 +167,35 @@ impl Sessions {
     pub(super) async fn attach(
         &self,
         peer: &Sender,
+        method: SessionMethod,
         attach: &Attach,
-        hasty: bool,
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
         let session = attach.session;
+        let hasty = method == SessionMethod::AttachToReplay;
+        let holds = method == SessionMethod::AttachHolding;
         self.check_owner(peer, session)?;
+        if holds {
+            self.check_may_hold(peer, session, &self.state.lock())?;
+        }
         self.begin_opening(peer, session)?;
         let opened = OpenRemoteSession { session, owner: peer.owner };
         self.master.run(&Caller::system(), opened).await?;
         let (sender, recalls) = unbounded_channel();
         {
             let mut state = self.state.lock();
+            if holds {
+                self.check_may_hold(peer, session, &state)?;
+            }
             if state.opening.remove(&session).is_none() && !state.live.contains_key(&session) {
                 return Err(lapsed(session));
             }
             let (renewed, counted) = (self.clock.monotonic(), self.master.working_time());
-            let reads_from = self.master.durable_batch();
+            let durable = self.master.durable_batch();
+            // What it holds may be from before any change that this master has found.
+            let reads_from = if holds { 0 } else { durable };
             // A session that comes again is due as before.
-            let due = state.live.get(&session).map_or((reads_from, counted), |live| live.due);
-            let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty };
+            let due = state.live.get(&session).map_or((durable, counted), |live| live.due);
+            let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty, holds };
             state.live.insert(session, live);
             let was_inherited = state.inherited.remove(&session).is_some();
             // Before this is open, all others wait until it has sent everything again. A new
@@ -188,11 +204,40 @@ impl Sessions {
                 state.replaying.insert(session, counted + self.lease);
             }
             self.master.tell(Event::Attached { session, recalls: sender });
-            self.open_if_due(&state);
+            self.open_if_due(&mut state);
         }
         let lease_ms = self.lease.as_millis() as u64;
-        let attached = Attached { lease_ms, batch: self.master.durable_batch() };
-        Ok((attached, recalls))
+        let batch = if holds { 0 } else { self.master.durable_batch() };
+        Ok((Attached { lease_ms, batch }, recalls))
+    }
+
+    /// Whether a session may go on reading what former masters have leased to it. To all others it
+    /// is then as one that has not come here yet: nobody is answered before it has let go.
+    ///
+    /// # Errors
+    /// `Conflict` where others were answered already, or are about to be, or it has let go before.
+    /// `Unavailable` where another master may say something else.
+    fn check_may_hold(
+        &self,
+        peer: &Sender,
+        session: SessionId,
+        state: &SessionsState,
+    ) -> Result<()> {
+        self.master.check_serving()?;
+        let held = state.live.get(&session).is_some_and(|live| live.holds);
+        let is_due = !state.recalling && (held || state.inherited.contains_key(&session));
+        match peer.user.is_none() && is_due && !self.opened_now() {
+            true => Ok(()),
+            false => Err(Error::Conflict(format!(
+                "session {session} has no leases of a former master any more"
+            ))),
+        }
+    }
+
+    /// Whether it goes on reading what former masters have leased to it.
+    pub(super) fn is_holding(&self, session: SessionId) -> bool {
+        let holds = self.state.lock().live.get(&session).is_some_and(|live| live.holds);
+        holds && !self.opened_now()
     }
 
     /// From here on the session does not lapse before it can be attached.
@@ -256,7 +301,10 @@ impl Sessions {
         }
         // A session that is renewed goes on reading what it keeps: another master could not know.
         self.master.check_serving()?;
-        let settled = self.master.settled_batch();
+        let settled = match self.is_holding(renew.session) {
+            true => 0,
+            false => self.master.settled_batch(),
+        };
         if let Some(live) = self.state.lock().live.get_mut(&renew.session) {
             live.renewed = self.clock.monotonic();
             live.counted = self.master.working_time();
@@ -277,7 +325,7 @@ impl Sessions {
             let mut state = self.state.lock();
             state.live.remove(&session);
             state.replaying.remove(&session);
-            self.open_if_due(&state);
+            self.open_if_due(&mut state);
         }
         self.master.tell(Event::Ended { session });
         self.master.run(&Caller::system(), EndSession { session, reaped: false }).await?;
@@ -291,7 +339,7 @@ impl Sessions {
         self.master.tell(Event::Replayed { session: message.session });
         let mut state = self.state.lock();
         state.replaying.remove(&message.session);
-        self.open_if_due(&state);
+        self.open_if_due(&mut state);
         Ok(Some(()))
     }
 
@@ -313,10 +361,23 @@ impl Sessions {
         self.open.get()
     }
 
-    fn open_if_due(&self, state: &SessionsState) {
-        if state.inherited.is_empty() && state.replaying.is_empty() {
-            self.open.set(true);
+    /// Opens when all have come or lapsed. From then on nobody else may hold anything, and those who
+    /// do let go first.
+    fn open_if_due(&self, state: &mut SessionsState) {
+        let is_due = state.inherited.is_empty() && state.replaying.is_empty();
+        if !is_due || state.recalling || self.opened_now() {
+            return;
         }
+        let holders = state.live.iter().filter(|(_, live)| live.holds);
+        let holders: Vec<SessionId> = holders.map(|(session, _)| *session).collect();
+        if holders.is_empty() || is_planted(Bug::HeldRowsNotRecalled) {
+            self.open.set(true);
+            return;
+        }
+        state.recalling = true;
+        let open = Arc::clone(&self.open);
+        let done = Box::new(move || open.set(true));
+        self.master.tell(Event::AllRecalled { sessions: holders, done });
     }
 
     /// Ends the sessions that have lapsed. To be called several times a second.
@@ -353,7 +414,7 @@ impl Sessions {
     fn note_lapsed(&self) {
         let now = self.master.working_time();
         let mut state = self.state.lock();
-        let SessionsState { live, inherited, opening, ending, replaying } = &mut *state;
+        let SessionsState { live, inherited, opening, ending, replaying, .. } = &mut *state;
         let mut lapsed = Vec::new();
         opening.retain(|session, one| {
             lapsed.extend((now >= one.lapses).then_some(*session));
@@ -384,7 +445,7 @@ impl Sessions {
             ending.insert(session);
             self.master.tell(Event::Ended { session });
         }
-        self.open_if_due(&state);
+        self.open_if_due(&mut state);
     }
 
     /// No session reads a state older than this batch.

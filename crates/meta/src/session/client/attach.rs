@@ -59,6 +59,10 @@ impl Inner {
     async fn attach(&self) -> Result<(Attachment, UnboundedReceiver<Bytes>)> {
         let (link, recalls) = self.dialer.dial().await?;
         self.posts.begin();
+        if let Some(lease) = self.attach_holding(&*link).await? {
+            let attachment = Attachment { session: self.session(), link, lease, number: 0 };
+            return Ok((attachment, recalls));
+        }
         // The master takes it that nothing is held.
         self.forget_all();
         let former = self.session();
@@ -105,6 +109,36 @@ impl Inner {
                 Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
                 Err(Lost(why)) => return Err(unserved(&why)),
             }
+        }
+    }
+
+    /// Attaches with all rows that are leased, and returns for how long they stay so; `None`: they
+    /// do not, or there are none. Nothing is forgotten before the master has said so: until it is
+    /// open it shows nobody anything newer, and then it recalls them all. A master that is open, or
+    /// of an earlier version, refuses, and goes on counting the leases that it has given.
+    ///
+    /// No other master can have ended the session, and then changed what it holds: one that ends it
+    /// waits for a whole lease after it answered last, and this client counts less, from before it
+    /// asked. So the lease must be valid until here without a gap. It was extended by the master
+    /// that answered last, and each later one has found the session alive:
+    /// docs/decisions/0005-sessions.md.
+    async fn attach_holding(&self, link: &dyn MasterLink) -> Result<Option<Duration>> {
+        // What is kept beside rows is sent again first, and others may see that.
+        if self.keeper.is_some() || !self.lease.is_valid() {
+            return Ok(None);
+        }
+        let attach = Attach { session: self.session() };
+        let sent = self.clock.monotonic();
+        match call::<_, Attached>(link, SessionMethod::AttachHolding, &attach).await {
+            Ok(Reply::Done(attached)) if self.lease.is_valid() => {
+                let lease = Duration::from_millis(attached.lease_ms);
+                self.lease.extend(sent, lease, attached.batch);
+                Ok(Some(lease))
+            }
+            Ok(Reply::Done(_) | Reply::Failed(_)) => Ok(None),
+            Ok(Reply::NotAttached) => Err(unserved("the master did not attach the session")),
+            Ok(Reply::NotServing(why)) => Err(unserved(&why)),
+            Err(Lost(why)) => Err(unserved(&why)),
         }
     }
 
@@ -164,6 +198,10 @@ impl Inner {
         while let Some(message) = next {
             let Ok(recall) = wire::decode::<Recall>(&message) else { return false };
             self.counters.recalls.fetch_add(recall.keys.len() as u64, Ordering::Relaxed);
+            if recall.keys.contains(&keys::all_rows()) {
+                self.rows.clear();
+                self.forgotten(Forgotten::All);
+            }
             self.rows.recall(&recall.keys);
             for (directory, of) in recall.keys.iter().filter_map(|key| keys::delegation_parts(key))
             {

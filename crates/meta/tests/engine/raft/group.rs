@@ -49,10 +49,14 @@ impl Threads for Inline {
     }
 }
 
+type Delays = Box<dyn Fn(u64, &Message) -> Duration + Send>;
+
 /// The ways between members.
 #[derive(Default)]
 pub struct Wires {
     members: Mutex<BTreeMap<u64, Arc<Member>>>,
+    /// Tells how long messages are on their way, by their senders.
+    delays: Mutex<Option<Delays>>,
     /// From whom nothing reaches whom.
     cuts: Mutex<BTreeSet<(u64, u64)>>,
     /// Members that the others gave up.
@@ -84,8 +88,18 @@ impl Wires {
         }
     }
 
+    /// Messages take so long from now on, by their senders.
+    pub fn delay(&self, delays: impl Fn(u64, &Message) -> Duration + Send + 'static) {
+        *self.delays.lock() = Some(Box::new(delays));
+    }
+
     pub fn heal(&self) {
         self.cuts.lock().clear();
+        self.delays.lock().take();
+    }
+
+    fn delay_of(&self, from: u64, message: &Message) -> Duration {
+        self.delays.lock().as_ref().map_or(Duration::ZERO, |delays| delays(from, message))
     }
 
     fn is_cut(&self, from: u64, to: u64) -> bool {
@@ -102,8 +116,14 @@ impl Peers for Port {
             }
             let target = wires.members.lock().get(&to).cloned();
             let target = target.ok_or_else(|| Error::Unavailable("nobody listens".into()))?;
-            if let Ok((_, Message::Page { .. } | Message::Begin { .. })) = message::parse(&bytes) {
-                wires.sections.lock().push(bytes.len());
+            if let Ok((_, message)) = message::parse(&bytes) {
+                let delay = wires.delay_of(from, &message);
+                if !delay.is_zero() {
+                    sleep(delay).await;
+                }
+                if matches!(message, Message::Page { .. } | Message::Begin { .. }) {
+                    wires.sections.lock().push(bytes.len());
+                }
             }
             let reply = target.receive(from, bytes).await;
             if wires.is_cut(to, from) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::Timing;
+use cairn_meta::engine::raft::message::Message;
 use cairn_meta::engine::{CommitError, Engine, Fence};
 use tokio::time::sleep;
 
@@ -51,6 +52,31 @@ async fn the_next_master_serves_without_a_wait_for_a_lease() {
         group.put(id, &mut fence, vec![put("after", "x")]).await;
         group.put(id, &mut fence, vec![delete("after")]).await;
     }
+}
+
+/// The next leader has won, and nobody hears it yet: the former one, which heard no leader for as
+/// long as it led, gives it time.
+#[tokio::test(start_paused = true)]
+async fn the_former_leader_stands_in_nobodys_way() {
+    let group = Group::paused(small).await;
+    let (id, mut fence) = group.serve(&MEMBERS).await;
+    group.put(id, &mut fence, vec![put("a", "1")]).await;
+    let timing = Timing::default();
+    sleep(timing.lease * 3).await;
+    let to = successor(&group, id).await.unwrap();
+    give_up(&group, id).await;
+    let (look, third) = (timing.look(), MEMBERS.into_iter().find(|one| ![id, to].contains(one)));
+    group.wires.delay(move |from, message| match message {
+        Message::Append { .. } if from == to => look * 3,
+        // It has no turn.
+        Message::Ask { .. } if third == Some(from) => look * 8,
+        _ => Duration::ZERO,
+    });
+    assert!(group.engines[&id].member().hand_over(to).await);
+    sleep(timing.lease / 2).await;
+    group.wires.heal();
+    let (next, its) = group.serve(&MEMBERS).await;
+    assert_eq!((next, its), (to, Fence { epoch: fence.epoch + 1, ..fence }));
 }
 
 /// One of three is away: the leader that hands over votes for its successor.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::Timing;
 use cairn_meta::engine::{CommitError, Engine, Fence};
-use tokio::time::sleep;
+use cairn_sim::{Call, Fault};
+use tokio::time::{sleep, timeout};
 
 use super::group::{Group, MEMBERS};
 use crate::support::{all, put, small};
@@ -276,6 +277,37 @@ async fn a_full_leader_refuses_and_goes_on_later() {
     );
     group.disks[&id].set_capacity(None);
     group.put(id, &mut fence, vec![put("last", "x")]).await;
+}
+
+/// They are replaced once it hears the next leader, without a new start.
+#[tokio::test(start_paused = true)]
+async fn entries_that_nobody_commits_fill_the_log_of_a_leader() {
+    let group = Group::paused(small).await;
+    let (id, mut fence) = group.serve(&MEMBERS).await;
+    group.put(id, &mut fence, vec![put("a", "1")]).await;
+    group.wires.isolate(id);
+    for _ in 0..8 {
+        assert!(group.engines[&id].settle().await.is_err(), "each try leaves entries");
+    }
+    let (next, mut fence) = group.serve(&others(id)).await;
+    group.put(next, &mut fence, vec![put("a", "2")]).await;
+    group.wires.heal();
+    let caught_up = |group: &Group| group.engines[&id].fence().unwrap() == fence;
+    group.until("it follows the next leader", caught_up).await;
+    assert_eq!(value(&group, id, "a").unwrap(), "2");
+}
+
+/// The process of such a member is to end, and to start again.
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_disk_fails_waits_for_no_turn() {
+    let group = Group::paused(small).await;
+    let (id, mut fence) = group.serve(&MEMBERS).await;
+    let failed = others(id)[0];
+    group.disks[&failed].add_fault(Fault::once(Some(Call::SyncData), 0).sticky());
+    group.put(id, &mut fence, vec![put("a", "1")]).await;
+    let turn = timeout(Duration::from_secs(60), group.engines[&failed].wait_for_turn()).await;
+    assert_eq!(turn.unwrap().unwrap_err().kind(), "unavailable");
+    assert!(is_held(&group, id));
 }
 
 #[tokio::test(start_paused = true)]

@@ -162,7 +162,12 @@ impl Model {
                 store.save_vote(self.vote)
             }
             7..=10 => self.try_apply(store, self.applied + rng.below(5) as usize),
-            _ => store.checkpoint(),
+            _ if rng.below(2) == 0 => store.checkpoint(),
+            _ => {
+                store.checkpoint()?;
+                self.on_disk.clone_from(&self.log);
+                store.set_aside()
+            }
         }
     }
 

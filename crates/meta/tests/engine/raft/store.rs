@@ -2,7 +2,7 @@
 
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::entry::{Entry, EntryId, Proposal};
-use cairn_meta::engine::raft::{Outcome, Vote};
+use cairn_meta::engine::raft::{MemberStore, Outcome, Vote};
 use cairn_meta::engine::{Embedded, Fence};
 use cairn_sim::{Call, Fault, SimDisk};
 
@@ -160,6 +160,47 @@ fn files_are_used_again_once_their_entries_are_at_rest() {
     assert!((150..195).contains(&before), "entries up to {before} are gone");
     assert_eq!(log(&store).last(), Some(&rows_of(1, 199, 199, &value)));
     assert_eq!(store.entries(before, 200, 1000).unwrap(), []);
+}
+
+/// Elections without a commit: each leader leaves its vote and an entry, and replaces one of the
+/// leader before. The log goes round many times.
+#[test]
+fn a_log_full_of_entries_that_are_not_committed_makes_room_when_asked() {
+    for background in [false, true] {
+        let disk = SimDisk::new(11);
+        let config = Config { background, ..small(11) };
+        let mut store = open(&disk, config.clone()).unwrap();
+        store.append(vec![rows_of(1, 0, 0, "0")]).unwrap();
+        let (mut wanted, mut set_aside) = (vec![(1, 0)], 0);
+        for term in 2..200 {
+            let vote = Vote { term, member: 1, committed: false };
+            let write = |store: &MemberStore| {
+                store.save_vote(vote)?;
+                let entry = |index| rows_of(term, index, index, &index.to_string());
+                store.append(vec![entry(term - 1), entry(term)])
+            };
+            if let Err(error) = write(&store) {
+                assert!(error.to_string().contains("not committed yet"), "{error}");
+                store.set_aside().unwrap();
+                set_aside += 1;
+                write(&store).unwrap();
+            }
+            if term % 30 == 0 {
+                store.abandon();
+                store = open(&disk, config.clone()).unwrap();
+            }
+            wanted.truncate(term as usize - 1);
+            wanted.extend([(term, term - 1), (term, term)]);
+            assert_eq!((store.vote(), ids(&log(&store))), (vote, wanted.clone()));
+        }
+        assert!(set_aside > 5, "{set_aside}");
+        store.apply(log(&store)).unwrap();
+        store.abandon();
+        let store = open(&disk, config).unwrap();
+        let left = store.entries(store.applied_next(), u64::MAX, usize::MAX).unwrap();
+        store.apply(left).unwrap();
+        assert_eq!(&rows(&store)[&b"a"[..]][..], b"199");
+    }
 }
 
 /// Entries that are not committed fill the log: that is an error, not a wait without an end.

@@ -300,6 +300,17 @@ pub fn heir_untold(cast: &mut Cast<'_>) {
     }
 }
 
+/// Both others die. When they are back, the master is cut off, and they know of nothing that it may
+/// have acknowledged meanwhile.
+pub fn left_alone(cast: &mut Cast<'_>) {
+    let dead_us = cast.between(800, 1_600);
+    for id in cast.others {
+        cast.of(0, Fault::Kill(id), dead_us);
+    }
+    let lasts_us = cast.between(7_000, 9_000);
+    cast.of(dead_us - 100 * MS, Fault::Alone(cast.serving), lasts_us);
+}
+
 /// The master dies while nothing is under way. As soon as another one has a vote, that one is
 /// alone, and its voter dies. The voter and the former master, which are soon back, then elect.
 pub fn voter_dies(cast: &mut Cast<'_>) {
