@@ -383,7 +383,7 @@ def fscked(cluster):
     return done.returncode, json.loads(done.stdout)
 
 
-def test_an_fsck_finds_nothing_while_clients_go_on_and_says_what_a_node_lacks(whole):
+def test_fsck_of_a_serving_cluster(whole):
     name = f"checked/{time.time()}"
     put(whole.s3("g1"), name, size=200_000)
     with Worker(whole, "while-checked"):
@@ -404,7 +404,7 @@ def test_an_fsck_finds_nothing_while_clients_go_on_and_says_what_a_node_lacks(wh
     assert refused.returncode == 1 and "joined as" in refused.stderr, refused
 
 
-def test_an_fsck_names_objects_that_lack_replicas_and_those_that_are_lost():
+def test_fsck_names_lost_and_degraded_objects():
     with Cluster(chunkservers=2, gateways=1, replicas=2, repair_after=3600) as cluster:
         cluster.s3("g1").create_bucket("shared")
         put(cluster.s3("g1"), "checked")

@@ -11,7 +11,7 @@ use cairn_base::map::Group;
 use cairn_base::scrub::{DegradedObjects, Wholeness};
 use cairn_base::{BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
 use cairn_meta::check::damage::is_named;
-use cairn_meta::check::{Bound, Estimate, check_in_portions, chunks_after, name_findings};
+use cairn_meta::check::{Bound, Estimate, check_within, chunks_after, name_findings};
 use tokio::time::sleep;
 
 use super::controller::Controller;
@@ -228,10 +228,10 @@ fn check_rows(fsck: &Fsck) -> Result<Vec<(String, String)>> {
     let snapshot = fsck.going.snapshot()?;
     let paced = Paced::new(&*snapshot, &fsck.going);
     let estimate = Estimate::of(&paced)?;
-    let portions = estimate.portions(FSCK_KEPT);
+    let portions = estimate.portions(FSCK_KEPT * 3 / 4);
     let total = estimate.rows.saturating_mul(portions).saturating_add(estimate.chunks);
     fsck.note(|state| state.total_rows = total);
-    let report = check_in_portions(&paced, portions, &mut |rows| {
+    let report = check_within(&paced, portions, FSCK_KEPT, &mut |rows| {
         fsck.note(|state| {
             state.rows = rows;
             state.total_rows = state.total_rows.max(rows);

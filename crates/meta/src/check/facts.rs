@@ -25,6 +25,13 @@ pub struct Facts {
     pub highest_ino: u64,
 }
 
+impl Facts {
+    /// The facts that another number of portions makes fewer.
+    pub fn kept(&self) -> usize {
+        self.inodes.len() + self.directories.len() + self.uploads.len() + self.bodies.len()
+    }
+}
+
 /// Of an inode's own row, and of those that lead to it.
 pub struct InodeFacts {
     pub kind: Kind,

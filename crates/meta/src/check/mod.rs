@@ -43,44 +43,53 @@ use tables::{Checker, Table};
 /// # Errors
 /// Those of the snapshot. A row that cannot be decoded is a finding, not an error.
 pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<Report> {
-    check_in_portions(snapshot, 1, progress)
+    check_within(snapshot, 1, usize::MAX, progress)
 }
 
-/// As [`check`], in so many passes over the rows, each of which keeps a portion of what one would.
-/// `progress` is called with the rows of all passes.
+/// As [`check`], with at most about `most` facts in memory: in several passes over the rows, each of
+/// which compares a portion of inodes, bodies and uploads. `portions` is a guess of how many these
+/// are. If it is too low, all is checked again in twice as many. `progress` is called with the rows
+/// of all passes.
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_in_portions(
+pub fn check_within(
     snapshot: &dyn Snapshot,
-    portions: u64,
+    mut portions: u64,
+    most: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report> {
-    let (mut whole, mut before) = (Report::default(), 0);
-    for portion in Portion::each(portions) {
-        let report = check_portion(snapshot, portion, &mut |rows| progress(before + rows))?;
-        before += report.rows;
-        whole.take(portion.is_first(), report);
+    let mut before = 0;
+    'guess: loop {
+        let mut whole = Report::default();
+        for portion in Portion::each(portions) {
+            let mut progress = |rows| progress(before + rows);
+            let mut checker = Checker::new(snapshot, portion, most, &mut progress);
+            check_portion(&mut checker)?;
+            let is_full = checker.facts.kept() > most;
+            let report = checker.finish();
+            before += report.rows;
+            if is_full {
+                portions = portions.saturating_mul(2);
+                continue 'guess;
+            }
+            whole.take(portion.is_first(), report);
+        }
+        return Ok(whole);
     }
-    Ok(whole)
 }
 
-fn check_portion(
-    snapshot: &dyn Snapshot,
-    portion: Portion,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Report> {
-    let mut checker = Checker::new(snapshot, portion, progress);
-    inodes::read(&mut checker)?;
-    buckets::read(&mut checker)?;
-    bodies::read(&mut checker)?;
-    if portion.is_first() {
-        small::check(&mut checker)?;
+fn check_portion(checker: &mut Checker<'_>) -> Result<()> {
+    inodes::read(checker)?;
+    buckets::read(checker)?;
+    bodies::read(checker)?;
+    if checker.portion.is_first() {
+        small::check(checker)?;
     }
-    inodes::check(&mut checker);
-    buckets::check(&mut checker);
-    bodies::check(&mut checker);
-    Ok(checker.finish())
+    inodes::check(checker);
+    buckets::check(checker);
+    bodies::check(checker);
+    Ok(())
 }
 
 /// A row of extents: the body and the chunk it is of.

@@ -49,7 +49,7 @@ impl Portion {
 /// How much there may be to check, from what buckets count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Estimate {
-    /// Inodes and bodies, which a check has in memory.
+    /// Inodes and bodies, which a check has in memory. Directories and parts are not counted.
     pub kept: u64,
     pub rows: u64,
     /// Of these, rows of extents.
@@ -75,8 +75,8 @@ impl Estimate {
         Ok(estimate)
     }
 
-    /// So many portions that each has at most `most` inodes and bodies.
-    pub fn portions(&self, most: u64) -> u64 {
-        self.kept.div_ceil(most.max(1)).max(1)
+    /// So many portions that each has at most `most` of these inodes and bodies.
+    pub fn portions(&self, most: usize) -> u64 {
+        self.kept.div_ceil(most.max(1) as u64).max(1)
     }
 }

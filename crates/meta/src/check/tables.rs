@@ -93,6 +93,8 @@ pub fn chunk_key(key: &[u8]) -> Option<(BodyId, u32)> {
 pub struct Checker<'a> {
     pub snapshot: &'a dyn Snapshot,
     pub portion: Portion,
+    /// The reading of rows ends once there are more facts.
+    most: usize,
     progress: &'a mut dyn FnMut(u64),
     pub facts: Facts,
     pub report: Report,
@@ -102,10 +104,11 @@ impl<'a> Checker<'a> {
     pub fn new(
         snapshot: &'a dyn Snapshot,
         portion: Portion,
+        most: usize,
         progress: &'a mut dyn FnMut(u64),
     ) -> Checker<'a> {
         let report = Report { batch: snapshot.batch(), ..Report::default() };
-        Checker { snapshot, portion, progress, facts: Facts::default(), report }
+        Checker { snapshot, portion, most, progress, facts: Facts::default(), report }
     }
 
     /// A finding that is not of an inode, a body or an upload of this portion.
@@ -126,6 +129,9 @@ impl<'a> Checker<'a> {
     ) -> Result<()> {
         for row in Table::of(self.snapshot, letter) {
             let (key, row) = row?;
+            if self.facts.kept() > self.most {
+                return Ok(());
+            }
             self.report.rows += 1;
             if self.report.rows.is_multiple_of(PAGE as u64) {
                 (self.progress)(self.report.rows);

@@ -9,8 +9,8 @@ use cairn_base::clock::RealClock;
 use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
 
 use super::{
-    About, Bound, Chunk, Estimate, Piece, Report, check, check_in_portions, chunks_after,
-    name_inodes, name_pieces,
+    About, Bound, Chunk, Estimate, Piece, Report, check, check_within, chunks_after, name_inodes,
+    name_pieces,
 };
 use crate::engine::{Engine, Memory, Snapshot};
 use crate::master::{Config, Master, Once};
@@ -303,18 +303,22 @@ fn any_missing_row_is_found() {
 #[test]
 fn several_passes_find_the_same_as_one() {
     let edited = Edited::of(&store());
-    let found = |rows: &BTreeMap<Bytes, Bytes>, portions| {
+    let found = |rows: &BTreeMap<Bytes, Bytes>, portions, most| {
         let snapshot = Edited { rows: rows.clone() };
         let mut read = 0;
-        let mut report = check_in_portions(&snapshot, portions, &mut |rows| read = rows).unwrap();
+        let mut note = |rows| {
+            assert!(rows >= read, "{rows} after {read}");
+            read = rows;
+        };
+        let mut report = check_within(&snapshot, portions, most, &mut note).unwrap();
         assert!(read >= report.rows, "{read}");
         report.findings.sort_by_key(|finding| (finding.about.to_string(), finding.what.clone()));
         report
     };
     let compare = |rows: &BTreeMap<Bytes, Bytes>| {
-        let whole = found(rows, 1);
-        for portions in [2, 5] {
-            assert_eq!(found(rows, portions), whole, "{portions} portions");
+        let whole = found(rows, 1, usize::MAX);
+        for (portions, most) in [(2, usize::MAX), (5, usize::MAX), (1, 9)] {
+            assert_eq!(found(rows, portions, most), whole, "{portions} portions of {most}");
         }
     };
     compare(&edited.rows);
@@ -325,6 +329,19 @@ fn several_passes_find_the_same_as_one() {
         rows.remove(key);
         compare(&rows);
     }
+}
+
+#[test]
+fn a_check_that_needs_more_memory_than_guessed_takes_more_passes() {
+    let snapshot = Edited::of(&store());
+    let read = |most| {
+        let mut read = 0;
+        let report = check_within(&snapshot, 1, most, &mut |rows| read = rows).unwrap();
+        assert_eq!(report.finding_count, 0, "{:?}", report.findings);
+        read / report.rows
+    };
+    assert_eq!(read(usize::MAX), 1);
+    assert!(read(9) > read(40) && read(40) > 1, "{} {}", read(9), read(40));
 }
 
 #[test]
