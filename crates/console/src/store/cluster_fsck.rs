@@ -112,7 +112,10 @@ fn found(fsck: &ClusterFsck) -> Markup {
             (words::counted(lost, "lost block")) ", " (words::count(fewer)) " degraded, "
             (words::count(state.unknown_blocks)) " not compared."
         }
-        (cluster_scrub::list(degraded, "cairn cluster fsck --look"))
+        // Of blocks that were not compared, nothing good is known either.
+        @if !degraded.objects.is_empty() || state.unknown_blocks == 0 {
+            (cluster_scrub::list(degraded, "cairn cluster fsck --look"))
+        }
         @for (node, why) in &degraded.silent {
             p class="error" { "Node " (node) " did not say which blocks it has: " (why) "." }
         }
@@ -153,7 +156,7 @@ mod tests {
             "photos/&lt;b&gt;",
             "counts 2 names",
             "And 2 more findings",
-            "There are 7 more",
+            "It leaves out 7 objects.",
             "1 lost block",
             "&lt;root&gt; at node 0",
             "Check now",
@@ -165,6 +168,13 @@ mod tests {
         let text = part(&Ok(ended(0, FsckFound { degraded, ..Default::default() }))).into_string();
         assert!(text.contains("Node 3 did not say which blocks it has"), "{text}");
         assert!(text.contains("The metadata fits together."), "{text}");
+        let mut clean = ended(0, FsckFound::default());
+        let says_whole = |fsck: &ClusterFsck| {
+            part(&Ok(fsck.clone())).into_string().contains("none lacks replicas")
+        };
+        assert!(says_whole(&clean));
+        clean.state.unknown_blocks = 1;
+        assert!(!says_whole(&clean), "a block was not compared");
     }
 
     #[test]

@@ -217,8 +217,8 @@ pub fn list(named: &DegradedObjects, command: &str) -> Markup {
         @if named.objects.len() > limits::SHOWN || named.is_cut {
             p class="hint" {
                 "The first " (words::count(limits::SHOWN.min(named.objects.len()) as u64)) ", the worst of all. "
-                @if named.unnamed > 0 { "There are " (words::count(named.unnamed)) " more. " }
                 code { (command) } " shows more, with the directory of a master or a gateway."
+                @if named.unnamed > 0 { " It leaves out " (words::counted(named.unnamed, "object")) "." }
             }
         }
         @if named.blocks[0] > 0 {
