@@ -373,6 +373,55 @@ def test_a_scrub_that_is_ordered_heals_and_names_objects(whole):
     for command in ("fsck", "scrub"):
         refused = whole.command(command, whole["m1"].directory, ok=False)
         assert refused.returncode == 1 and "cairn cluster scrub" in refused.stderr, refused
+        assert "cairn cluster fsck" in refused.stderr, refused
+
+
+def fscked(cluster):
+    """The exit code of an fsck, and what it found."""
+    done = cluster.command("cluster", "fsck", cluster["m1"].directory, "--wait", "--json", ok=False)
+    assert done.stdout.startswith("{"), done
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_fsck_of_a_serving_cluster(whole):
+    name = f"checked/{time.time()}"
+    put(whole.s3("g1"), name, size=200_000)
+    with Worker(whole, "while-checked"):
+        for _ in range(3):
+            code, shown = fscked(whole)
+            assert code == 0 and shown["clean"] and shown["state"] == "ended", shown
+            assert shown["findings"] == shown["objects"] == shown["silent"] == [], shown
+            assert shown["rows"] > 0 and shown["blocks"] > 0 and not shown["runs"], shown
+    assert shown["node"] == str(whole["m1"].id) and shown["begun"] < shown["ended"], shown
+    text = whole.command("cluster", "fsck", whole["g1"].directory, "--look")
+    assert "sound" in text and "0 lost, 0 degraded, 0 not compared" in text, text
+    assert whole.status()["fsck"]["state"] == "ended"
+    begun = whole.command("cluster", "fsck", whole["g1"].directory)
+    assert f"fsck ordered by node {whole['g1'].id} at" in begun, begun
+    look = lambda: whole.command("cluster", "fsck", whole["g1"].directory, "--look", ok=False)  # noqa: E731
+    whole.wait(lambda: "sound" in look().stdout, "it has ended")
+    refused = whole.command("cluster", "fsck", whole[whole.chunkservers()[0]].directory, ok=False)
+    assert refused.returncode == 1 and "joined as" in refused.stderr, refused
+
+
+def test_fsck_names_lost_and_degraded_objects():
+    with Cluster(chunkservers=2, gateways=1, replicas=2, repair_after=3600) as cluster:
+        cluster.s3("g1").create_bucket("shared")
+        put(cluster.s3("g1"), "checked")
+        assert fscked(cluster)[0] == 0
+        for lacking, state in ((1, "degraded"), (2, "lost")):
+            victim = cluster.chunkservers()[lacking - 1]
+            cluster.kill(victim)
+            cluster.wait(lambda victim=victim: not cluster.is_up(victim), f"{victim} is down")
+            code, shown = fscked(cluster)
+            assert code == 1 and not shown["clean"] and shown[f"{state}_blocks"] == 1, shown
+            assert {(one["object"], one["state"]) for one in shown["objects"]} == {("shared/checked", state)}
+        text = cluster.command("cluster", "fsck", cluster["m1"].directory, "--look", ok=False)
+        assert text.returncode == 1 and "lost: shared/checked: bytes 0 to 40000" in text.stdout, text
+        for victim in cluster.chunkservers():
+            cluster.start(victim)
+        cluster.wait_whole()
+        assert fscked(cluster)[0] == 0
 
 
 def test_a_new_chunkserver_gets_its_share_when_asked(whole):

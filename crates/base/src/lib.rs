@@ -40,6 +40,7 @@ mod join;
 pub mod map;
 
 mod allowance;
+pub mod fsck;
 mod scope;
 
 pub use allowance::Allowance;

@@ -2,8 +2,9 @@
 
 use crate::NodeId;
 
+/// An order to a scrub or an fsck of a cluster. Each has a number that its orderer chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScrubOrder {
+pub enum RunOrder {
     /// Changes nothing: how does it stand?
     Look,
     Begin,
@@ -129,6 +130,8 @@ pub struct DegradedObjects {
     pub blocks: [u64; 3],
     /// Besides these, blocks that no object holds any more, as far as they were looked up.
     pub garbage: u64,
-    /// Chunkservers that could not be asked for what they found, and why.
+    /// Chunkservers that could not be asked for what they found, or have, and why.
     pub silent: Vec<(NodeId, String)>,
+    /// Objects that are known and not named.
+    pub unnamed: u64,
 }

@@ -141,6 +141,23 @@ pub const DEGRADED_NAMES_BYTES: usize = 4 << 20;
 pub const DEGRADED_BLOCKS: usize = 100_000;
 /// Bodies, files and names that are collected for them in each step.
 pub const DEGRADED_HITS: usize = 400_000;
+/// Inodes, directories, bodies and uploads that one pass of an fsck over the rows has in memory, some
+/// 150 bytes each.
+pub const FSCK_KEPT: usize = 4_000_000;
+/// Rows that a master reads a second for an fsck, or to name objects.
+pub const PACED_ROWS: u32 = 100_000;
+/// Blocks, and rows of extents, that are compared at a time with what chunkservers have.
+pub const FSCK_BLOCKS: usize = 500_000;
+pub const FSCK_CHUNKS: u64 = 250_000;
+/// How often a block that is missing is looked up before that is not decided, and the time between.
+pub const FSCK_LOOKS: usize = 5;
+pub const FSCK_AGAIN: Duration = Duration::from_secs(2);
+/// The findings of an fsck that are named, bytes: they fit in an answer beside the objects.
+pub const FSCK_FINDINGS_BYTES: usize = 1 << 20;
+/// The name of the user for whom a node orders an fsck, bytes.
+pub const FSCK_USER_BYTES: usize = 255;
+/// The least blocks that a member is asked to list.
+pub const COMPARE_PAGE_LEAST: usize = 64;
 /// So long the names of objects are kept for all who ask for them.
 pub const DEGRADED_KEPT: Duration = Duration::from_secs(5);
 /// A master works on one call at most that long.

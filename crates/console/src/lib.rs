@@ -53,7 +53,7 @@ mod route;
 mod door;
 
 pub use door::ConsoleDoor;
-pub use insight::nodes::{Asking, Emptying, MetadataKeepers, NodeReport, Nodes};
+pub use insight::nodes::{Asking, ClusterFsck, Emptying, MetadataKeepers, NodeReport, Nodes};
 pub use insight::scrubs::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
 pub use insight::{AuditPlaces, Insight};
 pub use site::{Data, Site, literal, loopback};

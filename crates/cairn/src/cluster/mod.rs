@@ -6,9 +6,11 @@ pub mod bundle;
 pub mod copies;
 mod drain;
 pub mod edit;
+mod fsck;
 pub mod init;
 pub mod join;
 mod members;
+mod objects;
 pub mod reach;
 mod rebalance;
 mod recover;
@@ -54,6 +56,7 @@ enum Command {
     Replace(remove::ReplaceArgs),
     Rebalance(rebalance::RebalanceArgs),
     Scrub(scrub::ClusterScrubArgs),
+    Fsck(fsck::ClusterFsckArgs),
     Recover(recover::RecoverArgs),
     UpgradeCheck(upgrade_check::UpgradeCheckArgs),
     Replicas(edit::ReplicasArgs),
@@ -72,6 +75,7 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Replace(args) => remove::replace(args),
         Command::Rebalance(args) => rebalance::run(args),
         Command::Scrub(args) => scrub::run(args),
+        Command::Fsck(args) => fsck::run(args),
         Command::Recover(args) => recover::run(args),
         Command::UpgradeCheck(args) => upgrade_check::run(args),
         Command::Replicas(args) => edit::replicas(args),

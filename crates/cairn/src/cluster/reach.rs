@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use cairn_base::clock::RealClock;
+use cairn_base::fsck::{FsckFound, FsckState};
 use cairn_base::rng::RealRng;
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder};
 use cairn_base::waits;
 use cairn_base::{Clock, Error, JoinGrant, NodeId, Role, Roles, Timestamp, TokenId};
 use cairn_cluster::admin::AdminClient;
@@ -29,17 +30,27 @@ pub fn edit(dir: &Path, edit: Edit) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.edit(edit).await)
 }
 
-/// Those that may order scrubs.
+/// Those that may order scrubs and an fsck.
 const SCRUBBERS: [Role; 2] = [Role::Master, Role::Gateway];
 
 /// Orders a scrub of all chunkservers, or asks how that stands.
-pub fn scrub(dir: &Path, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
+pub fn scrub(dir: &Path, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
     ask(dir, &SCRUBBERS, async |admin| admin.scrub(run, order).await)
 }
 
 /// The objects that a scrub found damaged; nothing while they are being looked up.
 pub fn degraded(dir: &Path, run: u64) -> Result<Option<DegradedObjects>> {
     ask(dir, &SCRUBBERS, async |admin| admin.degraded(run).await)
+}
+
+/// Begins an fsck of the cluster, stops it, or asks how it stands.
+pub fn fsck(dir: &Path, run: u64, order: RunOrder) -> Result<FsckState> {
+    ask(dir, &SCRUBBERS, async |admin| admin.fsck(run, order, String::new()).await)
+}
+
+/// What an fsck found; nothing where it did not come to its end.
+pub fn fsck_found(dir: &Path, run: u64) -> Result<Option<FsckFound>> {
+    ask(dir, &SCRUBBERS, async |admin| admin.fsck_found(run).await)
 }
 
 /// Has the cluster remember a join token.

@@ -8,12 +8,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cairn_base::rng::RealRng;
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness};
 use cairn_base::{NodeId, Rng};
 use cairn_cluster::data::FOUND;
 use serde_json::{Value, json};
 
-use super::reach;
+use super::{objects, reach};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -26,9 +26,9 @@ const AGAIN: u32 = 3;
 ///
 /// Waits, and shows the progress. Damaged replicas are replaced by copies from other nodes. Names
 /// objects of which no good replica is left (lost), those that have fewer replicas than they should
-/// (degraded), and those that were repaired. A scrub does not look for blocks that a node lacks.
-/// The scrub goes on if this command is ended. Exit code 1 if a node was not scrubbed or may lack
-/// blocks, or if an object is lost or degraded.
+/// (degraded), and those that were repaired. A scrub reads what is there: `cairn cluster fsck`
+/// looks for blocks that a node lacks. The scrub goes on if this command is ended. Exit code 1 if a
+/// node was not scrubbed or may lack blocks, or if an object is lost or degraded.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster scrub /srv/cairn-master
@@ -57,11 +57,11 @@ type Nodes = BTreeMap<NodeId, NodeScrub>;
 
 pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
     if args.stop {
-        let nodes = reach::scrub(&args.dir, 0, ScrubOrder::Stop)?.into_iter().collect();
+        let nodes = reach::scrub(&args.dir, 0, RunOrder::Stop)?.into_iter().collect();
         return show(args, &nodes, None);
     }
     if args.look {
-        let nodes: Nodes = reach::scrub(&args.dir, 0, ScrubOrder::Look)?.into_iter().collect();
+        let nodes: Nodes = reach::scrub(&args.dir, 0, RunOrder::Look)?.into_iter().collect();
         return match nodes.values().any(|scrub| scrub.phase.is_under_way()) {
             true => show(args, &nodes, None),
             false => show_named(args, &nodes, names(args, 0)),
@@ -91,7 +91,7 @@ fn show_named(
 /// Begins one and waits until it has ended everywhere, or cannot be waited for any longer.
 fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
     let mut watched = Watched::new(Duration::from_secs(args.patience));
-    let mut order = ScrubOrder::Begin;
+    let mut order = RunOrder::Begin;
     let bar = output::count_bar(1, "blocks");
     loop {
         match reach::scrub(&args.dir, run, order) {
@@ -130,10 +130,10 @@ impl Watched {
     }
 
     /// Takes what the master says, and returns what to ask next.
-    fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> ScrubOrder {
+    fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> RunOrder {
         self.heard = Some(now);
         self.forget_others(&said);
-        let mut next = ScrubOrder::Look;
+        let mut next = RunOrder::Look;
         for (node, scrub) in said {
             if self.done.get(&node) == Some(&true) {
                 continue;
@@ -152,7 +152,7 @@ impl Watched {
                 ScrubPhase::Unknown => {
                     let again = self.again.entry(node).or_default();
                     *again += 1;
-                    next = ScrubOrder::Begin;
+                    next = RunOrder::Begin;
                     *again > AGAIN
                 }
                 ScrubPhase::Silent => is_late,
@@ -289,20 +289,9 @@ fn to_json(nodes: &Nodes, named: Option<&DegradedObjects>, is_whole: bool) -> Va
     });
     let mut shown = json!({"whole": is_whole, "nodes": nodes.collect::<Vec<_>>()});
     let Some(named) = named else { return shown };
-    let objects = named.objects.iter().map(|one| {
-        let (object, state) = (&one.object, one.wholeness.word());
-        json!({"object": object, "start": one.start, "end": one.end, "state": state})
-    });
-    let silent =
-        named.silent.iter().map(|(node, why)| json!({"node": node.to_string(), "why": why}));
-    let [lost, degraded, repaired] = named.blocks;
-    shown["objects"] = objects.collect();
-    shown["cut"] = named.is_cut.into();
-    shown["lost_blocks"] = lost.into();
-    shown["degraded_blocks"] = degraded.into();
-    shown["repaired_blocks"] = repaired.into();
+    objects::add_json(&mut shown, named);
+    shown["repaired_blocks"] = named.blocks[Wholeness::Repaired as usize].into();
     shown["garbage_blocks"] = named.garbage.into();
-    shown["silent"] = silent.collect();
     shown
 }
 
@@ -329,14 +318,7 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
         }
     }
     let Some(named) = named else { return Ok(()) };
-    for one in &named.objects {
-        let (state, object) = (one.wholeness.word(), output::name(&one.object));
-        output::line(format!("{state}: {object}: bytes {} to {}", one.start, one.end))?;
-    }
-    if named.is_cut {
-        let shown = named.objects.len();
-        output::line(format!("more may be damaged than these {shown} ranges, and is not named"))?;
-    }
+    objects::print(named)?;
     for (node, why) in &named.silent {
         output::line(format!("node {node} did not say which blocks it found damaged: {why}"))?;
     }
@@ -348,12 +330,7 @@ fn print(nodes: &Nodes, named: Option<&DegradedObjects>) -> Result<()> {
         let garbage = named.garbage;
         output::line(format!("{garbage} more are in no object any more: they will be deleted"))?;
     }
-    if named.blocks[Wholeness::Lost as usize] > 0 {
-        let text =
-            "reads of lost bytes fail: restore the objects from a backup, or write them again";
-        output::line(text)?;
-    }
-    Ok(())
+    objects::print_remedy(named)
 }
 
 #[cfg(test)]
@@ -369,9 +346,9 @@ mod tests {
     #[test]
     fn a_node_that_was_restarted_is_told_again_but_not_forever() {
         let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
-        assert_eq!(watched.look(said(ScrubPhase::Runs), now), ScrubOrder::Look);
+        assert_eq!(watched.look(said(ScrubPhase::Runs), now), RunOrder::Look);
         for _ in 0..AGAIN {
-            assert_eq!(watched.look(said(ScrubPhase::Unknown), now), ScrubOrder::Begin);
+            assert_eq!(watched.look(said(ScrubPhase::Unknown), now), RunOrder::Begin);
             assert!(!watched.is_over());
         }
         watched.look(said(ScrubPhase::Unknown), now);

@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 use super::copies::{self, Copies};
 use super::members::{self, MembersShown};
-use super::reach;
+use super::{fsck, reach};
 use crate::failure::{Failure, Result};
 use crate::output;
 
 /// Show nodes, groups and sessions of a cluster
 ///
-/// Also the masters that keep the metadata: who serves, votes or learns, and how far each is. If no
-/// master serves, it says which of them are missing. Exit code 1 if anything is not as it should
-/// be: a node is down, a group lacks a replica, no master serves.
+/// Also the fsck that runs, and the masters that keep the metadata: who serves, votes or learns, and
+/// how far each is. If no master serves, it says which of them are missing. Exit code 1 if anything
+/// is not as it should be: a node is down, a group lacks a replica, no master serves.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster status /srv/cairn-master
@@ -146,6 +146,7 @@ fn to_json(
         "metadata_copies": copies.word(),
         "metadata_copies_number": copies.number(),
         "few_copies": copies.are_few(map),
+        "fsck": status.fsck.as_ref().map(fsck::state_json),
         "members": members.map(MembersShown::to_json),
         "health": {
             "whole": health.whole,
@@ -201,6 +202,9 @@ fn print(
         health.whole, health.degraded, health.unreadable, health.writable
     ))?;
     output::line(format!("sessions: {}", status.sessions.len()))?;
+    if let Some(state) = status.fsck.as_ref().filter(|state| state.phase.is_under_way()) {
+        output::line(fsck::standing(state))?;
+    }
     match (members, copies.warning()) {
         (Some(members), _) => members.warnings().into_iter().try_for_each(output::line)?,
         (None, Some(warning)) => output::line(warning)?,

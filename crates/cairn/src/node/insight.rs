@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cairn_base::fsck::{FsckFound, FsckPhase};
 use cairn_base::rng::RealRng;
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder};
 use cairn_base::{Error, NodeId, Rng, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{NodeStatus, forecast};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, copies, masters_of};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
-use cairn_console::{Asking, Emptying, MetadataKeepers, NodeReport, Nodes};
+use cairn_console::{Asking, ClusterFsck, Emptying, MetadataKeepers, NodeReport, Nodes};
 use parking_lot::Mutex;
 
 use super::ThisNode;
@@ -26,6 +27,25 @@ pub struct Masters {
     dialer: Arc<TlsDialer>,
     terms: Terms,
     keepers: Arc<Mutex<Option<(Instant, MetadataKeepers)>>>,
+    fsck: Arc<Mutex<FsckSeen>>,
+}
+
+/// What was heard of an fsck last.
+#[derive(Default)]
+struct FsckSeen {
+    runs: bool,
+    /// What the last one found that ended, by its number.
+    found: Option<(u64, Arc<FsckFound>)>,
+}
+
+impl FsckSeen {
+    /// The phase that a master tells. One that knows of no fsck while one was seen to run is
+    /// another master than the one that made it.
+    fn see(&mut self, phase: FsckPhase) -> FsckPhase {
+        let is_lost = self.runs && phase == FsckPhase::Unknown;
+        self.runs = is_lost || phase.is_under_way();
+        if is_lost { FsckPhase::Replaced } else { phase }
+    }
 }
 
 impl Masters {
@@ -37,6 +57,7 @@ impl Masters {
             dialer: Arc::new(TlsDialer::new(node.trust())?),
             terms: Terms::new(identity.cluster(), identity.node(), Role::Gateway),
             keepers: Arc::default(),
+            fsck: Arc::default(),
         })
     }
 }
@@ -85,10 +106,8 @@ impl Nodes for Masters {
         })
     }
 
-    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
-        let admin = Arc::clone(&self.admin);
-        // 0 is for whichever runs, or ended last.
-        let run = if order == ScrubOrder::Begin { RealRng.next_u64().max(1) } else { 0 };
+    fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
+        let (admin, run) = (Arc::clone(&self.admin), number(order));
         Box::pin(async move { admin.scrub(run, order).await })
     }
 
@@ -96,6 +115,30 @@ impl Nodes for Masters {
         let admin = Arc::clone(&self.admin);
         Box::pin(async move { admin.degraded(0).await })
     }
+
+    fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck> {
+        let (admin, run) = (Arc::clone(&self.admin), number(order));
+        let (known, user) = (Arc::clone(&self.fsck), user.to_owned());
+        Box::pin(async move {
+            let mut state = admin.fsck(run, order, user).await?;
+            state.phase = known.lock().see(state.phase);
+            if state.phase != FsckPhase::Ended {
+                return Ok(ClusterFsck { state, found: None });
+            }
+            let found = known.lock().found.clone().filter(|(run, _)| *run == state.run);
+            let found = match found {
+                Some((_, found)) => Some(found),
+                None => admin.fsck_found(state.run).await?.map(Arc::new),
+            };
+            known.lock().found = found.clone().map(|found| (state.run, found));
+            Ok(ClusterFsck { state, found })
+        })
+    }
+}
+
+/// The number of a run for an order: 0 is for whichever runs, or ended last.
+fn number(order: RunOrder) -> u64 {
+    if order == RunOrder::Begin { RealRng.next_u64().max(1) } else { 0 }
 }
 
 /// The keepers, by the answers of the masters about their members. `masters` is their number.
@@ -136,6 +179,18 @@ mod tests {
 
     fn asked(answer: cairn_base::Result<MemberReport>) -> Asked {
         Asked { address: String::new(), node: None, answer }
+    }
+
+    #[test]
+    fn a_master_that_does_not_know_the_fsck_that_ran_is_another_one() {
+        let mut seen = FsckSeen::default();
+        assert_eq!(seen.see(FsckPhase::Unknown), FsckPhase::Unknown);
+        assert_eq!(seen.see(FsckPhase::Rows), FsckPhase::Rows);
+        for _ in 0..2 {
+            assert_eq!(seen.see(FsckPhase::Unknown), FsckPhase::Replaced);
+        }
+        assert_eq!(seen.see(FsckPhase::Ended), FsckPhase::Ended);
+        assert_eq!(seen.see(FsckPhase::Unknown), FsckPhase::Unknown);
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! `cairn fsck`: checks everything a store has on disk, and says which objects are damaged.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cairn_auth::SealKey;
-use cairn_base::{BlockId, GroupId, Ino, Owner, SessionId};
+use cairn_base::{Owner, SessionId};
 use cairn_blocks::Store;
 use cairn_meta::check::damage::{self, BadBlock, Damaged};
-use cairn_meta::check::{self, About, Bound, Chunk};
+use cairn_meta::check::{self, Bound, Chunk};
 use cairn_meta::engine::{Snapshot, embedded};
 use cairn_meta::keys;
-use cairn_meta::rows::{AccessKey, Place, Row};
+use cairn_meta::rows::{AccessKey, Row};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ const PAGE: usize = 1000;
 ///
 /// Reads all metadata and all blocks, checks every checksum and that all rows fit together, and
 /// names each damaged object. Exit code 1 if anything is damaged. A cluster is checked while it
-/// serves, by `cairn cluster scrub`.
+/// serves, by `cairn cluster fsck` and `cairn cluster scrub`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn fsck /srv/cairn
@@ -139,28 +139,8 @@ fn check_rows(snapshot: &dyn Snapshot, report: &mut Report) -> Result<()> {
     report.files = found.files;
     report.uploads = found.uploads;
     report.finding_count = found.finding_count;
-    let inodes: BTreeSet<Ino> = found
-        .findings
-        .iter()
-        .filter_map(|finding| match finding.about {
-            About::Inode(ino) => Some(ino),
-            _ => None,
-        })
-        .collect();
-    let names = match inodes.is_empty() {
-        true => Default::default(),
-        false => check::name_inodes(snapshot, &inodes, &mut Bound::none())?,
-    };
-    for finding in found.findings {
-        let about = match &finding.about {
-            About::Inode(ino) => match names.get(ino) {
-                Some(names) => names.join(", "),
-                None => finding.about.to_string(),
-            },
-            other => other.to_string(),
-        };
-        report.findings.push(Finding { about, what: finding.what });
-    }
+    let named = check::name_findings(snapshot, found.findings, &mut Bound::none())?;
+    report.findings = named.into_iter().map(|(about, what)| Finding { about, what }).collect();
     Ok(())
 }
 
@@ -234,16 +214,8 @@ fn check_chunk(
     report: &mut Report,
     bad: &mut Vec<BadBlock>,
 ) {
-    // How far into each block the extents of this row reach.
-    let mut named: HashMap<(GroupId, BlockId), u64> = HashMap::new();
-    for extent in &chunk.extents.extents {
-        if let Place::Block { group, block, offset } = extent.place {
-            let reach = named.entry((group, block)).or_default();
-            *reach = (*reach).max(u64::from(offset) + extent.len);
-        }
-    }
     let owner = Owner { body: chunk.body, chunk: chunk.chunk };
-    for ((group, block), reach) in named {
+    for ((group, block), reach) in chunk.blocks() {
         let found = match quick {
             true => blocks.stat(group, block),
             false => blocks.verify(group, block),

@@ -28,8 +28,8 @@ pub fn refuse_node(path: &Path) -> Result<()> {
     let shown = path.display();
     Err(Failure::new(format!(
         "{shown}: belongs to a node of a cluster, and this command is for the directory of one \
-         server: cairn cluster scrub {shown}, with the directory of a master or a gateway, checks \
-         a cluster while it serves"
+         server: cairn cluster fsck {shown} and cairn cluster scrub {shown}, with the directory of \
+         a master or a gateway, check a cluster while it serves"
     )))
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cairn_base::scrub::{NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_base::scrub::{NodeScrub, RunOrder, ScrubPhase};
 use cairn_base::{BlockId, Error, GroupId, Owner, Timestamp};
 use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
 use cairn_cluster::data::{FOUND, FoundBlock, OrderedScrubs, Sick};
@@ -247,18 +247,18 @@ impl Scrubs for ScrubOrders {
 }
 
 impl OrderedScrubs for ScrubOrders {
-    fn order(&self, run: u64, order: ScrubOrder) -> NodeScrub {
+    fn order(&self, run: u64, order: RunOrder) -> NodeScrub {
         let mut state = self.state.lock();
         match order {
             // One that has ended under this number is not begun again.
-            ScrubOrder::Begin if run != 0 && state.run(run).is_none() => {
+            RunOrder::Begin if run != 0 && state.run(run).is_none() => {
                 state.begin().name(run);
                 self.begin.notify_one();
             }
-            ScrubOrder::Stop if state.run(run).is_some_and(|(_, phase)| phase.is_under_way()) => {
+            RunOrder::Stop if state.run(run).is_some_and(|(_, phase)| phase.is_under_way()) => {
                 state.stop();
             }
-            ScrubOrder::Begin | ScrubOrder::Stop | ScrubOrder::Look => {}
+            RunOrder::Begin | RunOrder::Stop | RunOrder::Look => {}
         }
         let Some((run, phase)) = state.run(run) else { return NodeScrub::default() };
         let failure = state.last.as_ref().and_then(|(end, _)| end.failure.clone());
@@ -478,46 +478,46 @@ mod tests {
         (directory, orders)
     }
 
-    fn phase(orders: &ScrubOrders, run: u64, order: ScrubOrder) -> ScrubPhase {
+    fn phase(orders: &ScrubOrders, run: u64, order: RunOrder) -> ScrubPhase {
         orders.order(run, order).phase
     }
 
     #[test]
     fn a_scrub_that_is_stopped_right_after_it_was_ordered_does_not_run() {
         let (_directory, orders) = orders();
-        assert_eq!(phase(&orders, 5, ScrubOrder::Begin), ScrubPhase::Waits);
-        assert_eq!(phase(&orders, 5, ScrubOrder::Stop), ScrubPhase::Stopped);
+        assert_eq!(phase(&orders, 5, RunOrder::Begin), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 5, RunOrder::Stop), ScrubPhase::Stopped);
         assert!(!orders.began(false), "it was stopped");
-        assert_eq!(phase(&orders, 5, ScrubOrder::Begin), ScrubPhase::Stopped, "it has ended");
-        assert_eq!(phase(&orders, 6, ScrubOrder::Begin), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 5, RunOrder::Begin), ScrubPhase::Stopped, "it has ended");
+        assert_eq!(phase(&orders, 6, RunOrder::Begin), ScrubPhase::Waits);
         assert!(orders.began(false) && !orders.is_stopped());
         Scrubs::stop(&orders);
         assert!(orders.is_stopped());
         orders.ended(ScrubEnd { is_stopped: true, ..ScrubEnd::default() });
-        assert_eq!(phase(&orders, 6, ScrubOrder::Look), ScrubPhase::Stopped);
-        assert_eq!(phase(&orders, 5, ScrubOrder::Look), ScrubPhase::Unknown, "of before");
+        assert_eq!(phase(&orders, 6, RunOrder::Look), ScrubPhase::Stopped);
+        assert_eq!(phase(&orders, 5, RunOrder::Look), ScrubPhase::Unknown, "of before");
     }
 
     #[test]
     fn whoever_orders_a_scrub_while_one_is_being_stopped_gets_the_next_one() {
         let (_directory, orders) = orders();
-        orders.order(5, ScrubOrder::Begin);
+        orders.order(5, RunOrder::Begin);
         assert!(orders.began(false));
-        assert_eq!(phase(&orders, 5, ScrubOrder::Stop), ScrubPhase::Runs);
-        assert_eq!(phase(&orders, 6, ScrubOrder::Begin), ScrubPhase::Waits);
-        assert_eq!(phase(&orders, 7, ScrubOrder::Begin), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 5, RunOrder::Stop), ScrubPhase::Runs);
+        assert_eq!(phase(&orders, 6, RunOrder::Begin), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 7, RunOrder::Begin), ScrubPhase::Waits);
         assert!(orders.is_stopped());
         orders.ended(ScrubEnd { is_stopped: true, ..ScrubEnd::default() });
-        assert_eq!(phase(&orders, 5, ScrubOrder::Look), ScrubPhase::Stopped);
-        assert_eq!(phase(&orders, 6, ScrubOrder::Look), ScrubPhase::Waits);
+        assert_eq!(phase(&orders, 5, RunOrder::Look), ScrubPhase::Stopped);
+        assert_eq!(phase(&orders, 6, RunOrder::Look), ScrubPhase::Waits);
         assert!(orders.began(false) && !orders.is_stopped());
-        assert_eq!(phase(&orders, 7, ScrubOrder::Look), ScrubPhase::Runs);
+        assert_eq!(phase(&orders, 7, RunOrder::Look), ScrubPhase::Runs);
         // Stopping again ends those that were to follow, too.
-        orders.order(6, ScrubOrder::Stop);
-        assert_eq!(phase(&orders, 8, ScrubOrder::Begin), ScrubPhase::Waits);
-        orders.order(0, ScrubOrder::Stop);
+        orders.order(6, RunOrder::Stop);
+        assert_eq!(phase(&orders, 8, RunOrder::Begin), ScrubPhase::Waits);
+        orders.order(0, RunOrder::Stop);
         orders.ended(ScrubEnd { is_stopped: true, ..ScrubEnd::default() });
-        assert_eq!(phase(&orders, 8, ScrubOrder::Look), ScrubPhase::Stopped);
+        assert_eq!(phase(&orders, 8, RunOrder::Look), ScrubPhase::Stopped);
         assert!(!orders.began(false));
     }
 
@@ -525,12 +525,12 @@ mod tests {
     fn whoever_orders_a_scrub_while_one_runs_gets_that_one() {
         let (_directory, orders) = orders();
         assert!(orders.began(true), "one that is due");
-        assert_eq!(phase(&orders, 5, ScrubOrder::Look), ScrubPhase::Unknown);
-        assert_eq!(phase(&orders, 5, ScrubOrder::Begin), ScrubPhase::Runs);
-        assert_eq!(phase(&orders, 6, ScrubOrder::Begin), ScrubPhase::Runs);
+        assert_eq!(phase(&orders, 5, RunOrder::Look), ScrubPhase::Unknown);
+        assert_eq!(phase(&orders, 5, RunOrder::Begin), ScrubPhase::Runs);
+        assert_eq!(phase(&orders, 6, RunOrder::Begin), ScrubPhase::Runs);
         orders.ended(ScrubEnd::default());
         for run in [0, 5, 6] {
-            assert_eq!(phase(&orders, run, ScrubOrder::Look), ScrubPhase::Ended);
+            assert_eq!(phase(&orders, run, RunOrder::Look), ScrubPhase::Ended);
         }
         assert!(!orders.began(false), "nothing is ordered any more");
     }
@@ -538,7 +538,7 @@ mod tests {
     #[test]
     fn a_damaged_block_is_pending_until_its_repair_was_tried() {
         let (_directory, orders) = orders();
-        orders.order(5, ScrubOrder::Begin);
+        orders.order(5, RunOrder::Begin);
         assert!(orders.began(false));
         let block = |counter| BlockId { session: SessionId(1), counter };
         let body = BodyId { session: SessionId(1), counter: 1 };
@@ -554,16 +554,16 @@ mod tests {
         }
         orders.tried(GroupId(1), block(1), true);
         let of = |scrub: NodeScrub| (scrub.damaged, scrub.repaired, scrub.pending);
-        assert_eq!(of(orders.order(5, ScrubOrder::Look)), (2, 1, 1));
+        assert_eq!(of(orders.order(5, RunOrder::Look)), (2, 1, 1));
         orders.ended(ScrubEnd::default());
         orders.tried(GroupId(1), block(2), false);
-        assert_eq!(of(orders.order(5, ScrubOrder::Look)), (2, 1, 0));
+        assert_eq!(of(orders.order(5, RunOrder::Look)), (2, 1, 0));
         let repaired = |run| -> cairn_base::Result<Vec<bool>> {
             Ok(orders.found(run)?.iter().map(|one| one.is_repaired).collect())
         };
         assert_eq!(repaired(5).unwrap(), [true, false]);
         assert_eq!(repaired(6).unwrap_err().kind(), "not_found", "nobody knows what it found");
-        orders.order(6, ScrubOrder::Begin);
+        orders.order(6, RunOrder::Begin);
         assert!(orders.began(false));
         orders.ended(ScrubEnd::default());
         assert!(repaired(6).unwrap().is_empty());

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
+use cairn_base::fsck::{FsckFound, FsckState};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder};
 use cairn_base::waits;
 use cairn_base::{Error, JoinGrant, NodeId, Result, Role, TokenId};
 use futures_util::StreamExt;
@@ -72,7 +73,7 @@ impl AdminClient {
     }
 
     /// Orders a scrub of all chunkservers, or asks how that stands.
-    pub async fn scrub(&self, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
+    pub async fn scrub(&self, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
         let request = proto::OrderScrubRequest { run, order: form::write_order(order) };
         // A future that borrowed `request` could not be sent to another thread.
         let ask = move |mut stub: Stub| async move { stub.order_scrub(request).await };
@@ -85,6 +86,23 @@ impl AdminClient {
         let request = proto::ListDegradedRequest { run };
         let ask = move |mut stub: Stub| async move { stub.list_degraded(request).await };
         self.ask(ask).await.map(form::read_degraded)
+    }
+
+    /// Begins an fsck, stops it, or asks how it stands; for a user, where there is one.
+    pub async fn fsck(&self, run: u64, order: RunOrder, user: String) -> Result<FsckState> {
+        let request = proto::OrderFsckRequest { run, order: form::write_order(order), user };
+        let ask = move |mut stub: Stub| {
+            let request = request.clone();
+            async move { stub.order_fsck(request).await }
+        };
+        self.ask(ask).await.map(form::read_fsck)
+    }
+
+    /// What an fsck found that has ended.
+    pub async fn fsck_found(&self, run: u64) -> Result<Option<FsckFound>> {
+        let request = proto::ListFsckRequest { run };
+        let ask = move |mut stub: Stub| async move { stub.list_fsck(request).await };
+        self.ask(ask).await.map(form::read_found)
     }
 
     async fn ask<R>(&self, call: impl AsyncFn(Stub) -> Result<Response<R>, Status>) -> Result<R> {

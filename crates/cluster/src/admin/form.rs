@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_base::fsck::{FsckFound, FsckPhase, FsckState, Orderer};
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::scrub::{
-    DegradedObject, DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness,
+    DegradedObject, DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness,
 };
 use cairn_base::{
-    ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, UserId,
+    ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, Timestamp,
+    UserId,
 };
 
 use super::proto;
@@ -36,6 +38,7 @@ pub fn write(status: &Status) -> proto::Status {
         sessions: sessions.collect(),
         master: status.master.0,
         batch: status.batch,
+        fsck: status.fsck.as_ref().map(write_fsck),
     }
 }
 
@@ -73,18 +76,18 @@ pub fn read_scrub(said: proto::OrderScrubResponse) -> Vec<(NodeId, NodeScrub)> {
     said.nodes.into_iter().map(one).collect()
 }
 
-pub fn write_order(order: ScrubOrder) -> u32 {
+pub fn write_order(order: RunOrder) -> u32 {
     match order {
-        ScrubOrder::Look => 0,
-        ScrubOrder::Begin => 1,
-        ScrubOrder::Stop => 2,
+        RunOrder::Look => 0,
+        RunOrder::Begin => 1,
+        RunOrder::Stop => 2,
     }
 }
 
-pub fn order(number: u32) -> Result<ScrubOrder> {
-    let all = [ScrubOrder::Look, ScrubOrder::Begin, ScrubOrder::Stop];
+pub fn order(number: u32) -> Result<RunOrder> {
+    let all = [RunOrder::Look, RunOrder::Begin, RunOrder::Stop];
     let found = all.into_iter().find(|order| write_order(*order) == number);
-    found.ok_or_else(|| Error::Invalid(format!("{number} is no order of a scrub: use 0 to 2")))
+    found.ok_or_else(|| Error::Invalid(format!("{number} is no order: use 0 to 2")))
 }
 
 pub fn write_degraded(named: Option<&DegradedObjects>) -> proto::ListDegradedResponse {
@@ -107,6 +110,7 @@ pub fn write_degraded(named: Option<&DegradedObjects>) -> proto::ListDegradedRes
         repaired_blocks,
         garbage_blocks: named.garbage,
         silent: silent.collect(),
+        unnamed_objects: named.unnamed,
     }
 }
 
@@ -127,6 +131,75 @@ pub fn read_degraded(said: proto::ListDegradedResponse) -> Option<DegradedObject
         blocks: [said.lost_blocks, said.degraded_blocks, said.repaired_blocks],
         garbage: said.garbage_blocks,
         silent: said.silent.into_iter().map(|one| (NodeId(one.node), one.why)).collect(),
+        unnamed: said.unnamed_objects,
+    })
+}
+
+pub fn write_fsck(state: &FsckState) -> proto::Fsck {
+    proto::Fsck {
+        run: state.run,
+        phase: state.phase.number(),
+        begun_unix_ns: state.begun.0,
+        ended_unix_ns: state.ended.0,
+        node: state.by.node.0,
+        user: state.by.user.clone(),
+        rows: state.rows,
+        total_rows: state.total_rows,
+        blocks: state.blocks,
+        groups: state.groups,
+        total_groups: state.total_groups,
+        buckets: state.buckets,
+        directories: state.directories,
+        files: state.files,
+        findings: state.findings,
+        lost_blocks: state.lost_blocks,
+        degraded_blocks: state.degraded_blocks,
+        unknown_blocks: state.unknown_blocks,
+        failure: state.failure.clone(),
+    }
+}
+
+pub fn read_fsck(said: proto::Fsck) -> FsckState {
+    FsckState {
+        run: said.run,
+        phase: FsckPhase::from_number(said.phase),
+        begun: Timestamp(said.begun_unix_ns),
+        ended: Timestamp(said.ended_unix_ns),
+        by: Orderer { node: NodeId(said.node), user: said.user },
+        rows: said.rows,
+        total_rows: said.total_rows,
+        blocks: said.blocks,
+        groups: said.groups,
+        total_groups: said.total_groups,
+        buckets: said.buckets,
+        directories: said.directories,
+        files: said.files,
+        findings: said.findings,
+        lost_blocks: said.lost_blocks,
+        degraded_blocks: said.degraded_blocks,
+        unknown_blocks: said.unknown_blocks,
+        failure: said.failure,
+    }
+}
+
+pub fn write_found(found: Option<&FsckFound>) -> proto::ListFsckResponse {
+    let Some(found) = found else { return proto::ListFsckResponse::default() };
+    let findings = found
+        .findings
+        .iter()
+        .map(|(about, what)| proto::FsckFinding { about: about.clone(), what: what.clone() });
+    proto::ListFsckResponse {
+        is_done: true,
+        findings: findings.collect(),
+        degraded: Some(write_degraded(Some(&found.degraded))),
+    }
+}
+
+pub fn read_found(said: proto::ListFsckResponse) -> Option<FsckFound> {
+    let findings = said.findings.into_iter().map(|one| (one.about, one.what));
+    said.is_done.then(|| FsckFound {
+        findings: findings.collect(),
+        degraded: said.degraded.and_then(read_degraded).unwrap_or_default(),
     })
 }
 
@@ -261,7 +334,8 @@ pub fn read(status: proto::Status) -> Result<Status> {
         silent_ms: one.silent_ms,
     });
     let (sessions, master) = (sessions.collect(), NodeId(status.master));
-    Ok(Status { map, nodes, sessions, master, batch: status.batch, programs })
+    let fsck = status.fsck.map(read_fsck);
+    Ok(Status { map, nodes, sessions, master, batch: status.batch, programs, fsck })
 }
 
 fn read_node(node: proto::Node) -> Result<Node> {

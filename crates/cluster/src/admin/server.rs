@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_audit::{Actor, AuditRecord, LineLog, Noting};
-use cairn_base::scrub::ScrubOrder;
+use cairn_base::fsck::Orderer;
+use cairn_base::scrub::RunOrder;
 use cairn_base::{Error, GroupId, JoinGrant, NodeId, Result, Role, Timestamp, TokenHash, TokenId};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -224,15 +225,15 @@ impl Asked {
         Some(Noting::new(log, record, is_change))
     }
 
-    /// Orders of scrubs change no metadata, and delete nothing.
+    /// Orders of scrubs and of an fsck change no metadata, and delete nothing.
     fn scrubbing(&self) -> Result<Arc<Controller>> {
-        let to = "order scrubs: only masters and gateways may";
+        let to = "order scrubs and fscks: only masters and gateways may";
         self.admit(&[Role::Master, Role::Gateway], to)
     }
 
     async fn scrub(&self, asked: &proto::OrderScrubRequest) -> Answer<proto::OrderScrubResponse> {
         let proto::OrderScrubRequest { run, order } = asked;
-        let is_change = *order != form::write_order(ScrubOrder::Look);
+        let is_change = *order != form::write_order(RunOrder::Look);
         let noting = self.noting("scrub", Some(format!("scrub {run:x} order {order}")), is_change);
         let ordered = async { self.scrubbing()?.scrub(*run, form::order(*order)?).await }.await;
         if let Some(noting) = noting {
@@ -240,6 +241,22 @@ impl Asked {
         }
         let ordered = ordered.map_err(|error| to_status(&error))?;
         Ok(Response::new(form::write_scrub(ordered)))
+    }
+
+    fn fsck(&self, asked: proto::OrderFsckRequest) -> Answer<proto::Fsck> {
+        let proto::OrderFsckRequest { run, order, user } = asked;
+        let is_change = order != form::write_order(RunOrder::Look);
+        let noting = self.noting("fsck", Some(format!("fsck {run:x} order {order}")), is_change);
+        let by = Orderer { node: self.peer.node, user };
+        let ordered = self.scrubbing().and_then(|controller| {
+            let order = form::order(order)?;
+            controller.fsck(run, order, by)
+        });
+        if let Some(noting) = noting {
+            noting.end(&ordered);
+        }
+        let state = ordered.map_err(|error| to_status(&error))?;
+        Ok(Response::new(form::write_fsck(&state)))
     }
 
     async fn issue(&self, asked: &proto::IssueTokenRequest) -> Answer<proto::IssueTokenResponse> {
@@ -340,5 +357,22 @@ impl admin_server::Admin for Asked {
         }
         let named = named.map_err(|error| to_status(&error))?;
         Ok(Response::new(form::write_degraded(named.as_deref())))
+    }
+
+    async fn order_fsck(&self, asked: Request<proto::OrderFsckRequest>) -> Answer<proto::Fsck> {
+        self.fsck(asked.into_inner())
+    }
+
+    async fn list_fsck(
+        &self,
+        asked: Request<proto::ListFsckRequest>,
+    ) -> Answer<proto::ListFsckResponse> {
+        let run = asked.get_ref().run;
+        let found = self.scrubbing().and_then(|controller| controller.fsck_found(run));
+        if let Some(noting) = self.noting("list_fsck", Some(format!("fsck {run:x}")), false) {
+            noting.end(&found);
+        }
+        let found = found.map_err(|error| to_status(&error))?;
+        Ok(Response::new(form::write_found(found.as_deref())))
     }
 }

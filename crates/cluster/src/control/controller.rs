@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::degraded::Naming;
 use super::edit::Edit;
+use super::fsck::Fsck;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
@@ -63,6 +64,7 @@ pub struct Controller {
     pub desk: Arc<Desk>,
     /// This node.
     pub node: NodeId,
+    pub(super) clock: Arc<dyn Clock>,
     /// Counts how long nodes are silent.
     time: WorkingTime,
     secrets: Secrets,
@@ -80,6 +82,8 @@ pub struct Controller {
     /// Connections to chunkservers.
     pub(super) pool: Option<Arc<Pool>>,
     pub(super) naming: Naming,
+    /// The one that runs, or ended last.
+    pub(super) fsck: Mutex<Option<Arc<Fsck>>>,
 }
 
 struct Seen {
@@ -100,13 +104,14 @@ impl Controller {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Controller {
-        let time = WorkingTime::new(clock, settings.silence / 2);
+        let time = WorkingTime::new(Arc::clone(&clock), settings.silence / 2);
         Controller {
             master,
             sessions,
             keeper,
             desk,
             node,
+            clock,
             time,
             secrets,
             settings,
@@ -118,6 +123,7 @@ impl Controller {
             seating: tokio::sync::Mutex::default(),
             pool: None,
             naming: Naming::default(),
+            fsck: Mutex::default(),
         }
     }
 
@@ -295,6 +301,7 @@ impl Controller {
             sessions: sessions.collect(),
             master: self.node,
             batch: self.master.durable_batch(),
+            fsck: self.fsck.lock().as_ref().map(|fsck| fsck.state()),
             programs,
             map,
         }

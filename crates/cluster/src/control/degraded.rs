@@ -118,14 +118,18 @@ fn wholeness(map: &ClusterMap, group: GroupId, damaged: &BTreeSet<NodeId>) -> Wh
 
 /// Blocks to be named.
 #[derive(Default)]
-struct Listed {
+pub(super) struct Listed {
     counts: [u64; 3],
     bad: BTreeMap<Wholeness, Vec<BadBlock>>,
     is_cut: bool,
 }
 
 impl Listed {
-    fn add(&mut self, wholeness: Wholeness, block: BlockId, owner: Owner) {
+    pub(super) fn counts(&self) -> [u64; 3] {
+        self.counts
+    }
+
+    pub(super) fn add(&mut self, wholeness: Wholeness, block: BlockId, owner: Owner) {
         self.counts[wholeness as usize] += 1;
         let bad = self.bad.entry(wholeness).or_default();
         if bad.len() < DEGRADED_BLOCKS {
@@ -157,6 +161,12 @@ pub(super) fn name_all(
             Ok(())
         })?;
     }
+    name_listed(snapshot, listed)
+}
+
+/// Names the objects of blocks, in a number of passes over the metadata that does not depend on how
+/// many these are. Blocks.
+pub(super) fn name_listed(snapshot: &dyn Snapshot, listed: Listed) -> Result<DegradedObjects> {
     let Listed { mut counts, bad, mut is_cut } = listed;
     let bad: Vec<BadBlock> = bad.into_values().flatten().collect();
     let named = damage::name(snapshot, &bad, Bound::new(DEGRADED_HITS))?;
@@ -177,9 +187,10 @@ pub(super) fn name_all(
     let mut objects = merged(objects.collect());
     let fits = fitting(&objects);
     is_cut |= named.is_cut || fits < objects.len();
+    let all = count(&objects);
     objects.truncate(fits);
-    let garbage = garbage.len() as u64;
-    Ok(DegradedObjects { objects, is_cut, blocks: counts, garbage, silent: Vec::new() })
+    let (garbage, unnamed) = (garbage.len() as u64, all - count(&objects));
+    Ok(DegradedObjects { objects, is_cut, blocks: counts, garbage, silent: Vec::new(), unnamed })
 }
 
 /// The ranges in order; those of an object that meet are one.
@@ -194,6 +205,13 @@ fn merged(mut ranges: Vec<DegradedObject>) -> Vec<DegradedObject> {
         meets
     });
     ranges
+}
+
+/// The number of objects that these ranges, which are in order, are of.
+fn count(ranges: &[DegradedObject]) -> u64 {
+    let objects =
+        ranges.chunk_by(|one, next| (one.wholeness, &one.object) == (next.wholeness, &next.object));
+    objects.count() as u64
 }
 
 /// How many of the ranges are named.
@@ -283,6 +301,8 @@ mod tests {
         let others = (0..DEGRADED_NAMES).map(|at| range(&format!("b{at:06}"), 0, 4));
         let ranges = merged(of_large.chain(others).collect());
         assert_eq!(fitting(&ranges), DEGRADED_NAMES * 3 - 1, "one object too many");
+        let objects = DEGRADED_NAMES as u64 + 1;
+        assert_eq!((count(&ranges), count(&ranges[..fitting(&ranges)])), (objects, objects - 1));
         let long = "x".repeat(1 << 10);
         let ranges: Vec<_> = (0..9_000).map(|at| range(&long, at * 8, at * 8 + 4)).collect();
         assert_eq!(fitting(&ranges), DEGRADED_NAMES_BYTES / ((1 << 10) + RANGE_BYTES));

@@ -12,13 +12,16 @@
 
 mod agent;
 pub mod balance;
+mod checking;
 mod controller;
 mod degraded;
 mod edit;
 pub mod forecast;
+mod fsck;
 mod joined;
 mod keeper;
 pub mod messages;
+mod paced;
 pub mod plan;
 mod recalls;
 mod report;

@@ -5,60 +5,16 @@
 #![expect(clippy::disallowed_methods, reason = "names are looked up on a thread that may block")]
 
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::Duration;
 
-use bytes::Bytes;
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder, ScrubPhase};
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
-use cairn_meta::engine::Snapshot;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::degraded::{Findings, Turn, name_all};
+use super::paced::{Going, Paced};
 use crate::data::{FOUND, FoundBlock, Pool};
-
-/// How long names are looked up without a rest.
-const STEP: Duration = Duration::from_millis(20);
-
-/// A snapshot whose reader rests as long as it works.
-struct Paced<'a> {
-    snapshot: &'a dyn Snapshot,
-    rested: Mutex<std::time::Instant>,
-}
-
-impl<'a> Paced<'a> {
-    fn new(snapshot: &'a dyn Snapshot) -> Paced<'a> {
-        Paced { snapshot, rested: Mutex::new(std::time::Instant::now()) }
-    }
-
-    fn rest(&self) {
-        let mut rested = self.rested.lock();
-        let worked = rested.elapsed();
-        if worked >= STEP {
-            sleep(worked);
-            *rested = std::time::Instant::now();
-        }
-    }
-}
-
-impl Snapshot for Paced<'_> {
-    fn batch(&self) -> u64 {
-        self.snapshot.batch()
-    }
-
-    fn get(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
-        self.rest();
-        self.snapshot.get(keys)
-    }
-
-    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
-        self.rest();
-        self.snapshot.scan(start, end, limit)
-    }
-}
 
 fn chunkservers(map: &ClusterMap) -> impl Iterator<Item = NodeId> {
     let all = map.nodes.iter().filter(|(_, node)| node.pin.roles.contains(Role::Chunkserver));
@@ -66,7 +22,7 @@ fn chunkservers(map: &ClusterMap) -> impl Iterator<Item = NodeId> {
 }
 
 impl Controller {
-    fn chunkserver_pool(&self) -> Result<&Arc<Pool>> {
+    pub(super) fn chunkserver_pool(&self) -> Result<&Arc<Pool>> {
         let none = || Error::NotImplemented("this master has no way to chunkservers".into());
         self.pool.as_ref().ok_or_else(none)
     }
@@ -76,10 +32,8 @@ impl Controller {
     ///
     /// # Errors
     /// `Unavailable` if this master serves no longer.
-    pub async fn scrub(&self, run: u64, order: ScrubOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
-        if run == 0 && order == ScrubOrder::Begin {
-            return Err(Error::Invalid("a scrub to begin needs a number other than 0".into()));
-        }
+    pub async fn scrub(&self, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
+        check_number("a scrub", run, order)?;
         let pool = self.chunkserver_pool()?;
         let current = self.keeper.current();
         self.master.check_serving()?;
@@ -132,16 +86,28 @@ impl Controller {
                 Err(refused) => silent.push((node, refused.error.to_string())),
             }
         }
-        let (master, findings) = (self.master.clone(), Findings::of(&found));
+        let (going, findings) = (Going::new(self.master.clone()), Findings::of(&found));
+        let _over = going.guard();
         // A chunkserver names no more.
         let is_full = found.iter().any(|(_, blocks)| blocks.len() >= FOUND);
         let naming = tokio::task::spawn_blocking(move || {
-            let snapshot = master.snapshot()?;
-            name_all(&Paced::new(&*snapshot), &map, &findings)
+            let snapshot = going.snapshot()?;
+            name_all(&Paced::new(&*snapshot, &going), &map, &findings)
         });
         let named = naming.await.map_err(|error| Error::Unavailable(error.to_string()))?;
         let named = named?;
         Ok(DegradedObjects { silent, is_cut: named.is_cut || is_full, ..named })
+    }
+}
+
+/// # Errors
+/// `Invalid` if the number is that of whichever runs, and another one is to begin.
+pub(super) fn check_number(what: &str, run: u64, order: RunOrder) -> Result<()> {
+    match (run, order) {
+        (0, RunOrder::Begin) => {
+            Err(Error::Invalid(format!("{what} to begin needs a number other than 0")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_base::fsck::FsckState;
 use cairn_base::{ClusterMap, GroupId, NodeId, UserId};
 
 use super::messages::{Copying, StoreState};
@@ -20,6 +21,8 @@ pub struct Status {
     pub batch: u64,
     /// Of nodes that this master has heard of, and its own.
     pub programs: BTreeMap<NodeId, Arc<NodeProgram>>,
+    /// The fsck that runs, or ended last at this master.
+    pub fsck: Option<FsckState>,
 }
 
 /// The last report of a node on how it fares.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::inflight::{self, About};
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::scrub::{NodeScrub, ScrubOrder};
+use cairn_base::scrub::{NodeScrub, RunOrder};
 use cairn_base::trace::Trace;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role, Scope, Stages};
 use cairn_blocks::Blocks;
@@ -193,12 +193,12 @@ impl Chunkserver {
         run: u64,
     ) -> Result<Answer, Refused> {
         let order = match *method {
-            Method::GET => ScrubOrder::Look,
-            Method::PUT => ScrubOrder::Begin,
-            Method::DELETE => ScrubOrder::Stop,
+            Method::GET => RunOrder::Look,
+            Method::PUT => RunOrder::Begin,
+            Method::DELETE => RunOrder::Stop,
             _ => return Err(Error::NotImplemented(format!("{method} of /scrub")).into()),
         };
-        if order != ScrubOrder::Look && !peer.roles.contains(Role::Master) {
+        if order != RunOrder::Look && !peer.roles.contains(Role::Master) {
             let (node, roles) = (peer.node, peer.roles);
             let text = format!("node {node} is {roles}: masters order scrubs");
             return Err(Error::Denied(text).into());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::scrub::{NodeScrub, ScrubOrder};
+use cairn_base::scrub::{NodeScrub, RunOrder};
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, stage};
 use cairn_blocks::{BlockInfo, Usage};
 use http::header::{HOST, RANGE};
@@ -182,12 +182,12 @@ impl Pool {
         map: &ClusterMap,
         node: NodeId,
         run: u64,
-        order: ScrubOrder,
+        order: RunOrder,
     ) -> Result<NodeScrub, Refused> {
         let method = match order {
-            ScrubOrder::Look => Method::GET,
-            ScrubOrder::Begin => Method::PUT,
-            ScrubOrder::Stop => Method::DELETE,
+            RunOrder::Look => Method::GET,
+            RunOrder::Begin => Method::PUT,
+            RunOrder::Stop => Method::DELETE,
         };
         let path = format!("/scrub?run={run:x}");
         let make = || whole(request(method.clone(), &path, map.epoch), Bytes::new());

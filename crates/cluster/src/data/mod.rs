@@ -19,6 +19,7 @@ mod answer;
 mod ask;
 mod body;
 mod chunkserver;
+mod compare;
 #[deny(clippy::indexing_slicing)]
 mod form;
 mod held;
@@ -39,6 +40,7 @@ use async_trait::async_trait;
 use cairn_base::{ClusterMap, Result};
 
 pub use chunkserver::{Chunkserver, Sick};
+pub use compare::{MemberSays, NamedBlock};
 pub use form::Refused;
 pub use held::held;
 pub use nodes::{Loads, NodeLoad};

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Chunkserver;
 use super::ask::Key;
 use super::form::Refused;
-use super::replicated::{end_of, merge, said};
+use super::replicated::{end_of, find, merge, said};
 use crate::limits::{COPIES, COPIES_FAILED, COPIES_NAMED, INVENTORY_BLOCKS};
 
 /// How far it has come, for others to see.
@@ -251,10 +251,6 @@ impl CatchUp<'_> {
             }
         }
     }
-}
-
-fn find(page: &[BlockInfo], block: BlockId) -> Option<&BlockInfo> {
-    page.binary_search_by_key(&block, |info| info.block).ok().and_then(|at| page.get(at))
 }
 
 /// Not more than so many bytes a second.

@@ -156,6 +156,11 @@ pub(super) fn merge(pages: &[Vec<BlockInfo>], limit: usize) -> Vec<BlockInfo> {
     union.into_values().filter(within).take(limit).collect()
 }
 
+/// The entry of a block in a page, which is in the order of ids.
+pub(super) fn find(page: &[BlockInfo], block: BlockId) -> Option<&BlockInfo> {
+    page.binary_search_by_key(&block, |info| info.block).ok().and_then(|at| page.get(at))
+}
+
 /// Where the first of the full pages ends: after that, one may lack what it has.
 pub(super) fn end_of(pages: &[Vec<BlockInfo>], limit: usize) -> Option<BlockId> {
     let full = pages.iter().filter(|page| page.len() >= limit);

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::scrub::{NodeScrub, ScrubOrder, ScrubPhase};
+use cairn_base::scrub::{NodeScrub, RunOrder, ScrubPhase};
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result};
 
 /// Damaged blocks of a scrub that a chunkserver names. Of more it gives the number.
@@ -22,7 +22,7 @@ pub struct FoundBlock {
 /// one chose that ordered it; 0 is for the one that runs, or ended last.
 pub trait OrderedScrubs: Send + Sync {
     /// All but the damaged segments.
-    fn order(&self, run: u64, order: ScrubOrder) -> NodeScrub;
+    fn order(&self, run: u64, order: RunOrder) -> NodeScrub;
 
     /// At most [`FOUND`]; with as many there may be more.
     ///

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 
+mod a_cluster_is_checked_while_it_serves;
 mod a_failing_member_is_left_out;
 mod a_member_catches_up;
 mod a_node_joins_by_its_token;

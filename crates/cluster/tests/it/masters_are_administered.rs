@@ -52,9 +52,9 @@ async fn the_status_says_all_of_the_map_and_what_nodes_said_last() {
     office.tell(&office.chunkserver, ControlMethod::Beat, &beat).await;
     // Every node may ask.
     for node in [&office.master, &office.gateway, &office.chunkserver] {
-        let Status { map, nodes, sessions, master, batch, programs } =
+        let Status { map, nodes, sessions, master, batch, programs, fsck } =
             office.client(node).status().await.unwrap();
-        assert_eq!(map, office.map().await);
+        assert_eq!((&map, fsck), (&office.map().await, None));
         assert_eq!(map.nodes[&CHUNKSERVER].zone, "rack1");
         assert_eq!((nodes.len(), sessions.len(), master), (1, 0, MASTER));
         assert!(batch > 0 && nodes[0].silent_ms < 60_000);

@@ -1,10 +1,12 @@
-//! Reports of the masters of a cluster on its nodes, and scrubs of all of them.
+//! Reports of the masters of a cluster on its nodes, and scrubs and fscks of all of them.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder};
+use cairn_base::fsck::{FsckFound, FsckState};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder};
 use cairn_base::{GroupId, NodeId, Result};
 
 /// A node, as the master that serves has heard of it last.
@@ -46,6 +48,14 @@ pub enum MetadataKeepers {
     OneMaster,
 }
 
+/// The fsck that runs, or ended last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterFsck {
+    pub state: FsckState,
+    /// Once it has ended.
+    pub found: Option<Arc<FsckFound>>,
+}
+
 /// Asks the masters, as `cairn cluster` does.
 pub trait Nodes: Send + Sync {
     /// The node that asks.
@@ -55,10 +65,13 @@ pub trait Nodes: Send + Sync {
     fn emptying(&self, node: NodeId) -> Asking<Emptying>;
     fn keepers(&self) -> Asking<MetadataKeepers>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
-    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
+    fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
     /// The objects that the last scrub found damaged, and those that lack replicas. `None` while
     /// they are looked up, which reads all metadata: to be asked again.
     fn degraded(&self) -> Asking<Option<DegradedObjects>>;
+    /// Of the master that serves: the fsck that runs, or the one that ended last. One that begins
+    /// is for this user.
+    fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck>;
 }
 
 pub type Asking<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;

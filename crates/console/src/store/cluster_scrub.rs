@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use cairn_base::scrub::{DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness};
+use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness};
 use cairn_base::{NodeId, Result};
 use maud::{Markup, html};
 
-use super::masters;
 use super::screen::{Parts, Screen};
+use super::{cluster_fsck, masters};
 use crate::fields;
 use crate::inner::Inner;
 use crate::insight::lookup::Named;
@@ -32,7 +32,7 @@ const OBJECTS: [Column; 3] =
 pub type Scrubbed = Result<Vec<(NodeId, NodeScrub)>>;
 
 pub async fn look(inner: &Inner) -> Scrubbed {
-    let said = masters::soon(inner, |nodes| nodes.scrub(ScrubOrder::Look)).await;
+    let said = masters::soon(inner, |nodes| nodes.scrub(RunOrder::Look)).await;
     if let (Ok(said), Some(nodes)) = (&said, &inner.insight.nodes) {
         let scrubs = said.iter().any(|(_, said)| said.phase.is_under_way() || said.pending > 0);
         inner.lookup.watch(scrubs, nodes, inner.fs().clock());
@@ -41,11 +41,12 @@ pub async fn look(inner: &Inner) -> Scrubbed {
 }
 
 pub async fn parts(inner: &Inner) -> Parts {
-    let said = look(inner).await;
+    let (said, fsck) = tokio::join!(look(inner), cluster_fsck::look(inner));
     vec![
         ("state", html! { (sum(&said)) (table(&said)) }),
         ("order", order_form(runs(&said))),
         ("objects", objects(inner.lookup.look())),
+        ("fsck", cluster_fsck::part(&fsck)),
     ]
 }
 
@@ -53,9 +54,9 @@ pub async fn parts(inner: &Inner) -> Parts {
 ///
 /// # Errors
 /// Where no master answers.
-pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: ScrubOrder) -> Result<()> {
+pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: RunOrder) -> Result<()> {
     nodes.scrub(order).await?;
-    if order == ScrubOrder::Begin {
+    if order == RunOrder::Begin {
         // It may have ended before somebody looks.
         inner.lookup.watch(true, nodes, inner.fs().clock());
     }
@@ -176,7 +177,10 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
                         "At " (words::time(*at)) " (UTC): " (words::counted(lost, "lost block"))
                         ", " (words::count(degraded)) " degraded, " (words::count(repaired)) " repaired."
                     }
-                    (list(named))
+                    (list(named, "cairn cluster scrub --look"))
+                    @for (node, why) in &named.silent {
+                        p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
+                    }
                 }
                 Some((at, Err(error))) => {
                     p class="error" { "At " (words::time(*at)) " (UTC) the objects could not be looked up: " (error) "." }
@@ -186,7 +190,8 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
     }
 }
 
-fn list(named: &DegradedObjects) -> Markup {
+/// The objects; the command shows more of them.
+pub fn list(named: &DegradedObjects, command: &str) -> Markup {
     let rows = html! {
         @for found in named.objects.iter().take(limits::SHOWN) {
             @let class = match found.wholeness {
@@ -212,11 +217,9 @@ fn list(named: &DegradedObjects) -> Markup {
         @if named.objects.len() > limits::SHOWN || named.is_cut {
             p class="hint" {
                 "The first " (words::count(limits::SHOWN.min(named.objects.len()) as u64)) ", the worst of all. "
-                code { "cairn cluster scrub --look" } " shows more, with the directory of a master or a gateway."
+                code { (command) } " shows more, with the directory of a master or a gateway."
+                @if named.unnamed > 0 { " It leaves out " (words::counted(named.unnamed, "object")) "." }
             }
-        }
-        @for (node, why) in &named.silent {
-            p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
         }
         @if named.blocks[0] > 0 {
             p { "Reads of lost bytes fail. Start the nodes that are down; if their blocks are lost, restore the objects from a backup, or write them again." }

@@ -18,6 +18,7 @@ pub mod requests;
 pub mod scrub;
 pub mod tail;
 
+mod cluster_fsck;
 mod cluster_scrub;
 mod health;
 mod masters;

@@ -1,13 +1,14 @@
-//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`.
+//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`, and
+//! its fsck in `cluster_fsck`.
 
 use std::sync::Arc;
 
-use cairn_base::scrub::ScrubOrder;
+use cairn_base::scrub::RunOrder;
 use cairn_base::{Error, Result};
 use maud::{Markup, html};
 
 use super::screen::{self, Parts, Screen};
-use super::{admit, cluster_scrub};
+use super::{admit, cluster_fsck, cluster_scrub};
 use crate::failure::Failure;
 use crate::fields;
 use crate::inner::{For, Inner};
@@ -42,15 +43,24 @@ pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
     let (scrubs, nodes) = (scrubs(of.inner), &of.inner.insight.nodes);
     match (order, scrubs, nodes) {
         ("begin", Err(_), Some(nodes)) => {
-            cluster_scrub::order(of.inner, nodes, ScrubOrder::Begin).await?;
+            cluster_scrub::order(of.inner, nodes, RunOrder::Begin).await?;
         }
         ("stop", Err(_), Some(nodes)) => {
-            cluster_scrub::order(of.inner, nodes, ScrubOrder::Stop).await?;
+            cluster_scrub::order(of.inner, nodes, RunOrder::Stop).await?;
+        }
+        ("check", Err(_), Some(nodes)) => {
+            cluster_fsck::order(nodes, RunOrder::Begin, &of.login.name).await?;
+        }
+        ("stop-check", Err(_), Some(nodes)) => {
+            cluster_fsck::order(nodes, RunOrder::Stop, &of.login.name).await?;
         }
         ("list", Err(_), Some(nodes)) => of.inner.lookup.begin(nodes, of.inner.fs().clock()),
         ("begin", scrubs, _) => scrubs?.begin(),
         ("stop", scrubs, _) => scrubs?.stop(),
-        _ => return Err(Error::Invalid("order: use begin or stop".into()).into()),
+        _ => {
+            let text = "order: use begin or stop; of a cluster also list, check or stop-check";
+            return Err(Error::Invalid(text.into()).into());
+        }
     }
     Ok(reply::see_other(Screen::Scrub.place()))
 }

@@ -2,19 +2,22 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::io::Read;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cairn_auth::Caller;
+use cairn_base::fsck::{FsckFound, FsckPhase, FsckState, Orderer};
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::scrub::{
-    DegradedObject, DegradedObjects, NodeScrub, ScrubOrder, ScrubPhase, Wholeness,
+    DegradedObject, DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness,
 };
-use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role};
+use cairn_base::{
+    ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Timestamp,
+};
 use cairn_console::{
-    Asking, DamagedObject, Emptying, Insight, MetadataKeepers, NodeReport, Nodes, ScrubEnd,
-    ScrubRun, ScrubState, Scrubs,
+    Asking, ClusterFsck, DamagedObject, Emptying, Insight, MetadataKeepers, NodeReport, Nodes,
+    ScrubEnd, ScrubRun, ScrubState, Scrubs,
 };
 use cairn_fs::ops::cluster::{GetMap, PutMap};
 use cairn_fs::ops::credentials::RemoveCredential;
@@ -50,6 +53,7 @@ fn the_store_is_for_root_alone() {
         ("/store/read-only", "read_only=yes&confirm=yes"),
         ("/store/read-only", "read_only=no"),
         ("/store/scrub", "order=begin"),
+        ("/store/scrub", "order=check"),
         ("/store/drain", "node=1&drain=yes&confirm=yes"),
         ("/store/remove", "node=1&confirm=yes"),
     ] {
@@ -312,6 +316,8 @@ fn a_chunkserver_is_drained_once_that_was_confirmed() {
 struct ToldMasters {
     scrubs: AtomicBool,
     lookups: AtomicUsize,
+    /// The user for whom an fsck runs.
+    fsck: Mutex<Option<String>>,
 }
 
 impl Nodes for ToldMasters {
@@ -341,10 +347,10 @@ impl Nodes for ToldMasters {
         Box::pin(ready(Ok(MetadataKeepers::Voters(1))))
     }
 
-    fn scrub(&self, order: ScrubOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
+    fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
         match order {
-            ScrubOrder::Look => {}
-            order => self.scrubs.store(order == ScrubOrder::Begin, Ordering::SeqCst),
+            RunOrder::Look => {}
+            order => self.scrubs.store(order == RunOrder::Begin, Ordering::SeqCst),
         }
         let runs = self.scrubs.load(Ordering::SeqCst);
         let phase = if runs { ScrubPhase::Runs } else { ScrubPhase::Stopped };
@@ -360,6 +366,36 @@ impl Nodes for ToldMasters {
         let named = DegradedObjects { objects, blocks: [0, 1, 0], ..DegradedObjects::default() };
         let is_known = self.lookups.fetch_add(1, Ordering::SeqCst) > 0;
         Box::pin(ready(Ok(is_known.then_some(named))))
+    }
+
+    /// One that is stopped has found something.
+    fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck> {
+        let mut running = self.fsck.lock().unwrap();
+        match order {
+            RunOrder::Look => {}
+            RunOrder::Begin => *running = Some(user.to_owned()),
+            RunOrder::Stop => *running = None,
+        }
+        let findings = vec![("photos/b.jpg".to_owned(), "counts 2 names, found 1".to_owned())];
+        let found = FsckFound { findings, ..FsckFound::default() };
+        let fsck = match &*running {
+            Some(user) => ClusterFsck {
+                state: FsckState {
+                    phase: FsckPhase::Rows,
+                    begun: Timestamp::from_secs(1),
+                    by: Orderer { user: user.clone(), ..Orderer::default() },
+                    rows: 30,
+                    total_rows: 90,
+                    ..FsckState::default()
+                },
+                found: None,
+            },
+            None => ClusterFsck {
+                state: FsckState { phase: FsckPhase::Ended, findings: 1, ..FsckState::default() },
+                found: Some(Arc::new(found)),
+            },
+        };
+        Box::pin(ready(Ok(fsck)))
     }
 }
 
@@ -450,6 +486,24 @@ fn a_scrub_of_a_cluster_is_begun_and_what_it_found_is_listed() {
     assert_eq!(root.post("/store/scrub", "order=list").status, 303);
     listed_again(&masters);
     assert_eq!(root.post("/store/scrub", "order=dance").status, 400);
+}
+
+#[test]
+fn a_cluster_is_checked_beside_its_scrubs() {
+    let (rig, _) = in_cluster();
+    let mut root = rig.root();
+    assert_eq!(root.post("/store/scrub", "order=check").status, 303);
+    let page = root.get("/store/scrub").body;
+    for said in ["A check runs.", "30 of about 90 rows", "Ordered by root", "Stop the check"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    assert_eq!(root.post("/store/scrub", "order=stop-check").status, 303);
+    let page = root.get("/store/scrub").body;
+    for said in ["Check now", "photos/b.jpg", "counts 2 names, found 1"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let record = rig.audited(r#""operation":"OrderScrub","outcome":"done""#);
+    assert!(record.contains("check") && record.contains("console"), "{record}");
 }
 
 /// It is asked for again, once that was ordered.

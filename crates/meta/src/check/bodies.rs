@@ -6,7 +6,7 @@ use super::facts::{BodyFacts, Facts};
 use super::inodes::owner;
 use super::tables::{Checker, chunk_key, only_body};
 use crate::keys;
-use crate::rows::{Drain, Extent, Extents, Freed, Place, decode_number};
+use crate::rows::{Extent, Extents, Freed, Place, decode_number};
 
 /// How far an extent of one chunk may reach into the next, bytes.
 const REACH: u64 = limits::BLOCK_BYTES as u64;
@@ -26,7 +26,9 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
         |key| only_body(key),
         decode_number,
         |checker, body, count| {
-            checker.facts.bodies.entry(body).or_default().counted = Some(count);
+            if checker.portion.has_body(body) {
+                checker.facts.bodies.entry(body).or_default().counted = Some(count);
+            }
         },
     )?;
     let mut run = Run::default();
@@ -34,6 +36,10 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
         b'e',
         |key| chunk_key(key),
         |checker, (body, chunk), row: Extents| {
+            refer(checker, body, &row);
+            if !checker.portion.has_body(body) {
+                return;
+            }
             if run.body != Some(body) {
                 run.end(checker);
                 run.body = Some(body);
@@ -46,12 +52,26 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Counts the references of a body to others.
+fn refer(checker: &mut Checker<'_>, body: BodyId, row: &Extents) {
+    let portion = checker.portion;
+    let facts = &mut checker.facts;
+    if facts.prepared.contains(&body) {
+        return;
+    }
+    for extent in &row.extents {
+        if let Place::Body { body: other, .. } = extent.place
+            && portion.has_body(other)
+        {
+            facts.bodies.entry(other).or_default().by_extents += 1;
+        }
+    }
+}
+
 fn read_chunk(checker: &mut Checker<'_>, body: BodyId, chunk: u32, row: &Extents) {
     let Checker { facts, report, .. } = checker;
     let known = facts.bodies.entry(body).or_default();
     known.present = true;
-    // A body that is being put together does not own the bodies it refers to.
-    let owns = !matches!(known.drain, Some(Drain::Prepared { .. }));
     let about = owner(known, body);
     let start = u64::from(chunk) * limits::CHUNK_BYTES;
     for extent in &row.extents {
@@ -61,11 +81,6 @@ fn read_chunk(checker: &mut Checker<'_>, body: BodyId, chunk: u32, row: &Extents
         }
         if let Some(what) = odd(facts, extent) {
             report.add(about.clone(), what);
-        }
-        if let Place::Body { body: other, .. } = extent.place
-            && owns
-        {
-            facts.bodies.entry(other).or_default().by_extents += 1;
         }
     }
 }

@@ -7,7 +7,7 @@ use super::facts::{BucketFacts, Facts, UploadFacts};
 use super::report::{About, Report};
 use super::tables::{Checker, number, only_number};
 use crate::keys;
-use crate::rows::{Bucket, Content, Drain, Draining, Entry, Kind, Part, Upload, Usage};
+use crate::rows::{Bucket, Content, Drain, Draining, Entry, Part, Upload, Usage};
 
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'b', |key| only_number(key).map(BucketId), read_bucket)?;
@@ -18,7 +18,7 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
 }
 
 /// An entry of the root directory.
-pub fn read_entry(facts: &mut Facts, report: &mut Report, name: &Bytes, entry: Entry) {
+pub fn read_entry(facts: &mut Facts, report: &mut Report, name: &Bytes, entry: &Entry) {
     let bucket = facts.buckets.entry(BucketId(entry.ino.0)).or_default();
     let name = name.strip_suffix(b"/").unwrap_or(name).to_vec();
     if let Some(other) = bucket.entry.replace(name) {
@@ -33,10 +33,10 @@ fn read_bucket(checker: &mut Checker<'_>, id: BucketId, row: Bucket) {
     bucket.kind = row.kind;
     bucket.name = Some(row.name);
     if let Err(error) = row.cors.decode() {
-        checker.report.add(About::Bucket(id), format!("has rules of CORS that say: {error}"));
+        checker.add_once(About::Bucket(id), format!("has rules of CORS that say: {error}"));
     }
     if let Err(error) = row.website.decode() {
-        checker.report.add(About::Bucket(id), format!("has a website that says: {error}"));
+        checker.add_once(About::Bucket(id), format!("has a website that says: {error}"));
     }
 }
 
@@ -53,6 +53,9 @@ fn read_upload(checker: &mut Checker<'_>, (bucket, id): (BucketId, UploadId), _:
     let facts = &mut checker.facts;
     facts.highest_ino = facts.highest_ino.max(id.0);
     facts.buckets.entry(bucket).or_default().uploads += 1;
+    if !checker.portion.has_upload(id) {
+        return;
+    }
     if facts.uploads.entry(id).or_default().live.replace(bucket).is_some() {
         checker.report.add(About::Upload(id), "is there twice");
     }
@@ -64,14 +67,22 @@ fn read_drain(checker: &mut Checker<'_>, target: keys::DrainTarget, row: Drainin
     let is_of_body = matches!(drain, Drain::Body | Drain::Prepared { .. });
     match target {
         keys::DrainTarget::Body(body) if is_of_body => {
-            checker.facts.bodies.entry(body).or_default().drain = Some(drain);
+            if matches!(drain, Drain::Prepared { .. }) {
+                checker.facts.prepared.insert(body);
+            }
+            if checker.portion.has_body(body) {
+                checker.facts.bodies.entry(body).or_default().drain = Some(drain);
+            }
         }
         keys::DrainTarget::Upload(upload) if !is_of_body => {
-            checker.facts.uploads.entry(upload).or_default().drain = Some(drain);
+            checker.facts.drains.insert(upload, drain);
+            if checker.portion.has_upload(upload) {
+                checker.facts.uploads.entry(upload).or_default().drain = Some(drain);
+            }
         }
         other => {
             let what = format!("the drain {drain:?} is of {other:?}");
-            checker.report.add(About::Store, what);
+            checker.add_once(About::Store, what);
         }
     }
 }
@@ -81,31 +92,37 @@ fn parse_part(key: &Bytes) -> Option<(UploadId, u32)> {
 }
 
 fn read_part(checker: &mut Checker<'_>, (id, number): (UploadId, u32), part: Part) {
-    let facts = &mut checker.facts;
-    let upload = facts.uploads.entry(id).or_default();
-    upload.parts += 1;
-    if upload.live.is_none() && upload.drain.is_none() && upload.table_of.is_none() {
-        let what = format!("part {number} belongs to no upload and no object");
-        checker.report.add(About::Upload(id), what);
+    let portion = checker.portion;
+    let Checker { facts, report, .. } = checker;
+    let is_passed_on = passed_on(facts.drains.get(&id).copied(), part.taken);
+    if portion.has_upload(id) {
+        let upload = facts.uploads.entry(id).or_default();
+        upload.parts += 1;
+        upload.taken += u64::from(is_passed_on);
+        let is_loose = upload.live.is_none() && upload.drain.is_none();
+        if is_loose && upload.table_of.is_none() {
+            let what = format!("part {number} belongs to no upload and no object");
+            report.add(About::Upload(id), what);
+        }
+        if is_loose && !is_passed_on && matches!(part.content, Content::Body(_)) {
+            let what = format!("part {number} of a part table still has a body of its own");
+            report.add(About::Upload(id), what);
+        }
     }
-    let is_passed_on = passed_on(upload, part.taken);
-    upload.taken += u64::from(is_passed_on);
-    let Content::Body(body) = part.content else { return };
-    if !is_passed_on {
+    if let Content::Body(body) = part.content
+        && !is_passed_on
+        && portion.has_body(body)
+    {
         let facts = facts.bodies.entry(body).or_default();
         facts.direct += 1 + u64::from(part.further_references);
         facts.longest = facts.longest.max(part.size);
         facts.is_part = true;
-        if upload.live.is_none() && upload.drain.is_none() {
-            let what = format!("part {number} of a part table still has a body of its own");
-            checker.report.add(About::Upload(id), what);
-        }
     }
 }
 
 /// Whether the references of a part have become those of the extents of a completed object.
-fn passed_on(upload: &UploadFacts, taken: Option<BodyId>) -> bool {
-    match upload.drain {
+fn passed_on(drain: Option<Drain>, taken: Option<BodyId>) -> bool {
+    match drain {
         Some(Drain::Completed { body } | Drain::PartTable { body: Some(body) }) => {
             taken == Some(body)
         }
@@ -114,17 +131,17 @@ fn passed_on(upload: &UploadFacts, taken: Option<BodyId>) -> bool {
 }
 
 pub fn check(checker: &mut Checker<'_>) {
+    let is_first = checker.portion.is_first();
     let Checker { facts, report, .. } = checker;
-    for (id, bucket) in &facts.buckets {
-        let kind = facts.inodes.get(&id.ino()).map(|inode| inode.kind);
-        check_bucket(report, *id, bucket, kind);
+    for (id, bucket) in facts.buckets.iter().filter(|_| is_first) {
+        check_bucket(report, *id, bucket, facts.tree.contains_key(&id.ino()));
     }
     for (id, upload) in &facts.uploads {
         check_upload(report, *id, upload);
     }
 }
 
-fn check_bucket(report: &mut Report, id: BucketId, bucket: &BucketFacts, kind: Option<Kind>) {
+fn check_bucket(report: &mut Report, id: BucketId, bucket: &BucketFacts, has_directory: bool) {
     let about = About::Bucket(id);
     let Some(name) = &bucket.name else {
         return report.add(about, format!("has {} files, but no row", bucket.objects));
@@ -134,7 +151,7 @@ fn check_bucket(report: &mut Report, id: BucketId, bucket: &BucketFacts, kind: O
         let what = format!("is called {name:?}, its entry in the root {found:?}");
         report.add(about.clone(), what);
     }
-    if kind != Some(Kind::Directory) {
+    if !has_directory {
         report.add(about.clone(), format!("{name} has no directory"));
     }
     let usage = bucket.usage.clone().unwrap_or_default();

@@ -8,13 +8,28 @@ use crate::rows::{BucketKind, Drain, Kind, Usage};
 
 #[derive(Default)]
 pub struct Facts {
+    /// Of the portion.
     pub inodes: HashMap<Ino, InodeFacts>,
     pub directories: HashMap<Ino, DirectoryFacts>,
-    pub buckets: HashMap<BucketId, BucketFacts>,
     pub uploads: HashMap<UploadId, UploadFacts>,
     pub bodies: HashMap<BodyId, BodyFacts>,
+    /// Of all that there are, as is all that follows: of each directory the one it is in, and its
+    /// bucket.
+    pub tree: HashMap<Ino, (Ino, BucketId)>,
+    pub buckets: HashMap<BucketId, BucketFacts>,
+    /// Of uploads.
+    pub drains: HashMap<UploadId, Drain>,
+    /// Bodies that are being put together: they do not own the bodies that they refer to.
+    pub prepared: HashSet<BodyId>,
     pub freed: HashSet<BlockId>,
     pub highest_ino: u64,
+}
+
+impl Facts {
+    /// The facts that another number of portions makes fewer.
+    pub fn kept(&self) -> usize {
+        self.inodes.len() + self.directories.len() + self.uploads.len() + self.bodies.len()
+    }
 }
 
 /// Of an inode's own row, and of those that lead to it.

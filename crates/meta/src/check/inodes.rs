@@ -21,6 +21,7 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
 }
 
 fn read_inode(checker: &mut Checker<'_>, ino: Ino, inode: Inode) {
+    let portion = checker.portion;
     let facts = &mut checker.facts;
     facts.highest_ino = facts.highest_ino.max(ino.0);
     let tags = inode.object.as_ref().map_or(0, |object| object.tag_count);
@@ -36,9 +37,14 @@ fn read_inode(checker: &mut Checker<'_>, ino: Ino, inode: Inode) {
         xattrs_found: 0,
         tags_found: 0,
     };
-    facts.inodes.insert(ino, known);
+    if portion.has_inode(ino) {
+        facts.inodes.insert(ino, known);
+    }
     if inode.is_directory() {
-        facts.directories.entry(ino).or_default();
+        facts.tree.insert(ino, (inode.parent, inode.bucket));
+        if portion.has_inode(ino) {
+            facts.directories.entry(ino).or_default();
+        }
         checker.report.directories += 1;
         return;
     }
@@ -48,6 +54,7 @@ fn read_inode(checker: &mut Checker<'_>, ino: Ino, inode: Inode) {
     bucket.bytes = bucket.bytes.saturating_add(inode.size);
     if let Some(object) = &inode.object
         && let Some(upload) = object.part_table
+        && portion.has_upload(upload)
     {
         let table = facts.uploads.entry(upload).or_default();
         if let Some((other, _)) = table.table_of.replace((ino, object.part_count)) {
@@ -62,6 +69,7 @@ fn read_content(checker: &mut Checker<'_>, ino: Ino, inode: &Inode) {
     // An ETag is kept only while the bytes are those of one PUT, which leaves no hole.
     let is_whole = inode.object.as_ref().is_some_and(|object| !object.etag.is_empty());
     let bytes = match &inode.content {
+        Content::Body(body) if !checker.portion.has_body(*body) => return,
         Content::Body(body) => {
             let facts = checker.facts.bodies.entry(*body).or_default();
             refer(facts, ino, inode.size);
@@ -73,7 +81,8 @@ fn read_content(checker: &mut Checker<'_>, ino: Ino, inode: &Inode) {
         Content::Inline(bytes) => bytes.len() as u64,
         Content::Empty => 0,
     };
-    if bytes > inode.size || is_whole && bytes < inode.size {
+    let is_odd = bytes > inode.size || is_whole && bytes < inode.size;
+    if is_odd && checker.portion.has_inode(ino) {
         let what = format!("size is {}, yet {bytes} bytes are inline", inode.size);
         checker.report.add(About::Inode(ino), what);
     }
@@ -86,6 +95,9 @@ fn refer(facts: &mut BodyFacts, ino: Ino, size: u64) {
 }
 
 fn read_tally(checker: &mut Checker<'_>, ino: Ino, tally: Tally) {
+    if !checker.portion.has_inode(ino) {
+        return;
+    }
     let Some(directory) = checker.facts.directories.get_mut(&ino) else {
         checker.report.add(About::Inode(ino), "has a tally, but is no directory");
         return;
@@ -102,18 +114,27 @@ fn parse_entry(key: &Bytes) -> Option<(Ino, Bytes)> {
 fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: Entry) {
     let is_directory = entry.kind == Kind::Directory;
     let what = |text: &str| format!("entry {:?} {text}", String::from_utf8_lossy(&name));
+    let portion = checker.portion;
     let Checker { facts, report, .. } = checker;
-    match facts.directories.get_mut(&parent) {
-        Some(directory) => {
-            directory.entries += 1;
-            directory.directories += u64::from(is_directory);
+    if portion.has_inode(parent) {
+        match facts.directories.get_mut(&parent) {
+            Some(directory) => {
+                directory.entries += 1;
+                directory.directories += u64::from(is_directory);
+            }
+            None => report.add(About::Inode(parent), what("is in it, but it is no directory")),
         }
-        None => report.add(About::Inode(parent), what("is in it, but it is no directory")),
+        if name.ends_with(b"/") != is_directory {
+            report.add(About::Inode(parent), what("has a key of another kind"));
+        }
     }
-    if name.ends_with(b"/") != is_directory {
-        report.add(About::Inode(parent), what("has a key of another kind"));
+    if parent == Ino::ROOT && portion.is_first() && facts.tree.contains_key(&entry.ino) {
+        super::buckets::read_entry(facts, report, &name, &entry);
     }
-    let bucket = facts.inodes.get(&parent).map(|parent| parent.bucket);
+    if !portion.has_inode(entry.ino) {
+        return;
+    }
+    let bucket = facts.tree.get(&parent).map(|(_, bucket)| *bucket);
     let Some(inode) = facts.inodes.get_mut(&entry.ino) else {
         let text = format!("leads to inode {}, which does not exist", entry.ino);
         return report.add(About::Inode(parent), what(&text));
@@ -130,9 +151,6 @@ fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: En
     if let Some(directory) = facts.directories.get_mut(&entry.ino) {
         directory.found_in = Some(parent);
     }
-    if parent == Ino::ROOT {
-        super::buckets::read_entry(facts, report, &name, entry);
-    }
 }
 
 /// The key, if it is one of a file's locks or of a session's.
@@ -146,11 +164,14 @@ fn read_locks(checker: &mut Checker<'_>, key: Bytes, row: Bytes) {
     if keys::locks_of(&key).is_some()
         && let Err(error) = Locks::decode(&row)
     {
-        checker.report.add(About::Row(key), error.to_string());
+        checker.add_once(About::Row(key), error.to_string());
     }
 }
 
 fn read_retained(checker: &mut Checker<'_>, (session, ino): (SessionId, Ino), (): ()) {
+    if !checker.portion.has_inode(ino) {
+        return;
+    }
     let Checker { facts, report, .. } = checker;
     match facts.inodes.get_mut(&ino) {
         Some(inode) => inode.names += 1,
@@ -164,6 +185,9 @@ fn parse_attribute(key: &Bytes) -> Option<(Ino, u8)> {
 }
 
 fn read_attribute(checker: &mut Checker<'_>, (ino, kind): (Ino, u8), (): ()) {
+    if !checker.portion.has_inode(ino) {
+        return;
+    }
     let Some(inode) = checker.facts.inodes.get_mut(&ino) else {
         checker.report.add(About::Inode(ino), "has attributes, but does not exist");
         return;
@@ -184,11 +208,10 @@ pub fn owner(facts: &BodyFacts, body: BodyId) -> About {
 }
 
 pub fn check(checker: &mut Checker<'_>) {
-    let Checker { facts, report, .. } = checker;
-    match facts.inodes.get(&Ino::ROOT) {
-        Some(root) if root.kind == Kind::Directory => {}
-        _ => report.add(About::Store, "has no root directory"),
+    if !checker.facts.tree.contains_key(&Ino::ROOT) {
+        checker.add_once(About::Store, "has no root directory");
     }
+    let Checker { facts, report, .. } = checker;
     for (ino, inode) in &facts.inodes {
         check_inode(report, *ino, inode);
     }
@@ -209,7 +232,9 @@ pub fn check(checker: &mut Checker<'_>) {
             report.add(About::Inode(*ino), what);
         }
     }
-    check_reachable(checker);
+    if checker.portion.is_first() {
+        check_reachable(checker);
+    }
 }
 
 fn check_inode(report: &mut Report, ino: Ino, inode: &InodeFacts) {
@@ -235,7 +260,7 @@ fn check_reachable(checker: &mut Checker<'_>) {
     let facts = &checker.facts;
     let mut reached: HashSet<Ino> = HashSet::from([Ino::ROOT]);
     let mut lost: HashSet<Ino> = HashSet::new();
-    for ino in facts.directories.keys() {
+    for ino in facts.tree.keys() {
         let mut path = Vec::new();
         let mut above = *ino;
         let found = loop {
@@ -246,9 +271,9 @@ fn check_reachable(checker: &mut Checker<'_>) {
                 break false;
             }
             path.push(above);
-            match facts.inodes.get(&above) {
-                Some(inode) if inode.kind == Kind::Directory => above = inode.parent,
-                _ => break false,
+            match facts.tree.get(&above) {
+                Some((parent, _)) => above = *parent,
+                None => break false,
             }
         };
         if found {

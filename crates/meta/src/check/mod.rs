@@ -8,7 +8,8 @@
 //! ```
 //!
 //! It is not: a check of blocks (who opens the block store compares it with [`each_chunk`]), nor a
-//! repair. It keeps some 150 bytes in memory for each inode and each body.
+//! repair. It keeps some 150 bytes in memory for each inode and each body; where that is too much,
+//! it reads the rows several times, each time for a portion of inodes and bodies.
 
 mod bodies;
 mod buckets;
@@ -16,19 +17,23 @@ pub mod damage;
 mod facts;
 mod inodes;
 mod names;
+mod portion;
 mod report;
 mod small;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use cairn_base::{BlockId, BodyId, Result};
+use std::collections::BTreeMap;
+
+use cairn_base::{BlockId, BodyId, GroupId, Result};
 
 use crate::engine::Snapshot;
 use crate::keys;
-use crate::rows::{Extents, Row};
+use crate::rows::{Extents, Place, Row};
 
-pub use names::{Bound, Hit, Piece, name_inodes, name_pieces};
+pub use names::{Bound, Hit, Piece, name_findings, name_inodes, name_pieces};
+pub use portion::{Estimate, Portion};
 pub use report::{About, Finding, Report};
 
 use tables::{Checker, Table};
@@ -38,15 +43,53 @@ use tables::{Checker, Table};
 /// # Errors
 /// Those of the snapshot. A row that cannot be decoded is a finding, not an error.
 pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<Report> {
-    let mut checker = Checker::new(snapshot, progress);
-    inodes::read(&mut checker)?;
-    buckets::read(&mut checker)?;
-    bodies::read(&mut checker)?;
-    small::check(&mut checker)?;
-    inodes::check(&mut checker);
-    buckets::check(&mut checker);
-    bodies::check(&mut checker);
-    Ok(checker.finish())
+    check_within(snapshot, 1, usize::MAX, progress)
+}
+
+/// As [`check`], with at most about `most` facts in memory: in several passes over the rows, each of
+/// which compares a portion of inodes, bodies and uploads. `portions` is a guess of how many these
+/// are. If it is too low, all is checked again in twice as many. `progress` is called with the rows
+/// of all passes.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_within(
+    snapshot: &dyn Snapshot,
+    mut portions: u64,
+    most: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report> {
+    let mut before = 0;
+    'guess: loop {
+        let mut whole = Report::default();
+        for portion in Portion::each(portions) {
+            let mut progress = |rows| progress(before + rows);
+            let mut checker = Checker::new(snapshot, portion, most, &mut progress);
+            check_portion(&mut checker)?;
+            let is_full = checker.facts.kept() > most;
+            let report = checker.finish();
+            before += report.rows;
+            if is_full {
+                portions = portions.saturating_mul(2);
+                continue 'guess;
+            }
+            whole.take(portion.is_first(), report);
+        }
+        return Ok(whole);
+    }
+}
+
+fn check_portion(checker: &mut Checker<'_>) -> Result<()> {
+    inodes::read(checker)?;
+    buckets::read(checker)?;
+    bodies::read(checker)?;
+    if checker.portion.is_first() {
+        small::check(checker)?;
+    }
+    inodes::check(checker);
+    buckets::check(checker);
+    bodies::check(checker);
+    Ok(())
 }
 
 /// A row of extents: the body and the chunk it is of.
@@ -57,6 +100,20 @@ pub struct Chunk {
     pub extents: Extents,
 }
 
+impl Chunk {
+    /// The blocks that it names, and how far into each of them its extents reach.
+    pub fn blocks(&self) -> BTreeMap<(GroupId, BlockId), u64> {
+        let mut named = BTreeMap::new();
+        for extent in &self.extents.extents {
+            if let Place::Block { group, block, offset } = extent.place {
+                let reach: &mut u64 = named.entry((group, block)).or_default();
+                *reach = (*reach).max(u64::from(offset) + extent.len);
+            }
+        }
+        named
+    }
+}
+
 /// Calls `visit` for every row of extents that can be read, in the order of bodies and chunks.
 ///
 /// # Errors
@@ -65,15 +122,27 @@ pub fn each_chunk(
     snapshot: &dyn Snapshot,
     visit: &mut dyn FnMut(Chunk) -> Result<()>,
 ) -> Result<()> {
-    for row in Table::of(snapshot, b'e') {
-        let (key, row) = row?;
-        if let Some((body, chunk)) = tables::chunk_key(&key)
-            && let Ok(extents) = Extents::decode(&row)
-        {
-            visit(Chunk { body, chunk, extents })?;
-        }
-    }
-    Ok(())
+    chunks_after(snapshot, None).try_for_each(|chunk| visit(chunk?))
+}
+
+/// The rows of extents that can be read, in the order of bodies and chunks, from the start or after
+/// one of them, which need not exist any more.
+pub fn chunks_after(
+    snapshot: &dyn Snapshot,
+    after: Option<(BodyId, u32)>,
+) -> impl Iterator<Item = Result<Chunk>> + '_ {
+    let rows = match after {
+        None => Table::of(snapshot, b'e'),
+        Some((body, chunk)) => Table::after(snapshot, &keys::extents(body, chunk)),
+    };
+    rows.filter_map(|row| {
+        let (key, row) = match row {
+            Ok(row) => row,
+            Err(error) => return Some(Err(error)),
+        };
+        let ((body, chunk), extents) = (tables::chunk_key(&key)?, Extents::decode(&row).ok()?);
+        Some(Ok(Chunk { body, chunk, extents }))
+    })
 }
 
 /// Calls `visit` for every block that is yet to be freed.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cairn_base::{BodyId, BucketId, Ino, Result};
 
-use super::Chunk;
-use super::each_chunk;
+use super::report::{About, Finding};
 use super::tables::{Table, number, only_number};
+use super::{Chunk, each_chunk};
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::{Content, Entry, Extent, Inode, Kind, Part, Place, Row};
@@ -82,6 +82,33 @@ pub fn name_inodes(
         }
     }
     Ok(named)
+}
+
+/// Each finding as the thing that it is about, by name where users have one for it, and what does
+/// not fit.
+///
+/// # Errors
+/// Those of the snapshot.
+pub fn name_findings(
+    snapshot: &dyn Snapshot,
+    findings: Vec<Finding>,
+    bound: &mut Bound,
+) -> Result<Vec<(String, String)>> {
+    let inode = |finding: &Finding| match finding.about {
+        About::Inode(ino) => Some(ino),
+        _ => None,
+    };
+    let inodes: BTreeSet<Ino> = findings.iter().filter_map(inode).collect();
+    let names = match inodes.is_empty() {
+        true => BTreeMap::new(),
+        false => name_inodes(snapshot, &inodes, bound)?,
+    };
+    let named = findings.into_iter().map(|finding| {
+        let names = inode(&finding).and_then(|ino| names.get(&ino));
+        let about = names.map_or_else(|| finding.about.to_string(), |names| names.join(", "));
+        (about, finding.what)
+    });
+    Ok(named.collect())
 }
 
 /// The directory and the name in it; a directory's with its slash.

@@ -65,6 +65,18 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what another pass over the same rows has found. The first one has counted them.
+    pub(super) fn take(&mut self, is_first: bool, other: Report) {
+        if is_first {
+            *self = other;
+            return;
+        }
+        self.bodies += other.bodies;
+        self.finding_count += other.finding_count;
+        let room = FINDINGS.saturating_sub(self.findings.len());
+        self.findings.extend(other.findings.into_iter().take(room));
+    }
+
     /// One more finding.
     pub(super) fn add(&mut self, about: About, what: impl Into<String>) {
         self.finding_count += 1;

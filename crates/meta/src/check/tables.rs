@@ -4,6 +4,7 @@ use bytes::Bytes;
 use cairn_base::{BodyId, Result};
 
 use super::facts::Facts;
+use super::portion::Portion;
 use super::report::{About, Report};
 use crate::engine::Snapshot;
 use crate::rows::Row;
@@ -23,8 +24,17 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// The table whose keys begin with `letter`.
     pub fn of(snapshot: &'a dyn Snapshot, letter: u8) -> Table<'a> {
-        let page = Vec::new().into_iter();
-        Table { snapshot, next: vec![letter], end: [letter + 1], page, last_page: false }
+        Table::from(snapshot, vec![letter])
+    }
+
+    /// The rest of the table that `key` is of.
+    pub fn after(snapshot: &'a dyn Snapshot, key: &[u8]) -> Table<'a> {
+        Table::from(snapshot, [key, &b"\0"[..]].concat())
+    }
+
+    fn from(snapshot: &'a dyn Snapshot, next: Vec<u8>) -> Table<'a> {
+        let end = [next.first().map_or(u8::MAX, |letter| letter + 1)];
+        Table { snapshot, next, end, page: Vec::new().into_iter(), last_page: false }
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -82,15 +92,30 @@ pub fn chunk_key(key: &[u8]) -> Option<(BodyId, u32)> {
 /// A check in progress.
 pub struct Checker<'a> {
     pub snapshot: &'a dyn Snapshot,
+    pub portion: Portion,
+    /// The reading of rows ends once there are more facts.
+    most: usize,
     progress: &'a mut dyn FnMut(u64),
     pub facts: Facts,
     pub report: Report,
 }
 
 impl<'a> Checker<'a> {
-    pub fn new(snapshot: &'a dyn Snapshot, progress: &'a mut dyn FnMut(u64)) -> Checker<'a> {
+    pub fn new(
+        snapshot: &'a dyn Snapshot,
+        portion: Portion,
+        most: usize,
+        progress: &'a mut dyn FnMut(u64),
+    ) -> Checker<'a> {
         let report = Report { batch: snapshot.batch(), ..Report::default() };
-        Checker { snapshot, progress, facts: Facts::default(), report }
+        Checker { snapshot, portion, most, progress, facts: Facts::default(), report }
+    }
+
+    /// A finding that is not of an inode, a body or an upload of this portion.
+    pub fn add_once(&mut self, about: About, what: impl Into<String>) {
+        if self.portion.is_first() {
+            self.report.add(about, what);
+        }
     }
 
     /// Calls `visit` with each row of a table. `parse` takes the key apart; a key it refuses is a
@@ -104,14 +129,17 @@ impl<'a> Checker<'a> {
     ) -> Result<()> {
         for row in Table::of(self.snapshot, letter) {
             let (key, row) = row?;
+            if self.facts.kept() > self.most {
+                return Ok(());
+            }
             self.report.rows += 1;
             if self.report.rows.is_multiple_of(PAGE as u64) {
                 (self.progress)(self.report.rows);
             }
             match (parse(&key), decode(&row)) {
                 (Some(parsed), Ok(row)) => visit(self, parsed, row),
-                (None, _) => self.report.add(About::Row(key), "a key of an unknown form"),
-                (_, Err(error)) => self.report.add(About::Row(key), error.to_string()),
+                (None, _) => self.add_once(About::Row(key), "a key of an unknown form"),
+                (_, Err(error)) => self.add_once(About::Row(key), error.to_string()),
             }
         }
         Ok(())

@@ -8,7 +8,10 @@ use cairn_auth::{Caller, Network, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
 
-use super::{About, Bound, Piece, Report, check, name_inodes, name_pieces};
+use super::{
+    About, Bound, Chunk, Estimate, Piece, Report, check, check_within, chunks_after, name_inodes,
+    name_pieces,
+};
 use crate::engine::{Engine, Memory, Snapshot};
 use crate::master::{Config, Master, Once};
 use crate::ops::append::Append;
@@ -294,6 +297,73 @@ fn any_missing_row_is_found() {
         let report = findings(&Edited { rows });
         let row = &edited.rows[missing];
         assert!(report.finding_count > 0, "{missing:?} {row:?} is not missed");
+    }
+}
+
+#[test]
+fn several_passes_find_the_same_as_one() {
+    let edited = Edited::of(&store());
+    let found = |rows: &BTreeMap<Bytes, Bytes>, portions, most| {
+        let snapshot = Edited { rows: rows.clone() };
+        let mut read = 0;
+        let mut note = |rows| {
+            assert!(rows >= read, "{rows} after {read}");
+            read = rows;
+        };
+        let mut report = check_within(&snapshot, portions, most, &mut note).unwrap();
+        assert!(read >= report.rows, "{read}");
+        report.findings.sort_by_key(|finding| (finding.about.to_string(), finding.what.clone()));
+        report
+    };
+    let compare = |rows: &BTreeMap<Bytes, Bytes>| {
+        let whole = found(rows, 1, usize::MAX);
+        for (portions, most) in [(2, usize::MAX), (5, usize::MAX), (1, 9)] {
+            assert_eq!(found(rows, portions, most), whole, "{portions} portions of {most}");
+        }
+    };
+    compare(&edited.rows);
+    for key in edited.rows.keys() {
+        let mut rows = edited.rows.clone();
+        rows.insert(key.clone(), Bytes::from_static(b"\x01\x01\x09x"));
+        compare(&rows);
+        rows.remove(key);
+        compare(&rows);
+    }
+}
+
+#[test]
+fn a_check_that_needs_more_memory_than_guessed_takes_more_passes() {
+    let snapshot = Edited::of(&store());
+    let read = |most| {
+        let mut read = 0;
+        let report = check_within(&snapshot, 1, most, &mut |rows| read = rows).unwrap();
+        assert_eq!(report.finding_count, 0, "{:?}", report.findings);
+        read / report.rows
+    };
+    assert_eq!(read(usize::MAX), 1);
+    assert!(read(9) > read(40) && read(40) > 1, "{} {}", read(9), read(40));
+}
+
+#[test]
+fn rows_are_estimated_from_what_buckets_count() {
+    let snapshot = Edited::of(&store());
+    let estimate = Estimate::of(&snapshot).unwrap();
+    let files = findings(&snapshot).files;
+    assert!(estimate.rows >= files * 2 && estimate.kept >= files, "{estimate:?}");
+    assert!(estimate.chunks <= estimate.rows);
+    let many = Estimate { kept: 10, ..estimate };
+    assert_eq!([1, 3, 10, 20].map(|most| many.portions(most)), [10, 4, 1, 1]);
+    assert_eq!(Estimate::default().portions(1), 1);
+}
+
+#[test]
+fn rows_of_extents_are_read_on_after_any_of_them() {
+    let snapshot = Edited::of(&store());
+    let all: Vec<Chunk> = chunks_after(&snapshot, None).map(|chunk| chunk.unwrap()).collect();
+    assert!(all.len() > 3);
+    for (at, one) in all.iter().enumerate() {
+        let rest = chunks_after(&snapshot, Some((one.body, one.chunk)));
+        assert_eq!(rest.map(|chunk| chunk.unwrap()).collect::<Vec<_>>(), all[at + 1..]);
     }
 }
 
