@@ -25,7 +25,7 @@ use crate::offline::{fsck, scrub};
 use crate::server;
 use crate::top;
 
-/// One store, many doors: keeps files and serves them through S3, HTTP and FUSE
+/// One store, many doors: keeps files and serves them through S3, HTTP, FUSE and NFS
 #[derive(Parser)]
 #[command(
     version,

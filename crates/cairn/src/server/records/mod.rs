@@ -64,7 +64,7 @@ pub struct RecordArgs {
     /// the audit do so, too
     #[arg(long)]
     audit_memory: bool,
-    /// Record in this file, as lines of JSON, each request at the S3 and HTTP doors
+    /// Record in this file, as lines of JSON, each request at S3, HTTP, websites and the console
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// Append the log of this process to this bucket of root, which is made if there is none
