@@ -90,6 +90,8 @@ pub struct Scene {
     pub changes: bool,
     /// One script again and again, instead of any.
     pub script: Option<Script>,
+    /// Wall clocks jump where the faults say so.
+    pub jumps: bool,
 }
 
 pub struct World {
@@ -110,11 +112,13 @@ pub struct World {
     masters: Arc<AtomicU64>,
     planned: VecDeque<Planned>,
     pub ending: Vec<Begun>,
-    scene: Scene,
+    pub scene: Scene,
     pub seating: Seating,
     pub operator: Operator,
     /// For a planted bug.
     told: Option<ToldVoters>,
+    /// For another one: clocks stand still while machines are suspended.
+    pub clocks_stop: bool,
     /// Masters that were removed run on until the end.
     pub keeps_removed: bool,
     pub next_id: u64,
@@ -132,6 +136,7 @@ pub fn run(seed: u64, scene: Scene, bug: Option<Planted>) -> Report {
     plant(Planted::of_product(bug));
     let mut world = World::new(seed, scene);
     world.told = (bug == Some(Planted::RemovedVotes)).then(ToldVoters::default);
+    world.clocks_stop = bug == Some(Planted::ClockStops);
     world.seating.with(|state| state.wiped_may_vote = bug == Some(Planted::WipedVotes));
     world.misbehave(seed);
     let mut violations = world.history.check();
@@ -177,6 +182,7 @@ impl World {
             seating: Seating::default(),
             operator: Operator::default(),
             told: None,
+            clocks_stop: false,
             keeps_removed: scene.script.is_some(),
             next_id: 1,
             most_ppm,
