@@ -1,8 +1,9 @@
-//! Which masters vote, which only learn, and which is to serve: pure functions.
+//! Which masters vote, which only learn, which may begin or go, and which is to serve: pure
+//! functions.
 
 use std::collections::BTreeSet;
 
-use cairn_base::NodeId;
+use cairn_base::{Error, NodeId, Result};
 use cairn_meta::engine::raft::MemberStatus;
 use cairn_meta::engine::raft::entry::Members;
 
@@ -20,6 +21,99 @@ pub struct Seats {
 pub struct HandOver {
     pub to: NodeId,
     pub why: String,
+}
+
+/// The state of affairs by which a leader decides.
+pub struct Standing {
+    /// Of the leader's own member.
+    pub status: MemberStatus,
+    /// The masters of the cluster map.
+    pub masters: BTreeSet<u64>,
+    /// Those of them that were heard.
+    pub up: BTreeSet<u64>,
+    /// Those that are being removed.
+    pub leaving: BTreeSet<u64>,
+    /// Members that answer the leader.
+    pub answering: BTreeSet<u64>,
+}
+
+impl Standing {
+    /// The next members, if they differ from those now.
+    pub fn next_seats(&self) -> Option<Seats> {
+        let masters = &self.masters - &self.leaving;
+        let up = &self.up & &masters;
+        let MemberStatus { members, member, .. } = &self.status;
+        seats(members, *member, &masters, &up, &self.caught_up())
+    }
+
+    /// Masters that may be asked whether they would serve in place of this one.
+    pub fn heirs(&self) -> BTreeSet<u64> {
+        &self.working() - &self.leaving
+    }
+
+    /// Whether `node` votes, or learns.
+    pub fn is_member(&self, node: u64) -> bool {
+        let Members { voters, learners } = &self.status.members;
+        voters.iter().any(|ids| ids.contains(&node)) || learners.contains(&node)
+    }
+
+    /// Whether a majority of those voters works that are left without `node`.
+    ///
+    /// # Errors
+    /// `Conflict` if not.
+    pub fn check_removable(&self, node: NodeId) -> Result<()> {
+        let left = self.status.members.voters.iter().flatten().filter(|id| **id != node.0);
+        let left: BTreeSet<u64> = left.copied().collect();
+        if node.0 == self.status.member && left.is_empty() {
+            return Err(Error::Conflict(format!(
+                "node {node} serves as the master, and no other one votes: let two more masters \
+                 join first"
+            )));
+        }
+        let working = (&left & &self.working()).len();
+        if working * 2 > left.len() {
+            return Ok(());
+        }
+        let left = left.len();
+        Err(Error::Conflict(format!(
+            "without node {node} there are {left} voters, of which {working} are up and have \
+             caught up: no majority. Bring the others back first, or let another master join"
+        )))
+    }
+
+    /// Whether `node` may begin as a new member, with a directory that has nothing. It begins as
+    /// one that only learns, whatever the node was before.
+    ///
+    /// # Errors
+    /// `Conflict` if it is a member that had something, or is being removed. `Unavailable` if this
+    /// member does not lead, and so does not know what others have.
+    pub fn check_entry(&self, node: NodeId) -> Result<()> {
+        if self.leaving.contains(&node.0) {
+            let text = "is being removed: let a new directory join with a new token";
+            return Err(Error::Conflict(format!("node {node} {text}")));
+        }
+        let MemberStatus { members, followers, .. } = &self.status;
+        let votes = members.voters.iter().any(|ids| ids.contains(&node.0));
+        if votes || followers.get(&node.0).is_some_and(Option::is_some) {
+            return Err(Error::Conflict(format!(
+                "node {node} keeps the metadata already, and its directory has lost what it had: \
+                 it must not vote again under this number. Remove it (cairn cluster remove DIR \
+                 {node}), and let a new directory join with a new token"
+            )));
+        }
+        if !self.status.leads() {
+            return Err(Error::Unavailable("this master leads no longer: ask again".into()));
+        }
+        Ok(())
+    }
+
+    fn caught_up(&self) -> BTreeSet<u64> {
+        caught_up(&self.status, &self.answering)
+    }
+
+    fn working(&self) -> BTreeSet<u64> {
+        &self.up & &self.caught_up()
+    }
 }
 
 /// The members that have nearly all of the leader's log, and answer it: the leader itself, whose
