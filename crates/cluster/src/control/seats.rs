@@ -171,6 +171,7 @@ pub fn seats(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use cairn_meta::engine::raft::entry::EntryId;
@@ -271,6 +272,118 @@ mod tests {
             failure: None,
         };
         assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
+    }
+
+    /// Of five masters that lead by member 1, unless `leader` says otherwise.
+    fn standing(voters: &[&[u64]], learners: &[u64], leader: Option<u64>) -> Standing {
+        let members = Members {
+            voters: voters.iter().map(|ids| set(ids)).collect(),
+            learners: set(learners),
+        };
+        let known: BTreeSet<u64> = members.voters.iter().flatten().copied().collect();
+        let others = known.into_iter().chain(members.learners.iter().copied());
+        let followers = match leader == Some(1) {
+            true => others.filter(|id| *id != 1).map(|id| (id, Some(7))).collect(),
+            false => BTreeMap::new(),
+        };
+        let last = Some(EntryId { term: 1, index: 7 });
+        let status = MemberStatus {
+            member: 1,
+            generation: 9,
+            term: 1,
+            leader,
+            members,
+            last,
+            applied: last,
+            silence: Duration::ZERO,
+            followers,
+            failure: None,
+        };
+        let all = set(&[1, 2, 3, 4, 5]);
+        let leaving = BTreeSet::new();
+        Standing { status, masters: all.clone(), up: all.clone(), leaving, answering: all }
+    }
+
+    fn is_conflict(result: Result<()>) -> bool {
+        matches!(result, Err(Error::Conflict(_)))
+    }
+
+    #[test]
+    fn only_one_that_has_promised_nothing_begins() {
+        let node = NodeId(2);
+        // Who it is: a voter, before a joint step, after it, or both; one that learns and has
+        // something, or is not known to; nobody. Only the last two may begin.
+        let cases: [(&[&[u64]], &[u64], bool, bool); 8] = [
+            (&[&[1, 2, 3]], &[], true, false),
+            (&[&[1, 2, 3]], &[], false, false),
+            (&[&[1, 2, 3], &[1, 3, 4]], &[], true, false),
+            (&[&[1, 3, 4], &[1, 2, 3]], &[], false, false),
+            (&[&[1, 2, 3], &[1, 2, 4]], &[], false, false),
+            (&[&[1, 3, 4]], &[2], true, false),
+            (&[&[1, 3, 4]], &[2], false, true),
+            (&[&[1, 3, 4]], &[], false, true),
+        ];
+        for (voters, learners, has_entries, may) in cases {
+            for leader in [Some(1), Some(3), None] {
+                for is_leaving in [false, true] {
+                    let mut standing = standing(voters, learners, leader);
+                    if let Some(has) = standing.status.followers.get_mut(&node.0) {
+                        *has = has_entries.then_some(1);
+                    }
+                    standing.leaving.extend(is_leaving.then_some(node.0));
+                    let (result, leads) = (standing.check_entry(node), leader == Some(1));
+                    let shown = format!("{voters:?} {learners:?} {leader:?}: {result:?}");
+                    let votes = voters.iter().any(|ids| ids.contains(&node.0));
+                    match result {
+                        Ok(()) => assert!(may && leads && !is_leaving, "{shown}"),
+                        Err(Error::Unavailable(_)) => {
+                            assert!(!leads && !is_leaving && !votes, "{shown}");
+                        }
+                        result => {
+                            assert!(is_conflict(result), "{shown}");
+                            assert!(is_leaving || votes || leads && !may, "{shown}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_goes_where_a_majority_of_the_others_works() {
+        let standing = |up: &[u64], answering: &[u64], voters: &[&[u64]]| {
+            let (up, answering) = (set(up), set(answering));
+            Standing { up, answering, ..standing(voters, &[4], Some(1)) }
+        };
+        let three: &[&[u64]] = &[&[1, 2, 3]];
+        let check = |up: &[u64], answering: &[u64], voters, node| {
+            is_conflict(standing(up, answering, voters).check_removable(NodeId(node)))
+        };
+        for node in [1, 2, 3] {
+            assert!(!check(&[1, 2, 3, 4], &[2, 3, 4], three, node), "{node}");
+        }
+        // One that does not work may go, and no other one.
+        assert!(!check(&[1, 2], &[2], three, 3));
+        assert!(check(&[1, 2], &[2], three, 2) && check(&[1, 2], &[2], three, 1));
+        assert!(check(&[1, 2, 3], &[2], three, 2), "one that does not answer works not");
+        // One that learns may go as long as a majority works.
+        assert!(!check(&[1, 2], &[2], three, 4) && check(&[1], &[], three, 4));
+        // All voters of an interrupted step count.
+        let joint: &[&[u64]] = &[&[1, 2, 3], &[1, 2, 5]];
+        assert!(check(&[1, 2], &[2], joint, 2) && !check(&[1, 2, 5], &[2, 5], joint, 3));
+        let alone: &[&[u64]] = &[&[1]];
+        assert!(check(&[1], &[], alone, 1) && !check(&[1], &[], alone, 4));
+    }
+
+    #[test]
+    fn heirs_work_and_stay() {
+        let mut five = standing(&[&[1, 2, 3]], &[4], Some(1));
+        assert_eq!(five.heirs(), set(&[1, 2, 3, 4]));
+        five.leaving = set(&[2]);
+        five.up = set(&[1, 2, 3]);
+        five.answering = set(&[2, 4]);
+        assert_eq!(five.heirs(), set(&[1]));
+        assert!([1, 2, 3, 4].iter().all(|id| five.is_member(*id)) && !five.is_member(5));
     }
 
     #[test]
