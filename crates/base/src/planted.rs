@@ -70,10 +70,12 @@ pub enum Bug {
     LostLeaseServes,
     /// A new master counts its wait for the former lease from when it last heard the former master.
     WaitFromLastHeard,
+    /// A lease is counted by the wall clock.
+    LeaseByWallClock,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 33] = [
+    pub const ALL: [Bug; 34] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -107,6 +109,7 @@ impl Bug {
         Bug::NewerEntriesDropped,
         Bug::LostLeaseServes,
         Bug::WaitFromLastHeard,
+        Bug::LeaseByWallClock,
     ];
 }
 

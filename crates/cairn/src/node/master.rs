@@ -168,18 +168,29 @@ struct Entering {
 
 /// A master that starts for the first time is told by the one that serves.
 async fn place(args: &MasterArgs, node: &ThisNode) -> Result<Entering> {
-    let known = dir::place(&args.dir)?;
+    let known = dir::place(&args.dir)?.map(|(place, _)| place);
     let begun = args.dir.join("member").exists();
-    let place = match (args.meta.place(), known) {
-        (MetaPlace::Postgres, _) => MetaPlace::Postgres,
-        (_, Some((place, _))) if place != MetaPlace::Members || begun => place,
-        _ => {
-            tracing::info!("asking the master that serves how metadata are kept");
-            let Entered { generation } = cairn_roles::enter(&node.agent).await?;
-            return Ok(Entering { place: MetaPlace::Members, generation: Some(generation) });
-        }
-    };
-    Ok(Entering { place, generation: None })
+    if let Some(place) = place_without_asking(args.meta.place(), known, begun) {
+        return Ok(Entering { place, generation: None });
+    }
+    tracing::info!("asking the master that serves how metadata are kept");
+    let Entered { generation } = cairn_roles::enter(&node.agent).await?;
+    Ok(Entering { place: MetaPlace::Members, generation: Some(generation) })
+}
+
+/// Where a master keeps the metadata that was `given` this place and whose directory says `known`;
+/// `None`: it is to be a new member, and must ask first. `begun`: the directory says that its
+/// member has taken part.
+fn place_without_asking(
+    given: MetaPlace,
+    known: Option<MetaPlace>,
+    begun: bool,
+) -> Option<MetaPlace> {
+    match (given, known) {
+        (MetaPlace::Postgres, _) => Some(MetaPlace::Postgres),
+        (_, Some(MetaPlace::Members)) if !begun => None,
+        (_, known) => known,
+    }
 }
 
 /// The member of this master, if it has one, as it begins to take part.
@@ -334,4 +345,27 @@ async fn wait_for_turn(config: postgres::Config) -> Result<postgres::Turn> {
     });
     let turn = waiting.await.map_err(|error| Failure::new(format!("waiting: {error}")))??;
     turn.ok_or_else(|| Failure::new("stopped"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_master_that_begins_as_a_member_asks_first() {
+        let (alone, members, postgres) =
+            (MetaPlace::Directory, MetaPlace::Members, MetaPlace::Postgres);
+        for begun in [false, true] {
+            for known in [None, Some(alone), Some(members), Some(postgres)] {
+                assert_eq!(place_without_asking(postgres, known, begun), Some(postgres));
+            }
+            assert_eq!(place_without_asking(alone, None, begun), None);
+            // The directory decides. That a database is not named is an error of its own.
+            for known in [alone, postgres] {
+                assert_eq!(place_without_asking(alone, Some(known), begun), Some(known));
+            }
+        }
+        assert_eq!(place_without_asking(alone, Some(members), false), None);
+        assert_eq!(place_without_asking(alone, Some(members), true), Some(members));
+    }
 }

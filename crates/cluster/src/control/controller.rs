@@ -15,7 +15,6 @@ use cairn_meta::master::host::{Owner, Sessions};
 use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::degraded::Naming;
@@ -24,7 +23,7 @@ use super::fsck::Fsck;
 use super::keeper::MapKeeper;
 use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
-use super::seats::HandOver;
+use super::seating::Seating;
 use super::status::{NodeStatus, SessionStatus, Status};
 use super::working::WorkingTime;
 use crate::data::Pool;
@@ -71,14 +70,8 @@ pub struct Controller {
     pub(super) settings: Settings,
     pub(super) begun: Instant,
     seen: Mutex<BTreeMap<NodeId, Seen>>,
-    /// Of this master, where several keep the metadata together.
-    pub(super) member: Option<Arc<Member>>,
-    /// Masters that are being removed.
-    pub(super) leaving: Mutex<BTreeSet<u64>>,
-    /// Set once another master is to serve in place of this one.
-    pub(super) handing: watch::Sender<Option<HandOver>>,
-    /// Held while members change.
-    pub(super) seating: tokio::sync::Mutex<()>,
+    /// Where several masters keep the metadata together.
+    pub(super) seating: Option<Seating>,
     /// Connections to chunkservers.
     pub(super) pool: Option<Arc<Pool>>,
     pub(super) naming: Naming,
@@ -117,10 +110,7 @@ impl Controller {
             settings,
             begun: Instant::now(),
             seen: Mutex::default(),
-            member: None,
-            leaving: Mutex::default(),
-            handing: watch::Sender::new(None),
-            seating: tokio::sync::Mutex::default(),
+            seating: None,
             pool: None,
             naming: Naming::default(),
             fsck: Mutex::default(),
@@ -134,7 +124,7 @@ impl Controller {
 
     /// The same, whose master keeps the metadata together with others by `member`.
     pub fn with_member(self, member: Option<Arc<Member>>) -> Controller {
-        Controller { member, ..self }
+        Controller { seating: member.map(Seating::new), ..self }
     }
 
     /// Answers what a node asks for.
@@ -263,8 +253,8 @@ impl Controller {
 
     /// Changes the map as an operator wants.
     pub async fn edit(&self, edit: &Edit) -> Result<()> {
-        match (edit, &self.member) {
-            (Edit::Remove(node), Some(member)) => self.remove(*node, member).await?,
+        match (edit, &self.seating) {
+            (Edit::Remove(node), Some(seating)) => self.remove(*node, seating).await?,
             _ => drop(self.keeper.edit(|map| edit.apply(map)).await?),
         }
         tracing::info!(?edit, "the cluster map was edited");

@@ -1,8 +1,9 @@
-//! Which masters vote, which only learn, and which is to serve: pure functions.
+//! Which masters vote, which only learn, which may begin or go, and which is to serve: pure
+//! functions.
 
 use std::collections::BTreeSet;
 
-use cairn_base::NodeId;
+use cairn_base::{Error, NodeId, Result};
 use cairn_meta::engine::raft::MemberStatus;
 use cairn_meta::engine::raft::entry::Members;
 
@@ -20,6 +21,99 @@ pub struct Seats {
 pub struct HandOver {
     pub to: NodeId,
     pub why: String,
+}
+
+/// The state of affairs by which a leader decides.
+pub struct Standing {
+    /// Of the leader's own member.
+    pub status: MemberStatus,
+    /// The masters of the cluster map.
+    pub masters: BTreeSet<u64>,
+    /// Those of them that were heard.
+    pub up: BTreeSet<u64>,
+    /// Those that are being removed.
+    pub leaving: BTreeSet<u64>,
+    /// Members that answer the leader.
+    pub answering: BTreeSet<u64>,
+}
+
+impl Standing {
+    /// The next members, if they differ from those now.
+    pub fn next_seats(&self) -> Option<Seats> {
+        let masters = &self.masters - &self.leaving;
+        let up = &self.up & &masters;
+        let MemberStatus { members, member, .. } = &self.status;
+        seats(members, *member, &masters, &up, &self.caught_up())
+    }
+
+    /// Masters that may be asked whether they would serve in place of this one.
+    pub fn heirs(&self) -> BTreeSet<u64> {
+        &self.working() - &self.leaving
+    }
+
+    /// Whether `node` votes, or learns.
+    pub fn is_member(&self, node: u64) -> bool {
+        let Members { voters, learners } = &self.status.members;
+        voters.iter().any(|ids| ids.contains(&node)) || learners.contains(&node)
+    }
+
+    /// Whether a majority of those voters works that are left without `node`.
+    ///
+    /// # Errors
+    /// `Conflict` if not.
+    pub fn check_removable(&self, node: NodeId) -> Result<()> {
+        let left = self.status.members.voters.iter().flatten().filter(|id| **id != node.0);
+        let left: BTreeSet<u64> = left.copied().collect();
+        if node.0 == self.status.member && left.is_empty() {
+            return Err(Error::Conflict(format!(
+                "node {node} serves as the master, and no other one votes: let two more masters \
+                 join first"
+            )));
+        }
+        let working = (&left & &self.working()).len();
+        if working * 2 > left.len() {
+            return Ok(());
+        }
+        let left = left.len();
+        Err(Error::Conflict(format!(
+            "without node {node} there are {left} voters, of which {working} are up and have \
+             caught up: no majority. Bring the others back first, or let another master join"
+        )))
+    }
+
+    /// Whether `node` may begin as a new member, with a directory that has nothing. It begins as
+    /// one that only learns, whatever the node was before.
+    ///
+    /// # Errors
+    /// `Conflict` if it is a member that had something, or is being removed. `Unavailable` if this
+    /// member does not lead, and so does not know what others have.
+    pub fn check_entry(&self, node: NodeId) -> Result<()> {
+        if self.leaving.contains(&node.0) {
+            let text = "is being removed: let a new directory join with a new token";
+            return Err(Error::Conflict(format!("node {node} {text}")));
+        }
+        let MemberStatus { members, followers, .. } = &self.status;
+        let votes = members.voters.iter().any(|ids| ids.contains(&node.0));
+        if votes || followers.get(&node.0).is_some_and(Option::is_some) {
+            return Err(Error::Conflict(format!(
+                "node {node} keeps the metadata already, and its directory has lost what it had: \
+                 it must not vote again under this number. Remove it (cairn cluster remove DIR \
+                 {node}), and let a new directory join with a new token"
+            )));
+        }
+        if !self.status.leads() {
+            return Err(Error::Unavailable("this master leads no longer: ask again".into()));
+        }
+        Ok(())
+    }
+
+    fn caught_up(&self) -> BTreeSet<u64> {
+        caught_up(&self.status, &self.answering)
+    }
+
+    fn working(&self) -> BTreeSet<u64> {
+        &self.up & &self.caught_up()
+    }
 }
 
 /// The members that have nearly all of the leader's log, and answer it: the leader itself, whose
@@ -77,6 +171,7 @@ pub fn seats(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use cairn_meta::engine::raft::entry::EntryId;
@@ -177,6 +272,118 @@ mod tests {
             failure: None,
         };
         assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
+    }
+
+    /// Of five masters that lead by member 1, unless `leader` says otherwise.
+    fn standing(voters: &[&[u64]], learners: &[u64], leader: Option<u64>) -> Standing {
+        let members = Members {
+            voters: voters.iter().map(|ids| set(ids)).collect(),
+            learners: set(learners),
+        };
+        let known: BTreeSet<u64> = members.voters.iter().flatten().copied().collect();
+        let others = known.into_iter().chain(members.learners.iter().copied());
+        let followers = match leader == Some(1) {
+            true => others.filter(|id| *id != 1).map(|id| (id, Some(7))).collect(),
+            false => BTreeMap::new(),
+        };
+        let last = Some(EntryId { term: 1, index: 7 });
+        let status = MemberStatus {
+            member: 1,
+            generation: 9,
+            term: 1,
+            leader,
+            members,
+            last,
+            applied: last,
+            silence: Duration::ZERO,
+            followers,
+            failure: None,
+        };
+        let all = set(&[1, 2, 3, 4, 5]);
+        let leaving = BTreeSet::new();
+        Standing { status, masters: all.clone(), up: all.clone(), leaving, answering: all }
+    }
+
+    fn is_conflict(result: Result<()>) -> bool {
+        matches!(result, Err(Error::Conflict(_)))
+    }
+
+    #[test]
+    fn only_one_that_has_promised_nothing_begins() {
+        let node = NodeId(2);
+        // Who it is: a voter, before a joint step, after it, or both; one that learns and has
+        // something, or is not known to; nobody. Only the last two may begin.
+        let cases: [(&[&[u64]], &[u64], bool, bool); 8] = [
+            (&[&[1, 2, 3]], &[], true, false),
+            (&[&[1, 2, 3]], &[], false, false),
+            (&[&[1, 2, 3], &[1, 3, 4]], &[], true, false),
+            (&[&[1, 3, 4], &[1, 2, 3]], &[], false, false),
+            (&[&[1, 2, 3], &[1, 2, 4]], &[], false, false),
+            (&[&[1, 3, 4]], &[2], true, false),
+            (&[&[1, 3, 4]], &[2], false, true),
+            (&[&[1, 3, 4]], &[], false, true),
+        ];
+        for (voters, learners, has_entries, may) in cases {
+            for leader in [Some(1), Some(3), None] {
+                for is_leaving in [false, true] {
+                    let mut standing = standing(voters, learners, leader);
+                    if let Some(has) = standing.status.followers.get_mut(&node.0) {
+                        *has = has_entries.then_some(1);
+                    }
+                    standing.leaving.extend(is_leaving.then_some(node.0));
+                    let (result, leads) = (standing.check_entry(node), leader == Some(1));
+                    let shown = format!("{voters:?} {learners:?} {leader:?}: {result:?}");
+                    let votes = voters.iter().any(|ids| ids.contains(&node.0));
+                    match result {
+                        Ok(()) => assert!(may && leads && !is_leaving, "{shown}"),
+                        Err(Error::Unavailable(_)) => {
+                            assert!(!leads && !is_leaving && !votes, "{shown}");
+                        }
+                        result => {
+                            assert!(is_conflict(result), "{shown}");
+                            assert!(is_leaving || votes || leads && !may, "{shown}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_goes_where_a_majority_of_the_others_works() {
+        let standing = |up: &[u64], answering: &[u64], voters: &[&[u64]]| {
+            let (up, answering) = (set(up), set(answering));
+            Standing { up, answering, ..standing(voters, &[4], Some(1)) }
+        };
+        let three: &[&[u64]] = &[&[1, 2, 3]];
+        let check = |up: &[u64], answering: &[u64], voters, node| {
+            is_conflict(standing(up, answering, voters).check_removable(NodeId(node)))
+        };
+        for node in [1, 2, 3] {
+            assert!(!check(&[1, 2, 3, 4], &[2, 3, 4], three, node), "{node}");
+        }
+        // One that does not work may go, and no other one.
+        assert!(!check(&[1, 2], &[2], three, 3));
+        assert!(check(&[1, 2], &[2], three, 2) && check(&[1, 2], &[2], three, 1));
+        assert!(check(&[1, 2, 3], &[2], three, 2), "one that does not answer works not");
+        // One that learns may go as long as a majority works.
+        assert!(!check(&[1, 2], &[2], three, 4) && check(&[1], &[], three, 4));
+        // All voters of an interrupted step count.
+        let joint: &[&[u64]] = &[&[1, 2, 3], &[1, 2, 5]];
+        assert!(check(&[1, 2], &[2], joint, 2) && !check(&[1, 2, 5], &[2, 5], joint, 3));
+        let alone: &[&[u64]] = &[&[1]];
+        assert!(check(&[1], &[], alone, 1) && !check(&[1], &[], alone, 4));
+    }
+
+    #[test]
+    fn heirs_work_and_stay() {
+        let mut five = standing(&[&[1, 2, 3]], &[4], Some(1));
+        assert_eq!(five.heirs(), set(&[1, 2, 3, 4]));
+        five.leaving = set(&[2]);
+        five.up = set(&[1, 2, 3]);
+        five.answering = set(&[2, 4]);
+        assert_eq!(five.heirs(), set(&[1]));
+        assert!([1, 2, 3, 4].iter().all(|id| five.is_member(*id)) && !five.is_member(5));
     }
 
     #[test]

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //!   Member ──► WirePeers ══ cairn-wire, method 40 ══► ControlService ──► Member
-//!   Controller ──► seats: masters of the map, who is up ──► voters and learners ──► Member
+//!   Controller ──► Seating: masters of the map, who is up ──► voters and learners ──► Member
 //! ```
 
 mod ask;
 mod peers;
 
-pub use crate::control::{Entered, MemberReport, Seats, best, caught_up, copies, seats};
+pub use crate::control::{Entered, MemberReport, Roster, Seating, Standing, best, copies};
 pub use ask::{Asked, ask_all, masters_of, patience};
 pub use peers::WirePeers;

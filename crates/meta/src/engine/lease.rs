@@ -34,13 +34,13 @@ struct End {
 impl Lease {
     /// One of `length` that was asked for at `sent` by `clock`.
     pub fn new(shown: String, length: Duration, clock: Arc<dyn Clock>, sent: Duration) -> Lease {
-        let until = AtomicU64::new(micros(sent + length));
+        let until = AtomicU64::new(counted(&*clock, sent + length));
         Lease { shown, length, clock, until, end: Mutex::default() }
     }
 
     /// Whether nobody else can have taken over by now.
     pub fn is_held(&self) -> bool {
-        micros(self.clock.monotonic()) < self.until.load(Ordering::Acquire)
+        counted(&*self.clock, self.clock.monotonic()) < self.until.load(Ordering::Acquire)
             || is_planted(Bug::LostLeaseServes)
     }
 
@@ -48,7 +48,8 @@ impl Lease {
     pub fn extend(&self, sent: Duration) {
         let end = self.end.lock();
         if !end.ended {
-            self.until.fetch_max(micros(sent + self.length), Ordering::AcqRel);
+            let until = counted(&*self.clock, sent + self.length);
+            self.until.fetch_max(until, Ordering::AcqRel);
         }
     }
 
@@ -96,8 +97,14 @@ impl Lease {
     }
 }
 
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+/// Microseconds at a monotonic time.
+fn counted(clock: &dyn Clock, at: Duration) -> u64 {
+    let mut micros = at.as_micros();
+    if is_planted(Bug::LeaseByWallClock) {
+        let wall = u128::try_from(clock.now().0 / 1000).unwrap_or(0);
+        micros += wall.saturating_sub(clock.monotonic().as_micros());
+    }
+    u64::try_from(micros).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub struct SimClock {
     /// Monotonic time at `start`.
     base: Duration,
     jumps_ns: Arc<AtomicI64>,
+    /// For so long its machine was suspended, microseconds: timers stood still, and clocks did not.
+    suspended_us: Arc<AtomicU64>,
 }
 
 impl Clock for SimClock {
@@ -31,7 +33,8 @@ impl Clock for SimClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.base + Instant::now().saturating_duration_since(self.start)
+        let suspended = Duration::from_micros(self.suspended_us.load(Ordering::Relaxed));
+        self.base + suspended + Instant::now().saturating_duration_since(self.start)
     }
 }
 
@@ -106,6 +109,7 @@ pub struct Host {
     /// Time it missed, microseconds; `None` while it runs.
     pub paused_us: Option<u64>,
     pub jumps_ns: Arc<AtomicI64>,
+    suspended_us: Arc<AtomicU64>,
     pub slow: Arc<AtomicU64>,
 }
 
@@ -124,6 +128,7 @@ impl Host {
             rate_ppm,
             paused_us: None,
             jumps_ns: Arc::default(),
+            suspended_us: Arc::default(),
             slow: Arc::new(AtomicU64::new(1)),
         }
     }
@@ -138,7 +143,13 @@ impl Host {
         let runtime = runtime.expect("a runtime");
         let start = runtime.block_on(async { Instant::now() });
         let base = Duration::from_secs(1000) + Duration::from_micros(now_us);
-        let clock = SimClock { start, base, jumps_ns: Arc::clone(&self.jumps_ns) };
+        self.suspended_us = Arc::default();
+        let clock = SimClock {
+            start,
+            base,
+            jumps_ns: Arc::clone(&self.jumps_ns),
+            suspended_us: Arc::clone(&self.suspended_us),
+        };
         let turns = Turns { rng: Arc::clone(rng), slow: Arc::clone(&self.slow) };
         {
             let _inside = runtime.enter();
@@ -174,6 +185,13 @@ impl Host {
         if let Some(runtime) = &self.runtime {
             runtime.block_on(async { advance(Duration::from_micros(missed)).await });
         }
+    }
+
+    /// The machine was suspended, and goes on: `CLOCK_BOOTTIME` ran meanwhile, and timers, which
+    /// count by `CLOCK_MONOTONIC`, did not. `forgets`: a clock that stood still as well.
+    pub fn wake(&mut self, forgets: bool) {
+        let missed = self.paused_us.take().filter(|_| !forgets);
+        self.suspended_us.fetch_add(missed.unwrap_or(0), Ordering::Relaxed);
     }
 }
 

@@ -38,11 +38,13 @@ pub enum Fault {
     /// The next member that gets a vote is alone from then on, and the one that voted dies and is
     /// soon back.
     PartAtVote,
-    /// The machine is suspended: its process is stopped, and what is sent to it is lost. Its clock
-    /// runs on.
+    /// The machine is suspended: its process is stopped, and what is sent to it is lost. Its clocks
+    /// run on, and its timers stand still.
     Suspend(u64),
     Slow(u64),
     Full(u64),
+    /// Its wall clock is set, by up to a thousand seconds. Only a lease that is counted by that
+    /// clock outlasts this.
     Jump(u64),
     /// No client changes anything by its master, which has nothing under way then.
     Spared(u64),
@@ -165,7 +167,8 @@ impl World {
         };
         let Some(place) = self.places.get_mut(&id) else { return };
         match fault {
-            Fault::Stop(_) | Fault::Suspend(_) if !begins => place.host.resume(),
+            Fault::Stop(_) if !begins => place.host.resume(),
+            Fault::Suspend(_) if !begins => place.host.wake(self.clocks_stop),
             Fault::Stop(_) | Fault::Suspend(_)
                 if place.host.is_running() && place.host.paused_us.is_none() =>
             {
@@ -176,7 +179,7 @@ impl World {
                 let room = place.disk.used_bytes();
                 place.disk.set_capacity(begins.then_some(room));
             }
-            Fault::Jump(_) if begins => place.host.jump(jump),
+            Fault::Jump(_) if begins && self.scene.jumps => place.host.jump(jump),
             _ => {}
         }
     }

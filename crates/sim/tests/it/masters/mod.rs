@@ -39,20 +39,20 @@ const SEEDS: u64 = 4;
 /// In one of so many seeds at most a bug must be found.
 const BUG_SEEDS: u64 = 12;
 /// Three members that stay, and any faults.
-const STAYING: Scene = Scene { changes: false, script: None };
+const STAYING: Scene = Scene { changes: false, script: None, jumps: true };
 /// Members come and go, lose their disks and are replaced.
-const CHANGING: Scene = Scene { changes: true, script: None };
+const CHANGING: Scene = Scene { changes: true, script: None, jumps: true };
 
 const fn aimed(script: Script) -> Scene {
-    Scene { changes: false, script: Some(script) }
+    Scene { changes: false, script: Some(script), jumps: true }
 }
 
 const fn aimed_at_changes(script: Script) -> Scene {
-    Scene { changes: true, script: Some(script) }
+    Scene { changes: true, script: Some(script), jumps: true }
 }
 
 /// All that can be planted here, each with the scene in which it is found.
-const PLANTED: [(Planted, Scene); 10] = [
+const PLANTED: [(Planted, Scene); 12] = [
     (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
     (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
@@ -61,6 +61,8 @@ const PLANTED: [(Planted, Scene); 10] = [
     (Planted::Of(Bug::ReadBeforeTerm), aimed(scripts::heir_untold)),
     (Planted::Of(Bug::LostLeaseServes), STAYING),
     (Planted::Of(Bug::WaitFromLastHeard), aimed(scripts::heard_by_one_quietly)),
+    (Planted::Of(Bug::LeaseByWallClock), aimed(scripts::set_back_and_cut_off)),
+    (Planted::ClockStops, aimed(scripts::suspended_and_cut_off)),
     (Planted::WipedVotes, aimed_at_changes(scripts::wiped_and_heir_behind)),
     (Planted::RemovedVotes, aimed_at_changes(scripts::two_replaced)),
 ];
@@ -145,6 +147,18 @@ fn a_member_that_stayed_behind_once_does_not_again() {
 fn the_same_seed_has_the_same_history() {
     for (seed, scene) in [(1, STAYING), (2, CHANGING)] {
         assert_eq!(attempt(seed, scene, None), attempt(seed, scene, None));
+    }
+}
+
+/// Wall clocks that jump change nothing: whatever is counted is counted by another clock. While
+/// they do not jump, the wall clock is as good as that one. So only jumps find who uses it.
+#[test]
+fn jumps_of_wall_clocks_change_nothing() {
+    for (seed, scene) in [(1, aimed(scripts::set_back_and_cut_off)), (3, STAYING), (2, CHANGING)] {
+        let right = attempt(seed, scene, None);
+        let still = Scene { jumps: false, ..scene };
+        assert!(right.is_ok(), "seed {seed}: {right:?}");
+        assert_eq!(right, attempt(seed, still, Some(Planted::Of(Bug::LeaseByWallClock))));
     }
 }
 

@@ -47,7 +47,7 @@ impl World {
     /// Begins a change, unless another one is under way.
     pub fn change(&mut self, change: Change) {
         let (settled, masters, is_free) = self
-            .seating
+            .list
             .with(|state| (state.settled.clone(), state.masters.clone(), state.asked.is_empty()));
         let Some(voters) = settled.filter(|_| is_free && self.operator.acts.is_empty()) else {
             return;
@@ -73,7 +73,7 @@ impl World {
     pub fn change_of(&mut self, change: Change, id: u64) {
         tracing::info!(now_ms = self.now_us / 1000, ?change, id, "an operator begins");
         self.operator.begun += 1;
-        self.seating.with(|state| state.settled = None);
+        self.list.with(|state| state.settled = None);
         match change {
             Change::ReplaceDead => {
                 self.stop(id, self.rng.below(2) == 0);
@@ -116,7 +116,7 @@ impl World {
         for (_, act) in due {
             match act {
                 Act::Join => self.join(),
-                Act::Remove(id) => self.seating.with(|state| {
+                Act::Remove(id) => self.list.with(|state| {
                     state.settled = None;
                     state.asked.insert(id);
                 }),
@@ -130,7 +130,7 @@ impl World {
         self.next_id += 1;
         let place = self.new_place(id, BTreeSet::new());
         self.places.insert(id, place);
-        self.seating.with(|state| {
+        self.list.with(|state| {
             state.settled = None;
             state.masters.insert(id);
         });
@@ -139,7 +139,7 @@ impl World {
 
     /// Machines of masters that were removed are switched off some time later.
     fn retire(&mut self) {
-        let masters = self.seating.with(|state| state.masters.clone());
+        let masters = self.list.with(|state| state.masters.clone());
         for id in self.places.keys().filter(|id| !masters.contains(id)) {
             if self.operator.retiring.iter().all(|(retires, _)| retires != id) {
                 let after_us =

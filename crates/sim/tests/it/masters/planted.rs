@@ -15,6 +15,8 @@ pub enum Planted {
     WipedVotes,
     /// A member that is told of a change of members still counts those that have left.
     RemovedVotes,
+    /// The clock by which leases count stands still while a machine is suspended.
+    ClockStops,
 }
 
 impl Planted {

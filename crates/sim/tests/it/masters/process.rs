@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::rng::SeededRng;
 use cairn_base::{Disk, Error, Result};
+use cairn_cluster::members::Seating;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::raft::{Member, RaftEngine, Seams, Timing};
+use cairn_meta::engine::raft::{Member, MemberStore, RaftEngine, Seams, Timing};
 use cairn_meta::master;
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::seating::{Seater, Seating};
+use super::seating::{Duties, MasterList, Served};
 use super::wires::{Port, Wires};
 use crate::cluster::host::Given;
 
@@ -26,7 +27,7 @@ pub struct ProcessShown {
     /// The master, if it says that it serves, and how many began before it.
     pub master: Arc<Mutex<Option<(u64, Master)>>>,
     ended: Arc<AtomicBool>,
-    /// It was told that it may begin.
+    /// It was told that it may begin, and has.
     pub entered: Arc<AtomicBool>,
 }
 
@@ -67,9 +68,9 @@ pub struct Start {
     pub founds: BTreeSet<u64>,
     /// It asks first whether it may begin.
     pub enters: bool,
-    /// Masters of the map become members, and others leave.
+    /// An operator has masters come and go.
     pub changes: bool,
-    pub seating: Seating,
+    pub list: MasterList,
     pub shown: ProcessShown,
     /// How many masters have begun.
     pub masters: Arc<AtomicU64>,
@@ -94,7 +95,8 @@ async fn run(start: Start, given: Given) -> Result<()> {
         threads: Some(Arc::clone(&given.threads)),
     };
     if start.enters {
-        start.seating.enter(start.id).await?;
+        let generation = start.list.enter(start.id).await?;
+        make(&start.disk, &config(&start.rng), start.id, generation)?;
         start.shown.entered.store(true, Ordering::Relaxed);
     }
     let disk: Arc<dyn Disk> = Arc::new(start.disk);
@@ -102,15 +104,7 @@ async fn run(start: Start, given: Given) -> Result<()> {
     let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
     let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
     *start.shown.engine.lock() = Some(Arc::clone(&engine));
-    let handing = Arc::new(watch::Sender::new(None));
-    let seater = Seater {
-        member: Arc::clone(&member),
-        shown: start.shown.clone(),
-        seating: start.seating.clone(),
-        handing: Arc::clone(&handing),
-        changes: start.changes,
-    };
-    tokio::spawn(seater.attend());
+    tokio::spawn(start.list.clone().watch(Arc::clone(&member)));
     if !start.founds.is_empty() {
         match member.found(&start.founds).await {
             // An earlier process of it did so.
@@ -127,14 +121,20 @@ async fn run(start: Start, given: Given) -> Result<()> {
         let number = start.masters.fetch_add(1, Ordering::Relaxed);
         *start.shown.master.lock() = Some((number, master.clone()));
         tracing::info!(id = start.id, "serves");
+        let seating = Arc::new(Seating::new(Arc::clone(&member)));
+        let served = Arc::new(Served { list: start.list.clone(), master: master.clone() });
+        let duties = Duties { served, seating: Arc::clone(&seating), changes: start.changes };
+        let mut work = JoinSet::new();
+        work.spawn(duties.attend());
         let next = tokio::select! {
             biased;
             reason = master.wait_failed() => {
                 tracing::info!(id = start.id, reason, "serves no longer");
                 None
             }
-            next = next(&handing) => Some(next),
+            next = seating.hands_over() => Some(next.to.0),
         };
+        work.shutdown().await;
         *start.shown.master.lock() = None;
         drop(master);
         engine.give_up();
@@ -142,16 +142,13 @@ async fn run(start: Start, given: Given) -> Result<()> {
             let handed_over = member.hand_over(next).await;
             tracing::info!(id = start.id, next, handed_over, "serves no longer");
         }
-        handing.send_replace(None);
     }
 }
 
-/// Waits until another one is to serve.
-async fn next(handing: &watch::Sender<Option<u64>>) -> u64 {
-    let next = handing.subscribe().wait_for(Option::is_some).await.map(|next| *next);
-    match next {
-        Ok(Some(next)) => next,
-        // The sender is there as long as this waits.
-        _ => std::future::pending().await,
+/// Makes the files of a new member. What an earlier attempt has left that did not begin is removed.
+fn make(disk: &dyn Disk, config: &Config, id: u64, generation: u64) -> Result<()> {
+    for name in disk.list()? {
+        disk.remove(&name)?;
     }
+    MemberStore::make(disk, config, id, generation)
 }

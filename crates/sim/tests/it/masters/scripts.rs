@@ -289,6 +289,25 @@ pub fn stopped_at_answer(cast: &mut Cast<'_>) {
     cast.of(cut_us, Fault::Alone(serving), lasts_us);
 }
 
+/// The wall clock of the master is set back, or forward, before the master is cut off.
+pub fn set_back_and_cut_off(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    cast.of(0, Fault::Jump(serving), 0);
+    let cut_us = cast.between(100, 1_500);
+    let lasts_us = cast.between(5_500, 7_000);
+    cast.of(cut_us, Fault::Alone(serving), lasts_us);
+}
+
+/// The machine of the master is suspended until another one serves. It is cut off for a while
+/// longer, so it does not hear of the other one.
+pub fn suspended_and_cut_off(cast: &mut Cast<'_>) {
+    let serving = cast.serving;
+    let suspended_us = cast.between(5_500, 7_000);
+    let more_us = cast.between(1_000, 2_500);
+    cast.of(0, Fault::Suspend(serving), suspended_us);
+    cast.of(0, Fault::Alone(serving), suspended_us + more_us);
+}
+
 /// The master acknowledges an entry that one other member has, and dies for the others before it
 /// says so to any. The one that has the entry is elected, and no entry of its own arrives: so it
 /// cannot know that what it has is committed, though the other one answers it.

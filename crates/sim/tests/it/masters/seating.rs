@@ -1,46 +1,51 @@
-//! The part of the controller that decides who keeps the metadata, in each process of a master, and
-//! the parts of the cluster map that it needs.
+//! The duties of a master that serves towards the members, as its process does them, and the parts
+//! of the cluster map that they need. What is decided, and in which order it is done, is the
+//! product's code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use cairn_auth::Caller;
-use cairn_base::{Error, Result};
-use cairn_cluster::members::{Seats, caught_up, seats};
+use cairn_base::{Error, NodeId, Result};
+use cairn_cluster::members::{Roster, Seating};
 use cairn_meta::Master;
-use cairn_meta::engine::raft::{Member, MemberStatus};
+use cairn_meta::engine::raft::Member;
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::process::ProcessShown;
 use super::verbs::Swap;
 
-/// Between two looks who leads, and in how many of them a master looks at the members.
+/// Between two looks who leads, and who may begin.
 const LOOK: Duration = Duration::from_millis(100);
-const SEATED_EVERY: u32 = 5;
+/// Between two looks of a master at the members.
+const SEATED: Duration = Duration::from_millis(500);
 /// A master serves so long before it hands over since its disk is full.
 const REST: Duration = Duration::from_secs(3);
+/// An operator waits so long for the answer to a removal.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// A register that no client asks for: an edit of the map.
 const MAP: u8 = 200;
 
-/// What an operator wants and masters know of it. Clones are the same.
+/// The masters of the map, what an operator wants, and what masters know of it. Clones are the
+/// same.
 #[derive(Clone, Default)]
-pub struct Seating {
-    state: Arc<Mutex<SeatingState>>,
+pub struct MasterList {
+    state: Arc<Mutex<MasterListState>>,
 }
 
 #[derive(Default)]
-pub struct SeatingState {
+pub struct MasterListState {
     /// Those of the cluster map.
     pub masters: BTreeSet<u64>,
     /// Those of them that an operator wants to remove.
     pub asked: BTreeSet<u64>,
     /// Those that beat.
     pub up: BTreeSet<u64>,
-    /// New ones that ask whether they may begin, and the answers.
-    entering: BTreeMap<u64, Option<bool>>,
+    /// New ones that ask whether they may begin, and the generations that they are told.
+    entering: BTreeMap<u64, Option<Result<u64, String>>>,
     /// The voters, when the master that serves had nothing to change.
     pub settled: Option<BTreeSet<u64>>,
     /// The leader of each term.
@@ -51,38 +56,32 @@ pub struct SeatingState {
     edits: u32,
 }
 
-impl Seating {
-    pub fn with<T>(&self, work: impl FnOnce(&mut SeatingState) -> T) -> T {
+impl MasterList {
+    pub fn with<T>(&self, work: impl FnOnce(&mut MasterListState) -> T) -> T {
         work(&mut self.state.lock())
     }
 
-    /// Asks whether the member `id`, whose disk is empty, may begin.
+    /// Asks whether the member `id`, whose disk is empty, may begin, and in which generation.
     ///
     /// # Errors
     /// `Conflict` if it may not.
-    pub async fn enter(&self, id: u64) -> Result<()> {
+    pub async fn enter(&self, id: u64) -> Result<u64> {
         self.with(|state| state.entering.insert(id, None));
         loop {
             sleep(LOOK).await;
-            match self.with(|state| state.entering.get(&id).copied().flatten()) {
-                None => {}
-                Some(true) => return Ok(()),
-                Some(false) => return Err(Error::Conflict(format!("member {id} has promised"))),
+            if let Some(Some(answer)) = self.with(|state| state.entering.get(&id).cloned()) {
+                return answer.map_err(Error::Conflict);
             }
         }
     }
 
-    /// Answers those that ask.
-    fn admit(&self, status: &MemberStatus) {
+    /// Those that wait for an answer.
+    fn entering(&self) -> Vec<u64> {
         self.with(|state| {
-            let SeatingState { masters, entering, up, wiped_may_vote, .. } = state;
-            let waits = entering.iter_mut().filter(|(id, _)| up.contains(*id));
-            for (id, answer) in waits.filter(|(_, answer)| answer.is_none()) {
-                // One that was removed is not let in at all.
-                let may_begin = masters.contains(id) && !has_promised(*id, status);
-                *answer = Some(*wiped_may_vote || may_begin);
-            }
-        });
+            let waits =
+                |(id, answer): &(&u64, &Option<_>)| answer.is_none() && state.up.contains(id);
+            state.entering.iter().filter(waits).map(|(id, _)| *id).collect()
+        })
     }
 
     fn lead(&self, term: u64, id: u64) {
@@ -94,159 +93,137 @@ impl Seating {
         });
     }
 
-    fn next(&self, member: &Member, status: &MemberStatus, leaving: Option<u64>) -> Option<Seats> {
-        let caught_up = caught_up(status, &member.answering());
-        let (mut masters, up) = self.with(|state| (state.masters.clone(), state.up.clone()));
-        masters.retain(|id| Some(*id) != leaving);
-        seats(&status.members, status.member, &masters, &(&up & &masters), &caught_up)
-    }
-
-    /// Those that are up and have caught up.
-    fn working(&self, member: &Member, status: &MemberStatus) -> BTreeSet<u64> {
-        let up = self.with(|state| &state.up & &state.masters);
-        &up & &caught_up(status, &member.answering())
-    }
-
-    /// Whether the others can do without `id`, as the controller decides it.
-    fn is_removable(&self, id: u64, member: &Member, status: &MemberStatus) -> bool {
-        let left = status.members.voters.iter().flatten().filter(|voter| **voter != id);
-        let left: BTreeSet<u64> = left.copied().collect();
-        (&left & &self.working(member, status)).len() * 2 > left.len()
-    }
-
-    /// A master that can serve in place of this one.
-    async fn successor(&self, member: &Member, status: &MemberStatus) -> Option<u64> {
-        member.successor(&self.working(member, status)).await
-    }
-}
-
-/// The part of the controller of one process.
-pub struct Seater {
-    pub member: Arc<Member>,
-    pub shown: ProcessShown,
-    pub seating: Seating,
-    /// The one that is to serve in place of this one.
-    pub handing: Arc<watch::Sender<Option<u64>>>,
-    /// Masters of the map become members, and others leave.
-    pub changes: bool,
-}
-
-impl Seater {
-    /// Runs as long as the process of a member.
-    pub async fn attend(self) {
-        let mut serving = None;
-        for look in 0_u32.. {
+    /// Looks whether `member` leads, as long as it does not end.
+    pub async fn watch(self, member: Arc<Member>) {
+        loop {
             sleep(LOOK).await;
-            if let Some(lead) = self.member.lead().await {
-                self.seating.lead(lead.term, self.member.id());
-            }
-            let shown = self.shown.master.lock().clone();
-            let Some((number, master)) = shown else { continue };
-            let since = match serving {
-                Some((of, since)) if of == number => since,
-                _ => Instant::now(),
-            };
-            serving = Some((number, since));
-            if !look.is_multiple_of(SEATED_EVERY) || self.handing.borrow().is_some() {
-                continue;
-            }
-            if let Err(error) = self.seat(&master, since.elapsed()).await {
-                tracing::info!(member = self.member.id(), %error, "no change of members");
+            if let Some(lead) = member.lead().await {
+                self.lead(lead.term, member.id());
             }
         }
     }
+}
 
-    /// What the controller of a master that serves since `served` does about twice a second.
-    async fn seat(&self, master: &Master, served: Duration) -> Result<()> {
-        let Seater { member, seating, .. } = self;
-        let status = member.status().await?;
-        if master.check_serving().is_ok() {
-            seating.admit(&status);
-        }
-        if !status.leads() {
-            return Ok(());
-        }
-        if member.is_low_on_space()
-            && served >= REST
-            && let Some(to) = seating.successor(member, &status).await
-        {
-            self.hand_over(to);
-            return Ok(());
-        }
-        if !self.changes {
-            return Ok(());
-        }
-        for id in seating.with(|state| state.asked.clone()) {
-            if let Err(error) = self.remove(id, master).await {
-                tracing::info!(member = member.id(), %error, "not removed");
-            }
-        }
-        if self.handing.borrow().is_some() {
-            return Ok(());
-        }
-        let status = member.status().await?;
-        if let Some(next) = seating.next(member, &status, None) {
-            return self.change(&next).await;
-        }
-        if let [voters] = &status.members.voters[..] {
-            let served = master.run(&Caller::system(), edit(seating)).await.is_ok();
-            seating.with(|state| {
-                let is_asked = !state.asked.is_empty();
-                state.settled = Some(voters.clone()).filter(|_| served && !is_asked);
-            });
-        }
-        Ok(())
+/// The list as a master that serves sees and changes it.
+pub struct Served {
+    pub list: MasterList,
+    pub master: Master,
+}
+
+impl Served {
+    /// Makes a change that only a master can make that serves.
+    async fn edit(&self) -> Result<()> {
+        let edit = self.list.with(|state| {
+            state.edits += 1;
+            Swap(MAP, state.edits)
+        });
+        self.master.run(&Caller::system(), edit).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl Roster for Served {
+    fn masters(&self) -> BTreeSet<u64> {
+        self.list.with(|state| state.masters.clone())
     }
 
-    fn hand_over(&self, to: u64) {
-        tracing::info!(leader = self.member.id(), to, "is to hand over");
-        self.handing.send_replace(Some(to));
+    fn up(&self) -> BTreeSet<u64> {
+        self.list.with(|state| &state.up & &state.masters)
     }
 
-    async fn change(&self, next: &Seats) -> Result<()> {
-        tracing::info!(leader = self.member.id(), ?next, "members change");
-        self.seating.with(|state| state.settled = None);
-        self.member.change_members(&next.voters, &next.learners).await
-    }
-
-    /// A master leaves the members, and then the map. If it serves, another one is to serve first.
-    async fn remove(&self, id: u64, master: &Master) -> Result<()> {
-        let Seater { member, seating, .. } = self;
-        let status = member.status().await?;
-        let mut known = status.members.voters.iter().flatten().chain(&status.members.learners);
-        if known.any(|known| *known == id) {
-            if !status.leads() || !seating.is_removable(id, member, &status) {
-                return Err(Error::Conflict(format!("member {id} cannot be removed now")));
-            }
-            if id == member.id() {
-                let to = seating.successor(member, &status).await;
-                to.into_iter().for_each(|to| self.hand_over(to));
-                return Err(Error::Unavailable(format!("member {id} serves: {to:?} would")));
-            }
-            if let Some(next) = seating.next(member, &status, Some(id)) {
-                self.change(&next).await?;
-            }
-        }
-        master.run(&Caller::system(), edit(seating)).await?;
-        tracing::info!(leader = member.id(), id, "is removed");
-        seating.with(|state| {
+    async fn strike(&self, node: NodeId) -> Result<()> {
+        self.edit().await?;
+        tracing::info!(%node, "is removed");
+        self.list.with(|state| {
             state.settled = None;
-            state.asked.remove(&id);
-            state.masters.remove(&id);
+            state.asked.remove(&node.0);
+            state.masters.remove(&node.0);
         });
         Ok(())
     }
 }
 
-/// Whether `id` may not begin with an empty disk, as the controller decides it.
-fn has_promised(id: u64, status: &MemberStatus) -> bool {
-    let votes = status.members.voters.iter().any(|ids| ids.contains(&id));
-    votes || status.followers.get(&id).is_some_and(Option::is_some)
+/// The duties of one master, as long as it serves.
+pub struct Duties {
+    pub served: Arc<Served>,
+    pub seating: Arc<Seating>,
+    /// An operator has masters come and go.
+    pub changes: bool,
 }
 
-fn edit(seating: &Seating) -> Swap {
-    seating.with(|state| {
-        state.edits += 1;
-        Swap(MAP, state.edits)
-    })
+impl Duties {
+    /// Returns never.
+    pub async fn attend(self) {
+        let begun = Instant::now();
+        let mut removing: Option<JoinHandle<()>> = None;
+        loop {
+            sleep(SEATED).await;
+            let has_served = begun.elapsed() >= REST;
+            if let Err(error) = self.seat(has_served).await {
+                tracing::info!(%error, "no change of members");
+            }
+            let is_busy = removing.as_ref().is_some_and(|task| !task.is_finished());
+            let asked = self.served.list.with(|state| state.asked.clone());
+            if self.changes && !is_busy && !asked.is_empty() {
+                // Its operator does not ask for less since this master serves no longer.
+                let (served, seating) = (Arc::clone(&self.served), Arc::clone(&self.seating));
+                removing = Some(tokio::spawn(remove(served, seating, asked)));
+            }
+        }
+    }
+
+    async fn seat(&self, has_served: bool) -> Result<()> {
+        let Duties { served, seating, .. } = self;
+        let list = &served.list;
+        for id in list.entering() {
+            self.admit(id).await;
+        }
+        seating.seat(&**served, has_served).await?;
+        if !self.changes {
+            return Ok(());
+        }
+        let standing = seating.standing(&**served).await?;
+        if let [voters] = &standing.status.members.voters[..]
+            && standing.status.leads()
+            && standing.next_seats().is_none()
+        {
+            let is_served = served.edit().await.is_ok();
+            list.with(|state| {
+                let is_asked = !state.asked.is_empty();
+                state.settled = Some(voters.clone()).filter(|_| is_served && !is_asked);
+            });
+        } else {
+            list.with(|state| state.settled = None);
+        }
+        Ok(())
+    }
+
+    /// Answers one that asks whether it may begin. One that was removed is not let in at all.
+    async fn admit(&self, id: u64) {
+        let Duties { served, seating, .. } = self;
+        let entered = match served.masters().contains(&id) {
+            true => seating.enter(&**served, NodeId(id), &served.master).await,
+            false => Err(Error::Denied(format!("member {id} is none"))),
+        };
+        served.list.with(|state| {
+            let answer = match entered {
+                Err(Error::Unavailable(_)) => return,
+                Err(_) if state.wiped_may_vote => Ok(0),
+                Err(error) => Err(error.to_string()),
+                Ok(entered) => Ok(entered.generation),
+            };
+            state.entering.insert(id, Some(answer));
+        });
+    }
+}
+
+/// Has the master remove these, one after another.
+async fn remove(served: Arc<Served>, seating: Arc<Seating>, asked: BTreeSet<u64>) {
+    for id in asked {
+        match timeout(PATIENCE, seating.remove(&*served, NodeId(id))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::info!(id, %error, "not removed"),
+            Err(_) => tracing::info!(id, "a removal takes too long"),
+        }
+    }
 }

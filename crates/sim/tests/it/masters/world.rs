@@ -21,7 +21,7 @@ use super::operator::{Act, Change, Operator};
 use super::planted::{Planted, ToldVoters};
 use super::process::{self, ProcessShown, Start};
 use super::scripts::{Planned, Script, Step, draw_script, founder_dies, play};
-use super::seating::{Seating, SeatingState};
+use super::seating::{MasterList, MasterListState};
 use super::wires::{Item, Wires, has_entries};
 use crate::cluster::host::Host;
 
@@ -90,6 +90,8 @@ pub struct Scene {
     pub changes: bool,
     /// One script again and again, instead of any.
     pub script: Option<Script>,
+    /// Wall clocks jump where the faults say so.
+    pub jumps: bool,
 }
 
 pub struct World {
@@ -110,11 +112,13 @@ pub struct World {
     masters: Arc<AtomicU64>,
     planned: VecDeque<Planned>,
     pub ending: Vec<Begun>,
-    scene: Scene,
-    pub seating: Seating,
+    pub scene: Scene,
+    pub list: MasterList,
     pub operator: Operator,
     /// For a planted bug.
     told: Option<ToldVoters>,
+    /// For another one: clocks stand still while machines are suspended.
+    pub clocks_stop: bool,
     /// Masters that were removed run on until the end.
     pub keeps_removed: bool,
     pub next_id: u64,
@@ -132,14 +136,15 @@ pub fn run(seed: u64, scene: Scene, bug: Option<Planted>) -> Report {
     plant(Planted::of_product(bug));
     let mut world = World::new(seed, scene);
     world.told = (bug == Some(Planted::RemovedVotes)).then(ToldVoters::default);
-    world.seating.with(|state| state.wiped_may_vote = bug == Some(Planted::WipedVotes));
+    world.clocks_stop = bug == Some(Planted::ClockStops);
+    world.list.with(|state| state.wiped_may_vote = bug == Some(Planted::WipedVotes));
     world.misbehave(seed);
     let mut violations = world.history.check();
     let mut recovery_ms = 0;
     if violations.is_empty() {
         let healed_us = world.now_us;
         violations = world.recover();
-        world.seating.with(|state| violations.append(&mut state.violations));
+        world.list.with(|state| violations.append(&mut state.violations));
         recovery_ms = (world.now_us - healed_us) / 1000;
     }
     let report = Report {
@@ -174,9 +179,10 @@ impl World {
             planned: VecDeque::new(),
             ending: Vec::new(),
             scene,
-            seating: Seating::default(),
+            list: MasterList::default(),
             operator: Operator::default(),
             told: None,
+            clocks_stop: false,
             keeps_removed: scene.script.is_some(),
             next_id: 1,
             most_ppm,
@@ -199,7 +205,7 @@ impl World {
             self.places.insert(*id, place);
         }
         self.next_id = first.len() as u64 + 1;
-        self.seating.with(|state| state.masters = first.clone());
+        self.list.with(|state| state.masters = first.clone());
         first.iter().for_each(|id| self.start(*id));
         if self.scene.changes {
             let most_us = if self.scene.script.is_some() { 300_000 } else { 4_000_000 };
@@ -228,7 +234,7 @@ impl World {
 
     /// The masters of the map.
     pub fn members(&self) -> Vec<u64> {
-        self.seating.with(|state| state.masters.iter().copied().collect())
+        self.list.with(|state| state.masters.iter().copied().collect())
     }
 
     pub fn start(&mut self, id: u64) {
@@ -242,7 +248,7 @@ impl World {
             founds: place.founds.clone(),
             enters: place.enters,
             changes: self.scene.changes,
-            seating: self.seating.clone(),
+            list: self.list.clone(),
             shown: place.shown.clone(),
             masters: Arc::clone(&self.masters),
         };
@@ -316,7 +322,7 @@ impl World {
         self.newest().is_some()
             && self.operator.acts.is_empty()
             && (!self.scene.changes
-                || self.seating.with(|state| state.settled.as_ref().is_some_and(is_settled)))
+                || self.list.with(|state| state.settled.as_ref().is_some_and(is_settled)))
     }
 
     /// Begins what is due, and lets time go on.
@@ -378,8 +384,8 @@ impl World {
             if self.now_us - begun.0 > RECOVERY_US {
                 let answered = self.history.answered - begun.1;
                 let fences: Vec<_> = self.fences().collect();
-                let seats = self.seating.with(|state| {
-                    let SeatingState { masters, asked, up, settled, .. } = state;
+                let seats = self.list.with(|state| {
+                    let MasterListState { masters, asked, up, settled, .. } = state;
                     format!("{masters:?} without {asked:?}, up {up:?}, voters {settled:?}")
                 });
                 return vec![format!("not well: {answered} answered since, {fences:?}, {seats}")];
@@ -404,7 +410,7 @@ impl World {
         if !self.scene.changes {
             return true;
         }
-        let is_settled = self.seating.with(|state| {
+        let is_settled = self.list.with(|state| {
             let is_right = |voters: &BTreeSet<u64>| {
                 voters.len() >= 3.min(state.masters.len()) && voters.is_subset(&state.masters)
             };
@@ -490,7 +496,7 @@ impl World {
         let is_up = |place: &Place| place.host.is_running() && place.host.paused_us.is_none();
         let up = self.places.iter().filter(|(_, place)| is_up(place)).map(|(id, _)| *id);
         let up = up.collect();
-        self.seating.with(|state| state.up = up);
+        self.list.with(|state| state.up = up);
     }
 
     fn deliver(&mut self) {
