@@ -1,6 +1,8 @@
 //! Messages between members, and bytes that are none.
 
 use std::collections::BTreeSet;
+use std::fmt::{Debug, Write as _};
+use std::path::Path;
 
 use bytes::Bytes;
 use cairn_meta::engine::Fence;
@@ -9,6 +11,7 @@ use cairn_meta::engine::raft::message::{
     Appended, Envelope, Message, Reply, SECTION_BYTES, encode, encode_reply, parse, parse_reply,
 };
 use cairn_meta::engine::raft::{Membership, Taken, Vote};
+use cairn_sim::golden::compare;
 use proptest::prelude::*;
 
 use super::model::batch;
@@ -74,6 +77,26 @@ fn each_message_and_each_answer_is_read_as_it_was_written() {
     let refused = encode_reply(&Reply::Refused { reason: "é".repeat(4000) });
     let error = parse_reply(&refused).unwrap_err();
     assert!(error.kind() == "unavailable" && refused.len() < 2000, "{error}");
+}
+
+/// A member of this version and one of an earlier version understand each other.
+#[test]
+fn bytes_stay_as_they_are() {
+    let mut text = String::new();
+    let mut add = |of: &dyn Debug, bytes: &[u8]| {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(text, "{of:?}\n{hex}").unwrap();
+    };
+    for message in all_kinds() {
+        add(&message, &encode(PARTIES, &message).unwrap());
+    }
+    for reply in all_replies() {
+        add(&reply, &encode_reply(&reply));
+    }
+    let refused = Reply::Refused { reason: "no".into() };
+    add(&refused, &encode_reply(&refused));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engine/raft/messages.txt");
+    compare(&path, &text).expect("another version for messages with other bytes");
 }
 
 #[test]
