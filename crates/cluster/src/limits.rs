@@ -141,8 +141,8 @@ pub const DEGRADED_NAMES_BYTES: usize = 4 << 20;
 pub const DEGRADED_BLOCKS: usize = 100_000;
 /// Bodies, files and names that are collected for them in each step.
 pub const DEGRADED_HITS: usize = 400_000;
-/// Inodes, directories, bodies and uploads that one pass of an fsck over the rows has in memory, some
-/// 150 bytes each.
+/// Inodes, directories, bodies and uploads that one pass of an fsck over the rows has in memory,
+/// some 150 bytes each.
 pub const FSCK_KEPT: usize = 4_000_000;
 /// Rows that a master reads a second for an fsck, or to name objects.
 pub const PACED_ROWS: u32 = 100_000;

@@ -17,9 +17,9 @@ use crate::output;
 
 /// Show nodes, groups and sessions of a cluster
 ///
-/// Also the fsck that runs, and the masters that keep the metadata: who serves, votes or learns, and
-/// how far each is. If no master serves, it says which of them are missing. Exit code 1 if anything
-/// is not as it should be: a node is down, a group lacks a replica, no master serves.
+/// Also the fsck that runs, and the masters that keep the metadata: who serves, votes or learns,
+/// and how far each is. If no master serves, it says which of them are missing. Exit code 1 if
+/// anything is not as it should be: a node is down, a group lacks a replica, no master serves.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster status /srv/cairn-master

@@ -18,6 +18,7 @@ mod degraded;
 mod edit;
 pub mod forecast;
 mod fsck;
+mod fsck_orders;
 mod joined;
 mod keeper;
 pub mod messages;

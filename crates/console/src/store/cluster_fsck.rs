@@ -7,8 +7,9 @@ use cairn_base::scrub::RunOrder;
 use cairn_base::{Result, Timestamp};
 use maud::{Markup, html};
 
+use super::degraded::list;
+use super::masters;
 use super::screen::Screen;
-use super::{cluster_scrub, masters};
 use crate::fields;
 use crate::inner::Inner;
 use crate::insight::nodes::{ClusterFsck, Nodes};
@@ -40,7 +41,11 @@ pub fn part(asked: &Result<ClusterFsck>) -> Markup {
                 "and rests in between, so that requests go on."
             }
             @match asked {
-                Ok(fsck) => { (standing(&fsck.state)) (form(fsck.state.phase.is_under_way())) (found(fsck)) }
+                Ok(fsck) => {
+                    (standing(&fsck.state))
+                    (form(fsck.state.phase.is_under_way()))
+                    (found(fsck))
+                }
                 Err(error) => p class="hint" { "How checks stand is not known: " (error) "." },
             }
         }
@@ -114,7 +119,7 @@ fn found(fsck: &ClusterFsck) -> Markup {
         }
         // Of blocks that were not compared, nothing good is known either.
         @if !degraded.objects.is_empty() || state.unknown_blocks == 0 {
-            (cluster_scrub::list(degraded, "cairn cluster fsck --look"))
+            (list(degraded, "cairn cluster fsck --look"))
         }
         @for (node, why) in &degraded.silent {
             p class="error" { "Node " (node) " did not say which blocks it has: " (why) "." }

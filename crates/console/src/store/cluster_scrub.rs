@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness};
+use cairn_base::scrub::{NodeScrub, RunOrder, ScrubPhase};
 use cairn_base::{NodeId, Result};
 use maud::{Markup, html};
 
 use super::screen::{Parts, Screen};
-use super::{cluster_fsck, masters};
+use super::{cluster_fsck, degraded, masters};
 use crate::fields;
 use crate::inner::Inner;
 use crate::insight::lookup::Named;
 use crate::insight::nodes::Nodes;
-use crate::limits;
 use crate::sheet::{self, Column, column};
 use crate::words;
 
@@ -25,8 +24,6 @@ const NODES: [Column; 6] = [
     column("Damaged", "number"),
     column("Replaced", "number"),
 ];
-const OBJECTS: [Column; 3] =
-    [column("Object", "name"), column("Bytes", "number"), column("State", "")];
 
 /// How a scrub stands at all chunkservers.
 pub type Scrubbed = Result<Vec<(NodeId, NodeScrub)>>;
@@ -177,7 +174,7 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
                         "At " (words::time(*at)) " (UTC): " (words::counted(lost, "lost block"))
                         ", " (words::count(degraded)) " degraded, " (words::count(repaired)) " repaired."
                     }
-                    (list(named, "cairn cluster scrub --look"))
+                    (degraded::list(named, "cairn cluster scrub --look"))
                     @for (node, why) in &named.silent {
                         p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
                     }
@@ -190,46 +187,9 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
     }
 }
 
-/// The objects; the command shows more of them.
-pub fn list(named: &DegradedObjects, command: &str) -> Markup {
-    let rows = html! {
-        @for found in named.objects.iter().take(limits::SHOWN) {
-            @let class = match found.wholeness {
-                Wholeness::Lost => "tag bad",
-                Wholeness::Degraded => "tag warn",
-                Wholeness::Repaired => "tag good",
-            };
-            tr {
-                td class="name" { (found.object) }
-                td class="number" { (words::count(found.start)) " to " (words::count(found.end)) }
-                td { span class=(class) { (found.wholeness.word()) } }
-            }
-        }
-    };
-    html! {
-        @if !named.objects.is_empty() {
-            (sheet::scrolling("Damaged and degraded objects", &OBJECTS, &rows))
-        } @else if named.blocks.iter().sum::<u64>() > 0 {
-            p { "No object needs these blocks any more." }
-        } @else if named.silent.is_empty() {
-            p { "No object is damaged, and none lacks replicas." }
-        }
-        @if named.objects.len() > limits::SHOWN || named.is_cut {
-            p class="hint" {
-                "The first " (words::count(limits::SHOWN.min(named.objects.len()) as u64)) ", the worst of all. "
-                code { (command) } " shows more, with the directory of a master or a gateway."
-                @if named.unnamed > 0 { " It leaves out " (words::counted(named.unnamed, "object")) "." }
-            }
-        }
-        @if named.blocks[0] > 0 {
-            p { "Reads of lost bytes fail. Start the nodes that are down; if their blocks are lost, restore the objects from a backup, or write them again." }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use cairn_base::scrub::DegradedObject;
+    use cairn_base::scrub::{DegradedObject, DegradedObjects, Wholeness};
     use cairn_base::{Error, Timestamp};
 
     use super::*;

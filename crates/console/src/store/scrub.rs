@@ -1,5 +1,5 @@
-//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`, and
-//! its fsck in `cluster_fsck`.
+//! The page of scrubs: those of a single server are here, those of a cluster in `cluster_scrub`,
+//! and its fsck in `cluster_fsck`.
 
 use std::sync::Arc;
 

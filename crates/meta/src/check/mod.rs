@@ -14,6 +14,7 @@
 mod bodies;
 mod buckets;
 pub mod damage;
+mod estimate;
 mod facts;
 mod inodes;
 mod names;
@@ -32,10 +33,11 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::{Extents, Place, Row};
 
+pub use estimate::Estimate;
 pub use names::{Bound, Hit, Piece, name_findings, name_inodes, name_pieces};
-pub use portion::{Estimate, Portion};
 pub use report::{About, Finding, Report};
 
+use portion::Portion;
 use tables::{Checker, Table};
 
 /// Checks all rows. Calls `progress` with the number of rows looked at, now and then.
@@ -46,10 +48,10 @@ pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<R
     check_within(snapshot, 1, usize::MAX, progress)
 }
 
-/// As [`check`], with at most about `most` facts in memory: in several passes over the rows, each of
-/// which compares a portion of inodes, bodies and uploads. `portions` is a guess of how many these
-/// are. If it is too low, all is checked again in twice as many. `progress` is called with the rows
-/// of all passes.
+/// As [`check`], with at most about `most` facts in memory: in several passes over the rows, each
+/// of which compares a portion of inodes, bodies and uploads. `portions` is a guess of how many
+/// these are. If it is too low, all is checked again in twice as many. `progress` is called with
+/// the rows of all passes.
 ///
 /// # Errors
 /// As [`check`].

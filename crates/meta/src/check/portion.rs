@@ -1,13 +1,6 @@
-//! A part of all inodes, bodies and uploads, and how many rows there may be.
+//! A part of all inodes, bodies and uploads.
 
-use cairn_base::{BodyId, Ino, Result, UploadId, limits};
-
-use super::tables::Table;
-use crate::engine::Snapshot;
-use crate::rows::{Row, Usage};
-
-/// About the longest object that has no body, bytes.
-const WITHOUT_BODY: u64 = 16 << 10;
+use cairn_base::{BodyId, Ino, UploadId};
 
 /// The inodes, bodies and uploads that one pass over the rows compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,40 +36,5 @@ impl Portion {
     fn has(self, number: u64) -> bool {
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         self.of == 1 || mixed % self.of == self.number
-    }
-}
-
-/// How much there may be to check, from what buckets count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Estimate {
-    /// Inodes and bodies, which a check has in memory. Directories and parts are not counted.
-    pub kept: u64,
-    pub rows: u64,
-    /// Of these, rows of extents.
-    pub chunks: u64,
-}
-
-impl Estimate {
-    /// # Errors
-    /// Those of the snapshot.
-    pub fn of(snapshot: &dyn Snapshot) -> Result<Estimate> {
-        let mut estimate = Estimate::default();
-        for row in Table::of(snapshot, b'n') {
-            // A row that cannot be read is a finding of the check.
-            let Ok(Usage { objects, bytes, .. }) = Usage::decode(&row?.1) else { continue };
-            let bodies = objects.min(bytes / WITHOUT_BODY);
-            let chunks = bodies.saturating_add(bytes / limits::CHUNK_BYTES);
-            estimate.kept = estimate.kept.saturating_add(objects).saturating_add(bodies);
-            // An inode and an entry for each.
-            estimate.rows = estimate.rows.saturating_add(objects.saturating_mul(2));
-            estimate.rows = estimate.rows.saturating_add(chunks);
-            estimate.chunks = estimate.chunks.saturating_add(chunks);
-        }
-        Ok(estimate)
-    }
-
-    /// So many portions that each has at most `most` of these inodes and bodies.
-    pub fn portions(&self, most: usize) -> u64 {
-        self.kept.div_ceil(most.max(1) as u64).max(1)
     }
 }
