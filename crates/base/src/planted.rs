@@ -72,10 +72,12 @@ pub enum Bug {
     WaitFromLastHeard,
     /// A lease is counted by the wall clock.
     LeaseByWallClock,
+    /// Members of an older generation are refused, and not told that they were given up.
+    FormerNotTold,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 34] = [
+    pub const ALL: [Bug; 35] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -110,6 +112,7 @@ impl Bug {
         Bug::LostLeaseServes,
         Bug::WaitFromLastHeard,
         Bug::LeaseByWallClock,
+        Bug::FormerNotTold,
     ];
 }
 

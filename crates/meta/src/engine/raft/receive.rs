@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Result};
 use openraft::Snapshot;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
@@ -68,6 +69,9 @@ impl Member {
             return Err(Error::Denied(format!("a message of {text}")));
         }
         match generation.cmp(&self.shared.generation) {
+            Ordering::Less | Ordering::Greater if is_planted(Bug::FormerNotTold) => {
+                return Err(Error::Denied("a message of another generation".into()));
+            }
             Ordering::Less => {
                 let generation = self.shared.generation;
                 return Ok(Begun::Answered(Reply::Superseded { generation }));

@@ -52,6 +52,8 @@ pub enum Fault {
     AmongRemoved(u64),
     /// Its disk is lost. It is replaced after that.
     Wiped(u64),
+    /// All processes end, and one member recovers: it goes on alone. The others come back.
+    MajorityLost,
 }
 
 /// A fault that will end.
@@ -141,6 +143,7 @@ impl World {
                 self.wipe(id);
                 self.replace(id, lasts_us);
             }
+            Fault::MajorityLost => self.go_on_alone(lasts_us),
             _ => self.bend(fault, true),
         }
     }
@@ -197,6 +200,7 @@ impl World {
                 Fault::EntriesLost(id) => self.wires.keep_entries(id),
                 Fault::Crash(id) | Fault::Kill(id) => self.start_again(id),
                 Fault::CrashAll => self.ids().into_iter().for_each(|id| self.start_again(id)),
+                Fault::MajorityLost => self.former_return(),
                 _ => self.bend(fault, false),
             }
         }

@@ -51,8 +51,11 @@ const fn aimed_at_changes(script: Script) -> Scene {
     Scene { changes: true, script: Some(script), jumps: true }
 }
 
+/// Of members that change, a majority is lost, and one goes on without the others.
+const RECOVERING: Scene = aimed_at_changes(scripts::given_up);
+
 /// All that can be planted here, each with the scene in which it is found.
-const PLANTED: [(Planted, Scene); 12] = [
+const PLANTED: [(Planted, Scene); 13] = [
     (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
     (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
@@ -63,6 +66,7 @@ const PLANTED: [(Planted, Scene); 12] = [
     (Planted::Of(Bug::WaitFromLastHeard), aimed(scripts::heard_by_one_quietly)),
     (Planted::Of(Bug::LeaseByWallClock), aimed(scripts::set_back_and_cut_off)),
     (Planted::ClockStops, aimed(scripts::suspended_and_cut_off)),
+    (Planted::Of(Bug::FormerNotTold), RECOVERING),
     (Planted::WipedVotes, aimed_at_changes(scripts::wiped_and_heir_behind)),
     (Planted::RemovedVotes, aimed_at_changes(scripts::two_replaced)),
 ];
@@ -110,6 +114,11 @@ fn what_masters_acknowledge_stays_whatever_fails() {
 #[test]
 fn what_masters_acknowledge_stays_when_masters_come_and_go() {
     check_seeds(CHANGING);
+}
+
+#[test]
+fn what_masters_acknowledge_stays_when_one_goes_on_alone() {
+    check_seeds(RECOVERING);
 }
 
 /// Seeds of members that change which found faults in an earlier program. In all but the last one

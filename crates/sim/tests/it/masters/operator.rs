@@ -1,10 +1,17 @@
-//! An operator: has masters join, removes them, and replaces those that are wiped.
+//! An operator: has masters join, removes them, replaces those that are wiped, and recovers one
+//! where the others are lost.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use cairn_meta::engine::raft::MemberStore;
 use cairn_sim::SimDisk;
 
+use super::faults::Fault;
+use super::process::config;
 use super::world::World;
 
 const MS: u64 = 1_000;
@@ -88,6 +95,70 @@ impl World {
         }
         if change != Change::Join {
             self.operator.acts.push((soon(), Act::Remove(id)));
+        }
+    }
+
+    /// All masters end. The one whose log goes furthest recovers, so nothing is lost that was
+    /// acknowledged, and others join. The former ones come back in so long, and one of them may not
+    /// reach the one that recovered.
+    pub fn go_on_alone(&mut self, returns_us: u64) {
+        let masters = self.members();
+        for id in &masters {
+            let power = self.rng.below(2) == 0;
+            self.stop(*id, power);
+        }
+        let end = |id: &u64| {
+            let store = self.opened(*id).ok()?;
+            Some((store.last().or(store.applied().0)?, *id))
+        };
+        let Some((_, own)) = masters.iter().filter_map(end).max() else { return };
+        if let Err(error) = self.recover_member(own) {
+            self.list.with(|list| list.violations.push(format!("no recovery of {own}: {error}")));
+            return;
+        }
+        let others: BTreeSet<u64> = masters.into_iter().filter(|id| *id != own).collect();
+        for id in &others {
+            self.places.get_mut(id).into_iter().for_each(|place| place.stays_down = true);
+        }
+        let former = self.list.with(|list| {
+            list.former.extend(&others);
+            (list.masters, list.settled) = ([own].into(), None);
+            list.asked.clear();
+            list.former.clone()
+        });
+        self.places.get_mut(&own).into_iter().for_each(|place| place.former = former.clone());
+        self.start(own);
+        let soon = || self.now_us + self.rng.below(4_000 * MS);
+        self.operator.acts = vec![(soon(), Act::Join), (soon(), Act::Join)];
+        self.operator.begun += 1;
+        let lasts_us = returns_us + 2_000 * MS + self.rng.below(8_000 * MS);
+        if let Some(one) = others.first().copied().filter(|_| self.rng.below(2) == 0) {
+            self.begin(Fault::Cut(own, one), lasts_us);
+            self.begin(Fault::Cut(one, own), lasts_us);
+        }
+    }
+
+    /// The disk of a member whose process does not run.
+    fn opened(&self, id: u64) -> Result<MemberStore> {
+        let none = || Error::NotFound(format!("member {id}"));
+        let place = self.places.get(&id).ok_or_else(none)?;
+        MemberStore::open_any(Arc::new(place.disk.clone()), config(&self.rng))
+    }
+
+    /// What `cairn cluster recover` does with the disk of a member.
+    fn recover_member(&self, id: u64) -> Result<()> {
+        let store = self.opened(id)?;
+        let former = store.generation().max(store.superseded());
+        let generation = former.max(self.now_us) + 1;
+        tracing::info!(id, generation, now_ms = self.now_us / 1000, "goes on alone");
+        store.survive(generation, vec![(Bytes::from_static(b"map"), Some(Bytes::new()))])
+    }
+
+    /// Masters that were given up are started again.
+    pub fn former_return(&mut self) {
+        for id in self.list.with(|list| list.former.clone()) {
+            self.places.get_mut(&id).into_iter().for_each(|place| place.stays_down = false);
+            self.start_again(id);
         }
     }
 

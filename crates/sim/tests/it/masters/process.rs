@@ -68,6 +68,8 @@ pub struct Start {
     pub founds: BTreeSet<u64>,
     /// It asks first whether it may begin.
     pub enters: bool,
+    /// Members that were given up, as its map says.
+    pub former: BTreeSet<u64>,
     /// An operator has masters come and go.
     pub changes: bool,
     pub list: MasterList,
@@ -89,7 +91,7 @@ pub fn start(start: Start, given: Given) {
 
 async fn run(start: Start, given: Given) -> Result<()> {
     let seams = Seams {
-        peers: Arc::new(Port { from: start.id, wires: start.wires }),
+        peers: Arc::new(Port { from: start.id, wires: start.wires, former: start.former }),
         clock: Arc::clone(&given.clock),
         rng: Arc::clone(&start.rng) as _,
         threads: Some(Arc::clone(&given.threads)),
@@ -104,7 +106,8 @@ async fn run(start: Start, given: Given) -> Result<()> {
     let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
     let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
     *start.shown.engine.lock() = Some(Arc::clone(&engine));
-    tokio::spawn(start.list.clone().watch(Arc::clone(&member)));
+    let generation = member.status().await?.generation;
+    tokio::spawn(start.list.clone().watch(Arc::clone(&member), generation));
     if !start.founds.is_empty() {
         match member.found(&start.founds).await {
             // An earlier process of it did so.

@@ -308,6 +308,12 @@ pub fn suspended_and_cut_off(cast: &mut Cast<'_>) {
     cast.of(0, Fault::Alone(serving), suspended_us + more_us);
 }
 
+/// A majority is lost, one goes on alone, and the others come back while new ones join it.
+pub fn given_up(cast: &mut Cast<'_>) {
+    let returns_us = cast.between(500, 5_000);
+    cast.of(0, Fault::MajorityLost, returns_us);
+}
+
 /// The master acknowledges an entry that one other member has, and dies for the others before it
 /// says so to any. The one that has the entry is elected, and no entry of its own arrives: so it
 /// cannot know that what it has is committed, though the other one answers it.

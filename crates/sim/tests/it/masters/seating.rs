@@ -48,8 +48,10 @@ pub struct MasterListState {
     entering: BTreeMap<u64, Option<Result<u64, String>>>,
     /// The voters, when the master that serves had nothing to change.
     pub settled: Option<BTreeSet<u64>>,
-    /// The leader of each term.
-    leaders: BTreeMap<u64, u64>,
+    /// Masters that were given up.
+    pub former: BTreeSet<u64>,
+    /// The leader of each term of each generation.
+    leaders: BTreeMap<(u64, u64), u64>,
     pub violations: Vec<String>,
     /// A planted bug.
     pub wiped_may_vote: bool,
@@ -84,21 +86,21 @@ impl MasterList {
         })
     }
 
-    fn lead(&self, term: u64, id: u64) {
+    fn lead(&self, term: (u64, u64), id: u64) {
         self.with(|state| {
             let first = *state.leaders.entry(term).or_insert(id);
             if first != id {
-                state.violations.push(format!("members {first} and {id} lead term {term}"));
+                state.violations.push(format!("members {first} and {id} lead term {term:?}"));
             }
         });
     }
 
     /// Looks whether `member` leads, as long as it does not end.
-    pub async fn watch(self, member: Arc<Member>) {
+    pub async fn watch(self, member: Arc<Member>, generation: u64) {
         loop {
             sleep(LOOK).await;
             if let Some(lead) = member.lead().await {
-                self.lead(lead.term, member.id());
+                self.lead((generation, lead.term), member.id());
             }
         }
     }

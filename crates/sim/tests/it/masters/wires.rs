@@ -1,6 +1,6 @@
 //! Messages between members: they are late, lost, and cut one way or both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -175,6 +175,8 @@ impl Wires {
 pub struct Port {
     pub from: u64,
     pub wires: Wires,
+    /// Members that were given up, as its map says.
+    pub former: BTreeSet<u64>,
 }
 
 impl Peers for Port {
@@ -185,5 +187,9 @@ impl Peers for Port {
             let gone = |_| Err(Error::Unavailable("the connection broke".into()));
             reply.await.unwrap_or_else(gone)
         })
+    }
+
+    fn former(&self) -> BTreeSet<u64> {
+        self.former.clone()
     }
 }

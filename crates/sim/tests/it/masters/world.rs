@@ -79,6 +79,8 @@ pub struct Place {
     pub founds: BTreeSet<u64>,
     /// It asks first whether it may begin.
     pub enters: bool,
+    /// Members that were given up, as its map says.
+    pub former: BTreeSet<u64>,
     /// Nobody starts its process again.
     pub stays_down: bool,
 }
@@ -222,6 +224,7 @@ impl World {
             disk: SimDisk::new(self.seed << 8 | id),
             shown: ProcessShown::default(),
             enters: self.scene.changes && founds.is_empty(),
+            former: self.list.with(|list| list.former.clone()),
             founds,
             stays_down: false,
         }
@@ -247,6 +250,7 @@ impl World {
             rng: Arc::clone(&self.rng),
             founds: place.founds.clone(),
             enters: place.enters,
+            former: place.former.clone(),
             changes: self.scene.changes,
             list: self.list.clone(),
             shown: place.shown.clone(),
@@ -402,6 +406,10 @@ impl World {
         }
         let mut wrong = self.history.check();
         wrong.extend(self.differing());
+        let former = self.list.with(|list| list.former.clone());
+        let serving = self.ids().into_iter().filter(|id| self.begun(*id).is_some());
+        let serving = serving.filter(|id| former.contains(id));
+        wrong.extend(serving.map(|id| format!("member {id} was given up, and serves")));
         wrong
     }
 
