@@ -26,6 +26,7 @@ mod paced;
 pub mod plan;
 mod recalls;
 mod report;
+mod roster;
 mod scrubbing;
 mod seating;
 mod seats;

@@ -5,19 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
+use cairn_base::{Error, NodeId, Result};
 use cairn_meta::Master;
 use cairn_meta::engine::raft::Member;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::controller::Controller;
-use super::edit::Edit;
 use super::report::Entered;
 use super::seats::{HandOver, Seats, Standing};
 use crate::limits::{MEMBER_LOOK, MEMBER_REPORT};
-use crate::wire::PeerInfo;
 
 /// The masters of the cluster map, as the serving one knows them.
 #[async_trait]
@@ -196,59 +193,5 @@ impl Seating {
         let Seats { voters, learners } = next;
         tracing::info!(?voters, ?learners, "the masters that keep the metadata change");
         self.member.change_members(voters, learners).await
-    }
-}
-
-#[async_trait]
-impl Roster for Controller {
-    fn masters(&self) -> BTreeSet<u64> {
-        self.keeper.current().masters().map(|(node, _)| node.0).collect()
-    }
-
-    fn up(&self) -> BTreeSet<u64> {
-        let map = self.keeper.current();
-        let mut up = self.masters();
-        up.retain(|id| *id == self.node.0 || map.is_up(NodeId(*id)));
-        up
-    }
-
-    async fn strike(&self, node: NodeId) -> Result<()> {
-        self.keeper.edit(|map| Edit::Remove(node).apply(map)).await.map(drop)
-    }
-}
-
-impl Controller {
-    pub(super) async fn enter(&self, peer: &PeerInfo) -> Result<Entered> {
-        if !peer.authenticated.roles.contains(Role::Master) {
-            return Err(Error::Denied(format!("{peer} is no master")));
-        }
-        let text = "the metadata of this cluster are in a database: name it by --meta";
-        let seating = self.seating.as_ref().ok_or_else(|| Error::Invalid(text.into()))?;
-        seating.enter(self, peer.authenticated.node, &self.master).await
-    }
-
-    /// Has the masters of the map keep the metadata: see [`Seating::seat`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn seat_members(&self) -> Result<()> {
-        let Some(seating) = &self.seating else { return Ok(()) };
-        let has_served = self.sessions.opened_now() && self.begun.elapsed() >= self.settings.rest;
-        seating.seat(self, has_served).await
-    }
-
-    /// Waits until another master is to serve in place of this one.
-    pub async fn hands_over(&self) -> HandOver {
-        match &self.seating {
-            Some(seating) => seating.hands_over().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Removes a node that may be a master.
-    pub(super) async fn remove(&self, node: NodeId, seating: &Seating) -> Result<()> {
-        // What does not apply is refused before anything changes.
-        Edit::Remove(node).apply(&mut ClusterMap::clone(&self.keeper.current()))?;
-        seating.remove(self, node).await
     }
 }

@@ -308,12 +308,15 @@ mod tests {
         matches!(result, Err(Error::Conflict(_)))
     }
 
+    /// Voters, learners, whether the learner has entries, and whether it may begin.
+    type Case = (&'static [&'static [u64]], &'static [u64], bool, bool);
+
     #[test]
     fn only_one_that_has_promised_nothing_begins() {
         let node = NodeId(2);
-        // Who it is: a voter, before a joint step, after it, or both; one that learns and has
+        // The node is a voter, before a joint step, after it, or both; one that learns and has
         // something, or is not known to; nobody. Only the last two may begin.
-        let cases: [(&[&[u64]], &[u64], bool, bool); 8] = [
+        let cases: [Case; 8] = [
             (&[&[1, 2, 3]], &[], true, false),
             (&[&[1, 2, 3]], &[], false, false),
             (&[&[1, 2, 3], &[1, 3, 4]], &[], true, false),
