@@ -269,7 +269,7 @@ class Listing extends HTMLElement {
   }
 
   row() {
-    const link = made("a", {});
+    const link = made("a", { tabIndex: 0 }); // also while its entry is fetched, and it has no address
     const box = made("input", { type: "checkbox" });
     const cell = (className, ...children) => made("div", { className, role: "cell" }, ...children);
     const [name, bytes, time] = [cell("name", link), cell("number"), cell("wide")];
@@ -287,7 +287,7 @@ class Listing extends HTMLElement {
     const entry = page.rows?.[index - page.start];
     if (row.index === index && row.entry === entry) return;
     // What has the focus does not become another entry under it.
-    const isOther = row.index !== index || row.entry?.key !== entry?.key;
+    const isOther = row.index !== index || (row.entry && row.entry.key !== entry?.key);
     if (isOther && row.element.contains(document.activeElement)) this.grid.focus({ preventScroll: true });
     Object.assign(row, { index, entry });
     row.element.setAttribute("aria-rowindex", index + 1);
