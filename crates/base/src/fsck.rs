@@ -3,7 +3,7 @@
 use crate::scrub::DegradedObjects;
 use crate::{NodeId, Timestamp};
 
-/// What an fsck does, or how it ended.
+/// The step that an fsck is at, or the way it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FsckPhase {
     /// This master has made none, or another one since.
@@ -61,11 +61,11 @@ impl FsckPhase {
     }
 }
 
-/// Who ordered an fsck.
+/// The node, and maybe the user, that ordered an fsck.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Orderer {
     pub node: NodeId,
-    /// For whom the node asked; empty where it asked for itself.
+    /// The user that the node asked for; empty where it asked for itself.
     pub user: String,
 }
 
@@ -90,7 +90,7 @@ pub struct FsckState {
     pub directories: u64,
     /// Inodes that are not directories.
     pub files: u64,
-    /// What does not fit in the metadata.
+    /// Contradictions in the metadata.
     pub findings: u64,
     pub lost_blocks: u64,
     pub degraded_blocks: u64,
@@ -108,11 +108,11 @@ impl FsckState {
     }
 }
 
-/// What an fsck found.
+/// The results of an fsck.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FsckFound {
-    /// What each finding of the metadata is about, `bucket/key` where it has a name, and what does
-    /// not fit.
+    /// Contradictions in the metadata: the subject of each, `bucket/key` where it has a name, and
+    /// the sentence about it.
     pub findings: Vec<(String, String)>,
     /// The objects of blocks with too few replicas, and nodes that did not list what they have.
     pub degraded: DegradedObjects,

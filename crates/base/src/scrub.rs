@@ -1,6 +1,7 @@
 //! Scrubs of a cluster: their state at each chunkserver, and the objects that they found damaged.
+//! Also orders, and lists of damaged objects, which fscks have too.
 
-use crate::NodeId;
+use crate::{NodeId, Rng};
 
 /// An order to a scrub or an fsck of a cluster. Each has a number that its orderer chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,6 +10,17 @@ pub enum RunOrder {
     Look,
     Begin,
     Stop,
+}
+
+impl RunOrder {
+    /// The number of a run to order: a new one to begin, and else 0, for the run that is under way
+    /// or ended last.
+    pub fn number(self, rng: &dyn Rng) -> u64 {
+        match self {
+            RunOrder::Begin => rng.next_u64().max(1),
+            RunOrder::Look | RunOrder::Stop => 0,
+        }
+    }
 }
 
 /// How a scrub stands at one chunkserver.

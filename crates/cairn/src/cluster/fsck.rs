@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cairn_base::fsck::{FsckFound, FsckPhase, FsckState};
 use cairn_base::rng::RealRng;
 use cairn_base::scrub::RunOrder;
-use cairn_base::{Rng, Timestamp, rfc3339};
+use cairn_base::{Timestamp, rfc3339};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
@@ -56,12 +56,12 @@ pub struct ClusterFsckArgs {
 }
 
 pub fn run(args: &ClusterFsckArgs) -> Result<ExitCode> {
-    let state = match (args.look, args.stop) {
-        (true, _) => reach::fsck(&args.dir, 0, RunOrder::Look)?,
-        (_, true) => reach::fsck(&args.dir, 0, RunOrder::Stop)?,
-        // 0 is for whichever runs.
-        _ => reach::fsck(&args.dir, RealRng.next_u64().max(1), RunOrder::Begin)?,
+    let order = match (args.look, args.stop) {
+        (true, _) => RunOrder::Look,
+        (_, true) => RunOrder::Stop,
+        _ => RunOrder::Begin,
     };
+    let state = reach::fsck(&args.dir, order.number(&RealRng), order)?;
     let state = if args.wait { wait(args, state)? } else { state };
     let found = match state.phase {
         FsckPhase::Ended => reach::fsck_found(&args.dir, state.run)?,

@@ -48,7 +48,7 @@ pub fn fsck(dir: &Path, run: u64, order: RunOrder) -> Result<FsckState> {
     ask(dir, &SCRUBBERS, async |admin| admin.fsck(run, order, String::new()).await)
 }
 
-/// What an fsck found; nothing where it did not come to its end.
+/// The results of an fsck; `None` where it did not come to its end.
 pub fn fsck_found(dir: &Path, run: u64) -> Result<Option<FsckFound>> {
     ask(dir, &SCRUBBERS, async |admin| admin.fsck_found(run).await)
 }

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use cairn_base::NodeId;
 use cairn_base::rng::RealRng;
 use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness};
-use cairn_base::{NodeId, Rng};
 use cairn_cluster::data::FOUND;
 use serde_json::{Value, json};
 
@@ -67,8 +67,7 @@ pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
             false => show_named(args, &nodes, names(args, 0)),
         };
     }
-    // 0 is for whichever runs.
-    let run = RealRng.next_u64().max(1);
+    let run = RunOrder::Begin.number(&RealRng);
     let nodes = watch(args, run)?;
     show_named(args, &nodes, names(args, run))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cairn_base::fsck::{FsckFound, FsckPhase};
 use cairn_base::rng::RealRng;
 use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder};
-use cairn_base::{Error, NodeId, Rng, Role, waits};
+use cairn_base::{Error, NodeId, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{NodeStatus, forecast};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, copies, masters_of};
@@ -30,11 +30,11 @@ pub struct Masters {
     fsck: Arc<Mutex<FsckSeen>>,
 }
 
-/// What was heard of an fsck last.
+/// The last news of an fsck.
 #[derive(Default)]
 struct FsckSeen {
     runs: bool,
-    /// What the last one found that ended, by its number.
+    /// The number and the results of the last one that ended.
     found: Option<(u64, Arc<FsckFound>)>,
 }
 
@@ -107,7 +107,7 @@ impl Nodes for Masters {
     }
 
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
-        let (admin, run) = (Arc::clone(&self.admin), number(order));
+        let (admin, run) = (Arc::clone(&self.admin), order.number(&RealRng));
         Box::pin(async move { admin.scrub(run, order).await })
     }
 
@@ -117,7 +117,7 @@ impl Nodes for Masters {
     }
 
     fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck> {
-        let (admin, run) = (Arc::clone(&self.admin), number(order));
+        let (admin, run) = (Arc::clone(&self.admin), order.number(&RealRng));
         let (known, user) = (Arc::clone(&self.fsck), user.to_owned());
         Box::pin(async move {
             let mut state = admin.fsck(run, order, user).await?;
@@ -134,11 +134,6 @@ impl Nodes for Masters {
             Ok(ClusterFsck { state, found })
         })
     }
-}
-
-/// The number of a run for an order: 0 is for whichever runs, or ended last.
-fn number(order: RunOrder) -> u64 {
-    if order == RunOrder::Begin { RealRng.next_u64().max(1) } else { 0 }
 }
 
 /// The keepers, by the answers of the masters about their members. `masters` is their number.

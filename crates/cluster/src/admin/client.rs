@@ -98,7 +98,7 @@ impl AdminClient {
         self.ask(ask).await.map(form::read_fsck)
     }
 
-    /// What an fsck found that has ended.
+    /// The results of an fsck; `None` while it runs, or where it did not come to its end.
     pub async fn fsck_found(&self, run: u64) -> Result<Option<FsckFound>> {
         let request = proto::ListFsckRequest { run };
         let ask = move |mut stub: Stub| async move { stub.list_fsck(request).await };

@@ -51,7 +51,7 @@ impl Controller {
         Ok(state)
     }
 
-    /// What an fsck found; nothing while it runs, or where it did not come to its end.
+    /// The results of an fsck; `None` while it runs, or where it did not come to its end.
     ///
     /// # Errors
     /// `NotFound` if this master does not know it; `Unavailable` if it serves no longer.

@@ -100,7 +100,7 @@ pub(super) struct Paced<'a> {
     turn: Mutex<PacedTurn>,
 }
 
-/// What was read since the last rest.
+/// The reading since the last rest.
 struct PacedTurn {
     begun: Instant,
     rows: u32,

@@ -31,7 +31,7 @@ impl NamedBlock {
     }
 }
 
-/// What a member of a group that is up says.
+/// The answer of a member of a group that is up.
 #[derive(Debug)]
 pub struct MemberSays {
     pub node: NodeId,

@@ -236,8 +236,8 @@ impl Sessions {
 
     /// Whether it goes on reading what former masters have leased to it.
     pub(super) fn is_holding(&self, session: SessionId) -> bool {
-        let holds = self.state.lock().live.get(&session).is_some_and(|live| live.holds);
-        holds && !self.opened_now()
+        // Each read asks this. Once this is open, it takes no lock of all sessions.
+        !self.opened_now() && self.state.lock().live.get(&session).is_some_and(|live| live.holds)
     }
 
     /// From here on the session does not lapse before it can be attached.
