@@ -15,6 +15,9 @@ pub const UNACKNOWLEDGED: Duration = Duration::from_secs(120);
 pub const HEADER_BYTES: usize = 64 << 10;
 /// The most that is read ahead and buffered of one connection, bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes of files that wait for all clients who were led to their blocks: beyond that, one piece of
+/// each waits, and not two.
+pub const SENDING_BYTES: u64 = 64 << 20;
 /// Requests that one HTTP/2 connection may have open.
 pub const STREAMS: u32 = 128;
 /// Flow control windows of HTTP/2, bytes: of one upload and of a connection.

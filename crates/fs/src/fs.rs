@@ -21,6 +21,7 @@ use crate::garbage::{Abandoned, Looks};
 use crate::memos::{self, Memos};
 use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
+use crate::sent::Sending;
 
 /// How much memory and parallelism the store may use.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Config {
     pub cache_bytes: u64,
     /// Bytes of all uploads that are in memory, on their way to disk.
     pub upload_bytes: usize,
+    /// Bytes that wait for all clients, beyond which each body has one piece wait and not two.
+    pub sending_bytes: u64,
     /// Blocks of one upload written at the same time.
     pub parallel_blocks: usize,
     /// For how long blocks may come of a session of another process that has ended. That process
@@ -41,7 +44,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         let late = client::Config::default().alone + Duration::from_secs(300);
-        Config { cache_bytes: 64 << 20, upload_bytes: 64 << 20, parallel_blocks: 4, late }
+        Config {
+            cache_bytes: 64 << 20,
+            upload_bytes: 64 << 20,
+            sending_bytes: 64 << 20,
+            parallel_blocks: 4,
+            late,
+        }
     }
 }
 
@@ -64,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) readers: Readers,
     /// Memory for uploads, bytes.
     pub(crate) upload_memory: Arc<Shares>,
+    /// Bytes that wait for clients.
+    pub(crate) sending: Arc<Sending>,
     /// Bodies that this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
     /// Files whose inline extents are being moved into blocks.
@@ -115,6 +126,7 @@ impl Fs {
         let inner = Inner {
             reads_floor: OnceLock::new(),
             upload_memory: Shares::new(config.upload_bytes as u64),
+            sending: Sending::new(config.sending_bytes),
             cache: Cache::new(config.cache_bytes),
             opened: opened::new(),
             memos: memos::new(),
@@ -184,6 +196,11 @@ impl Fs {
     /// The memory that all uploads share, bytes.
     pub fn upload_memory(&self) -> &Arc<Shares> {
         &self.inner.upload_memory
+    }
+
+    /// Bytes of bodies that wait for clients to take them.
+    pub fn sending(&self) -> &Arc<Sending> {
+        &self.inner.sending
     }
 
     pub fn blocks(&self) -> &Arc<dyn Blocks> {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Result};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 
-use crate::object::{ByteStream, Object, Piece, READ_AHEAD, ZEROS, pieces, windows};
+use crate::object::{ByteStream, Object, Piece, ZEROS, pieces, windows};
 use crate::rows::{Content, Extent, Place};
+use crate::sent::{Sending, Sent};
 
 /// Blocks for those who only read.
 #[async_trait]
@@ -75,7 +76,13 @@ impl Layout {
     }
 
     /// The bytes of `range`, which must lie in it. An error ends it: what came before is right.
-    pub fn read(&self, blocks: &Arc<dyn BlockReader>, range: Range<u64>) -> ByteStream {
+    /// For a client, as by [`Object::send`].
+    pub fn send(
+        &self,
+        blocks: &Arc<dyn BlockReader>,
+        range: Range<u64>,
+        sending: &Arc<Sending>,
+    ) -> ByteStream {
         if range.start > range.end || range.end > self.size {
             let error = Error::RangeNotSatisfiable { size: self.size };
             return stream::once(async { Err(error) }).boxed();
@@ -85,10 +92,8 @@ impl Layout {
             let within = extents.iter().filter_map(|e| e.slice(window.start, window.end));
             pieces(within.collect(), window)
         });
-        stream::iter(steps.map(Ok))
-            .map_ok(move |piece| fetch(Arc::clone(&blocks), piece))
-            .try_buffered(READ_AHEAD)
-            .boxed()
+        let reads = steps.map(move |piece| Ok(fetch(Arc::clone(&blocks), piece)));
+        Sent::new(stream::iter(reads), sending).boxed()
     }
 }
 

@@ -6,8 +6,8 @@
 //! ```text
 //!   door ──► Fs::begin ─► BodyWriter::push … finish ─► Written ─► Fs::put_object | put_part
 //!            │              blocks, several at once, durable        one operation publishes them
-//!            ├─► Fs::open ─► Object ─► read(range) ─► stream of Bytes from cache or blocks
-//!            │                 └─► layout ─► Layout::read, where there is no metadata
+//!            ├─► Fs::open ─► Object ─► read | send ─► stream of Bytes from cache or blocks
+//!            │                 └─► layout ─► Layout::send, where there is no metadata
 //!            └─► Fs::run | read (any other operation of the metadata)
 //! ```
 
@@ -20,6 +20,7 @@ mod memos;
 mod opened;
 mod party;
 mod readers;
+mod sent;
 
 mod fs;
 
@@ -57,5 +58,6 @@ pub use memos::Kept;
 pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use party::party_of;
+pub use sent::Sending;
 pub use watching::Watching;
 pub use write::{BodyWriter, PutRequest, Written};

@@ -15,6 +15,7 @@ use crate::opened::NameRef;
 use crate::ops::open_object::{OpenInode, OpenObject, OpenedObject, ReadExtents};
 use crate::readers::ReadGuard;
 use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
+use crate::sent::{Sending, Sent};
 
 /// Bytes of an object, piece by piece. An error ends it: what came before it is right.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
@@ -22,8 +23,8 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 /// Zeros for holes.
 pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Pieces of a stream that are fetched ahead of the one being sent.
-pub(crate) const READ_AHEAD: usize = 2;
+/// Pieces of a stream that are fetched at the same time.
+const READ_AHEAD: usize = 2;
 
 /// An object that is open for reading: one state of it, whatever happens to it meanwhile.
 #[derive(Clone)]
@@ -188,6 +189,16 @@ impl Object {
 
     /// The bytes of `range`, which must lie in the object.
     pub fn read(&self, range: Range<u64>) -> ByteStream {
+        self.read_for(range, None)
+    }
+
+    /// As [`Object::read`], for a client that may take them slowly: further bytes come once most of
+    /// those before are let go of. So whoever gathers them would wait forever.
+    pub fn send(&self, range: Range<u64>) -> ByteStream {
+        self.read_for(range, Some(&self.fs.inner.sending))
+    }
+
+    fn read_for(&self, range: Range<u64>, sending: Option<&Arc<Sending>>) -> ByteStream {
         if range.start > range.end || range.end > self.size() {
             let error = Error::RangeNotSatisfiable { size: self.size() };
             return stream::once(async { Err(error) }).boxed();
@@ -195,7 +206,7 @@ impl Object {
         match self.read_now(range.clone()) {
             Some(bytes) if bytes.is_empty() => stream::empty().boxed(),
             Some(bytes) => stream::once(async { Ok(bytes) }).boxed(),
-            None => self.stream(range),
+            None => self.stream(range, sending),
         }
     }
 
@@ -255,8 +266,8 @@ impl Object {
         })
     }
 
-    /// Pieces of at most [`limits::BLOCK_BYTES`], read ahead by [`READ_AHEAD`].
-    fn stream(&self, range: Range<u64>) -> ByteStream {
+    /// Pieces of at most [`PIECE_BYTES`], some of them read ahead.
+    fn stream(&self, range: Range<u64>, sending: Option<&Arc<Sending>>) -> ByteStream {
         let body = match &self.opened.inode.content {
             Content::Body(body) => *body,
             Content::Empty => return holes(range.end - range.start),
@@ -269,7 +280,7 @@ impl Object {
         };
         let object = self.clone();
         let steps = windows(range);
-        stream::iter(steps)
+        let reads = stream::iter(steps)
             .then(move |window| {
                 let object = object.clone();
                 async move {
@@ -284,9 +295,11 @@ impl Object {
                     let object = object.clone();
                     async move { object.piece(piece).await }
                 }
-            })
-            .try_buffered(READ_AHEAD)
-            .boxed()
+            });
+        match sending {
+            None => reads.try_buffered(READ_AHEAD).boxed(),
+            Some(sending) => Sent::new(reads, sending).boxed(),
+        }
     }
 
     /// The extents in a window of its body.

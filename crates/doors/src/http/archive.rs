@@ -203,7 +203,7 @@ impl Making {
             }
             None => {
                 batch.extend_from_slice(&archive.begin(&entry, None));
-                self.current = Some((object.read(0..size), Digest::new(CRC)));
+                self.current = Some((object.send(0..size), Digest::new(CRC)));
             }
         }
     }

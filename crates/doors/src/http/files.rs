@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_auth::LinkKey;
 use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Clock, Error, Result, Rng, Scope, Timestamp, stage};
-use cairn_fs::{BlockReader, ByteStream};
+use cairn_fs::{BlockReader, ByteStream, Sending};
 use http::header::{
     ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, ETAG, HeaderName,
@@ -24,6 +24,7 @@ use super::seen::{Seen, is_local};
 use super::{Body, Reply, cors, headers, no_content};
 use crate::cors::is_preflight;
 use crate::host;
+use crate::limits;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -45,6 +46,7 @@ pub struct FilesDoor {
 struct Inner {
     key: LinkKey,
     blocks: Arc<dyn BlockReader>,
+    sending: Arc<Sending>,
     clock: Arc<dyn Clock>,
     ids: RequestIds,
     readiness: Readiness,
@@ -66,7 +68,9 @@ impl FilesDoor {
         let ids = RequestIds::new(rng.next_u64());
         let [get, head, other] = ["get", "head", "other"].map(|verb| metrics.verb(verb));
         let metrics = Arc::clone(metrics.all());
-        let inner = Inner { key, blocks, clock, ids, readiness, metrics, get, head, other };
+        let sending = Sending::new(limits::SENDING_BYTES);
+        let inner =
+            Inner { key, blocks, sending, clock, ids, readiness, metrics, get, head, other };
         FilesDoor { inner: Arc::new(inner) }
     }
 }
@@ -160,7 +164,11 @@ impl Inner {
     ) -> Result<Response<Body>> {
         let link = Link::open(token, &self.key, self.clock.now())?;
         tracing::debug!(peer = %peer.address, %method, bucket = link.bucket, key = link.key);
-        let linked = Linked { link: Arc::new(link), blocks: Arc::clone(&self.blocks) };
+        let linked = Linked {
+            link: Arc::new(link),
+            blocks: Arc::clone(&self.blocks),
+            sending: Arc::clone(&self.sending),
+        };
         let key = &linked.link.key;
         let read = Read { method, headers, query: None, key, is_website: false };
         let (head, body) = get::reply(&read, &linked, || self.ids.next())?.into_parts();
@@ -189,6 +197,7 @@ fn preflight() -> Response<Body> {
 struct Linked {
     link: Arc<Link>,
     blocks: Arc<dyn BlockReader>,
+    sending: Arc<Sending>,
 }
 
 impl Source for Linked {
@@ -235,7 +244,7 @@ impl Source for Linked {
         range.is_empty().then(Bytes::new)
     }
 
-    fn read(&self, range: std::ops::Range<u64>) -> ByteStream {
-        self.link.layout.read(&self.blocks, range)
+    fn send(&self, range: std::ops::Range<u64>) -> ByteStream {
+        self.link.layout.send(&self.blocks, range, &self.sending)
     }
 }

@@ -55,7 +55,7 @@ pub trait Source: Clone + Send + 'static {
     fn describe(&self, headers: &mut HeaderMap);
     /// The bytes of `range`, if they are in memory in one piece.
     fn read_now(&self, range: Range<u64>) -> Option<Bytes>;
-    fn read(&self, range: Range<u64>) -> ByteStream;
+    fn send(&self, range: Range<u64>) -> ByteStream;
 }
 
 impl Source for Object {
@@ -91,8 +91,8 @@ impl Source for Object {
         Object::read_now(self, range)
     }
 
-    fn read(&self, range: Range<u64>) -> ByteStream {
-        Object::read(self, range)
+    fn send(&self, range: Range<u64>) -> ByteStream {
+        Object::send(self, range)
     }
 }
 
@@ -171,7 +171,7 @@ fn wanted<S: Source>(headers: &HeaderMap, etag: &str, object: &S) -> Result<Want
 fn bytes_of<S: Source>(object: &S, range: Range<u64>) -> Body {
     match object.read_now(range.clone()) {
         Some(bytes) => Body::Full(bytes),
-        None => Body::stream(object.read(range.clone()), range.end - range.start),
+        None => Body::stream(object.send(range.clone()), range.end - range.start),
     }
 }
 
@@ -231,7 +231,7 @@ fn several<S: Source>(
     length += end.len() as u64;
     let object = object.clone();
     let body = stream::iter(parts)
-        .flat_map(move |(head, range)| stream::once(async { Ok(head) }).chain(object.read(range)))
+        .flat_map(move |(head, range)| stream::once(async { Ok(head) }).chain(object.send(range)))
         .chain(stream::once(async { Ok(end) }))
         .boxed();
     *reply.status_mut() = StatusCode::PARTIAL_CONTENT;

@@ -21,6 +21,7 @@ pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {
         counter("cache_misses_again", "Of them, evicted before", cache.cache_misses_again),
         gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
         gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
+        gauge("sending_bytes", "Bytes of bodies that wait for clients", fs.sending().waiting()),
     ];
     numbers.extend(match fs.meta().stats() {
         MetaStats::Local(master) => of_master(&master),

@@ -4,7 +4,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use cairn_doors::limits::FAILURES_DELAY;
+use cairn_fs::PIECE_BYTES;
+use futures_util::future::join_all;
+use http::Response;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::http_harness::{Client, Connection, Server, Setup};
 
@@ -212,4 +219,55 @@ fn a_preface_may_come_in_pieces() {
     let mut frame = [0; 9];
     stream.read_exact(&mut frame).unwrap();
     assert_eq!(frame[3], 4, "settings: {frame:?}");
+}
+
+/// Asks for an object so many times over one connection of HTTP/2, and takes no body.
+async fn ask_and_stop(client: &Client, path: &str, times: usize) -> Vec<Response<Incoming>> {
+    let stream = tokio::net::TcpStream::connect(client.address).await.unwrap();
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let asked = (0..times).map(|_| {
+        let request = http::Request::builder()
+            .uri(format!("http://x{path}"))
+            .header("authorization", client.authorization.as_deref().unwrap())
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        let mut sender = sender.clone();
+        async move { sender.send_request(request).await.unwrap() }
+    });
+    join_all(asked).await
+}
+
+#[test]
+fn readers_that_stop_have_two_pieces_wait() {
+    /// More than the system takes of a body for a client that takes nothing.
+    const LENGTH: usize = 24 << 20;
+    const EACH: usize = 12;
+    let server = Server::start();
+    let (root, path) = (server.root(), "/storage/bucket/long");
+    root.put("/storage/bucket", b"").expect(201);
+    let long: Vec<u8> = (0..LENGTH).map(|at| (at / 1000) as u8).collect();
+    root.put(path, &long).expect(201);
+    root.put("/storage/bucket/short", &[7; 300_000]).expect(201);
+    let waiting = || server.fs().sending().waiting();
+    let mut held: Vec<Connection> = (0..EACH)
+        .map(|_| {
+            let mut connection = root.connect();
+            connection.send(&root.head("GET", path, &[], None));
+            connection
+        })
+        .collect();
+    until(|| waiting() >= EACH as u64 * PIECE_BYTES);
+    let streams = server.runtime.block_on(ask_and_stop(&root, path, EACH));
+    until(|| waiting() >= 2 * EACH as u64 * PIECE_BYTES);
+    std::thread::sleep(Duration::from_millis(500));
+    let most = 4 * EACH as u64 * PIECE_BYTES;
+    assert!(waiting() <= most, "{} of {most} bytes wait", waiting());
+    // They are in nobody's way, and lose nothing.
+    assert_eq!(root.get("/storage/bucket/short").expect(200).body.len(), 300_000);
+    assert!(held[0].reply("GET").expect(200).body == long);
+    drop((held, streams));
+    until(|| waiting() == 0);
 }

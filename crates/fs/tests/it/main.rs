@@ -16,6 +16,7 @@ mod holds_keep_what_is_freed;
 mod listings_agree_with_sorted_keys;
 mod power_cuts_lose_nothing_acknowledged;
 mod replies_are_kept_until_a_row_changes;
+mod stopped_readers_hold_little;
 mod uploads_wait_for_memory;
 mod watched;
 mod what_is_put_is_read;

@@ -123,7 +123,7 @@ pub async fn last_lines(
     }
     let object = fs.open(caller, bucket, key).await?;
     let (at, size) = (LastLines::new(count).begin(&object).await?, object.size());
-    Ok((object.read(at..size), size - at))
+    Ok((object.send(at..size), size - at))
 }
 
 fn bad(use_this: &str) -> Error {

@@ -103,7 +103,7 @@ pub async fn read_last_lines(
         let object = place.open(fs, number).await?;
         let end = object.size().max(at);
         length += end - at;
-        all.push(object.read(at..end));
+        all.push(object.send(at..end));
     }
     Ok((stream::iter(all).flatten().boxed(), length))
 }
