@@ -481,9 +481,15 @@ def test_a_chunkserver_is_replaced_by_a_new_one(whole):
         assert whole.s3("g2").object("GET", "shared", key).body == body, key
     whole.add("c8")
     whole.wait_whole()
-    # The same without a name for the other one.
-    shown = whole.command("cluster", "remove", master, new, "--yes")
-    assert "which move" in shown and whole.node_status("c7") is None, shown
+    # The same without a name for the other one, and with a further node.
+    joined = whole.command("cluster", "join", whole.work / "spare", whole.token("gateway"))
+    spare = joined.split("node ")[1].split()[0]
+    refused = whole.command("cluster", "remove", master, new, spare, "ff", "--yes", ok=False)
+    assert refused.returncode == 1 and "node ff" in refused.stderr, refused
+    assert {new, spare} < {node["node"] for node in whole.told()["nodes"]}
+    shown = whole.command("cluster", "remove", master, new, spare, "--yes")
+    assert "which move" in shown, shown
+    assert not {new, spare} & {node["node"] for node in whole.told()["nodes"]}
     whole.kill("c7")
     del whole.nodes["c7"]
     whole.wait_whole()

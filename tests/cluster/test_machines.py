@@ -25,6 +25,8 @@ RESUME_SECONDS = 20
 # Some faults of `machine_episodes.py`, which by itself draws from all.
 FAULTS = ["kill_serving_machine", "replace_machine"]
 SEED = int(os.environ.get("CAIRN_TEST_SEED", 2))
+# Of objects, by their keys: one lies in the metadata, one in a block.
+SIZES = {"0": 300, "1": 70_000}
 
 
 class Machine:
@@ -100,7 +102,7 @@ class Machine:
 @pytest.fixture
 def machines():
     work = scratch("machines")
-    made = [Machine(work / f"machine{number}") for number in (1, 2, 3)]
+    made = [Machine(work / f"machine{number}") for number in (1, 2, 3, 4)]
     try:
         yield made
     except BaseException:
@@ -150,19 +152,20 @@ def test_both_documents_have_the_same_commands():
 
 def test_three_machines_from_five_commands(machines, capsys):
     one, token = machines[0], None
+    three = machines[:3]
     for place, command in five_commands():
         token = machines[place].follow(command, token)
     eventually(lambda: is_whole(one), "all nine nodes are up, and three masters vote")
     said = one.run("cluster", "status", str(one.directory)).stdout
     assert "WARNING" not in said, said
     one.s3.create_bucket("machines")
-    bodies = {f"{number}": content("m", number, size) for number, size in enumerate((300, 70_000))}
+    bodies = {key: content("m", int(key), size) for key, size in SIZES.items()}
     for key, body in bodies.items():
         put_until_done(one, key, body)
     # The machine whose master serves dies, all its roles at once.
     served = one.status()["master"]
-    serving = [machine for machine in machines if own_master(machine) == served][0]
-    left = [machine for machine in machines if machine is not serving]
+    serving = [machine for machine in three if own_master(machine) == served][0]
+    left = [machine for machine in three if machine is not serving]
     serving.kill()
     took = put_until_done(left[0], "after", content("m", "after", 70_000))
     for key, body in bodies.items():
@@ -178,7 +181,25 @@ def test_three_machines_from_five_commands(machines, capsys):
     reply = S3(serving.url, timeout=40).object("GET", "machines", "after")
     assert reply.status == 200 and reply.body == content("m", "after", 70_000), reply
     check_another_disk(serving)
-    serving.end()
+    check_another_machine(left[0], serving, machines[3])
+
+
+def check_another_machine(told, lost, new):
+    """A machine takes the place of one that is lost, and one command removes the nodes of that."""
+    token = told.follow("cairn cluster token /srv/cairn --machine", None)
+    new.follow("cairn node /srv/cairn --address 10.0.0.4 --join cairn-node-1.…", token)
+    eventually(lambda: is_whole(told, 12), "the new machine has joined")
+    lost.kill()
+    disk = lost.directory.with_suffix(".disk2")
+    nodes = [node_of(place) for place in (lost.directory / "master", disk, lost.directory / "gateway")]
+    words = list(commands(chapter("docs/cluster.md", "### Three machines")))[5].split()
+    assert words == ["cairn", "cluster", "remove", "/srv/cairn", "1", "2", "3"], words
+    done = told.run("cluster", "remove", str(told.directory), *nodes, "--yes")
+    assert done.returncode == 0 and f"node {nodes[1]} is in" in done.stdout, done
+    eventually(lambda: is_whole(told), "the cluster is whole without the lost machine")
+    assert not set(nodes) & {node["node"] for node in told.status()["nodes"]}
+    for key, size in SIZES.items():
+        eventually(lambda key=key, size=size: reads(new.s3, key, content("m", int(key), size), "machines"), key)
 
 
 def check_another_disk(machine):

@@ -28,6 +28,7 @@ NOT_RUN = {
     "cairn node": "needs three machines: tests/cluster/test_machines.py runs these commands on three",
     "cairn cluster token /srv/cairn --machine": "the same",
     "cairn cluster add-disk": "needs one of these machines, and that test adds a disk",
+    "cairn cluster remove /srv/cairn 1 2 3": "and replaces one of them",
     "cairn cluster join /srv/cairn-master": "needs a second machine, and tests/cluster/test_masters.py has more",
     "cairn master /srv/cairn-master --listen 10.0.0.2": "the same",
     "systemctl": STOPPED,

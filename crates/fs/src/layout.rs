@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, Result};
+use cairn_base::{BlockId, Error, GroupId, Result, limits};
 use futures_util::{StreamExt, stream};
 
 use crate::object::{ByteStream, Object, Piece, ZEROS, pieces, windows};
@@ -116,6 +116,9 @@ async fn fetch(blocks: Arc<dyn BlockReader>, piece: Piece) -> Result<Bytes> {
 
 impl Object {
     /// Where its bytes lie; `None` where that takes more than `most` extents.
+    ///
+    /// # Errors
+    /// `Conflict` if they have changed since it was opened, and it has more than 64 MiB.
     pub async fn layout(&self, most: usize) -> Result<Option<Layout>> {
         let mut all: Vec<Extent> = Vec::new();
         match &self.inode().content {
@@ -131,6 +134,9 @@ impl Object {
                     if all.len() > most {
                         return Ok(None);
                     }
+                }
+                if self.size() > limits::CHUNK_BYTES {
+                    self.check_same(*body, true).await?;
                 }
             }
         }

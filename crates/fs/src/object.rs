@@ -12,7 +12,7 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use crate::Fs;
 use crate::cache::PIECE_BYTES;
 use crate::opened::NameRef;
-use crate::ops::open_object::{OpenInode, OpenObject, OpenedObject, ReadExtents};
+use crate::ops::open_object::{OpenInode, OpenObject, OpenRange, OpenedObject, ReadExtents};
 use crate::readers::ReadGuard;
 use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
 use crate::sent::{Sending, Sent};
@@ -26,15 +26,45 @@ pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Pieces of a stream that are fetched at the same time.
 const READ_AHEAD: usize = 2;
 
-/// An object that is open for reading: one state of it, whatever happens to it meanwhile.
+/// Times an object is opened that is replaced or truncated meanwhile.
+const TRIES: u32 = 8;
+
+/// An object that is open for reading. It is one state of it, whatever happens to it meanwhile:
+/// - the first 64 MiB, always;
+/// - what it was opened for by [`Fs::open_for`]. Where that is in many parts, the last of them are
+///   read only while the bytes of the object do not change, and else are an error.
+///
+/// Of other bytes it is only certain that they are of this object: they may have changed in place.
 #[derive(Clone)]
 pub struct Object {
     pub(crate) fs: Fs,
     opened: Arc<OpenedObject>,
+    further: Option<Arc<Further>>,
     /// Keeps the blocks of this state from being freed.
     pub(crate) guard: ReadGuard,
     /// Its other questions to the metadata are never answered from memory either.
     is_anew: bool,
+}
+
+/// Where further bytes of an object lie, in the state that was opened.
+struct Further {
+    range: Range<u64>,
+    extents: Vec<Extent>,
+    /// More was wanted.
+    is_cut: bool,
+}
+
+impl Further {
+    /// The extents in `window`, if they are known.
+    fn within(&self, window: &Range<u64>) -> Option<Vec<Extent>> {
+        let Range { start, end } = *window;
+        if start < self.range.start || end > self.range.end {
+            return None;
+        }
+        let first = self.extents.partition_point(|extent| extent.end() <= start);
+        let within = self.extents[first..].iter().take_while(|extent| extent.offset < end);
+        Some(within.filter_map(|extent| extent.slice(start, end)).collect())
+    }
 }
 
 impl Fs {
@@ -46,13 +76,36 @@ impl Fs {
         let guard = self.read_guard();
         let verb = OpenObject { bucket: bucket.into(), key: key.into() };
         let opened = Arc::new(self.inner.meta.read(caller, verb).await?);
-        Ok(Object { fs: self.clone(), opened, guard, is_anew: false })
+        Ok(Object::new(self, opened, guard))
+    }
+
+    /// As [`Fs::open`], for those bytes that `wanted` says of what was found, if any.
+    ///
+    /// # Errors
+    /// `Unavailable` if the object is replaced again and again meanwhile.
+    pub async fn open_for(
+        &self,
+        caller: &Caller,
+        (bucket, key): (&str, &str),
+        wanted: impl Fn(&Object) -> Option<Range<u64>>,
+    ) -> Result<Object> {
+        let mut object = self.open(caller, bucket, key).await?;
+        for _ in 0..TRIES {
+            let Some(range) = wanted(&object).filter(|range| !object.is_open_for(range)) else {
+                return Ok(object);
+            };
+            object = match object.with_further(range).await {
+                Err(Error::NotFound(_)) => self.open(caller, bucket, key).await?,
+                opened => opened?,
+            };
+        }
+        Err(Error::Unavailable(format!("{bucket}/{key} is replaced again and again")))
     }
 
     /// As [`Fs::open`] where everything is in memory; `None` otherwise.
     pub fn open_now(&self, caller: &Caller, bucket: &str, key: &str) -> Option<Result<Object>> {
         let guard = self.read_guard();
-        let object = |opened| Object { fs: self.clone(), opened, guard, is_anew: false };
+        let object = |opened| Object::new(self, opened, guard);
         let name = NameRef { bucket, key, principal: caller.principal() };
         let opened = &self.inner.opened;
         if caller.posix().is_none()
@@ -80,12 +133,36 @@ impl Fs {
 
 impl Object {
     pub(crate) fn new(fs: &Fs, opened: Arc<OpenedObject>, guard: ReadGuard) -> Object {
-        Object { fs: fs.clone(), opened, guard, is_anew: false }
+        Object { fs: fs.clone(), opened, further: None, guard, is_anew: false }
     }
 
     /// The same, of which all extents are asked for anew.
     pub(crate) fn anew(self) -> Object {
         Object { is_anew: true, ..self }
+    }
+
+    /// Whether `range` is what it was opened for. The first 64 MiB always are.
+    pub fn is_open_for(&self, range: &Range<u64>) -> bool {
+        let is_known = |further: &Further| {
+            further.range.start <= range.start && (range.end <= further.range.end || further.is_cut)
+        };
+        !matches!(self.opened.inode.content, Content::Body(_))
+            || range.end <= limits::CHUNK_BYTES
+            || self.further.as_deref().is_some_and(is_known)
+    }
+
+    /// The object as it is now, opened for `range` as well. If that is all to its end, for all that
+    /// has come after it as well.
+    async fn with_further(&self, range: Range<u64>) -> Result<Object> {
+        let (fs, guard) = (self.fs.clone(), self.fs.read_guard());
+        let start = range.start - range.start % limits::CHUNK_BYTES;
+        let end = if range.end == self.size() { u64::MAX } else { range.end };
+        let verb = OpenRange { ino: self.ino(), start, end };
+        let found = fs.inner.meta.read(&Caller::system(), verb).await?;
+        let is_cut = found.end < end.min(found.opened.inode.size);
+        let further = Further { range: start..found.end, extents: found.extents, is_cut };
+        let further = Some(Arc::new(further));
+        Ok(Object { fs, opened: Arc::new(found.opened), further, guard, is_anew: false })
     }
 
     pub fn ino(&self) -> Ino {
@@ -303,12 +380,29 @@ impl Object {
     }
 
     /// The extents in a window of its body.
+    ///
+    /// # Errors
+    /// `Conflict` if it has another body by now, or has changed in place where it was opened for
+    /// the bytes of one state.
     pub(crate) async fn extents(&self, body: BodyId, window: Range<u64>) -> Result<Vec<Extent>> {
-        let Range { start, end } = window;
-        if let Some(extents) = self.extents_now(body, &window) {
-            return Ok(extents);
+        if let Some(known) = self.further.as_ref().and_then(|further| further.within(&window)) {
+            return Ok(known);
         }
+        if window.end <= limits::CHUNK_BYTES {
+            return Ok(self.extents_now(body, &window).unwrap_or_default());
+        }
+        let extents = match self.extents_now(body, &window) {
+            Some(extents) => extents,
+            None => self.ask_extents(body, window).await?,
+        };
+        // After that, since extents go with their body.
+        self.check_same(body, self.further.is_some()).await?;
+        Ok(extents)
+    }
+
+    async fn ask_extents(&self, body: BodyId, window: Range<u64>) -> Result<Vec<Extent>> {
         let (meta, caller) = (&self.fs.inner.meta, Caller::system());
+        let Range { start, end } = window;
         let verb = ReadExtents { bucket: self.opened.opened.id, body, start, end };
         let extents = match self.is_anew {
             true => meta.read_anew(&caller, verb.clone()).await,
@@ -322,6 +416,29 @@ impl Object {
                 meta.read(&caller, verb).await
             }
             extents => extents,
+        }
+    }
+
+    /// Whether its bytes still are those of `body`, and none of them has changed if
+    /// `is_unchanged`.
+    pub(crate) async fn check_same(&self, body: BodyId, is_unchanged: bool) -> Result<()> {
+        let (caller, verb) = (Caller::system(), OpenInode { ino: self.ino(), opened: true });
+        let found = match self.is_anew {
+            true => self.fs.inner.meta.read_anew(&caller, verb).await.map(Arc::new),
+            false => self.fs.read_kept(&caller, verb).await,
+        };
+        let is_same = match found {
+            Ok(found) => {
+                let (now, then) = (&found.inode, &self.opened.inode);
+                now.content == Content::Body(body)
+                    && (!is_unchanged || now.data_change == then.data_change)
+            }
+            Err(Error::NotFound(_)) => false,
+            Err(error) => return Err(error),
+        };
+        match is_same {
+            true => Ok(()),
+            false => Err(Error::Conflict("it was changed while it was read".into())),
         }
     }
 

@@ -303,7 +303,7 @@ never! {
     multipart::PartTable,
     multipart::PutPart,
     multipart::TakeParts,
-    open_object::OpenObject,
+    open_object::OpenObject, open_object::OpenRange,
     put_object::AbandonBody,
     put_object::MayWrite,
     put_object::PutObject,

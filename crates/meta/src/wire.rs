@@ -209,6 +209,7 @@ verbs! {
     1064 => open_object::OpenObject, all(&[GetObject]);
     1066 => open_object::OpenInode, all(&[GetObject]);
     1067 => open_object::ReadExtents, all(&[GetObject]);
+    68 => open_object::OpenRange, all(&[GetObject]);
     1080 => lookup::Lookup, all(&[GetObject]);
     1096 => getattr::Getattr, all(&[GetObject]);
     1097 => getattr::Access, some(&[GetObject, PutObject]);

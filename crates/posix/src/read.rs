@@ -18,6 +18,9 @@ use crate::node::Local;
 use crate::posix::Posix;
 use crate::who::Who;
 
+/// Times that a file is opened again whose bytes are elsewhere by now.
+const TRIES: u32 = 3;
+
 /// The source of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
@@ -155,16 +158,17 @@ impl Posix {
             local = node.local(&range);
             object = self.object(handle).await?;
         }
-        let read = merge(&object, &local, &range).await;
-        match read {
-            // It has been told so many blocks that this one was forgotten, or it has another
-            // session: once more, with what is true now.
-            Err(Error::Denied(_)) => {
-                let object = self.fs.open_inode_anew(&handle.caller, node.ino, true).await?;
-                merge(&object, &local, &range).await
+        for _ in 0..TRIES {
+            match merge(&object, &local, &range).await {
+                // It has been told so many blocks that this one was forgotten, or it has another
+                // session, or the file got another body: once more, with what is true now.
+                Err(Error::Denied(_) | Error::Conflict(_)) => {
+                    object = self.fs.open_inode_anew(&handle.caller, node.ino, true).await?;
+                }
+                read => return read,
             }
-            read => read,
         }
+        merge(&object, &local, &range).await
     }
 
     async fn object(&self, handle: &Handle) -> Result<Object> {

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cairn_base::{ClusterMap, Error, GroupId, NodeId};
-use cairn_cluster::control::forecast::{Forecast, RATE, emptying};
+use cairn_base::{ClusterMap, GroupId, NodeId};
+use cairn_cluster::control::forecast::{Forecast, RATE, emptying, unknown};
 use cairn_cluster::control::{Edit, Status};
 
 use super::edit::NodeArgs;
@@ -39,10 +39,7 @@ pub fn run(args: &DrainArgs) -> Result<ExitCode> {
     let status = reach::status(dir)?;
     let map = &status.map;
     if !map.nodes.contains_key(node) {
-        return Err(Error::NotFound(format!(
-            "node {node}: `cairn cluster status` lists the nodes"
-        ))
-        .into());
+        return Err(unknown(*node).into());
     }
     if args.dry_run {
         let others = map.places().filter(|(other, _)| other != node).count();

@@ -1,29 +1,35 @@
 //! `cairn cluster remove` and `replace`: forget a node, and move its blocks elsewhere before.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_base::NodeId;
 use cairn_cluster::control::Edit;
-use cairn_cluster::control::forecast::{Forecast, bytes_by_group, emptying, replacing};
+use cairn_cluster::control::forecast::{Forecast, bytes_by_group, emptying, replacing, unknown};
 
 use super::edit::{self, NodeArgs};
 use super::{add_disk, drain, reach, rebalance};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Remove a node; it is refused from then on
+/// Remove nodes; they are refused from then on
 ///
-/// A chunkserver that holds blocks is drained first. The command says before what will move, where
+/// Chunkservers that hold blocks are drained first. The command says before what will move, where
 /// to and how long that takes, and asks. It moves nothing if there is no room for it, or too few
-/// other nodes. If the node is the master that serves, another one serves first.
+/// other nodes. If a node is the master that serves, another one serves first.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster remove /srv/cairn-master 4
-  cairn cluster remove /srv/cairn-master 4 --yes")]
+  cairn cluster remove /srv/cairn-master 4 --yes
+  cairn cluster remove /srv/cairn 4 5 6         # the three nodes of a machine")]
 pub struct RemoveArgs {
-    #[command(flatten)]
-    of: NodeArgs,
+    /// The directory of a master
+    dir: PathBuf,
+    /// The nodes, as `cairn cluster status` shows them
+    #[arg(required = true, value_name = "NODE", value_parser = edit::node)]
+    nodes: Vec<NodeId>,
     /// Do not ask before blocks are moved
     #[arg(long)]
     yes: bool,
@@ -51,16 +57,28 @@ pub struct ReplaceArgs {
 }
 
 pub fn run(args: &RemoveArgs) -> Result<ExitCode> {
-    let NodeArgs { dir, node } = &args.of;
-    let status = reach::status(dir)?;
-    if status.map.groups.values().any(|group| group.has(*node)) {
-        let forecast = emptying(&status, *node)?;
-        agree(*node, args.yes, &forecast)?;
+    let dir = &args.dir;
+    let nodes: BTreeSet<NodeId> = args.nodes.iter().copied().collect();
+    let mut status = reach::status(dir)?;
+    let holds = |node: &NodeId| status.map.groups.values().any(|group| group.has(*node));
+    let holding: Vec<NodeId> = nodes.iter().copied().filter(holds).collect();
+    for node in &nodes {
+        // None of them takes the blocks of another.
+        status.map.nodes.get_mut(node).ok_or_else(|| unknown(*node))?.is_draining = true;
+    }
+    for node in &holding {
+        agree(*node, args.yes, &emptying(&status, *node)?)?;
+    }
+    for node in &holding {
         reach::edit(dir, Edit::Drain(*node))?;
+    }
+    for node in &holding {
         drain::wait(dir, &status.map, *node)?;
     }
-    reach::edit(dir, Edit::Remove(*node))?;
-    add_disk::forget(dir, *node)?;
+    for node in nodes {
+        reach::edit(dir, Edit::Remove(node))?;
+        add_disk::forget(dir, node)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

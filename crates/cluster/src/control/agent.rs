@@ -435,35 +435,38 @@ impl MapSource for Agent {
 /// Takes recalls for the session of this node.
 #[derive(Clone, Default)]
 pub struct Recalls {
-    /// The session whose connection they come over, and where they go.
-    to: Arc<Mutex<Option<UnboundedSender<Bytes>>>>,
+    /// The number of the connection over which they come, and where they go. Another connection may
+    /// be to another master, whose recalls have other numbers.
+    to: Arc<Mutex<Option<(u64, UnboundedSender<Bytes>)>>>,
 }
 
 impl Recalls {
-    /// From now on recalls go there.
-    pub(crate) fn send_to(&self, to: UnboundedSender<Bytes>) {
-        *self.to.lock() = Some(to);
+    /// From now on those that come over this connection go there, and no others do.
+    pub(crate) fn send_to(&self, peer: &Peer, to: UnboundedSender<Bytes>) {
+        *self.to.lock() = Some((peer.info().connection, to));
     }
 }
 
 impl Service for Recalls {
     type Reply = std::future::Ready<Result<Bytes>>;
 
-    fn call(&self, _: &Peer, method: u16, payload: Bytes) -> Self::Reply {
+    fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         if method != ControlMethod::Recall as u16 {
             let text = format!("method {method} of a node that is no master");
             return std::future::ready(Err(Error::NotImplemented(text)));
         }
-        if let Some(to) = &*self.to.lock() {
+        if let Some((connection, to)) = &*self.to.lock()
+            && *connection == peer.info().connection
+        {
             // A session that has ended needs no recalls.
             let _ = to.send(payload);
         }
         std::future::ready(Ok(Bytes::new()))
     }
 
-    fn ended(&self, _: &Peer) {
+    fn ended(&self, peer: &Peer) {
         // The session must attach again.
-        self.to.lock().take();
+        self.to.lock().take_if(|(connection, _)| *connection == peer.info().connection);
     }
 }
 
@@ -531,7 +534,7 @@ impl Agent {
         loop {
             let peer = reconnect.peer(deadline).await.map_err(unreached)?;
             let (sender, recalls) = unbounded_channel();
-            taken.send_to(sender);
+            taken.send_to(&peer, sender);
             match self.check_serving(&peer, patience).await {
                 Ok(()) => return Ok((peer, recalls)),
                 Err(error) => {

@@ -45,6 +45,11 @@ pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     bytes
 }
 
+/// The error where the cluster has no such node.
+pub fn unknown(node: NodeId) -> Error {
+    Error::NotFound(format!("node {node}: `cairn cluster status` lists the nodes"))
+}
+
 /// The moves when `node` is drained. There are none if it is in no group.
 ///
 /// # Errors
@@ -53,9 +58,7 @@ pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
 pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     let map = &status.map;
     let mut next = map.clone();
-    let unknown =
-        || Error::NotFound(format!("node {node}: `cairn cluster status` lists the nodes"));
-    next.nodes.get_mut(&node).ok_or_else(unknown)?.is_draining = true;
+    next.nodes.get_mut(&node).ok_or_else(|| unknown(node))?.is_draining = true;
     let full = status.nodes.iter().filter(|said| said.store.is_full).map(|said| said.node);
     let full: BTreeSet<NodeId> = full.collect();
     let others = next.places().filter(|(id, _)| !full.contains(id)).count();

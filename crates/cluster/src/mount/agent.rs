@@ -50,7 +50,7 @@ impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
         let peer = self.reconnect.peer(Instant::now() + waits::MOUNT_SERVES).await?;
         let (sender, recalls) = unbounded_channel();
-        self.recalls.send_to(sender);
+        self.recalls.send_to(&peer, sender);
         match peer.call(SERVES, Bytes::new(), waits::MOUNT_SERVES).await {
             Ok(answer) => {
                 // Servers of earlier versions say nothing of it.

@@ -160,7 +160,8 @@ impl Making {
         }
         let mut batch = BytesMut::new();
         while let Some(key) = self.keys.next() {
-            match self.fs.open(&self.caller, &self.bucket, &key).await {
+            let (fs, place) = (&self.fs, (&*self.bucket, &*key));
+            match fs.open_for(&self.caller, place, |object| Some(0..object.size())).await {
                 Ok(object) => self.add(&object, &key, &mut batch),
                 Err(Error::NotFound(_)) => self.gone.push(key),
                 Err(error) => return Err(error),

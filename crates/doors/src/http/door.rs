@@ -180,8 +180,13 @@ impl Inner {
         {
             return None;
         }
-        stages.lap(Stage::Meta);
         let read = Read { method, headers, query: None, key: &key, is_website: false };
+        if let Ok(object) = &opened
+            && get::sent(&read, object).is_some_and(|range| !object.is_open_for(&range))
+        {
+            return None;
+        }
+        stages.lap(Stage::Meta);
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
         let is_anonymous = caller.is_anonymous();
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };

@@ -96,6 +96,18 @@ impl Source for Object {
     }
 }
 
+/// The bytes of an object that the reply may have, if any: what it must be open for.
+pub fn sent(read: &Read<'_>, object: &Object) -> Option<Range<u64>> {
+    if read.method == Method::HEAD {
+        return None;
+    }
+    match wanted(read.headers, &object.etag(), object).ok()? {
+        Wanted::Whole => Some(0..object.size()),
+        Wanted::One(range) => Some(range),
+        Wanted::Several(ranges) => Some(ranges.first()?.start..ranges.last()?.end),
+    }
+}
+
 /// The reply to a GET or HEAD of what is open.
 pub fn reply<S: Source>(
     read: &Read<'_>,

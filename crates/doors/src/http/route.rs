@@ -238,12 +238,13 @@ async fn object(
 
 /// A GET or HEAD: the object, where it is, or where its parts are.
 async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &Query) -> Outcome {
-    let ((bucket, key), parts) = (place, request.parts);
-    let object = door.fs().open(request.caller, bucket, key).await?;
+    let (key, parts) = (place.1, request.parts);
     let (headers, now) = (&parts.headers, door.fs().clock().now());
     let redirects = door.redirects.as_ref();
     let (method, query_text) = (&parts.method, parts.uri.query());
     let read = Read { method, headers, query: query_text, key, is_website: false };
+    let object =
+        door.fs().open_for(request.caller, place, |object| get::sent(&read, object)).await?;
     if query.is_set("download-info") {
         let maker = Maker::new(redirects, &object, place, query, now)?;
         return Ok(info::info(&maker, &object, query, headers).await?);

@@ -199,7 +199,6 @@ async fn object(
     opened: &Opened,
     key: &str,
 ) -> Result<Response<Body>> {
-    let object = door.fs().open(&opened.caller, &opened.bucket, key).await?;
     let (parts, is_counted) = (asked.parts, opened.link.downloads > 0);
     let mut headers = parts.headers.clone();
     if is_counted {
@@ -210,6 +209,9 @@ async fn object(
     let query = parts.uri.query();
     let (method, headers) = (&parts.method, &headers);
     let read = Read { method, headers, query, key, is_website: false };
+    let place = (&*opened.bucket, key);
+    let object =
+        door.fs().open_for(&opened.caller, place, |object| get::sent(&read, object)).await?;
     let mut reply = get::reply(&read, &object, || door.ids.next())?;
     if is_counted {
         reply.headers_mut().remove(http::header::ACCEPT_RANGES);

@@ -212,9 +212,11 @@ impl Inner {
         key: &str,
         headers: &HeaderMap,
     ) -> Result<Response<Body>> {
-        let object = self.fs.open(asked.caller, asked.bucket, key).await?;
         let method = &asked.parts.method;
         let read = Read { method, headers, query: None, key, is_website: true };
+        let place = (asked.bucket, key);
+        let object =
+            self.fs.open_for(asked.caller, place, |object| get::sent(&read, object)).await?;
         get::reply(&read, &object, || self.ids.next())
     }
 }

@@ -14,6 +14,7 @@ mod files_are_coalesced;
 mod garbage_goes_and_nothing_else;
 mod holds_keep_what_is_freed;
 mod listings_agree_with_sorted_keys;
+mod long_reads_are_of_one_state;
 mod power_cuts_lose_nothing_acknowledged;
 mod replies_are_kept_until_a_row_changes;
 mod stopped_readers_hold_little;

@@ -53,6 +53,9 @@ pub struct Leases {
     /// Leases that were not recalled.
     kept: usize,
     limit: usize,
+    /// Recalls that were sent to all sessions. They are numbered so: one of an earlier attachment,
+    /// which comes and is acknowledged late, never counts for a later recall.
+    sent: u64,
     /// Rows changed by operations that have not settled, the oldest change first.
     settling: BTreeMap<Bytes, Vec<Settling>>,
     /// The unsettled operations that the operation that runs now has seen.
@@ -79,7 +82,6 @@ struct Holder {
 
 struct SessionLeases {
     recalls: UnboundedSender<Recall>,
-    sent: u64,
     /// Recalls that were not acknowledged.
     unacknowledged: VecDeque<Unacknowledged>,
 }
@@ -98,6 +100,7 @@ impl Leases {
             order: VecDeque::new(),
             kept: 0,
             limit: limit.max(1),
+            sent: 0,
             settling: BTreeMap::new(),
             seen: RefCell::default(),
             unsettled,
@@ -114,7 +117,7 @@ impl Leases {
         match event {
             Event::Attached { session, recalls } => {
                 self.end(session, ready);
-                let fresh = SessionLeases { recalls, sent: 0, unacknowledged: VecDeque::new() };
+                let fresh = SessionLeases { recalls, unacknowledged: VecDeque::new() };
                 self.sessions.insert(session, fresh);
             }
             Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
@@ -296,8 +299,8 @@ impl Leases {
 
     fn send(&mut self, session: SessionId, keys: Vec<Bytes>, waiting: Option<&Arc<Settle<Job>>>) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        state.sent += 1;
-        let recall = Recall { number: state.sent, keys };
+        self.sent += 1;
+        let recall = Recall { number: self.sent, keys };
         self.asked.recalled(session, recall.number);
         for key in &recall.keys {
             let holders = self.holders.get_mut(key).into_iter().flatten();

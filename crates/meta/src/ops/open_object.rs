@@ -1,7 +1,7 @@
 //! Finding an object by bucket and key.
 
 use cairn_auth::Action;
-use cairn_base::{BucketId, Error, Ino};
+use cairn_base::{BodyId, BucketId, Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
 use super::edit::leaf_extents;
@@ -10,7 +10,7 @@ use super::namespace::{
     Opened, authorize_in, load, load_inode, no_object, open_bucket_for, open_bucket_of, walk,
 };
 use super::posix::{READ, check_mode, find_inode};
-use crate::rows::{Content, Entry, Extent, Inode, Kind};
+use crate::rows::{Content, Entry, Extent, Inode, Kind, Place};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// An object that was found.
@@ -82,7 +82,7 @@ impl Verb for OpenObject {
 fn first_extents(view: &mut View<'_>, inode: &Inode) -> Result<Vec<Extent>, Stop> {
     match inode.content {
         Content::Body(body) => {
-            let end = inode.size.min(cairn_base::limits::CHUNK_BYTES);
+            let end = inode.size.min(limits::CHUNK_BYTES);
             leaf_extents(view, body, 0, end)
         }
         _ => Ok(Vec::new()),
@@ -131,7 +131,7 @@ impl Verb for OpenInode {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadExtents {
     pub bucket: BucketId,
-    pub body: cairn_base::BodyId,
+    pub body: BodyId,
     pub start: u64,
     pub end: u64,
 }
@@ -144,4 +144,80 @@ impl Verb for ReadExtents {
         authorize_in(view, context, self.bucket, Action::GetObject)?;
         leaf_extents(view, self.body, self.start, self.end)
     }
+}
+
+/// Chunks whose extents are looked at together: so few that their rows are fetched one by one.
+const STEP_CHUNKS: u64 = 7;
+/// Steps whose rows are fetched together.
+const STEPS_AT_ONCE: u32 = 8;
+/// Chunks that [`OpenRange`] tells the extents of at most.
+const RANGE_CHUNKS: u64 = 512;
+/// Memory of extents after which it tells no more, bytes, and what one takes beside its bytes.
+const RANGE_BYTES: usize = limits::OP_BYTES / 2;
+const EXTENT_BYTES: usize = 64;
+
+/// As [`OpenInode`] of an open file, with leaf extents from `start` to `end`, all of one state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenRange {
+    pub ino: Ino,
+    pub start: u64,
+    /// Beyond the end of the file, it is that.
+    pub end: u64,
+}
+
+/// A file that was opened, and where bytes of it lie.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenedRange {
+    pub opened: OpenedObject,
+    pub extents: Vec<Extent>,
+    /// Where they end: sooner than was wanted where there are many.
+    pub end: u64,
+}
+
+impl Verb for OpenRange {
+    type Reply = OpenedRange;
+    const NAME: &'static str = "open_range";
+
+    /// As [`OpenInode`].
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedRange, Stop> {
+        let opened = OpenInode { ino: self.ino, opened: true }.apply(view, context)?;
+        let end = self.end.min(opened.inode.size);
+        let Content::Body(body) = opened.inode.content else {
+            return Ok(OpenedRange { opened, extents: Vec::new(), end });
+        };
+        let (extents, end) = extents_from(view, body, self.start, end)?;
+        Ok(OpenedRange { opened, extents, end })
+    }
+}
+
+/// The leaf extents of `start..end`, and where they end: sooner if they are many.
+fn extents_from(
+    view: &mut View<'_>,
+    body: BodyId,
+    start: u64,
+    end: u64,
+) -> Result<(Vec<Extent>, u64), Stop> {
+    let last = (start / limits::CHUNK_BYTES + RANGE_CHUNKS).saturating_mul(limits::CHUNK_BYTES);
+    let end = end.min(last);
+    let (mut extents, mut bytes, mut at, mut missed) = (Vec::new(), 0, start, 0);
+    while at < end && bytes < RANGE_BYTES {
+        let border = (at / limits::CHUNK_BYTES + STEP_CHUNKS) * limits::CHUNK_BYTES;
+        let to = border.min(end);
+        match leaf_extents(view, body, at, to) {
+            Ok(found) => {
+                bytes += found.iter().map(bytes_of).sum::<usize>();
+                extents.extend(found);
+            }
+            // Go on, so that what is missing is fetched together.
+            Err(Stop::Miss) if missed + 1 < STEPS_AT_ONCE => missed += 1,
+            Err(stop) => return Err(stop),
+        }
+        at = to;
+    }
+    if missed > 0 { Err(Stop::Miss) } else { Ok((extents, at.max(start))) }
+}
+
+fn bytes_of(extent: &Extent) -> usize {
+    let inline = if let Place::Inline(bytes) = &extent.place { bytes.len() } else { 0 };
+    EXTENT_BYTES + inline
 }

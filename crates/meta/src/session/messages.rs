@@ -7,7 +7,8 @@ use cairn_auth::RelayedCaller;
 use cairn_base::{BucketId, Error, Ino, Result, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// How long a session lives without renewal, by default.
+/// How long a session lives without renewal, by default. Masters of all versions must agree:
+/// docs/decisions/0005-sessions.md.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// The calls to a master; the number is what crosses the network, together with those of
 /// `cairn_cluster::control`.

@@ -268,6 +268,47 @@ async fn a_recall_that_is_not_acknowledged_ends_the_session() {
     assert!(honest.renew(u64::MAX).await);
 }
 
+/// The connection is the same, so both attachments have the same sender.
+#[tokio::test]
+async fn a_recall_of_an_earlier_attachment_counts_for_no_later_one() {
+    let host = Host::new().await;
+    let mut mount = host.mount(1, SessionMethod::Attach).await;
+    let mut numbers = Vec::new();
+    for mode in [0o750, 0o700] {
+        mount.read(Lookup { parent: Ino::ROOT, name: b"bucket".to_vec() }).await;
+        let change = host.change(host.bucket, mode);
+        let recall = mount.recalls.as_mut().unwrap().recv().await.unwrap();
+        numbers.push(recall.number);
+        let session = mount.session;
+        let late = Acknowledge { session, number: numbers[0] };
+        match mode {
+            // It holds nothing from here on.
+            0o750 => mount.attach(SessionMethod::Attach).await,
+            _ => {
+                mount.ask::<_, ()>(SessionMethod::Acknowledge, &late).await.unwrap();
+                sleep(Duration::from_millis(50)).await;
+                assert!(!change.is_finished(), "recalls {numbers:?}");
+                let acknowledge = Acknowledge { session, number: recall.number };
+                mount.ask::<_, ()>(SessionMethod::Acknowledge, &acknowledge).await.unwrap();
+            }
+        }
+        change.await.unwrap();
+    }
+}
+
+/// Clients of a gateway may still read what it opened for them before.
+#[tokio::test]
+async fn a_session_that_comes_again_reads_from_where_it_did() {
+    let host = Host::new().await;
+    let mut mount = host.mount(1, SessionMethod::Attach).await;
+    let begun = host.sessions.reads_from();
+    host.change(host.bucket, 0o750).await.unwrap();
+    mount.attach(SessionMethod::Attach).await;
+    assert_eq!(host.sessions.reads_from(), begun);
+    assert!(mount.renew(u64::MAX).await);
+    assert!(host.sessions.reads_from() > begun);
+}
+
 #[tokio::test]
 async fn a_directory_that_is_not_given_back_ends_the_session() {
     let host = Host::new().await;

@@ -117,7 +117,8 @@ impl Reading<'_> {
     }
 
     async fn run(&self, fs: &Fs) -> Result<Response<Body>, Failure> {
-        let object = fs.open(self.caller, self.bucket, self.key).await?;
+        let place = (self.bucket, self.key);
+        let object = fs.open_for(self.caller, place, |object| self.sent(object)).await?;
         let part = match self.query.get("partNumber") {
             Some(number) => Some(self.part(fs, &object, number).await?),
             None => None,
@@ -128,6 +129,17 @@ impl Reading<'_> {
             *response.body_mut() = body(&object, range);
         }
         Ok(response)
+    }
+
+    /// The bytes of an object that may be sent, if any are.
+    fn sent(&self, object: &Object) -> Option<Range<u64>> {
+        let size = object.size();
+        match self.range(object, size) {
+            _ if self.is_head => None,
+            Asked::Part(range) => Some(range),
+            Asked::Whole => Some(0..size),
+            Asked::OutOfRange => None,
+        }
     }
 
     /// Status and headers, and which bytes are the body, if any.
@@ -329,7 +341,7 @@ fn body(object: &Object, range: Range<u64>) -> Body {
     match object.read_now(range.clone()) {
         Some(bytes) => Body::from(bytes),
         None => {
-            let stream = object.read(range).map_ok(Frame::<Bytes>::data);
+            let stream = object.send(range).map_ok(Frame::<Bytes>::data);
             Body::http_body_unsync(StreamBody::new(stream.inspect_err(|error| {
                 tracing::error!(%error, "sending an object");
             })))

@@ -191,13 +191,15 @@ impl Sessions {
             }
             let (renewed, counted) = (self.clock.monotonic(), self.master.working_time());
             let durable = self.master.durable_batch();
-            // What it holds may be from before any change that this master has found.
-            let reads_from = if holds { 0 } else { durable };
-            // A session that comes again is due as before.
-            let due = state.live.get(&session).map_or((durable, counted), |live| live.due);
+            let was_inherited = state.inherited.remove(&session).is_some();
+            let former = state.live.get(&session).map(|live| (live.reads_from, live.due));
+            // A session that comes again goes on reading for its own clients what it read before,
+            // and is due as before. What it read of a former master is not known.
+            let first = if holds || was_inherited { 0 } else { durable };
+            let (reads_from, due) = former.unwrap_or((first, (durable, counted)));
+            let reads_from = if holds { 0 } else { reads_from };
             let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty, holds };
             state.live.insert(session, live);
-            let was_inherited = state.inherited.remove(&session).is_some();
             // Before this is open, all others wait until it has sent everything again. A new
             // session has nothing to send, and one that comes again has no more time than it had.
             if hasty && (was_inherited || self.open.get()) {

@@ -1,6 +1,7 @@
 //! A member of several masters: its disk, and three of them together.
 
 mod changes;
+mod directory;
 mod entries_and_records;
 pub mod group;
 mod handover;
