@@ -20,6 +20,7 @@ mod memos;
 mod opened;
 mod party;
 mod readers;
+
 mod sent;
 
 mod fs;
