@@ -435,10 +435,12 @@ impl MapSource for Agent {
 /// Takes recalls for the session of this node.
 #[derive(Clone, Default)]
 pub struct Recalls {
-    /// The number of the connection over which they come, and where they go. Another connection may
-    /// be to another master, whose recalls have other numbers.
-    to: Arc<Mutex<Option<(u64, UnboundedSender<Bytes>)>>>,
+    to: Arc<Mutex<Option<TakenOver>>>,
 }
+
+/// The number of the connection over which recalls come, and where they go. Another connection may
+/// be to another master, whose recalls have other numbers.
+type TakenOver = (u64, UnboundedSender<Bytes>);
 
 impl Recalls {
     /// From now on those that come over this connection go there, and no others do.
