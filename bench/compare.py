@@ -28,7 +28,7 @@ MIB = 1 << 20
 WORK = ROOT / "target/bench"
 LOAD = WORK / "load"
 PORT, TLS_PORT = 18081, 18444
-FILES = {"155k": 155 * 1024, "430": 430}
+FILES = {"155k": 155 * 1024, "430": 430, "1m": MIB, "20m": 20 * MIB}
 BUCKET = "bench"
 S3_PUTS = 60_000  # presigned URLs made ahead of a run
 

@@ -47,6 +47,8 @@ class Servers(compare.Bench):
         return {
             "GET 155 KB, HTTP, c=10": lambda: self.get("http", "155k"),
             "GET 155 KB, S3, c=10": lambda: self.get("s3", "155k"),
+            "GET 1 MiB, HTTP, c=10": lambda: self.get("http", "1m"),
+            "GET 20 MiB, HTTP, c=10": lambda: self.get("http", "20m"),
             "GET 430 B, HTTP, c=10": lambda: self.get("http", "430"),
             "GET 430 B, S3, c=10": lambda: self.get("s3", "430"),
             "GET 430 B of a page of another site, HTTP, c=10": lambda: self.get_of_page("http"),
