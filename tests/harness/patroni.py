@@ -175,19 +175,17 @@ class Patroni:
 
     # How it is.
 
-    def asked(self, path):
-        """What a machine that answers says, and the status."""
-        for address in self.addresses.values():
-            try:
-                with urllib.request.urlopen(f"http://{address}:8008{path}", timeout=3) as reply:
-                    return json.load(reply)
-            except (OSError, ValueError):
-                continue
-        return None
+    def asked(self, name, path):
+        """The answer of a machine; none while it gives none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.addresses[name]}:8008{path}", timeout=3) as reply:
+                return json.load(reply)
+        except (OSError, ValueError):
+            return None
 
-    def members(self):
-        """{machine: (role, state)} as they know it."""
-        told = self.asked("/cluster") or {"members": []}
+    def members(self, name):
+        """{machine: (role, state)} as this machine knows it."""
+        told = self.asked(name, "/cluster") or {"members": []}
         return {one["name"]: (one["role"], one["state"]) for one in told["members"]}
 
     def primary(self):
@@ -201,16 +199,18 @@ class Patroni:
         return None
 
     def is_whole(self):
-        """Whether there is a primary with two synchronous standbys."""
-        roles = sorted(role for role, state in self.members().values() if state in ("running", "streaming"))
-        return roles == ["leader", "sync_standby", "sync_standby"]
+        """Whether there is a primary with two synchronous standbys, and all machines say so: one that was cut
+        off goes on telling for a while what was before."""
+        views = [self.members(name) for name in self.addresses]
+        roles = sorted(role for role, state in views[0].values() if state in ("running", "streaming"))
+        return roles == ["leader", "sync_standby", "sync_standby"] and all(view == views[0] for view in views)
 
     def wait_whole(self):
         eventually(self.is_whole, self.told, SETTLE_SECONDS)
 
     def told(self):
         logs = {path: path.read_text(errors="replace")[-1500:] for path in self.work.glob("*/*.log")}
-        return f"{self.members()}\n" + "\n".join(f"--- {path}\n{text}" for path, text in logs.items())
+        return f"{[self.members(name) for name in self.addresses]}\n" + "\n".join(f"--- {path}\n{text}" for path, text in logs.items())
 
     # What is done to it.
 
