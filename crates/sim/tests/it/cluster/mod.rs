@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   clients ──► gateways ── fs, sessions ──► masters ──► database    (2, fenced failover)
+//!      │            │                              └─────► members     (3, each with a disk)
 //!      │            └────── blocks ────────► chunkservers ── disks   (3 or 4, R = 2 or 3)
 //!      ▼
 //!   history ──► is there one order that explains it?
@@ -25,6 +26,7 @@ pub mod host;
 mod hostile;
 mod net;
 mod roles;
+mod seat;
 mod world;
 
 use std::collections::BTreeMap;
@@ -36,13 +38,14 @@ use std::time::Instant;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
-use world::{HOSTILE, MAKING, Report, SERVING, run};
+use world::{HOSTILE, MAKING, Report, SERVING, TOGETHER, run};
 
 /// Seeds of the test command.
 const SEEDS: u64 = 40;
 const MAKING_SEEDS: u64 = 10;
 const HOSTILE_SEEDS: u64 = 4;
 const SERVING_SEEDS: u64 = 2;
+const TOGETHER_SEEDS: u64 = 4;
 /// Of so many seeds one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
@@ -188,6 +191,16 @@ fn names_are_what_calls_that_came_again_have_made_of_them() {
     check_all(&[SERVING + 2]);
 }
 
+/// From `TOGETHER + CAIRN_SEED` on: three masters keep the metadata together. One seed in four is
+/// of clients that make directories, and one in four of clients of NFS.
+#[test]
+fn clusters_whose_masters_keep_metadata_together_stay_right_and_become_well() {
+    let first = number("CAIRN_SEED", 1);
+    let count = number("CAIRN_SEEDS", TOGETHER_SEEDS * cairn_sim::scale());
+    let kind = |seed| [0, MAKING, 0, SERVING][seed as usize % 4];
+    check_all(&(first..first + count).map(|seed| TOGETHER + kind(seed) + seed).collect::<Vec<_>>());
+}
+
 mod what_was_found_once_is_not_found_again {
     use super::{REGRESSIONS, check_all};
 
@@ -232,6 +245,9 @@ const FOUND_OF_NFS: [(Bug, u64); 4] = [
     (Bug::UnknownAnswered, SERVING + 61),
 ];
 
+/// The same, where masters keep the metadata together. Nothing else finds the first one.
+const FOUND_TOGETHER: [(Bug, u64); 1] = [(Bug::RenewedWithoutLease, TOGETHER + 1)];
+
 fn find_all(bugs: &[(Bug, u64)], from: u64) {
     trace();
     let missed = Mutex::new(Vec::new());
@@ -252,7 +268,7 @@ fn find_all(bugs: &[(Bug, u64)], from: u64) {
 }
 
 mod planted_bugs_are_found {
-    use super::{FOUND, FOUND_OF_NFS, find_all};
+    use super::{FOUND, FOUND_OF_NFS, FOUND_TOGETHER, find_all};
 
     fn third(number: usize) {
         let third = FOUND.len().div_ceil(3);
@@ -278,6 +294,11 @@ mod planted_bugs_are_found {
     fn of_nfs() {
         find_all(&FOUND_OF_NFS, super::SERVING);
     }
+
+    #[test]
+    fn where_masters_keep_metadata_together() {
+        find_all(&FOUND_TOGETHER, super::TOGETHER + 1);
+    }
 }
 
 /// `CAIRN_BUG` of them, by its name, or all, in the seeds from `CAIRN_SEED` on.
@@ -292,7 +313,7 @@ fn all_planted_bugs_are_found() {
     find_all(&wanted, number("CAIRN_SEED", 1));
 }
 
-/// Other seeds for `FOUND` and `FOUND_OF_NFS`, when the program has changed: of `CAIRN_BUG`, or of
+/// Other seeds for `FOUND`, `FOUND_OF_NFS` and `FOUND_TOGETHER`, when the program has changed: of `CAIRN_BUG`, or of
 /// those that their own seeds find no longer; `CAIRN_SEEDS` of the same kind from `CAIRN_SEED` on.
 /// The quickest are first; both runs count, that with the bug and that without.
 #[test]
@@ -312,7 +333,7 @@ fn seeds_that_find_planted_bugs() {
         Some(())
     };
     let moved = Mutex::new(Vec::new());
-    let known: Vec<_> = FOUND.into_iter().chain(FOUND_OF_NFS).collect();
+    let known: Vec<_> = FOUND.into_iter().chain(FOUND_OF_NFS).chain(FOUND_TOGETHER).collect();
     each(&known, |(bug, seed)| {
         let is_wanted = wanted.is_empty() || format!("{bug:?}") == wanted;
         if is_wanted && (time(bug, seed).is_none() || !wanted.is_empty()) {
@@ -322,7 +343,8 @@ fn seeds_that_find_planted_bugs() {
     let mut tries = Vec::new();
     for (bug, known) in moved.into_inner() {
         eprintln!("{bug:?}: other seeds than {known} are looked for");
-        let kind = [SERVING, HOSTILE, MAKING].into_iter().find(|kind| known >= *kind).unwrap_or(0);
+        let kind = [TOGETHER, SERVING, HOSTILE, MAKING].into_iter().find(|kind| known >= *kind);
+        let kind = kind.unwrap_or(0);
         tries.extend((kind + first..kind + first + count).map(|seed| (bug, seed)));
     }
     each(&tries, |(bug, seed)| {
