@@ -296,7 +296,7 @@ mod planted_bugs_are_found {
     }
 
     #[test]
-    fn where_masters_keep_metadata_together() {
+    fn of_masters_together() {
         find_all(&FOUND_TOGETHER, super::TOGETHER + 1);
     }
 }

@@ -254,8 +254,8 @@ impl World {
                     Some(seat) => Some(seat.found(&all, first, &given).await.unwrap()),
                     None => None,
                 };
-                let engine = match &member {
-                    Some(engine) => Arc::clone(engine) as Arc<dyn Engine>,
+                let engine: Arc<dyn Engine> = match &member {
+                    Some(engine) => Arc::clone(engine) as _,
                     None => {
                         let (database, first) = (&all.database, NodeId(3000));
                         let turn = database.wait_for_turn(first).await;
