@@ -97,6 +97,8 @@ impl<'a> Plan<'a> {
             1..4 => rng.next() & rng.next(),
             _ => rng.next(),
         };
+        // This one finds what no other does.
+        let kinds = if layout.together && kinds != 0 { kinds | 1 << UNREACHED } else { kinds };
         let victim = layout.chunkservers[rng.below(layout.chunkservers.len() as u64) as usize];
         let (wipes, wiped, keeps_clocks) = (rng.below(2) == 0, false, false);
         Plan { layout, rng, kinds, victim, wipes, wiped, keeps_clocks }
@@ -200,10 +202,10 @@ impl<'a> Plan<'a> {
                 0 => (Fault::DiskError(self.store(), rng.below(40)), long),
                 _ => (Fault::DiskFull(self.store()), long),
             },
-            // So long that the former master ends sessions before.
+            // So long that the next master lets the session of the gateway lapse.
             UNREACHED if self.layout.together => {
                 let gateway = self.one_of(&self.layout.gateways);
-                (Fault::Beside(gateway), 6_000 + rng.below(9_000))
+                (Fault::Beside(gateway), 8_000 + rng.below(8_000))
             }
             UNREACHED => match rng.below(2) {
                 0 => (Fault::Cut(self.master(), DATABASE), long),

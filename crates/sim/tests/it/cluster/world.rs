@@ -126,6 +126,8 @@ pub struct World {
     makes: bool,
     /// Clients of NFS, where there are any.
     files: Option<files::Shared>,
+    /// The ways that `Fault::Beside` cuts: longer than other faults last.
+    beside: Vec<(NodeId, NodeId)>,
     /// One in so many streams breaks from time to time.
     flaky: Option<u64>,
 }
@@ -210,6 +212,7 @@ impl World {
             reads,
             makes,
             files: serves.then(files::Shared::default),
+            beside: Vec::new(),
             flaky: None,
         };
         world.fill();
@@ -525,13 +528,8 @@ impl World {
                 self.pairs(fault).into_iter().for_each(|(a, b)| net.cut(a, b));
             }
             Fault::Beside(gateway) => {
-                let first = self.layout.masters[0];
-                let serving = self.serving_master().map_or(first, |(node, _)| node);
-                let others = self.layout.masters.iter().filter(|master| **master != serving);
-                for other in others {
-                    both(*other, serving, |a, b| net.cut(a, b));
-                    both(*other, gateway, |a, b| net.cut(a, b));
-                }
+                self.beside = self.ways_beside(gateway);
+                self.beside.iter().for_each(|(a, b)| net.cut(*a, *b));
             }
             Fault::Deafen(gateway) => {
                 self.layout.masters.iter().for_each(|master| net.cut(*master, gateway));
@@ -545,7 +543,9 @@ impl World {
             Fault::Slow(node, factor) => self.host(node, |host| host.set_slow(factor)),
             Fault::DiskError(node, after) => {
                 let fault = DiskFault::once(None, after);
-                self.disk(node).into_iter().for_each(|disk| disk.add_fault(fault));
+                if let Some(disk) = self.disk(node) {
+                    disk.add_fault(fault);
+                }
             }
             Fault::DiskFull(node) => {
                 let room = if self.all.seats.contains_key(&node) { 30_000 } else { 300_000 };
@@ -560,6 +560,17 @@ impl World {
                 self.drives.insert(node, Drive { disk, id });
             }
         }
+    }
+
+    /// Between the master that serves and this gateway, and all other masters.
+    fn ways_beside(&self, gateway: NodeId) -> Vec<(NodeId, NodeId)> {
+        let masters = &self.layout.masters;
+        let serving = self.serving_master().map_or(masters[0], |(node, _)| node);
+        let others = masters.iter().filter(|master| **master != serving);
+        let ways = |other: &NodeId| {
+            [(*other, serving), (serving, *other), (*other, gateway), (gateway, *other)]
+        };
+        others.flat_map(ways).collect()
     }
 
     /// The directions that are cut.
@@ -615,7 +626,13 @@ impl World {
             | Fault::Apart(_)
             | Fault::Beside(_)
             | Fault::Deafen(_)
-            | Fault::Delay(..) => self.all.net.heal(),
+            | Fault::Delay(..) => {
+                self.all.net.heal();
+                if matches!(fault, Fault::Beside(_)) {
+                    self.beside.clear();
+                }
+                self.beside.iter().for_each(|(a, b)| self.all.net.cut(*a, *b));
+            }
             Fault::Flaky(_) => self.flaky = None,
             Fault::Drain(node) => self.all.orders.lock().push(Edit::Undrain(node)),
             Fault::Commits(_) => self.all.database.set_faults(0),
