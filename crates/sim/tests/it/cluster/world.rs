@@ -122,7 +122,12 @@ pub struct World {
     faults: usize,
     /// The work of clients: reads in a hundred operations.
     reads: u64,
-    /// And whether they fill directories.
+    /// So many gateways, from the first on, are asked for changes.
+    changing: usize,
+    /// One master after the other is cut off together with a gateway that has leased all rows that
+    /// it reads, and nothing else goes wrong.
+    aimed: bool,
+    /// Whether they fill directories.
     makes: bool,
     /// Clients of NFS, where there are any.
     files: Option<files::Shared>,
@@ -171,7 +176,7 @@ impl World {
         let layout = Layout::draw(&rng, seed != kind);
         let net = Net::new(Arc::clone(&rng));
         let database = Database::new(net.clone(), Arc::clone(&rng));
-        let tuning = Tuning {
+        let mut tuning = Tuning {
             lease: Duration::from_secs([3, 10][rng.below(2) as usize]),
             near: rng.below(2) == 0,
             leases: [1 << 20, 20, 5][rng.below(3) as usize],
@@ -180,6 +185,10 @@ impl World {
             files: serves,
             hasty: if makes { 0 } else { SeededRng::new(!seed).next_u64() },
         };
+        let aimed = layout.together && kind < MAKING && rng.below(4) == 0;
+        if aimed {
+            (tuning.lease, tuning.leases) = (Duration::from_secs(3), 1 << 20);
+        }
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
         let hostile = Arc::new(AtomicBool::new(kind >= HOSTILE && !serves));
@@ -197,6 +206,7 @@ impl World {
         let drives = layout.chunkservers.iter().map(drive).collect();
         let serving = layout.chunkservers.iter().map(|node| (*node, Slot::default())).collect();
         let doors = layout.gateways.iter().map(|_| Slot::default()).collect();
+        let changing = if aimed { 1 } else { layout.gateways.len() };
         let mut world = World {
             all,
             layout,
@@ -210,6 +220,8 @@ impl World {
             digest: Digest::default(),
             faults: 0,
             reads,
+            changing,
+            aimed,
             makes,
             files: serves.then(files::Shared::default),
             beside: Vec::new(),
@@ -358,7 +370,8 @@ impl World {
 
     pub fn client(&self) -> Client {
         let (history, rng) = (Arc::clone(&self.history), Arc::clone(&self.all.rng));
-        Client { doors: self.doors.clone(), history, rng, reads: self.reads }
+        let (doors, changing) = (self.doors.clone(), self.changing);
+        Client { doors, changing, history, rng, reads: self.reads }
     }
 
     /// A client of NFS that has not come to its end.
@@ -473,6 +486,9 @@ impl World {
         if self.files.is_some() {
             plan.keep_clocks();
         }
+        if self.aimed {
+            plan.aim();
+        }
         let begin_us = if layout.together { 8_000_000 } else { 6_000_000 };
         let end_us = begin_us + 10_000_000 + rng.below(20_000_000);
         let mean_ms = 300 + rng.below(3_000);
@@ -528,7 +544,9 @@ impl World {
                 self.pairs(fault).into_iter().for_each(|(a, b)| net.cut(a, b));
             }
             Fault::Beside(gateway) => {
-                self.beside = self.ways_beside(gateway);
+                if self.beside.is_empty() {
+                    self.beside = self.ways_beside(gateway);
+                }
                 self.beside.iter().for_each(|(a, b)| net.cut(*a, *b));
             }
             Fault::Deafen(gateway) => {
@@ -562,11 +580,12 @@ impl World {
         }
     }
 
-    /// Between the master that serves and this gateway, and all other masters.
+    /// Between the master that serves and this gateway, and all other masters and gateways.
     fn ways_beside(&self, gateway: NodeId) -> Vec<(NodeId, NodeId)> {
-        let masters = &self.layout.masters;
+        let Layout { masters, gateways, .. } = &self.layout;
         let serving = self.serving_master().map_or(masters[0], |(node, _)| node);
-        let others = masters.iter().filter(|master| **master != serving);
+        let others = masters.iter().chain(gateways);
+        let others = others.filter(|node| **node != serving && **node != gateway);
         let ways = |other: &NodeId| {
             [(*other, serving), (serving, *other), (*other, gateway), (gateway, *other)]
         };
