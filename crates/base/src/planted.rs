@@ -24,7 +24,7 @@ pub enum Bug {
     InheritedLeasesForgotten,
     /// A new master makes changes while sessions hold what former masters have leased to them.
     HeldRowsNotRecalled,
-    /// A master whose own lease is over renews sessions.
+    /// A master whose own lease is over renews sessions, and says that it serves.
     RenewedWithoutLease,
     /// A lease is counted from when the renewal was answered, and used to its end and beyond.
     LeaseStretched,
