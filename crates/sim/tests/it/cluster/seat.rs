@@ -1,5 +1,5 @@
 //! Masters that keep the metadata together: the disk of each, and its member, whose messages go
-//! over the same network as all others.
+//! over the same network as all others; and what the world sees of them.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -12,19 +12,23 @@ use cairn_cluster::control::NodeView;
 use cairn_cluster::members::WirePeers;
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::{Peers, RaftEngine, Seams};
-use cairn_meta::engine::{Engine, Later};
+use cairn_meta::engine::{Engine, Later, Snapshot};
 use cairn_meta::keys;
 use cairn_roles::{Node, enter};
 use cairn_sim::SimDisk;
 use tokio::time::sleep;
 
+use super::database::SharedDatabase;
 use super::host::Given;
 use super::net::{Purpose, address_of};
 use super::roles::Surroundings;
+use super::world::{Layout, World};
 use crate::member::{MemberShown, config};
 
 /// Between two looks of a master at its member and at the map in its rows.
 const LOOK: Duration = Duration::from_millis(250);
+/// Makes the first rows, where masters share a database.
+const MAKER: NodeId = NodeId(3000);
 /// Of a new log.
 const FIRST_GENERATION: u64 = 1;
 
@@ -117,7 +121,7 @@ pub async fn attend(engine: Arc<RaftEngine>, view: Arc<NodeView>) -> String {
 
 fn map_of(engine: &RaftEngine) -> Result<Option<ClusterMap>> {
     let (_, rows) = engine.read(&[keys::map()])?;
-    rows.into_iter().next().flatten().as_ref().map(|row| ClusterMap::decode(row)).transpose()
+    rows.into_iter().next().flatten().as_ref().map(ClusterMap::decode).transpose()
 }
 
 /// Nobody is reached: for the only member of a log.
@@ -126,5 +130,68 @@ struct Nobody;
 impl Peers for Nobody {
     fn send(&self, _: u64, _: Bytes) -> Later<Result<Bytes>> {
         Box::pin(ready(Err(Error::Unavailable("there are no others".into()))))
+    }
+}
+
+/// The metadata of a new cluster, and its first member, if masters keep them together.
+pub async fn begin(
+    all: &Surroundings,
+    given: &Given,
+) -> (Arc<dyn Engine>, Option<Arc<RaftEngine>>) {
+    let first = all.masters[0];
+    if let Some(seat) = all.seats.get(&first) {
+        let engine = seat.found(all, first, given).await.unwrap();
+        return (Arc::clone(&engine) as _, Some(engine));
+    }
+    let turn = all.database.wait_for_turn(MAKER).await;
+    let seams = (Arc::clone(&given.clock), Arc::clone(&given.threads));
+    (SharedDatabase::new(&all.database, MAKER, turn, seams) as _, None)
+}
+
+/// Ends a member whose master has ended: the next one need not wait for a lease.
+pub async fn close(engine: &RaftEngine) {
+    engine.give_up();
+    engine.given_up().await;
+    engine.member().close().await;
+}
+
+impl World {
+    /// The master that serves, and nobody else can, with its rows: all that is acknowledged is in
+    /// them.
+    pub fn serving_master(&self) -> Option<(NodeId, Arc<RaftEngine>)> {
+        let mut found = None;
+        for (node, seat) in &self.all.seats {
+            let engine = seat.shown.engine.lock().clone();
+            let host = self.hosts.get(node).filter(|host| host.paused_us.is_none());
+            let (Some(engine), Some(host)) = (engine, host) else { continue };
+            host.inside(|| {
+                if engine.lease().is_some_and(|lease| lease.is_held()) {
+                    found = Some((*node, engine));
+                }
+            });
+        }
+        found
+    }
+
+    /// All rows of the metadata.
+    pub fn rows(&self) -> Result<Box<dyn Snapshot>, String> {
+        let rows = match (self.layout.together, self.serving_master()) {
+            (false, _) => self.all.database.rows.snapshot(),
+            (true, Some((_, engine))) => engine.snapshot(),
+            (true, None) => return Err("no master serves".into()),
+        };
+        rows.map_err(|error| error.to_string())
+    }
+
+    /// Between the master that serves and this gateway, and all other masters and gateways.
+    pub fn ways_beside(&self, gateway: NodeId) -> Vec<(NodeId, NodeId)> {
+        let Layout { masters, gateways, .. } = &self.layout;
+        let serving = self.serving_master().map_or(masters[0], |(node, _)| node);
+        let others = masters.iter().chain(gateways);
+        let others = others.filter(|node| **node != serving && **node != gateway);
+        let ways = |other: &NodeId| {
+            [(*other, serving), (serving, *other), (*other, gateway), (gateway, *other)]
+        };
+        others.flat_map(ways).collect()
     }
 }

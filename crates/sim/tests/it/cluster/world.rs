@@ -14,8 +14,6 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{ClusterMap, KeyHash, NodeId, Pin, Rng, Role, UserId};
 
 use cairn_cluster::control::Edit;
-use cairn_meta::engine::raft::RaftEngine;
-use cairn_meta::engine::{Engine, Snapshot};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::cluster::PutMap;
 use cairn_meta::rows::BucketKind;
@@ -24,7 +22,7 @@ use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
 
 use super::client::{BUCKET, Client, Door, FILES};
-use super::database::{DATABASE, Database, SharedDatabase};
+use super::database::{DATABASE, Database};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
 use super::files;
@@ -33,7 +31,7 @@ use super::history::History;
 use super::host::Host;
 use super::net::{Net, address_of};
 use super::roles::{self, Drive, Serving, Slot, Surroundings, Tuning};
-use super::seat::Seat;
+use super::seat::{self, Seat};
 
 /// A turn of the world, microseconds.
 const TICK_US: u64 = 2_000;
@@ -111,7 +109,7 @@ pub struct World {
     pub all: Surroundings,
     pub layout: Layout,
     pub now_us: u64,
-    hosts: BTreeMap<NodeId, Host>,
+    pub hosts: BTreeMap<NodeId, Host>,
     pub drives: BTreeMap<NodeId, Drive>,
     pub serving: BTreeMap<NodeId, Slot<Serving>>,
     doors: Vec<Slot<Door>>,
@@ -258,26 +256,14 @@ impl World {
                 map.nodes.insert(*node, Node { address, ..Node::new(pin) });
             }
         }
-        let (all, first) = (self.all.clone(), self.layout.masters[0]);
+        let all = self.all.clone();
         let done = Arc::new(Mutex::new(false));
         let told = Arc::clone(&done);
         let (makes, serves) = (self.makes, self.files.is_some());
         let mut host = Host::new(0);
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
-                let member = match all.seats.get(&first) {
-                    Some(seat) => Some(seat.found(&all, first, &given).await.unwrap()),
-                    None => None,
-                };
-                let engine: Arc<dyn Engine> = match &member {
-                    Some(engine) => Arc::clone(engine) as _,
-                    None => {
-                        let (database, first) = (&all.database, NodeId(3000));
-                        let turn = database.wait_for_turn(first).await;
-                        let seams = (Arc::clone(&given.clock), Arc::clone(&given.threads));
-                        SharedDatabase::new(database, first, turn, seams)
-                    }
-                };
+                let (engine, member) = seat::begin(&all, &given).await;
                 let config =
                     master::Config { threads: Some(given.threads), ..master::Config::default() };
                 let master = Master::start(engine, given.clock, config).unwrap();
@@ -295,9 +281,7 @@ impl World {
                     files::fill(&master).await;
                 }
                 if let Some(engine) = member {
-                    engine.give_up();
-                    engine.given_up().await;
-                    engine.member().close().await;
+                    seat::close(&engine).await;
                 }
                 *told.lock() = true;
             });
@@ -423,33 +407,6 @@ impl World {
     fn disk(&mut self, node: NodeId) -> Option<&mut SimDisk> {
         let seat = self.all.seats.get_mut(&node).map(|seat| &mut seat.disk);
         seat.or(self.drives.get_mut(&node).map(|drive| &mut drive.disk))
-    }
-
-    /// The master that serves, and nobody else can, with its rows: all that is acknowledged is in
-    /// them.
-    pub fn serving_master(&self) -> Option<(NodeId, Arc<RaftEngine>)> {
-        let mut found = None;
-        for (node, seat) in &self.all.seats {
-            let engine = seat.shown.engine.lock().clone();
-            let host = self.hosts.get(node).filter(|host| host.paused_us.is_none());
-            let (Some(engine), Some(host)) = (engine, host) else { continue };
-            host.inside(|| {
-                if engine.lease().is_some_and(|lease| lease.is_held()) {
-                    found = Some((*node, engine));
-                }
-            });
-        }
-        found
-    }
-
-    /// All rows of the metadata.
-    pub fn rows(&self) -> Result<Box<dyn Snapshot>, String> {
-        let rows = match (self.layout.together, self.serving_master()) {
-            (false, _) => self.all.database.rows.snapshot(),
-            (true, Some((_, engine))) => engine.snapshot(),
-            (true, None) => return Err("no master serves".into()),
-        };
-        rows.map_err(|error| error.to_string())
     }
 
     /// The process of a master whose member has ended is started again, as its machine would.
@@ -578,18 +535,6 @@ impl World {
                 self.drives.insert(node, Drive { disk, id });
             }
         }
-    }
-
-    /// Between the master that serves and this gateway, and all other masters and gateways.
-    fn ways_beside(&self, gateway: NodeId) -> Vec<(NodeId, NodeId)> {
-        let Layout { masters, gateways, .. } = &self.layout;
-        let serving = self.serving_master().map_or(masters[0], |(node, _)| node);
-        let others = masters.iter().chain(gateways);
-        let others = others.filter(|node| **node != serving && **node != gateway);
-        let ways = |other: &NodeId| {
-            [(*other, serving), (serving, *other), (*other, gateway), (gateway, *other)]
-        };
-        others.flat_map(ways).collect()
     }
 
     /// The directions that are cut.
