@@ -253,7 +253,7 @@ def patroni(_):
 PARTS = {
     "models": (models, "models beside state machines, 8 times the short form"),
     "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
-    "seeds": (seeds, "2,000 simulated clusters"),
+    "seeds": (seeds, "5,000 simulated clusters, 1,000 of them with masters that keep the metadata together"),
     "raft": (raft, "1,000 seeds of simulated masters that stay, and 1,000 of masters that come and go"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "machines": (machines, "60 faults of three machines under load, each kind twice, 100,000 operations, and a table of the times"),

@@ -24,6 +24,8 @@ pub enum Bug {
     InheritedLeasesForgotten,
     /// A new master makes changes while sessions hold what former masters have leased to them.
     HeldRowsNotRecalled,
+    /// A master whose own lease is over renews sessions, and says that it serves.
+    RenewedWithoutLease,
     /// A lease is counted from when the renewal was answered, and used to its end and beyond.
     LeaseStretched,
     /// An operation that is sent again is done again.
@@ -77,7 +79,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 35] = [
+    pub const ALL: [Bug; 36] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -88,6 +90,7 @@ impl Bug {
         Bug::CacheFillRace,
         Bug::InheritedLeasesForgotten,
         Bug::HeldRowsNotRecalled,
+        Bug::RenewedWithoutLease,
         Bug::LeaseStretched,
         Bug::RepliesForgotten,
         Bug::EndedSessionPublishes,

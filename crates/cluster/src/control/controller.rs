@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::waits;
 use cairn_base::{
     Applicant, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, Timestamp, TokenId,
@@ -158,7 +159,9 @@ impl Controller {
     /// that, and a node that follows an old map deletes blocks that it should keep.
     fn map(&self) -> Result<Arc<ClusterMap>> {
         let map = self.keeper.current();
-        self.master.check_serving()?;
+        if !is_planted(Bug::RenewedWithoutLease) {
+            self.master.check_serving()?;
+        }
         Ok(map)
     }
 

@@ -6,3 +6,4 @@ mod a_power_cut_takes_only_what_was_not_synced;
 mod cluster;
 mod faults_happen_when_planned;
 mod masters;
+mod member;

@@ -338,6 +338,8 @@ async fn get(fs: &Fs, key: &str, slow: Duration) -> Result<Outcome> {
 #[derive(Clone)]
 pub struct Client {
     pub doors: Vec<Slot<Door>>,
+    /// So many of them, from the first on, are asked for changes. The others are only read from.
+    pub changing: usize,
     pub history: Arc<Mutex<History>>,
     pub rng: Arc<SeededRng>,
     /// In a hundred operations.
@@ -349,7 +351,7 @@ impl Client {
     pub async fn work(self) {
         while !self.history.lock().is_closed() {
             sleep(Duration::from_millis(self.rng.below(300))).await;
-            let door = self.rng.below(self.doors.len() as u64) as usize;
+            let door = self.rng.below(self.changing as u64) as usize;
             let (key, op) = self.draw();
             let slow = self.draw_slow();
             self.ask(door, key, op, slow, PATIENCE).await;

@@ -29,6 +29,8 @@ pub enum Fault {
     Flaky(u64),
     /// Nothing gets from a gateway to any master or back.
     Apart(NodeId),
+    /// The master that serves and a gateway lose the way to all other masters and gateways.
+    Beside(NodeId),
     /// Nothing gets from any master to a gateway: what it asks for is done, and it does not hear of
     /// it until its session is lost.
     Deafen(NodeId),
@@ -61,8 +63,16 @@ impl Fault {
                 | Fault::Drain(_)
         )
     }
+
+    /// Whether it is one of disks alone.
+    pub fn is_of_disk(self) -> bool {
+        matches!(self, Fault::Slow(..) | Fault::DiskError(..) | Fault::DiskFull(_))
+    }
 }
 
+/// The kinds of faults of a database. Masters that have none have others.
+const COMMITS: u64 = 12;
+const UNREACHED: u64 = 16;
 /// The kind of fault that a clock jumps.
 const JUMP: u64 = 13;
 
@@ -97,6 +107,11 @@ impl<'a> Plan<'a> {
         self.keeps_clocks = true;
     }
 
+    /// Nothing goes wrong but [`Fault::Beside`].
+    pub fn aim(&mut self) {
+        self.kinds = 1 << UNREACHED;
+    }
+
     /// Whether anything goes wrong at all.
     pub fn is_calm(&self) -> bool {
         self.kinds == 0
@@ -108,6 +123,10 @@ impl<'a> Plan<'a> {
 
     fn any(&self) -> NodeId {
         self.one_of(&self.layout.all())
+    }
+
+    fn master(&self) -> NodeId {
+        self.one_of(&self.layout.masters)
     }
 
     fn store(&self) -> NodeId {
@@ -127,7 +146,7 @@ impl<'a> Plan<'a> {
         loop {
             let (a, mut b) = (self.any(), self.any());
             if self.layout.masters.contains(&a) && self.rng.below(4) == 0 {
-                b = DATABASE;
+                b = if self.layout.together { self.master() } else { DATABASE };
             }
             if a != b {
                 return (a, b);
@@ -138,7 +157,7 @@ impl<'a> Plan<'a> {
     /// A fault, and how long it lasts, milliseconds.
     pub fn draw(&mut self) -> Option<(Fault, u64)> {
         let rng = self.rng;
-        let kind = rng.below(20);
+        let kind = if self.kinds == 1 << UNREACHED { UNREACHED } else { rng.below(20) };
         if self.kinds >> kind & 1 == 0 {
             return None;
         }
@@ -146,11 +165,11 @@ impl<'a> Plan<'a> {
         let long = 500 + rng.below(7_000);
         Some(match kind {
             0 => (Fault::Kill(self.any()), short),
-            1 => (Fault::Kill(self.one_of(&self.layout.masters)), short),
+            1 => (Fault::Kill(self.master()), short),
             2 => (Fault::PowerCut(self.store()), long),
             3 => (Fault::PowerCut(self.any()), long),
             4 => (Fault::Pause(self.any()), long),
-            5 => (Fault::Pause(self.one_of(&self.layout.masters)), long),
+            5 => (Fault::Pause(self.master()), long),
             6 => {
                 let (a, b) = self.pair();
                 (Fault::CutOneWay(a, b), long)
@@ -172,7 +191,11 @@ impl<'a> Plan<'a> {
                 0 => (Fault::Break(1 + rng.below(4)), 1),
                 _ => (Fault::Flaky(4 + rng.below(40)), long),
             },
-            12 => (Fault::Commits(20 + rng.below(200)), short),
+            COMMITS if self.layout.together => match rng.below(2) {
+                0 => (Fault::DiskError(self.master(), rng.below(40)), long),
+                _ => (Fault::DiskFull(self.master()), long),
+            },
+            COMMITS => (Fault::Commits(20 + rng.below(200)), short),
             JUMP if self.keeps_clocks => {
                 (Fault::Deafen(self.one_of(&self.layout.gateways)), 3_000 + long)
             }
@@ -182,9 +205,14 @@ impl<'a> Plan<'a> {
                 0 => (Fault::DiskError(self.store(), rng.below(40)), long),
                 _ => (Fault::DiskFull(self.store()), long),
             },
-            16 => match rng.below(2) {
-                0 => (Fault::Cut(self.one_of(&self.layout.masters), DATABASE), long),
-                _ => (Fault::CutOneWay(self.one_of(&self.layout.masters), DATABASE), long),
+            // So long that the next master lets the session of the gateway lapse.
+            UNREACHED if self.layout.together => {
+                let gateway = self.layout.gateways[1];
+                (Fault::Beside(gateway), 8_000 + rng.below(8_000))
+            }
+            UNREACHED => match rng.below(2) {
+                0 => (Fault::Cut(self.master(), DATABASE), long),
+                _ => (Fault::CutOneWay(self.master(), DATABASE), long),
             },
             17 => (Fault::Apart(self.one_of(&self.layout.gateways)), long),
             18 => (Fault::Drain(self.store()), long),

@@ -197,7 +197,7 @@ impl Host {
 
 impl Host {
     /// Does something as the process would, such as spawning a task.
-    pub fn inside(&mut self, work: impl FnOnce()) {
+    pub fn inside(&self, work: impl FnOnce()) {
         if let Some(runtime) = &self.runtime {
             let _inside = runtime.enter();
             work();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   clients ──► gateways ── fs, sessions ──► masters ──► database    (2, fenced failover)
+//!      │            │                              └─────► members     (3, each with a disk)
 //!      │            └────── blocks ────────► chunkservers ── disks   (3 or 4, R = 2 or 3)
 //!      ▼
 //!   history ──► is there one order that explains it?
@@ -25,6 +26,7 @@ pub mod host;
 mod hostile;
 mod net;
 mod roles;
+mod seat;
 mod world;
 
 use std::collections::BTreeMap;
@@ -36,13 +38,14 @@ use std::time::Instant;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
-use world::{HOSTILE, MAKING, Report, SERVING, run};
+use world::{HOSTILE, MAKING, Report, SERVING, TOGETHER, run};
 
 /// Seeds of the test command.
 const SEEDS: u64 = 40;
 const MAKING_SEEDS: u64 = 10;
 const HOSTILE_SEEDS: u64 = 4;
 const SERVING_SEEDS: u64 = 2;
+const TOGETHER_SEEDS: u64 = 4;
 /// Of so many seeds one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
@@ -188,6 +191,16 @@ fn names_are_what_calls_that_came_again_have_made_of_them() {
     check_all(&[SERVING + 2]);
 }
 
+/// From `TOGETHER + CAIRN_SEED` on: three masters keep the metadata together. One seed in four is
+/// of clients that make directories, and one in four of clients of NFS.
+#[test]
+fn clusters_whose_masters_keep_metadata_together_stay_right_and_become_well() {
+    let first = number("CAIRN_SEED", 1);
+    let count = number("CAIRN_SEEDS", TOGETHER_SEEDS * cairn_sim::scale());
+    let kind = |seed| [0, MAKING, 0, SERVING][seed as usize % 4];
+    check_all(&(first..first + count).map(|seed| TOGETHER + kind(seed) + seed).collect::<Vec<_>>());
+}
+
 mod what_was_found_once_is_not_found_again {
     use super::{REGRESSIONS, check_all};
 
@@ -232,6 +245,12 @@ const FOUND_OF_NFS: [(Bug, u64); 4] = [
     (Bug::UnknownAnswered, SERVING + 61),
 ];
 
+/// A bug that shows only where masters keep the metadata together.
+const ONLY_TOGETHER: Bug = Bug::RenewedWithoutLease;
+
+/// Bugs that are found where masters keep the metadata together, each with a seed that finds it.
+const FOUND_TOGETHER: [(Bug, u64); 1] = [(ONLY_TOGETHER, TOGETHER + 4)];
+
 fn find_all(bugs: &[(Bug, u64)], from: u64) {
     trace();
     let missed = Mutex::new(Vec::new());
@@ -252,7 +271,7 @@ fn find_all(bugs: &[(Bug, u64)], from: u64) {
 }
 
 mod planted_bugs_are_found {
-    use super::{FOUND, FOUND_OF_NFS, find_all};
+    use super::{FOUND, FOUND_OF_NFS, FOUND_TOGETHER, find_all};
 
     fn third(number: usize) {
         let third = FOUND.len().div_ceil(3);
@@ -278,6 +297,11 @@ mod planted_bugs_are_found {
     fn of_nfs() {
         find_all(&FOUND_OF_NFS, super::SERVING);
     }
+
+    #[test]
+    fn of_masters_together() {
+        find_all(&FOUND_TOGETHER, super::TOGETHER + 1);
+    }
 }
 
 /// `CAIRN_BUG` of them, by its name, or all, in the seeds from `CAIRN_SEED` on.
@@ -287,14 +311,15 @@ fn all_planted_bugs_are_found() {
     let wanted = std::env::var("CAIRN_BUG").unwrap_or_default();
     let is_wanted = |bug: &Bug| wanted.is_empty() || format!("{bug:?}") == wanted;
     // Those of members have a world of their own: `masters`.
-    let others = Bug::ALL.into_iter().filter(|bug| !crate::masters::is_planted_here(*bug));
+    let is_here = |bug: &Bug| !crate::masters::is_planted_here(*bug) && *bug != ONLY_TOGETHER;
+    let others = Bug::ALL.into_iter().filter(is_here);
     let wanted: Vec<_> = others.filter(is_wanted).map(|bug| (bug, 1)).collect();
     find_all(&wanted, number("CAIRN_SEED", 1));
 }
 
-/// Other seeds for `FOUND` and `FOUND_OF_NFS`, when the program has changed: of `CAIRN_BUG`, or of
-/// those that their own seeds find no longer; `CAIRN_SEEDS` of the same kind from `CAIRN_SEED` on.
-/// The quickest are first; both runs count, that with the bug and that without.
+/// Other seeds for `FOUND`, `FOUND_OF_NFS` and `FOUND_TOGETHER`, when the program has changed: of
+/// `CAIRN_BUG`, or of those that their own seeds find no longer; `CAIRN_SEEDS` of the same kind from
+/// `CAIRN_SEED` on. The quickest are first; both runs count, that with the bug and that without.
 #[test]
 #[ignore = "takes long"]
 fn seeds_that_find_planted_bugs() {
@@ -312,7 +337,7 @@ fn seeds_that_find_planted_bugs() {
         Some(())
     };
     let moved = Mutex::new(Vec::new());
-    let known: Vec<_> = FOUND.into_iter().chain(FOUND_OF_NFS).collect();
+    let known: Vec<_> = FOUND.into_iter().chain(FOUND_OF_NFS).chain(FOUND_TOGETHER).collect();
     each(&known, |(bug, seed)| {
         let is_wanted = wanted.is_empty() || format!("{bug:?}") == wanted;
         if is_wanted && (time(bug, seed).is_none() || !wanted.is_empty()) {
@@ -322,7 +347,8 @@ fn seeds_that_find_planted_bugs() {
     let mut tries = Vec::new();
     for (bug, known) in moved.into_inner() {
         eprintln!("{bug:?}: other seeds than {known} are looked for");
-        let kind = [SERVING, HOSTILE, MAKING].into_iter().find(|kind| known >= *kind).unwrap_or(0);
+        let kind = [TOGETHER, SERVING, HOSTILE, MAKING].into_iter().find(|kind| known >= *kind);
+        let kind = kind.unwrap_or(0);
         tries.extend((kind + first..kind + first + count).map(|seed| (bug, seed)));
     }
     each(&tries, |(bug, seed)| {

@@ -1,6 +1,7 @@
 //! The processes of a cluster: the product's roles, as `cairn master`, `cairn chunkserver` and
 //! `cairn gateway` run them, over a simulated network, disks, clocks and threads.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ use cairn_cluster::wire::Terms;
 use cairn_fs::Fs;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
+use cairn_meta::engine::raft::RaftEngine;
 use cairn_meta::session::client;
 use cairn_nfs::{Behaviour, Watch, converse};
 use cairn_roles::chunkserver::ChunkserverNode;
@@ -43,12 +45,15 @@ use super::database::{Database, SharedDatabase};
 use super::host::Given;
 use super::hostile;
 use super::net::{Net, Purpose, address_of};
+use super::seat::{Seat, attend};
 
 pub const CLUSTER: ClusterId = ClusterId(7 << 64);
 /// How long a gateway writes that hears of no master, and how long after the end of its session its
 /// blocks may come. Each write takes up to 10 s, and faults hold it up for 8 s at either end.
 const ALONE: Duration = Duration::from_secs(6);
 const LATE: Duration = Duration::from_secs(40);
+/// How long a master serves before it hands over since its disk is full.
+const REST: Duration = Duration::from_secs(3);
 /// Faster than the product's, as a simulation lasts for less than a minute.
 const PACE: Pace = Pace {
     garbage: Duration::from_secs(1),
@@ -72,6 +77,8 @@ pub struct Surroundings {
     pub rng: Arc<SeededRng>,
     pub database: Arc<Database>,
     pub masters: Vec<NodeId>,
+    /// Of each master, where they keep the metadata together.
+    pub seats: BTreeMap<NodeId, Seat>,
     /// The orders of operators to any master that serves.
     pub orders: Arc<Mutex<Vec<Edit>>>,
     /// Whether gateways bring hostile mounts.
@@ -140,9 +147,34 @@ fn named(node: NodeId) -> Span {
 }
 
 pub fn master(all: &Surroundings, node: NodeId, given: Given) {
-    let Process { all, node: own, threads } = Process::new(all, node, Role::Master, given);
+    let process = Process::new(all, node, Role::Master, given);
+    let Some(seat) = process.all.seats.get(&node).cloned() else {
+        return take_turns(process, None);
+    };
+    let running = async move {
+        let Process { all, node: own, threads } = &process;
+        let why = match seat.open(all, own, threads).await {
+            Err(error) => error.to_string(),
+            Ok(engine) => {
+                let view = Arc::clone(&own.view);
+                take_turns(process, Some(Arc::clone(&engine)));
+                attend(engine, view).await
+            }
+        };
+        tracing::warn!(why, "this process of a master ends");
+        seat.shown.end();
+    };
+    tokio::spawn(running.instrument(named(node)));
+}
+
+/// The role, whose metadata are in the database, or with a member of its own.
+fn take_turns(process: Process, engine: Option<Arc<RaftEngine>>) {
+    let Process { all, node: own, threads } = process;
+    let node = own.id();
     own.beat(move || beat_of(address_of(node)));
     let service = ControlService::default();
+    let member = engine.as_ref().map(|engine| Arc::clone(engine.member()));
+    member.iter().for_each(|member| service.keep(Arc::clone(member)));
     let desk = Arc::new(Desk {
         ca: ca(),
         tokens: Arc::new(service.clone()),
@@ -151,12 +183,12 @@ pub fn master(all: &Surroundings, node: NodeId, given: Given) {
         rng: Arc::clone(&own.rng),
     });
     let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
-    let settings = Settings { silence, patience, ..Settings::default() };
+    let settings = Settings { silence, patience, rest: REST, ..Settings::default() };
     let (lease, audit) = (all.tuning.lease, None);
-    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit, member: None };
+    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit, member };
     let secrets = Secrets { seal: None, authority: None, links: None };
     let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
-    let stored = Stored { node: own.clone(), all, threads, engine: Mutex::default() };
+    let stored = Stored { node: own.clone(), all, threads, engine, shared: Mutex::default() };
     let orders = give_orders(service.clone(), Arc::clone(&stored.all.orders));
     let master = MasterNode { node: own, service, desk, secrets, config, export: None };
     let (stop, stopped) = watch::channel(false);
@@ -171,12 +203,24 @@ pub fn master(all: &Surroundings, node: NodeId, given: Given) {
     tokio::spawn(serving.instrument(named(node)));
 }
 
-/// The metadata that masters share.
+/// The metadata that masters share, or keep together.
 struct Stored {
     all: Surroundings,
     node: Node,
     threads: Arc<dyn Threads>,
-    engine: Mutex<Option<Arc<SharedDatabase>>>,
+    /// Its own, where they keep them together.
+    engine: Option<Arc<RaftEngine>>,
+    /// The database, as it uses that while it serves.
+    shared: Mutex<Option<Arc<SharedDatabase>>>,
+}
+
+impl Stored {
+    async fn share(&self) -> Arc<SharedDatabase> {
+        let (database, node) = (&self.all.database, self.node.id());
+        let turn = database.wait_for_turn(node).await;
+        let seams = (Arc::clone(&self.node.clock), Arc::clone(&self.threads));
+        SharedDatabase::new(database, node, turn, seams)
+    }
 }
 
 #[async_trait]
@@ -184,27 +228,37 @@ impl Source for Stored {
     type Failure = Error;
 
     async fn start(&self) -> Result<(Master, String)> {
-        let Surroundings { database, tuning, .. } = &self.all;
-        let turn = database.wait_for_turn(self.node.id()).await;
-        let seams = (Arc::clone(&self.node.clock), Arc::clone(&self.threads));
-        let engine = SharedDatabase::new(database, self.node.id(), turn, seams);
+        let (engine, shared, shown): (Arc<dyn Engine>, _, _) = match &self.engine {
+            Some(engine) => {
+                engine.wait_for_turn().await?;
+                (Arc::clone(engine) as _, None, "its member")
+            }
+            None => {
+                let shared = self.share().await;
+                (Arc::clone(&shared) as _, Some(shared), "the database")
+            }
+        };
+        let tuning = &self.all.tuning;
         let config = cairn_meta::master::Config {
             threads: Some(Arc::clone(&self.threads)),
             leases: tuning.leases,
             inline_us: if tuning.near { u64::MAX } else { 0 },
             ..cairn_meta::master::Config::far()
         };
-        let clock = Arc::clone(&self.node.clock);
-        let master = Master::start(Arc::clone(&engine) as _, clock, config)?;
-        *self.engine.lock() = Some(engine);
-        Ok((master, "the database".into()))
+        let master = Master::start(engine, Arc::clone(&self.node.clock), config)?;
+        *self.shared.lock() = shared;
+        Ok((master, shown.into()))
     }
 
     /// [`Master::stop`] waits for threads, which have no turns meanwhile.
     async fn stop(&self, master: Master) -> Result<()> {
         drop(master);
-        if let Some(engine) = self.engine.lock().take() {
+        if let Some(shared) = self.shared.lock().take() {
+            shared.give_up();
+        }
+        if let Some(engine) = &self.engine {
             engine.give_up();
+            engine.given_up().await;
         }
         Ok(())
     }

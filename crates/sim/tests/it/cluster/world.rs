@@ -22,7 +22,7 @@ use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
 
 use super::client::{BUCKET, Client, Door, FILES};
-use super::database::{DATABASE, Database, SharedDatabase};
+use super::database::{DATABASE, Database};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
 use super::files;
@@ -31,6 +31,7 @@ use super::history::History;
 use super::host::Host;
 use super::net::{Net, address_of};
 use super::roles::{self, Drive, Serving, Slot, Surroundings, Tuning};
+use super::seat::{self, Seat};
 
 /// A turn of the world, microseconds.
 const TICK_US: u64 = 2_000;
@@ -46,6 +47,8 @@ pub const HOSTILE: u64 = 1 << 33;
 /// In seeds from this one on, gateways serve NFS: clients of it work, and only so many others.
 pub const SERVING: u64 = 1 << 34;
 const BESIDE: usize = 2;
+/// In seeds with this bit, and of any kind otherwise, three masters keep the metadata together.
+pub const TOGETHER: u64 = 1 << 35;
 /// How often streams break while they break again and again, and how often it is looked at
 /// whether members have what they should, microseconds.
 const FLAKY_US: u64 = 100_000;
@@ -61,16 +64,19 @@ pub struct Layout {
     pub chunkservers: Vec<NodeId>,
     pub gateways: Vec<NodeId>,
     pub replicas: u8,
+    /// The masters keep the metadata together, and have no database.
+    pub together: bool,
 }
 
 impl Layout {
-    fn draw(rng: &SeededRng) -> Layout {
+    fn draw(rng: &SeededRng, together: bool) -> Layout {
         let stores = 3 + rng.below(2);
         Layout {
-            masters: vec![NodeId(1), NodeId(2)],
+            masters: (1..if together { 4 } else { 3 }).map(NodeId).collect(),
             chunkservers: (11..11 + stores).map(NodeId).collect(),
             gateways: vec![NodeId(21), NodeId(22)],
             replicas: 2 + rng.below(2) as u8,
+            together,
         }
     }
 
@@ -103,7 +109,7 @@ pub struct World {
     pub all: Surroundings,
     pub layout: Layout,
     pub now_us: u64,
-    hosts: BTreeMap<NodeId, Host>,
+    pub hosts: BTreeMap<NodeId, Host>,
     pub drives: BTreeMap<NodeId, Drive>,
     pub serving: BTreeMap<NodeId, Slot<Serving>>,
     doors: Vec<Slot<Door>>,
@@ -114,10 +120,17 @@ pub struct World {
     faults: usize,
     /// The work of clients: reads in a hundred operations.
     reads: u64,
-    /// And whether they fill directories.
+    /// So many gateways, from the first on, are asked for changes.
+    changing: usize,
+    /// One master after the other is cut off together with a gateway that has leased all rows that
+    /// it reads, and nothing else goes wrong.
+    aimed: bool,
+    /// Whether they fill directories.
     makes: bool,
     /// Clients of NFS, where there are any.
     files: Option<files::Shared>,
+    /// The ways that `Fault::Beside` cuts: longer than other faults last.
+    beside: Vec<(NodeId, NodeId)>,
     /// One in so many streams breaks from time to time.
     flaky: Option<u64>,
 }
@@ -154,13 +167,14 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Report {
 
 impl World {
     fn new(seed: u64) -> World {
-        let serves = seed >= SERVING;
-        let makes = seed >= MAKING && !serves;
+        let kind = seed & !TOGETHER;
+        let serves = kind >= SERVING;
+        let makes = kind >= MAKING && !serves;
         let rng = Arc::new(SeededRng::new(seed));
-        let layout = Layout::draw(&rng);
+        let layout = Layout::draw(&rng, seed != kind);
         let net = Net::new(Arc::clone(&rng));
         let database = Database::new(net.clone(), Arc::clone(&rng));
-        let tuning = Tuning {
+        let mut tuning = Tuning {
             lease: Duration::from_secs([3, 10][rng.below(2) as usize]),
             near: rng.below(2) == 0,
             leases: [1 << 20, 20, 5][rng.below(3) as usize],
@@ -169,11 +183,17 @@ impl World {
             files: serves,
             hasty: if makes { 0 } else { SeededRng::new(!seed).next_u64() },
         };
+        let aimed = layout.together && kind < MAKING && rng.below(4) == 0;
+        if aimed {
+            (tuning.lease, tuning.leases) = (Duration::from_secs(3), 1 << 20);
+        }
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
-        let hostile = Arc::new(AtomicBool::new(seed >= HOSTILE && !serves));
-        let all =
-            Surroundings { net, rng: Arc::clone(&rng), database, masters, orders, hostile, tuning };
+        let hostile = Arc::new(AtomicBool::new(kind >= HOSTILE && !serves));
+        let seated = layout.masters.iter().filter(|_| layout.together);
+        let seats = seated.map(|node| (*node, Seat::new(rng.next_u64()))).collect();
+        let own = Arc::clone(&rng);
+        let all = Surroundings { net, rng: own, database, masters, seats, orders, hostile, tuning };
         let skew = || rng.below(20_000) as i64 - 10_000;
         let hosts = layout.all().into_iter().chain([CLIENT_HOST]);
         let hosts = hosts.map(|node| (node, Host::new(skew()))).collect();
@@ -184,6 +204,7 @@ impl World {
         let drives = layout.chunkservers.iter().map(drive).collect();
         let serving = layout.chunkservers.iter().map(|node| (*node, Slot::default())).collect();
         let doors = layout.gateways.iter().map(|_| Slot::default()).collect();
+        let changing = if aimed { 1 } else { layout.gateways.len() };
         let mut world = World {
             all,
             layout,
@@ -197,8 +218,11 @@ impl World {
             digest: Digest::default(),
             faults: 0,
             reads,
+            changing,
+            aimed,
             makes,
             files: serves.then(files::Shared::default),
+            beside: Vec::new(),
             flaky: None,
         };
         world.fill();
@@ -232,16 +256,14 @@ impl World {
                 map.nodes.insert(*node, Node { address, ..Node::new(pin) });
             }
         }
-        let database = Arc::clone(&self.all.database);
+        let all = self.all.clone();
         let done = Arc::new(Mutex::new(false));
         let told = Arc::clone(&done);
-        let (first, makes, serves) = (NodeId(3000), self.makes, self.files.is_some());
+        let (makes, serves) = (self.makes, self.files.is_some());
         let mut host = Host::new(0);
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
-                let turn = database.wait_for_turn(first).await;
-                let seams = (Arc::clone(&given.clock), Arc::clone(&given.threads));
-                let engine = SharedDatabase::new(&database, first, turn, seams);
+                let (engine, member) = seat::begin(&all, &given).await;
                 let config =
                     master::Config { threads: Some(given.threads), ..master::Config::default() };
                 let master = Master::start(engine, given.clock, config).unwrap();
@@ -258,11 +280,19 @@ impl World {
                 if serves {
                     files::fill(&master).await;
                 }
+                if let Some(engine) = member {
+                    seat::close(&engine).await;
+                }
                 *told.lock() = true;
             });
         });
         while !*done.lock() {
             host.advance(TICK_US);
+        }
+        if let Some(seat) = self.all.seats.get_mut(&self.layout.masters[0]) {
+            seat.disk = seat.disk.kill();
+            host.end();
+            seat.shown.clear();
         }
     }
 
@@ -324,7 +354,8 @@ impl World {
 
     pub fn client(&self) -> Client {
         let (history, rng) = (Arc::clone(&self.history), Arc::clone(&self.all.rng));
-        Client { doors: self.doors.clone(), history, rng, reads: self.reads }
+        let (doors, changing) = (self.doors.clone(), self.changing);
+        Client { doors, changing, history, rng, reads: self.reads }
     }
 
     /// A client of NFS that has not come to its end.
@@ -334,13 +365,13 @@ impl World {
     }
 
     /// Runs something on a host.
-    pub fn inside(&mut self, node: NodeId, work: impl FnOnce()) {
-        if let Some(host) = self.hosts.get_mut(&node) {
+    pub fn inside(&self, node: NodeId, work: impl FnOnce()) {
+        if let Some(host) = self.hosts.get(&node) {
             host.inside(work);
         }
     }
 
-    pub fn inside_clients(&mut self, work: impl FnOnce()) {
+    pub fn inside_clients(&self, work: impl FnOnce()) {
         self.inside(CLIENT_HOST, work);
     }
 
@@ -348,11 +379,11 @@ impl World {
     fn stop(&mut self, node: NodeId, power_cut: bool) {
         self.digest.add(&[self.now_us, node.0, 2]);
         let (net, rng) = (self.all.net.clone(), Arc::clone(&self.all.rng));
-        if let Some(drive) = self.drives.get_mut(&node) {
+        if let Some(disk) = self.disk(node) {
             // Before anything that dies can touch it.
-            drive.disk = match power_cut {
-                true => drive.disk.crash_image(rng.next_u64()),
-                false => drive.disk.kill(),
+            *disk = match power_cut {
+                true => disk.crash_image(rng.next_u64()),
+                false => disk.kill(),
             };
         }
         if let Some(serving) = self.serving.get(&node) {
@@ -362,15 +393,37 @@ impl World {
         if let Some(at) = self.layout.gateways.iter().position(|one| *one == node) {
             door = self.doors[at].lock().take();
         }
+        let shown = self.all.seats.get(&node).map(|seat| seat.shown.clone());
         if let Some(host) = self.hosts.get_mut(&node) {
-            net.while_dying(node, power_cut, || host.end());
+            net.while_dying(node, power_cut, || {
+                host.end();
+                shown.into_iter().for_each(|shown| shown.clear());
+            });
         }
         door.into_iter().for_each(|door| door.waiting.end());
+    }
+
+    /// The disk of a chunkserver, or of a master that has one.
+    fn disk(&mut self, node: NodeId) -> Option<&mut SimDisk> {
+        let seat = self.all.seats.get_mut(&node).map(|seat| &mut seat.disk);
+        seat.or(self.drives.get_mut(&node).map(|drive| &mut drive.disk))
+    }
+
+    /// The process of a master whose member has ended is started again, as its machine would.
+    fn restart_ended(&mut self) {
+        let ended = self.all.seats.iter().filter(|(_, seat)| seat.shown.has_ended());
+        for node in ended.map(|(node, _)| *node).collect::<Vec<_>>() {
+            self.stop(node, false);
+            self.start(node);
+        }
     }
 
     /// Time goes on.
     pub fn turn(&mut self) {
         self.now_us += TICK_US;
+        if self.now_us.is_multiple_of(LOOK_US) {
+            self.restart_ended();
+        }
         self.all.net.advance(self.now_us);
         let mut order: Vec<NodeId> = self.hosts.keys().copied().collect();
         for at in (1..order.len()).rev() {
@@ -390,7 +443,10 @@ impl World {
         if self.files.is_some() {
             plan.keep_clocks();
         }
-        let begin_us = 6_000_000;
+        if self.aimed {
+            plan.aim();
+        }
+        let begin_us = if layout.together { 8_000_000 } else { 6_000_000 };
         let end_us = begin_us + 10_000_000 + rng.below(20_000_000);
         let mean_ms = 300 + rng.below(3_000);
         let mut next_us = begin_us;
@@ -426,9 +482,11 @@ impl World {
     fn begin(&mut self, fault: Fault, rng: &SeededRng) {
         self.faults += 1;
         tracing::info!(at_ms = self.now_us / 1000, ?fault, "FAULT");
+        // Where masters have disks, they stand still or change when these are slow or fail.
+        let disturbs = fault.disturbs() || self.layout.together && fault.is_of_disk();
         let mut history = self.history.lock();
-        history.disturbed |= fault.disturbs();
-        history.forgetful |= fault.disturbs() || matches!(fault, Fault::Commits(_));
+        history.disturbed |= disturbs;
+        history.forgetful |= disturbs || matches!(fault, Fault::Commits(_));
         drop(history);
         let net = self.all.net.clone();
         match fault {
@@ -442,6 +500,12 @@ impl World {
             Fault::Isolate(_) | Fault::Halves(_) | Fault::Apart(_) => {
                 self.pairs(fault).into_iter().for_each(|(a, b)| net.cut(a, b));
             }
+            Fault::Beside(gateway) => {
+                if self.beside.is_empty() {
+                    self.beside = self.ways_beside(gateway);
+                }
+                self.beside.iter().for_each(|(a, b)| net.cut(*a, *b));
+            }
             Fault::Deafen(gateway) => {
                 self.layout.masters.iter().for_each(|master| net.cut(*master, gateway));
             }
@@ -453,11 +517,16 @@ impl World {
             Fault::Jump(node, secs) => self.host(node, |host| host.jump(secs)),
             Fault::Slow(node, factor) => self.host(node, |host| host.set_slow(factor)),
             Fault::DiskError(node, after) => {
-                self.drives[&node].disk.add_fault(DiskFault::once(None, after));
+                let fault = DiskFault::once(None, after);
+                if let Some(disk) = self.disk(node) {
+                    disk.add_fault(fault);
+                }
             }
             Fault::DiskFull(node) => {
-                let disk = &self.drives[&node].disk;
-                disk.set_capacity(Some(disk.used_bytes() + 300_000));
+                let room = if self.all.seats.contains_key(&node) { 30_000 } else { 300_000 };
+                if let Some(disk) = self.disk(node) {
+                    disk.set_capacity(Some(disk.used_bytes() + room));
+                }
             }
             Fault::Flip(node) => self.flip(node, rng),
             Fault::Wipe(node) => {
@@ -519,14 +588,25 @@ impl World {
             | Fault::Isolate(_)
             | Fault::Halves(_)
             | Fault::Apart(_)
+            | Fault::Beside(_)
             | Fault::Deafen(_)
-            | Fault::Delay(..) => self.all.net.heal(),
+            | Fault::Delay(..) => {
+                self.all.net.heal();
+                if matches!(fault, Fault::Beside(_)) {
+                    self.beside.clear();
+                }
+                self.beside.iter().for_each(|(a, b)| self.all.net.cut(*a, *b));
+            }
             Fault::Flaky(_) => self.flaky = None,
             Fault::Drain(node) => self.all.orders.lock().push(Edit::Undrain(node)),
             Fault::Commits(_) => self.all.database.set_faults(0),
             Fault::Slow(node, _) => self.host(node, |host| host.set_slow(1)),
-            Fault::DiskError(node, _) => self.drives[&node].disk.clear_faults(),
-            Fault::DiskFull(node) => self.drives[&node].disk.set_capacity(None),
+            Fault::DiskError(node, _) => {
+                self.disk(node).into_iter().for_each(|disk| disk.clear_faults());
+            }
+            Fault::DiskFull(node) => {
+                self.disk(node).into_iter().for_each(|disk| disk.set_capacity(None));
+            }
             Fault::Break(_) | Fault::Jump(..) | Fault::Flip(_) => {}
         }
     }
@@ -540,12 +620,10 @@ impl World {
         self.all.database.set_faults(0);
         self.history.lock().close();
         for node in self.layout.all() {
-            if let Some(drive) = self.drives.get(&node) {
-                drive.disk.clear_faults();
-                // One whose disk could not be read has ended.
-                if self.serving[&node].lock().is_none() {
-                    self.stop(node, false);
-                }
+            self.disk(node).into_iter().for_each(|disk| disk.clear_faults());
+            // One whose disk could not be read has ended.
+            if self.serving.get(&node).is_some_and(|serving| serving.lock().is_none()) {
+                self.stop(node, false);
             }
             self.start(node);
         }

@@ -11,8 +11,8 @@ use cairn_meta::engine::raft::MemberStore;
 use cairn_sim::SimDisk;
 
 use super::faults::Fault;
-use super::process::config;
 use super::world::World;
+use crate::member::config;
 
 const MS: u64 = 1_000;
 /// There are no more masters than this.
@@ -175,7 +175,7 @@ impl World {
         let seed = self.rng.below(u64::MAX);
         let Some(place) = self.places.get_mut(&id) else { return };
         place.disk = SimDisk::new(seed);
-        place.shown.entered.store(false, Ordering::Relaxed);
+        place.shown.member.entered.store(false, Ordering::Relaxed);
         (place.enters, place.founds) = (true, BTreeSet::new());
         self.start_again(id);
     }

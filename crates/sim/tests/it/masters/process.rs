@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::rng::SeededRng;
-use cairn_base::{Disk, Error, Result};
+use cairn_base::{Error, Result};
 use cairn_cluster::members::Seating;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
-use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::raft::{Member, MemberStore, RaftEngine, Seams, Timing};
+use cairn_meta::engine::raft::Seams;
 use cairn_meta::master;
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
@@ -19,43 +18,21 @@ use tokio::task::JoinSet;
 use super::seating::{Duties, MasterList, Served};
 use super::wires::{Port, Wires};
 use crate::cluster::host::Given;
+use crate::member::{MemberShown, config};
 
 /// What others see of a process.
 #[derive(Clone, Default)]
 pub struct ProcessShown {
-    pub engine: Arc<Mutex<Option<Arc<RaftEngine>>>>,
+    pub member: MemberShown,
     /// The master, if it says that it serves, and how many began before it.
     pub master: Arc<Mutex<Option<(u64, Master)>>>,
-    ended: Arc<AtomicBool>,
-    /// It was told that it may begin, and has.
-    pub entered: Arc<AtomicBool>,
 }
 
 impl ProcessShown {
     pub fn clear(&self) {
         let master = self.master.lock().take();
-        let engine = self.engine.lock().take();
-        self.ended.store(false, Ordering::Relaxed);
-        drop((master, engine));
-    }
-
-    /// Whether the process has ended by itself.
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-    }
-}
-
-/// So small that logs come round and snapshots are needed.
-pub fn config(rng: &Arc<SeededRng>) -> Config {
-    Config {
-        memtable_bytes: 6 << 10,
-        cache_bytes: 256 << 10,
-        log_segments: 3,
-        log_segment_bytes: 32 << 10,
-        reserve_bytes: 0,
-        idle: std::time::Duration::from_secs(3600),
-        background: false,
-        rng: Arc::clone(rng) as _,
+        drop(master);
+        self.member.clear();
     }
 }
 
@@ -85,7 +62,7 @@ pub fn start(start: Start, given: Given) {
             tracing::warn!(id, %error, "a process of a master has ended");
         }
         shown.clear();
-        shown.ended.store(true, Ordering::Relaxed);
+        shown.member.end();
     });
 }
 
@@ -98,14 +75,11 @@ async fn run(start: Start, given: Given) -> Result<()> {
     };
     if start.enters {
         let generation = start.list.enter(start.id).await?;
-        make(&start.disk, &config(&start.rng), start.id, generation)?;
-        start.shown.entered.store(true, Ordering::Relaxed);
+        start.shown.member.make(&start.disk, &config(&start.rng), start.id, generation)?;
     }
-    let disk: Arc<dyn Disk> = Arc::new(start.disk);
     let config = config(&start.rng);
-    let member = Member::open(disk, config, start.id, seams, Timing::default()).await?;
-    let engine = Arc::new(RaftEngine::new(Arc::clone(&member)));
-    *start.shown.engine.lock() = Some(Arc::clone(&engine));
+    let engine = start.shown.member.open(&start.disk, config, start.id, seams).await?;
+    let member = Arc::clone(engine.member());
     let generation = member.status().await?.generation;
     tokio::spawn(start.list.clone().watch(Arc::clone(&member), generation));
     if !start.founds.is_empty() {
@@ -146,12 +120,4 @@ async fn run(start: Start, given: Given) -> Result<()> {
             tracing::info!(id = start.id, next, handed_over, "serves no longer");
         }
     }
-}
-
-/// Makes the files of a new member. What an earlier attempt has left that did not begin is removed.
-fn make(disk: &dyn Disk, config: &Config, id: u64, generation: u64) -> Result<()> {
-    for name in disk.list()? {
-        disk.remove(&name)?;
-    }
-    MemberStore::make(disk, config, id, generation)
 }

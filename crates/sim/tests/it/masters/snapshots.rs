@@ -14,7 +14,7 @@ use cairn_meta::engine::raft::{MemberStore, Vote};
 use cairn_meta::engine::{Fence, Snapshot};
 use cairn_sim::SimDisk;
 
-use super::process::config;
+use crate::member::config;
 
 fn open(disk: &SimDisk, rng: &Arc<SeededRng>) -> Result<MemberStore> {
     MemberStore::open(Arc::new(disk.clone()), config(rng), 1)

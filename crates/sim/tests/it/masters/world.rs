@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use cairn_base::Error;
 use cairn_base::planted::plant;
@@ -242,7 +242,7 @@ impl World {
 
     pub fn start(&mut self, id: u64) {
         let Some(place) = self.places.get_mut(&id) else { return };
-        place.enters &= !place.shown.entered.load(Ordering::Relaxed);
+        place.enters &= !place.shown.member.has_entered();
         let start = Start {
             id,
             disk: place.disk.clone(),
@@ -432,7 +432,7 @@ impl World {
         let members = self.members();
         let is_member = move |(id, _): &(&u64, &Place)| members.contains(*id);
         self.places.iter().filter(is_member).filter_map(|(id, place)| {
-            let engine = place.shown.engine.lock().clone()?;
+            let engine = place.shown.member.engine.lock().clone()?;
             Some((*id, engine.member().fence()))
         })
     }
@@ -452,7 +452,7 @@ impl World {
     /// Members whose rows are not those of the first one.
     fn differing(&self) -> Vec<String> {
         let rows = |place: &Place| {
-            let engine = place.shown.engine.lock().clone();
+            let engine = place.shown.member.engine.lock().clone();
             let engine = engine.ok_or_else(|| Error::Unavailable("it has ended".into()))?;
             engine.snapshot()?.scan(b"", &[0xff; 40], usize::MAX)
         };
@@ -473,7 +473,7 @@ impl World {
     /// A process whose member has ended is started again, as its host would.
     fn restart_ended(&mut self) {
         for id in self.ids() {
-            if self.places.get(&id).is_some_and(|place| place.shown.has_ended()) {
+            if self.places.get(&id).is_some_and(|place| place.shown.member.has_ended()) {
                 self.stop(id, false);
                 self.start_again(id);
             }
@@ -531,7 +531,7 @@ impl World {
                 item.bytes = bytes;
             }
             let Some(place) = self.places.get_mut(&item.to) else { continue };
-            let engine = place.shown.engine.lock().clone();
+            let engine = place.shown.member.engine.lock().clone();
             let Some(engine) = engine else {
                 let _ = item.waiting.send(Err(Error::Unavailable("nobody listens".into())));
                 continue;
