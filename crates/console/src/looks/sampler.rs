@@ -25,7 +25,7 @@ const KEPT: usize = 180;
 const USAGE_PERIOD: Duration = Duration::from_secs(10);
 
 /// A door between two looks.
-#[derive(Clone, PartialEq, Default, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Rates {
     pub door: &'static str,
     /// A second.

@@ -185,26 +185,12 @@ mod tests {
         assert_eq!(line.runs, [vec![(ago(58), 1.0), (ago(56), 2.0)], vec![(ago(0), 3.0)]]);
         assert!(lines(&moments, &moments[2], |rates| rates.most.map(|_| 1.0))[0].runs.is_empty());
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_line_goes_on_when_its_beginning_is_no_longer_shown() {
-        let moment = |secs: u64, is_first| Moment {
-            at: Duration::from_secs(secs),
-            over: Duration::from_secs(2),
-            is_first,
-            doors: vec![Rates { door: "s3", requests: secs as f64, ..Rates::default() }],
-        };
-        let moments = [moment(402, false), moment(404, false), moment(500, true)];
-        let lines = lines(&moments, &moments[2], |rates| Some(rates.requests));
-        let secs = |run: &Vec<(Duration, f64)>| {
-            run.iter().map(|(ago, _)| ago.as_secs()).collect::<Vec<_>>()
-        };
-        let runs: Vec<_> = lines[0].runs.iter().map(secs).collect();
-        assert_eq!(runs, [vec![98, 96], vec![0]]);
+        let moments = [moment(402, false, 1.0), moment(404, false, 2.0), moment(500, true, 3.0)];
+        let found = lines(&moments, &moments[2], |rates| Some(rates.requests));
+        let ago = Duration::from_secs;
+        assert_eq!(found[0].runs, [vec![(ago(98), 1.0), (ago(96), 2.0)], vec![(ago(0), 3.0)]]);
     }
 }
