@@ -318,8 +318,9 @@ fn all_planted_bugs_are_found() {
 }
 
 /// Other seeds for `FOUND`, `FOUND_OF_NFS` and `FOUND_TOGETHER`, when the program has changed: of
-/// `CAIRN_BUG`, or of those that their own seeds find no longer; `CAIRN_SEEDS` of the same kind from
-/// `CAIRN_SEED` on. The quickest are first; both runs count, that with the bug and that without.
+/// `CAIRN_BUG`, or of those that their own seeds find no longer; `CAIRN_SEEDS` of the same kind
+/// from `CAIRN_SEED` on. The quickest are first; both runs count, that with the bug and that
+/// without.
 #[test]
 #[ignore = "takes long"]
 fn seeds_that_find_planted_bugs() {
