@@ -232,7 +232,7 @@ const FOUND: [(Bug, u64); 18] = [
     (Bug::LiveSessionReaped, 1),
     (Bug::GcWithoutGrace, 8),
     (Bug::HangUpGivesUp, 6),
-    (Bug::ReplaysForgotten, MAKING + 26),
+    (Bug::ReplaysForgotten, MAKING + 90),
     (Bug::UnsettledShown, 17),
     (Bug::DelegationIgnored, MAKING + 39),
 ];
