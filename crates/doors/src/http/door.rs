@@ -182,6 +182,7 @@ impl Inner {
         }
         let read = Read { method, headers, query: None, key: &key, is_website: false };
         if let Ok(object) = &opened
+            && !object.is_open_for(&(0..object.size()))
             && get::sent(&read, object).is_some_and(|range| !object.is_open_for(&range))
         {
             return None;
