@@ -79,7 +79,8 @@ impl Fs {
         Ok(Object::new(self, opened, guard))
     }
 
-    /// As [`Fs::open`], for those bytes that `wanted` says of what was found, if any.
+    /// As [`Fs::open`], for a range of bytes: `wanted` names it when the object is found, if one is
+    /// wanted at all.
     ///
     /// # Errors
     /// `Unavailable` if the object is replaced again and again meanwhile.

@@ -6,9 +6,8 @@
 //!              waits           system has taken all of it
 //! ```
 //!
-//! What the system has taken of a body is not counted here: it holds some MiB for each connection
-//! whose client is slow. So nothing is read ahead while a piece still waits, and the client loses
-//! nothing by that.
+//! Bytes that the system has taken are not counted here. The system holds some MiB for each slow
+//! connection, so a client loses nothing when nothing is read ahead while a piece still waits.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -160,8 +160,8 @@ impl Posix {
         }
         for _ in 0..TRIES {
             match merge(&object, &local, &range).await {
-                // It has been told so many blocks that this one was forgotten, or it has another
-                // session, or the file got another body: once more, with what is true now.
+                // The server has forgotten that it told this block, or the session is another
+                // one, or the file got another body: the file is opened anew and read again.
                 Err(Error::Denied(_) | Error::Conflict(_)) => {
                     object = self.fs.open_inode_anew(&handle.caller, node.ino, true).await?;
                 }

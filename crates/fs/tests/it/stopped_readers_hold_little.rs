@@ -56,7 +56,7 @@ fn two_pieces_wait_and_no_more_is_read() {
 }
 
 #[test]
-fn whoever_waits_for_room_is_woken_by_it() {
+fn a_stream_that_waits_for_room_is_woken() {
     run(async {
         let world = World::new(2).await;
         let bytes = data(2, LENGTH);
@@ -90,7 +90,7 @@ fn one_piece_of_each_waits_where_all_have_much() {
         let mut stopped = send(&world).await;
         let piece = next(&mut stopped).await;
         assert!(piece.is_some() && next(&mut stopped).await.is_none());
-        // Whoever takes its pieces gets all of them meanwhile.
+        // Another stream, whose pieces are taken, ends meanwhile.
         let (mut whole, mut stream) = (BytesMut::new(), send(&world).await);
         while let Some(piece) = stream.next().await {
             whole.extend_from_slice(&piece.unwrap());

@@ -208,7 +208,7 @@ fn extents_from(
                 bytes += found.iter().map(bytes_of).sum::<usize>();
                 extents.extend(found);
             }
-            // Go on, so that what is missing is fetched together.
+            // The other steps are made first: then one fetch brings all missing rows.
             Err(Stop::Miss) if missed + 1 < STEPS_AT_ONCE => missed += 1,
             Err(stop) => return Err(stop),
         }

@@ -12,7 +12,7 @@ use cairn_meta::engine::raft::{Member, MemberStore, RaftEngine, Seams, Timing};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
 
-/// What others see of a member. Clones are the same.
+/// The state of a member that others see. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemberShown {
     pub engine: Arc<Mutex<Option<Arc<RaftEngine>>>>,

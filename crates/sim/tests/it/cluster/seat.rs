@@ -32,7 +32,7 @@ const MAKER: NodeId = NodeId(3000);
 /// Of a new log.
 const FIRST_GENERATION: u64 = 1;
 
-/// What a master has of its own.
+/// The place of a master, with all that is its own.
 #[derive(Clone)]
 pub struct Seat {
     pub disk: SimDisk,
