@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cairn_auth::{Caller, CredentialId, Principal};
-use cairn_base::UserId;
+use cairn_base::{Party, UserId};
 use serde::{Serialize, Serializer};
 
 /// The caller of a request, and its address.
@@ -27,6 +27,15 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// The party among which room for records is divided.
+    pub fn party(&self) -> Party {
+        match (self.user, &self.node, self.source) {
+            (Some(user), ..) => Party::User(user),
+            (None, None, Some(source)) => Party::at(source),
+            _ => Party::Other,
+        }
+    }
+
     pub fn of(caller: &Caller) -> Actor {
         let user = match caller.principal() {
             Principal::User(user) => Some(user),

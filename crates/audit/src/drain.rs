@@ -1,11 +1,12 @@
 //! From a queue to a sink.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-use cairn_base::{Clock, rfc3339};
+use cairn_base::{Clock, Party, rfc3339};
 
-use crate::queue::{LineBatch, LineQueue, count};
+use crate::queue::{LineBatch, LineQueue, RESERVED_BYTES, count};
 
 /// The pause after a first failure of a sink, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
@@ -17,17 +18,47 @@ pub trait LineSink: Send {
     /// # Errors
     /// Why it takes none now.
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
+
+    /// Makes sure that there is room for so many bytes of further lines, where the sink can know.
+    ///
+    /// # Errors
+    /// There is not.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// Interval between two attempts to make room in a sink that has none.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Has a sink make room for the lines to come, where records are required, until it does or there
+/// are lines, or the queue is closed.
+fn reserve(queue: &LineQueue, sink: &mut dyn LineSink) {
+    let mut is_told = false;
+    while queue.is_required() {
+        let reserved = sink.reserve(RESERVED_BYTES);
+        queue.set_stuck(reserved.is_err());
+        match reserved {
+            Ok(()) => return,
+            Err(_) if is_told => {}
+            Err(error) => {
+                is_told = true;
+                tracing::warn!(log = queue.log, sink = queue.sink, %error,
+                    "the sink has no room: changes are refused");
+            }
+        }
+        if queue.wait(LOOK) {
+            return;
+        }
+    }
 }
 
 /// Gives lines to a sink until the queue is closed and empty. As long as the sink takes none, the
 /// same lines are offered again. When it takes some, it is told how many were lost.
 pub fn drain(queue: &LineQueue, clock: &dyn Clock, pace: Duration, sink: &mut dyn LineSink) {
+    reserve(queue, sink);
     while let Some(LineBatch { mut bytes, lost }) = queue.take(pace) {
         let lines = count(&bytes);
-        if lost > 0 {
-            let time = rfc3339(clock.now());
-            bytes
-                .extend_from_slice(format!("{{\"time\":\"{time}\",\"lost\":{lost}}}\n").as_bytes());
+        for line in told(lost, &rfc3339(clock.now())) {
+            bytes.extend_from_slice(line.as_bytes());
         }
         match offer(queue, sink, &bytes) {
             true => queue.wrote(lines),
@@ -36,7 +67,25 @@ pub fn drain(queue: &LineQueue, clock: &dyn Clock, pace: Duration, sink: &mut dy
                 queue.lose(lines);
             }
         }
+        reserve(queue, sink);
     }
+}
+
+/// Lines that say how many others were lost, and whose they were.
+fn told(lost: HashMap<Party, u64>, time: &str) -> Vec<String> {
+    let mut lines: Vec<String> = lost
+        .into_iter()
+        .map(|(party, lost)| {
+            let whose = match party {
+                Party::User(user) => format!(",\"user\":{}", user.0),
+                Party::Network(address) => format!(",\"source\":\"{address}\""),
+                Party::ShareLink(_) | Party::Other => String::new(),
+            };
+            format!("{{\"time\":\"{time}\",\"lost\":{lost}{whose}}}\n")
+        })
+        .collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Offers lines until they are taken. False: the queue is closed, and they are not taken.
@@ -47,6 +96,7 @@ fn offer(queue: &LineQueue, sink: &mut dyn LineSink, bytes: &[u8]) -> bool {
     loop {
         match sink.write(bytes) {
             Ok(()) => {
+                queue.set_stuck(false);
                 if has_failed {
                     tracing::info!(log, sink = name, "the sink takes lines again");
                 }
@@ -58,6 +108,7 @@ fn offer(queue: &LineQueue, sink: &mut dyn LineSink, bytes: &[u8]) -> bool {
             }
             Err(error) => tracing::debug!(log, sink = name, %error, "the sink takes no lines"),
         }
+        queue.set_stuck(true);
         if queue.pause(pause) {
             return sink.write(bytes).is_ok();
         }
@@ -89,6 +140,10 @@ mod tests {
             self.text.lock().push_str(std::str::from_utf8(lines).unwrap());
             Ok(())
         }
+
+        fn reserve(&mut self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
@@ -97,15 +152,15 @@ mod tests {
         let (refuses, text) = (Arc::new(AtomicBool::new(true)), Arc::default());
         let mut sink = Shy { refuses: Arc::clone(&refuses), text: Arc::clone(&text) };
         let line = [&[b'x'; (1 << 20) - 1][..], b"\n"].concat();
-        queue.add(&line);
+        queue.add(Party::Other, &line);
         let worker = Arc::clone(&queue);
         let thread = std::thread::spawn(move || {
             drain(&worker, &RealClock::default(), Duration::ZERO, &mut sink);
         });
         // Of these some are taken off the queue, and wait with the sink.
-        (0..20).for_each(|_| queue.add(&line));
+        (0..20).for_each(|_| queue.add(Party::Other, &line));
         let lost = queue.counts().lost;
-        assert!((10..=13).contains(&lost), "{lost}");
+        assert!((10..=15).contains(&lost), "{lost}");
         refuses.store(false, Ordering::SeqCst);
         queue.close();
         thread.join().unwrap();

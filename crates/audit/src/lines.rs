@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-use cairn_base::{Clock, UserId, rfc3339};
+use cairn_base::{Clock, Error, Party, Result, UserId, rfc3339};
 use serde::Serialize;
 
 use crate::actor::Actor;
@@ -62,6 +62,26 @@ impl LineLog {
         LineLog { refusals: Some(Arc::default()), ..self }
     }
 
+    /// Returns whether changes are refused that could not be recorded.
+    pub fn is_required(&self) -> bool {
+        self.queues.iter().any(|queue| queue.is_required())
+    }
+
+    /// Checks that each sink has room for the record of another change, where that is required.
+    ///
+    /// # Errors
+    /// `Full` if not.
+    pub fn check_room(&self) -> Result<()> {
+        match self.queues.iter().find(|queue| !queue.has_room()) {
+            None => Ok(()),
+            Some(queue) => Err(Error::Full(format!(
+                "the audit cannot be written ({} of {}), and without a record nothing is changed: \
+                 make room for it",
+                queue.sink, queue.log
+            ))),
+        }
+    }
+
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
@@ -93,15 +113,20 @@ impl LineLog {
         };
     }
 
-    pub(crate) fn write(&self, record: &impl Serialize) {
+    pub(crate) fn write(&self, party: Party, record: &impl Serialize) {
+        self.write_of(party, record, false);
+    }
+
+    /// Writes a record. `has_changed` says that a change was made, or may have been.
+    pub(crate) fn write_of(&self, party: Party, record: &impl Serialize, has_changed: bool) {
         let mut line = Vec::with_capacity(512);
         match serde_json::to_writer(&mut line, record) {
             Ok(()) => line.push(b'\n'),
             Err(error) => return tracing::error!(%error, "a record is no JSON"),
         }
-        self.queues.iter().for_each(|queue| queue.add(&line));
+        self.queues.iter().for_each(|queue| queue.add_of(party, &line, has_changed));
         if let Some(recent) = &self.recent {
-            recent.add(&line);
+            recent.add(party, &line);
         }
     }
 }

@@ -1,17 +1,27 @@
 //! Lines that wait for a sink, in bounded memory.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use cairn_base::Party;
+use cairn_base::shares::FAIR;
 use parking_lot::{Condvar, Mutex};
 
 /// Bytes of lines that wait for a sink, at most.
 const WAITING_BYTES: usize = 8 << 20;
 /// Bytes that a sink is given at once, at most.
 const BATCH_BYTES: usize = 1 << 20;
+/// Bytes of lines that wait from which on no change is begun, where its record is required.
+const FULL_BYTES: usize = WAITING_BYTES / 2;
+/// Bytes that a sink keeps room for, where records are required: for all lines that may wait.
+pub(crate) const RESERVED_BYTES: u64 = 2 * WAITING_BYTES as u64;
+/// Parties whose lost lines are told apart. Those of others are counted as of nobody.
+const PARTIES: usize = 64;
 
 /// Lines on their way to one sink. Who adds a line never waits: a line that finds no room is lost,
-/// and counted.
+/// and counted. The lines of one user, or of one address, take at most three times the room that is
+/// free: so no user can have the lines of others lost.
 #[derive(Debug)]
 pub struct LineQueue {
     /// The name of the log and that of the sink, for metrics: `audit`, `file`.
@@ -21,13 +31,21 @@ pub struct LineQueue {
     changed: Condvar,
     written: AtomicU64,
     lost: AtomicU64,
+    /// No change is made that could not be recorded.
+    is_required: bool,
+    /// The sink takes no lines now, or has no room for more.
+    is_stuck: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct WaitingLines {
     bytes: Vec<u8>,
+    /// Whose lines these are, in their order, and how long each of them is.
+    lines: VecDeque<(Party, usize)>,
+    /// The bytes of each party that has some.
+    parties: HashMap<Party, usize>,
     /// Lines that were lost, and that the sink was not told of.
-    lost: u64,
+    lost: HashMap<Party, u64>,
     is_closed: bool,
 }
 
@@ -35,8 +53,45 @@ struct WaitingLines {
 #[derive(Debug)]
 pub struct LineBatch {
     pub bytes: Vec<u8>,
-    /// Lines that were lost before these.
-    pub lost: u64,
+    /// Lines that were lost before these, by whose they were.
+    pub lost: HashMap<Party, u64>,
+}
+
+impl WaitingLines {
+    /// Whether there is room for a line.
+    fn takes(&self, party: Party, len: usize) -> bool {
+        let free = WAITING_BYTES.saturating_sub(self.bytes.len());
+        let own = self.parties.get(&party).copied().unwrap_or_default();
+        len <= free && own + len <= FAIR as usize * free
+    }
+
+    fn push(&mut self, party: Party, line: &[u8]) {
+        self.bytes.extend_from_slice(line);
+        self.lines.push_back((party, line.len()));
+        *self.parties.entry(party).or_default() += line.len();
+    }
+
+    fn lose(&mut self, party: Party) {
+        let is_known = self.lost.contains_key(&party) || self.lost.len() < PARTIES;
+        let party = if is_known { party } else { Party::Other };
+        *self.lost.entry(party).or_default() += 1;
+    }
+
+    /// Takes the first bytes, which are whole lines.
+    fn split(&mut self, end: usize) -> Vec<u8> {
+        let mut left = end;
+        while let Some((party, len)) = self.lines.pop_front_if(|(_, len)| *len <= left) {
+            left -= len;
+            if let Some(bytes) = self.parties.get_mut(&party) {
+                *bytes -= len;
+                if *bytes == 0 {
+                    self.parties.remove(&party);
+                }
+            }
+        }
+        let rest = self.bytes.split_off(end);
+        std::mem::replace(&mut self.bytes, rest)
+    }
 }
 
 /// How many lines the sink took so far, and how many were lost.
@@ -60,22 +115,61 @@ impl LineQueue {
             changed: Condvar::new(),
             written: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            is_required: false,
+            is_stuck: AtomicBool::new(false),
         }
     }
 
-    /// Adds a line, which ends with a new line. A line that is longer than a batch is lost.
-    pub fn add(&self, line: &[u8]) {
+    /// Returns the same queue, which loses no line about a change: a change begins only after a
+    /// look whether there is room ([`LineQueue::has_room`]).
+    #[must_use]
+    pub fn required(self) -> LineQueue {
+        LineQueue { is_required: true, ..self }
+    }
+
+    pub(crate) fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    /// Notes whether the sink takes lines and has room for those to come.
+    pub(crate) fn set_stuck(&self, is_stuck: bool) {
+        self.is_stuck.store(is_stuck, Relaxed);
+    }
+
+    /// Returns whether the record of another change fits. Records of changes that have begun are
+    /// always taken: there are at most as many as requests in progress.
+    pub fn has_room(&self) -> bool {
+        !self.is_required
+            || !self.is_stuck.load(Relaxed) && self.waiting.lock().bytes.len() < FULL_BYTES
+    }
+
+    /// Waits for lines, but no longer than this. Returns whether there are some, or it is closed.
+    pub(crate) fn wait(&self, time: Duration) -> bool {
         let mut waiting = self.waiting.lock();
-        if line.len() > BATCH_BYTES
-            || waiting.is_closed
-            || waiting.bytes.len() + line.len() > WAITING_BYTES
-        {
-            waiting.lost += 1;
+        if waiting.bytes.is_empty() && !waiting.is_closed {
+            self.changed.wait_for(&mut waiting, time);
+        }
+        !waiting.bytes.is_empty() || waiting.is_closed
+    }
+
+    /// Adds a line, which ends with a new line. A line that is longer than a batch is lost.
+    pub fn add(&self, party: Party, line: &[u8]) {
+        self.add_of(party, line, false);
+    }
+
+    /// Adds a line. A line about a change that was made (`has_changed`) is never lost where records
+    /// are required.
+    pub(crate) fn add_of(&self, party: Party, line: &[u8], has_changed: bool) {
+        let mut waiting = self.waiting.lock();
+        let is_kept = self.is_required && has_changed;
+        let is_taken = is_kept || waiting.takes(party, line.len());
+        if line.len() > BATCH_BYTES || waiting.is_closed || !is_taken {
+            waiting.lose(party);
             self.lost.fetch_add(1, Relaxed);
             return;
         }
         let was_empty = waiting.bytes.is_empty();
-        waiting.bytes.extend_from_slice(line);
+        waiting.push(party, line);
         drop(waiting);
         if was_empty {
             self.changed.notify_all();
@@ -95,12 +189,11 @@ impl LineQueue {
             }
         }
         let lost = std::mem::take(&mut waiting.lost);
-        if waiting.bytes.is_empty() && lost == 0 {
+        if waiting.bytes.is_empty() && lost.is_empty() {
             return None;
         }
         let end = batch_end(&waiting.bytes);
-        let rest = waiting.bytes.split_off(end);
-        Some(LineBatch { bytes: std::mem::replace(&mut waiting.bytes, rest), lost })
+        Some(LineBatch { bytes: waiting.split(end), lost })
     }
 
     /// Waits so long, or until it is closed; says whether it is.
@@ -143,17 +236,50 @@ fn batch_end(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    use cairn_base::UserId;
+
     const NOW: Duration = Duration::ZERO;
+    const ALICE: Party = Party::User(UserId(7));
+    const BOB: Party = Party::User(UserId(8));
+
+    #[test]
+    fn where_records_are_required_those_of_changes_are_kept() {
+        let queue = LineQueue::new("audit", "file").required();
+        let line = [&[b'x'; 9999][..], b"\n"].concat();
+        let mut taken = 0;
+        while queue.has_room() {
+            queue.add_of(ALICE, &line, true);
+            taken += line.len();
+        }
+        assert!((FULL_BYTES..FULL_BYTES + line.len()).contains(&taken));
+        // Changes that began before are all taken, and records of refusals are not.
+        (0..1000).for_each(|_| queue.add_of(ALICE, &line, true));
+        assert_eq!(queue.counts().lost, 0);
+        queue.add_of(BOB, &line, false);
+        assert_eq!(queue.counts().lost, 1);
+        queue.close();
+        let mut all = 0;
+        while let Some(batch) = queue.take(NOW) {
+            all += count(&batch.bytes);
+        }
+        assert_eq!(all, taken as u64 / line.len() as u64 + 1000);
+        assert!(queue.has_room());
+        queue.set_stuck(true);
+        assert!(!queue.has_room());
+        let other = LineQueue::new("audit", "file");
+        other.set_stuck(true);
+        assert!(other.has_room(), "it is not required");
+    }
 
     #[test]
     fn lines_come_whole_and_in_their_order() {
         let queue = LineQueue::new("audit", "file");
         let line = [&[b'x'; 999][..], b"\n"].concat();
-        (0..2000).for_each(|_| queue.add(&line));
+        (0..2000).for_each(|_| queue.add(ALICE, &line));
         queue.close();
         let mut lines = 0;
         while let Some(LineBatch { bytes, lost }) = queue.take(NOW) {
-            assert_eq!((bytes.len() % 1000, lost), (0, 0));
+            assert!(bytes.len() % 1000 == 0 && lost.is_empty());
             assert!(bytes.len() <= BATCH_BYTES);
             lines += count(&bytes);
         }
@@ -164,16 +290,37 @@ mod tests {
     fn a_line_that_finds_no_room_is_counted_and_told() {
         let queue = LineQueue::new("audit", "file");
         let line = [&[b'x'; (1 << 20) - 1][..], b"\n"].concat();
-        (0..11).for_each(|_| queue.add(&line));
+        (0..9).for_each(|_| queue.add(ALICE, &line));
         assert_eq!(queue.counts().lost, 3);
-        assert_eq!(queue.take(NOW).unwrap().lost, 3);
-        queue.add(&line);
-        assert_eq!(queue.take(NOW).unwrap().lost, 0);
+        assert_eq!(queue.take(NOW).unwrap().lost, HashMap::from([(ALICE, 3)]));
+        queue.add(ALICE, &line);
+        assert!(queue.take(NOW).unwrap().lost.is_empty());
         queue.close();
-        queue.add(&line);
+        queue.add(ALICE, &line);
         assert_eq!(queue.counts().lost, 4, "nobody takes it any more");
         let queue = LineQueue::new("audit", "file");
-        queue.add(&[b'x'; BATCH_BYTES + 1]);
+        queue.add(ALICE, &[b'x'; BATCH_BYTES + 1]);
         assert_eq!(queue.counts().lost, 1, "no sink would take it");
+    }
+
+    #[test]
+    fn lines_of_one_user_leave_room_for_those_of_others() {
+        let queue = LineQueue::new("audit", "file");
+        let line = [&[b'x'; 9999][..], b"\n"].concat();
+        (0..2000).for_each(|_| queue.add(ALICE, &line));
+        (0..10).for_each(|_| queue.add(BOB, b"bob\n"));
+        queue.close();
+        let (mut text, mut lost) = (Vec::new(), HashMap::new());
+        while let Some(batch) = queue.take(NOW) {
+            text.extend_from_slice(&batch.bytes);
+            lost.extend(batch.lost);
+        }
+        assert_eq!(text.windows(4).filter(|part| part == b"bob\n").count(), 10);
+        assert_eq!(lost.keys().collect::<Vec<_>>(), [&ALICE]);
+        assert!(queue.waiting.lock().parties.is_empty());
+        for number in 0..1000 {
+            queue.add(Party::User(UserId(number)), b"closed\n");
+        }
+        assert!(queue.waiting.lock().lost.len() <= PARTIES + 1);
     }
 }

@@ -1,52 +1,98 @@
 //! The last lines of a log, in memory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
+use cairn_base::Party;
 use parking_lot::Mutex;
 
 /// Lines that are kept, at most, and their bytes.
 const LINES: usize = 8192;
 const BYTES: usize = 8 << 20;
 
-/// The last lines of a log. Lines are numbered from 1 on, in the order in which they came.
+/// The last lines of a log. Lines are numbered from 1 on, in the order in which they came. Where
+/// there is no room for one more, the oldest line goes of a party that has more than an equal part:
+/// so the lines of those who do little stay the longest.
 #[derive(Debug, Default)]
 pub struct RecentLines(Mutex<KeptLines>);
 
 #[derive(Debug, Default)]
 struct KeptLines {
-    lines: VecDeque<Bytes>,
+    lines: BTreeMap<u64, Bytes>,
     bytes: usize,
+    parties: HashMap<Party, LinesOfParty>,
     /// All lines that there ever were.
     count: u64,
 }
 
+/// The numbers of the lines of one party, and their bytes.
+#[derive(Debug, Default)]
+struct LinesOfParty {
+    numbers: VecDeque<u64>,
+    bytes: usize,
+}
+
+impl LinesOfParty {
+    /// The part that it has of all there is room for: a million is all of it.
+    fn part(&self) -> usize {
+        const ALL: usize = 1_000_000;
+        (self.numbers.len() * ALL / LINES).max(self.bytes.saturating_mul(ALL) / BYTES)
+    }
+}
+
+impl KeptLines {
+    /// The party whose oldest line goes next: the one that adds lines if it has more than an equal
+    /// part, or else the one that has most.
+    fn largest(&self, adding: Party) -> Option<Party> {
+        let own = self.parties.get(&adding).map_or(0, LinesOfParty::part);
+        if own.saturating_mul(self.parties.len()) >= 1_000_000 {
+            return Some(adding);
+        }
+        let all = self.parties.iter();
+        all.max_by_key(|(_, lines)| lines.part()).map(|(party, _)| *party)
+    }
+
+    fn drop_oldest(&mut self, party: Party) {
+        let Some(lines) = self.parties.get_mut(&party) else { return };
+        if let Some(line) = lines.numbers.pop_front().and_then(|number| self.lines.remove(&number))
+        {
+            lines.bytes -= line.len();
+            self.bytes -= line.len();
+        }
+        if lines.numbers.is_empty() {
+            self.parties.remove(&party);
+        }
+    }
+}
+
 impl RecentLines {
-    pub(crate) fn add(&self, line: &[u8]) {
+    pub(crate) fn add(&self, party: Party, line: &[u8]) {
         let mut kept = self.0.lock();
         kept.count += 1;
         kept.bytes += line.len();
-        kept.lines.push_back(Bytes::copy_from_slice(line));
+        let number = kept.count;
+        kept.lines.insert(number, Bytes::copy_from_slice(line));
+        let lines = kept.parties.entry(party).or_default();
+        lines.numbers.push_back(number);
+        lines.bytes += line.len();
         while kept.lines.len() > LINES || kept.bytes > BYTES {
-            let Some(gone) = kept.lines.pop_front() else { break };
-            kept.bytes -= gone.len();
+            let Some(party) = kept.largest(party) else { break };
+            kept.drop_oldest(party);
         }
     }
 
     /// Lines with numbers below `before`, the newest first, with their numbers.
     pub fn before(&self, before: u64) -> Vec<(u64, Bytes)> {
         let kept = self.0.lock();
-        let numbers = (1..=kept.count).rev();
-        let lines = numbers.zip(kept.lines.iter().rev());
-        lines
-            .filter(|(number, _)| *number < before)
-            .map(|(number, line)| (number, line.clone()))
-            .collect()
+        let lines = kept.lines.range(..before).rev();
+        lines.map(|(number, line)| (*number, line.clone())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cairn_base::UserId;
+
     use super::*;
 
     #[test]
@@ -54,14 +100,30 @@ mod tests {
         let recent = RecentLines::default();
         assert!(recent.before(u64::MAX).is_empty());
         for number in 1..=LINES as u64 + 10 {
-            recent.add(format!("{number}\n").as_bytes());
+            recent.add(Party::Other, format!("{number}\n").as_bytes());
         }
         let all = recent.before(u64::MAX);
         assert_eq!((all.len(), all[0].0, &all[0].1[..]), (LINES, 8202, &b"8202\n"[..]));
         let older = recent.before(100);
         assert_eq!((older.len(), older[0].0), (89, 99));
         assert_eq!(&older.last().unwrap().1[..], b"11\n");
-        recent.add(&vec![b'x'; BYTES]);
+        recent.add(Party::Other, &vec![b'x'; BYTES]);
         assert_eq!(recent.before(u64::MAX).len(), 1, "bytes are bounded, too");
+    }
+
+    #[test]
+    fn nobody_pushes_out_the_lines_of_others() {
+        let (recent, bob) = (RecentLines::default(), Party::User(UserId(8)));
+        recent.add(bob, b"bob\n");
+        let alice = Party::User(UserId(7));
+        (0..3 * LINES).for_each(|_| recent.add(alice, b"alice\n"));
+        (0..20).for_each(|_| recent.add(alice, &vec![b'x'; BYTES / 8]));
+        let kept = recent.before(u64::MAX);
+        assert_eq!(kept.last().unwrap().1, b"bob\n"[..]);
+        (0..100).for_each(|_| recent.add(bob, &vec![b'y'; BYTES / 16]));
+        let kept = recent.before(u64::MAX);
+        let of = |byte: u8| kept.iter().filter(|(_, line)| line[0] == byte).count();
+        assert!(of(b'x') >= 4 && of(b'y') >= 7, "{} {}", of(b'x'), of(b'y'));
+        assert!(recent.0.lock().bytes <= BYTES);
     }
 }

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use cairn_base::Error;
+use cairn_base::{Error, Party};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::actor::Actor;
 use crate::lines::LineLog;
@@ -13,12 +14,23 @@ use crate::refusals::MoreRefusals;
 /// Bytes of any one text in a record, at most.
 const TEXT_BYTES: usize = 2048;
 
-/// Bytes of all keys in a record, at most: written as JSON they may be six times as many.
-const KEYS_BYTES: usize = 100 << 10;
+/// Bytes of all keys in a record as they are written, at most: one key always fits. Of the others
+/// there is a count, and a digest by which it can be proved which they were.
+const KEYS_BYTES: usize = 8 << 10;
 
 /// The beginning of a text: as much of it as a record may have.
 pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
+}
+
+/// How many bytes a text is in a line of JSON, with its quotes and a comma.
+fn written_bytes(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    3 + text.bytes().map(of).sum::<usize>()
 }
 
 /// The outcome of a request.
@@ -65,6 +77,9 @@ pub struct AuditRecord {
     /// Further keys, for which there is no room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_keys: Option<usize>,
+    /// The SHA-256 of these, each followed by a zero byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_keys_sha256: Option<String>,
     /// The subject of the request, where that is neither a bucket nor a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
@@ -92,13 +107,26 @@ impl AuditRecord {
     fn cut_keys(&mut self) {
         let mut bytes = 0;
         let fits = |key: &&String| {
-            bytes += key.len();
+            bytes += written_bytes(key);
             bytes <= KEYS_BYTES
         };
         let fitting = self.keys.iter().take_while(fits).count();
-        let more = self.keys.len() - fitting;
-        self.keys.truncate(fitting);
-        self.more_keys = (more > 0).then_some(more);
+        let more = self.keys.split_off(fitting);
+        if more.is_empty() {
+            return;
+        }
+        let mut digest = Sha256::new();
+        for key in &more {
+            digest.update(key.as_bytes());
+            digest.update([0]);
+        }
+        let hex = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        (self.more_keys, self.more_keys_sha256) = (Some(more.len()), Some(hex));
+    }
+
+    /// The party among which room for records is divided.
+    fn party(&self) -> Party {
+        self.actor.party()
     }
 }
 
@@ -133,7 +161,8 @@ impl LineLog {
         record.cut_keys();
         record.time = self.time();
         self.name(&mut record.actor);
-        self.write(&record);
+        let has_changed = matches!(record.outcome, AuditOutcome::Done | AuditOutcome::Unknown);
+        self.write_of(record.party(), &record, has_changed);
     }
 
     /// Whether a request of nobody that was not done is to have a record.
@@ -148,7 +177,8 @@ impl LineLog {
         let Some(refusals) = &self.refusals else { return };
         for counted in refusals.take(self.clock().monotonic(), is_end) {
             let outcome = AuditOutcome::Refused;
-            self.write(&CountedRefusals { time: self.time(), outcome, counted });
+            let told = CountedRefusals { time: self.time(), outcome, counted };
+            self.write(Party::Other, &told);
         }
     }
 
@@ -156,7 +186,7 @@ impl LineLog {
     pub fn note_access(&self, mut record: AccessRecord<'_>) {
         record.time = self.time();
         self.name(&mut record.actor);
-        self.write(&record);
+        self.write(record.actor.party(), &record);
     }
 }
 
@@ -250,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_many_keys_is_no_line_that_is_lost() {
+    fn a_record_of_many_keys_is_small_whatever_they_are() {
         let queue = Arc::new(LineQueue::new("audit", "test"));
         let log = LineLog::new(
             Arc::new(RealClock::default()),
@@ -259,9 +289,20 @@ mod tests {
         );
         let keys = vec!["\u{1}".repeat(1024); 1000];
         log.note(AuditRecord { keys, ..AuditRecord::default() });
+        let keys: Vec<String> = (0..1000).map(|number| format!("{number:024}")).collect();
+        log.note(AuditRecord { keys, ..AuditRecord::default() });
         let line = queue.take(Duration::ZERO).unwrap().bytes;
-        let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
-        let (shown, more) = (record["keys"].as_array().unwrap().len(), &record["more_keys"]);
-        assert_eq!((shown, more), (100, &900.into()));
+        assert!(line.len() < 20 << 10, "{}", line.len());
+        let lines = std::str::from_utf8(&line).unwrap().lines();
+        let records: Vec<serde_json::Value> =
+            lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        let shown = |record: &serde_json::Value| record["keys"].as_array().unwrap().len() as u64;
+        let more = |record: &serde_json::Value| record["more_keys"].as_u64().unwrap();
+        assert_eq!((shown(&records[0]), more(&records[0])), (1, 999));
+        assert_eq!(shown(&records[1]) + more(&records[1]), 1000);
+        let rest: String = (shown(&records[1])..1000).map(|key| format!("{key:024}\0")).collect();
+        let digest: String =
+            Sha256::digest(rest.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(records[1]["more_keys_sha256"], digest);
     }
 }

@@ -1,10 +1,18 @@
 //! The encoding of metadata rows: one format byte, then fields `tag, length, bytes`, where tag and
 //! length are LEB128 numbers. A reader keeps the fields it does not know and writes them back, so
 //! an older version never destroys what a newer one added. Nothing here panics on any bytes.
+//!
+//! A row that must not be read without its newer fields has the format byte 2 and, before its
+//! fields, how many capabilities its reader must have, and their numbers.
 
 use bytes::Bytes;
 
-use crate::{Error, Result};
+use crate::{Capability, CapabilitySet, Error, Result};
+
+/// The format byte of rows that name the capabilities of their readers.
+const REQUIRING: u8 = 2;
+/// The format byte of rows that name none.
+const PLAIN: u8 = 1;
 
 /// Builds one row. Fields are written in the order of the calls; absent fields are left out.
 #[derive(Debug)]
@@ -17,6 +25,19 @@ impl Writer {
         let mut out = Vec::with_capacity(128);
         out.push(format);
         Writer { out }
+    }
+
+    /// Begins a row whose reader must have these capabilities: a plain one if there are none.
+    pub fn requiring(capabilities: CapabilitySet) -> Writer {
+        if capabilities.is_empty() {
+            return Writer::new(PLAIN);
+        }
+        let mut writer = Writer::new(REQUIRING);
+        put_varint(&mut writer.out, capabilities.iter().count() as u64);
+        for capability in capabilities.iter() {
+            put_varint(&mut writer.out, capability.number().into());
+        }
+        writer
     }
 
     pub fn bytes(&mut self, tag: u32, value: &[u8]) -> &mut Writer {
@@ -88,10 +109,30 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Checks the format byte, which must be `format`.
+    /// Opens a row of a kind that names no capabilities: its format byte must be `format`.
+    ///
+    /// # Errors
+    /// `Corrupt` for another format, `NotImplemented` for a capability of a later release.
     pub fn open(row: &Bytes, format: u8) -> Result<Fields> {
+        let (required, fields) = Fields::open_requiring(row, format)?;
+        if required.is_empty() {
+            return Ok(fields);
+        }
+        // The row would be written back without them.
+        Err(Error::corrupt("format of a metadata row", REQUIRING, format))
+    }
+
+    /// Opens a row of a kind that may name capabilities, which are returned. Its format byte must
+    /// be `format`, or, where that is the byte of plain rows, that of rows that name some.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Fields::open`].
+    pub fn open_requiring(row: &Bytes, format: u8) -> Result<(CapabilitySet, Fields)> {
         match row.first() {
-            Some(&got) if got == format => Ok(Fields { rest: row.slice(1..) }),
+            Some(&got) if got == format => {
+                Ok((CapabilitySet::NONE, Fields { rest: row.slice(1..) }))
+            }
+            Some(&REQUIRING) if format == PLAIN => take_capabilities(row.slice(1..)),
             Some(&got) => Err(Error::corrupt("format of a metadata row", got, format)),
             None => Err(Error::corrupt("metadata row", "no bytes", "a format byte")),
         }
@@ -112,6 +153,26 @@ impl Fields {
         let raw = self.rest.split_to(head + len);
         Ok(Some(Field { tag, value: raw.slice(head..), raw }))
     }
+}
+
+/// Takes the capabilities off the front of a row behind its format byte.
+fn take_capabilities(row: Bytes) -> Result<(CapabilitySet, Fields)> {
+    let mut rest: &[u8] = &row;
+    let count = take_varint(&mut rest)?;
+    let (mut last, mut capabilities) = (0, CapabilitySet::NONE);
+    for _ in 0..count {
+        let number = take_varint(&mut rest)?;
+        if number <= last {
+            return Err(bad("capabilities out of order"));
+        }
+        last = number;
+        capabilities = capabilities.with(Capability::from_number(number)?);
+    }
+    if capabilities.is_empty() {
+        return Err(bad("no capability"));
+    }
+    let fields = row.slice(row.len() - rest.len()..);
+    Ok((capabilities, Fields { rest: fields }))
 }
 
 fn bad(got: &str) -> Error {
@@ -180,6 +241,34 @@ mod tests {
         let mut fields = Fields::open(&older.finish(), 1).unwrap();
         fields.next_field().unwrap();
         assert_eq!(fields.next_field().unwrap().unwrap().text().unwrap(), "from the future");
+    }
+
+    #[test]
+    fn a_row_names_what_its_reader_must_know() {
+        let all = CapabilitySet::own();
+        let mut writer = Writer::requiring(all);
+        writer.number(1, 7);
+        let row = writer.finish();
+        let (required, mut fields) = Fields::open_requiring(&row, PLAIN).unwrap();
+        assert_eq!((required, fields.next_field().unwrap().unwrap().number().unwrap()), (all, 7));
+        assert_eq!(Writer::requiring(CapabilitySet::NONE).finish(), [PLAIN][..]);
+        // Programs before take the byte for damage.
+        assert_ne!(row[0], PLAIN);
+        for (bytes, kind) in [
+            (&[REQUIRING, 1, 63, 1, 1, 7][..], "not_implemented"),
+            (&[REQUIRING, 2, 1, 63, 1, 1, 7], "not_implemented"),
+            (&[REQUIRING, 0, 1, 1, 7], "corrupt"),
+            (&[REQUIRING, 2, 1, 1, 1, 1, 7], "corrupt"),
+            (&[REQUIRING, 1], "corrupt"),
+            (&[REQUIRING], "corrupt"),
+            (&[REQUIRING + 1, 1, 1], "corrupt"),
+        ] {
+            let error = Fields::open(&Bytes::copy_from_slice(bytes), PLAIN).unwrap_err();
+            assert_eq!(error.kind(), kind, "{bytes:?}: {error}");
+        }
+        // Rows of other kinds have none, and formats of others have no such rows.
+        assert_eq!(Fields::open(&row, PLAIN).unwrap_err().kind(), "corrupt");
+        Fields::open_requiring(&row, 9).unwrap_err();
     }
 
     #[test]

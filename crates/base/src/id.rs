@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// An id that is a number, and how people read it: those of nodes and groups are counted, so they
+/// are decimal.
 macro_rules! number_id {
-    ($(#[$doc:meta])* $name:ident, $repr:ty) => {
+    ($(#[$doc:meta])* $name:ident, $repr:ty, $shown:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
         #[derive(Serialize, Deserialize)]
@@ -13,13 +15,13 @@ macro_rules! number_id {
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:x})"), self.0)
+                write!(f, concat!(stringify!($name), "(", $shown, ")"), self.0)
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:x}", self.0)
+                write!(f, $shown, self.0)
             }
         }
     };
@@ -27,41 +29,41 @@ macro_rules! number_id {
 
 number_id!(
     /// Inode number: never reused within a store. 0 is no inode, 1 is the root.
-    Ino, u64
+    Ino, u64, "{:x}"
 );
 number_id!(
     /// A bucket, named by the inode number of its top-level directory.
-    BucketId, u64
+    BucketId, u64, "{:x}"
 );
 number_id!(
     /// One client of the master for as long as it lives: random, never reused.
-    SessionId, u64
+    SessionId, u64, "{:x}"
 );
 number_id!(
     /// A set of chunkservers that hold the same blocks. One machine has group 1.
-    GroupId, u32
+    GroupId, u32, "{}"
 );
 number_id!(
     /// A user. 0 is nobody, 1 is root. Never reused.
-    UserId, u64
+    UserId, u64, "{:x}"
 );
 number_id!(
     /// A multipart upload: the inode number under which its parts are kept. Never reused.
-    UploadId, u64
+    UploadId, u64, "{:x}"
 );
 
 number_id!(
     /// All that one namespace is made of: random, given once, by `init`.
-    ClusterId, u128
+    ClusterId, u128, "{:x}"
 );
 number_id!(
     /// A process of a cluster that has a key and a place in the cluster map. 0 is no node. Never
     /// reused.
-    NodeId, u64
+    NodeId, u64, "{}"
 );
 number_id!(
     /// A join token: random, never reused.
-    TokenId, u64
+    TokenId, u64, "{:x}"
 );
 
 impl Ino {

@@ -27,12 +27,14 @@ pub mod trace;
 pub mod waits;
 
 pub mod accept;
-pub mod codec;
+mod capability;
 mod date;
 mod node;
 pub mod scrub;
 pub mod shares;
 pub mod stage;
+
+pub mod codec;
 
 mod error_bytes;
 pub mod inflight;
@@ -45,6 +47,7 @@ mod scope;
 
 pub use allowance::Allowance;
 pub use buffers::{Buffers, Pooled};
+pub use capability::{Capability, CapabilitySet};
 pub use clock::{Clock, Timestamp};
 pub use date::{civil, day, rfc3339};
 pub use disk::{Disk, DiskFile, RealDisk};

@@ -48,6 +48,14 @@ pub const WEBSITE_BYTES: usize = 32 << 10;
 /// Resumable uploads of one user that are in progress, and the bytes in all of them.
 pub const RESUMABLE_UPLOADS: usize = 100;
 pub const RESUMABLE_BYTES: u64 = 10 << 40;
+/// Buckets of one user, unless it is set otherwise; those of root are not limited.
+pub const USER_BUCKETS: u64 = 1000;
+/// Unfinished uploads that one user began, multipart and resumable, unless it is set otherwise.
+pub const USER_UPLOADS: u64 = 10_000;
+/// Bytes of an upload of unknown length that are admitted at once: as much may come beyond a quota.
+pub const QUOTA_PORTION: u64 = 64 << 20;
+/// Bytes of an upload that are taken before its quotas are asked for; they decide at its end.
+pub const QUOTA_UNASKED: u64 = 1 << 20;
 /// Share links of one user.
 pub const SHARE_LINKS: usize = 1000;
 /// Keys in one page of a listing.

@@ -76,10 +76,20 @@ pub enum Bug {
     LeaseByWallClock,
     /// Members of an older generation are refused, and not told that they were given up.
     FormerNotTold,
+    /// A leader whose log has overwritten what a member needs sends nothing, again and again.
+    OverwrittenIsEmpty,
+    /// A file of the log is overwritten while its entries count as readable.
+    OldFileCountedOn,
+    /// A leader sends entries without those that they follow.
+    GapSent,
+    /// A session goes on reading although the master is gone to whose lease it is bound.
+    BoundLeaseIgnored,
+    /// A new master does not wait for sessions that were bound to any master before.
+    BoundToAnyMaster,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 36] = [
+    pub const ALL: [Bug; 41] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -116,6 +126,11 @@ impl Bug {
         Bug::WaitFromLastHeard,
         Bug::LeaseByWallClock,
         Bug::FormerNotTold,
+        Bug::OverwrittenIsEmpty,
+        Bug::OldFileCountedOn,
+        Bug::GapSent,
+        Bug::BoundLeaseIgnored,
+        Bug::BoundToAnyMaster,
     ];
 }
 

@@ -8,6 +8,11 @@
 //!   grow ──► more for a Share that holds some: before all that hold nothing
 //! ```
 //!
+//! [`Shares::fair`] divides places that are held for long, such as those of connections: a party
+//! may have three times what is free, and no more. So one party alone has three quarters at most;
+//! the more parties there are, the less each of them has; and there is always a place for a
+//! newcomer. Nobody has to wait for the turn of a party that has much.
+//!
 //! Shares that all hold some and all wait for more would wait indefinitely. So one of them, the
 //! leader, gets more than there is until it is dropped: a caller bounds what one share may grow to.
 
@@ -43,11 +48,16 @@ impl Party {
     }
 }
 
+/// A party of fair shares may have so many times what is free.
+pub const FAIR: u64 = 3;
+
 pub struct Shares {
     /// All the room there is.
     room: u64,
     /// The most that one party may take of it.
     most: u64,
+    /// A party may have no more than [`FAIR`] times what is free.
+    is_fair: bool,
     state: Mutex<SharesState>,
 }
 
@@ -93,8 +103,17 @@ pub struct Share {
 
 impl Shares {
     pub fn new(room: u64) -> Arc<Shares> {
+        Shares::divided(room, false)
+    }
+
+    /// Makes room of which a party may have three times what is free. Shares of it do not grow.
+    pub fn fair(room: u64) -> Arc<Shares> {
+        Shares::divided(room, true)
+    }
+
+    fn divided(room: u64, is_fair: bool) -> Arc<Shares> {
         let most = (room - room / 4).max(1);
-        Arc::new(Shares { room: room.max(1), most, state: Mutex::default() })
+        Arc::new(Shares { room: room.max(1), most, is_fair, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, SharesState> {
@@ -125,17 +144,23 @@ impl Shares {
         let waits = |account: &Account| !account.waiting.is_empty();
         self.fits(state, party, amount)
             && !state.parties.get(&party).is_some_and(waits)
-            && !self.is_short(state)
+            && (self.is_fair || !self.is_short(state))
     }
 
     fn fits(&self, state: &SharesState, party: Party, amount: u64) -> bool {
-        state.taken.saturating_add(amount) <= self.room && self.is_due(state, party, amount)
+        if state.taken.saturating_add(amount) > self.room {
+            return false;
+        }
+        if self.is_fair {
+            let free = self.room.saturating_sub(state.taken);
+            return state.taken_by(party).saturating_add(amount) <= FAIR.saturating_mul(free);
+        }
+        self.is_due(state, party, amount)
     }
 
     /// Whether the party may have so much more.
     fn is_due(&self, state: &SharesState, party: Party, amount: u64) -> bool {
-        let taken = state.parties.get(&party).map_or(0, |account| account.taken);
-        taken.saturating_add(amount) <= self.most
+        state.taken_by(party).saturating_add(amount) <= self.most
     }
 
     /// Whether anybody waits who has not taken its part: for want of room.
@@ -148,9 +173,15 @@ impl Shares {
             })
     }
 
-    /// Whether others wait for what this party holds.
+    /// Whether others wait for what this party holds. Of fair shares these are the party itself,
+    /// and parties that hold less.
     pub fn is_wanted_of(&self, party: Party) -> bool {
         let state = self.state();
+        if self.is_fair {
+            let taken = state.taken_by(party);
+            let wants = |other: &Party| *other == party || state.taken_by(*other) < taken;
+            return state.turns.iter().any(wants);
+        }
         let waits = |account: &Account| !account.waiting.is_empty();
         state.parties.get(&party).is_some_and(waits)
             || state.growing.iter().any(|ask| ask.party == party)
@@ -190,7 +221,7 @@ impl Shares {
                 }
                 woken.extend(ask.map(|ask| state.grant(ask)));
                 passed = 0;
-            } else if self.is_due(state, party, amount) {
+            } else if !self.is_fair && self.is_due(state, party, amount) {
                 // Its turn has come: nobody passes by.
                 state.turns.push_front(party);
                 break;
@@ -222,6 +253,10 @@ impl SharesState {
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    fn taken_by(&self, party: Party) -> u64 {
+        self.parties.get(&party).map_or(0, |account| account.taken)
     }
 
     fn add(&mut self, party: Party, amount: u64) {

@@ -59,6 +59,8 @@ pub const COMPLETE_RETRY: Duration = Duration::from_millis(10);
 pub const DIRTY_ROOM: Duration = SLOW_SERVER;
 /// Between two looks at that room.
 pub const DIRTY_ROOM_LOOK: Duration = Duration::from_secs(1);
+/// A mount that was told to end and writes nothing back for so long ends without the rest.
+pub const WRITTEN_BACK: Duration = Duration::from_mins(10);
 /// A member that did not catch up, before it looks again.
 pub const CATCH_UP_RETRY: Duration = Duration::from_secs(1);
 /// Between the first look at the blocks of a session that has ended, and the second one.

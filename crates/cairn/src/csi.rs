@@ -191,6 +191,14 @@ struct AtServer {
     reach: Reach,
 }
 
+/// The name of the user as whom drivers make volumes.
+const ROOT: &str = "root";
+
+fn volume(found: Bucket) -> StoredVolume {
+    let is_own = found.owner == ROOT;
+    StoredVolume { bucket: found.name, quota: found.quota_bytes, is_own }
+}
+
 /// The users of volumes.
 enum Reach {
     Exports(Exports),
@@ -293,7 +301,7 @@ fn why(failure: Failure) -> StoreError {
 impl Store for AtServer {
     fn find(&self, bucket: &str) -> Result<Option<StoredVolume>, StoreError> {
         let found = self.bucket(bucket).map_err(why)?;
-        Ok(found.map(|bucket| StoredVolume { bucket: bucket.name, quota: bucket.quota_bytes }))
+        Ok(found.map(volume))
     }
 
     fn make(&self, bucket: &str) -> Result<(), StoreError> {
@@ -333,7 +341,6 @@ impl Store for AtServer {
 
     fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let (buckets, next) = api::bucket_page(&self.server, prefix, after, limit).map_err(why)?;
-        let volume = |found: Bucket| StoredVolume { bucket: found.name, quota: found.quota_bytes };
         Ok(Page { volumes: buckets.into_iter().map(volume).collect(), next })
     }
 

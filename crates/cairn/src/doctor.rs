@@ -9,7 +9,9 @@ use cairn_base::waits;
 use cairn_doctor::collect::Kernel;
 use cairn_doctor::{Cluster, Metrics, Node, Pair, Report, Sample, Store, findings};
 
-use crate::cluster::{copies, reach};
+use crate::cluster::copies::Copies;
+use crate::cluster::members::{self, MastersSaid, MembersShown};
+use crate::cluster::reach;
 use crate::connection::{Connection, Server};
 use crate::failure::Result;
 use crate::mount::stats;
@@ -199,11 +201,15 @@ fn cluster(dir: &Path) -> Result<Cluster> {
     let degraded = map.groups.values().filter(|group| {
         group.in_sync().filter(|node| map.is_up(*node)).count() < group.redundancy.members()
     });
+    let said = members::ask(dir, Some(map)).ok();
+    let copies = said.as_ref().and_then(|said| Copies::of(dir, map, said).ok());
+    let stalls = said.as_ref().and_then(MastersSaid::members).map(MembersShown::stalls);
     Ok(Cluster {
         stores: stores.collect(),
         degraded_groups: degraded.count() as u64,
         replicas: map.most_replicas().into(),
-        metadata_copies: copies::ask(dir, map).ok().and_then(copies::Copies::number),
+        metadata_copies: copies.and_then(Copies::number),
+        stalls: stalls.unwrap_or_default(),
     })
 }
 

@@ -14,20 +14,22 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use cairn_base::Role;
 use cairn_cluster::identity::JoinToken;
+use cairn_meta::session::OwnMaster;
 use clap::Parser;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cluster::{bundle, init, join, reach};
 use crate::config::{ConfigArgs, of_role};
-use crate::dir::CLUSTER_FILE;
+use crate::dir::{CLUSTER_FILE, DirectoryUse, directory_of_role};
 use crate::failure::{Failure, Result};
-use crate::node::{Machine, chunkserver, directory_of_role, gateway, master};
+use crate::node::{Machine, chunkserver, gateway, make_directory, master};
 use crate::output;
 use crate::server::{log, process};
 
@@ -170,17 +172,20 @@ fn disks(args: &NodeArgs, machine: &Machine) -> Vec<(PathBuf, u16)> {
 pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     args.log.start()?;
     args.config.announce();
+    DirectoryUse::Machine.require(&args.dir)?;
     let (machine, is_new) = machine_of(args)?;
     let roles = Roles::of(args, &machine, whole)?;
+    let tokens = args.join.as_deref().map(bundle::read).transpose()?;
+    if let Some(tokens) = &tokens {
+        // Before the file: a directory that did not join is none of a machine yet.
+        make_directory(&args.dir)?;
+        join_all(&args.dir, tokens)?;
+    }
     if is_new {
         machine.save(&args.dir)?;
     }
-    let is_first = match &args.join {
-        Some(token) => {
-            let tokens = bundle::read(token)?;
-            join_all(&args.dir, &tokens)?;
-            false
-        }
+    let is_first = match tokens {
+        Some(_) => false,
         None if joined(&args.dir, Role::Master) => !joined(&args.dir, Role::Gateway),
         None => {
             let replicas = args.replicas.to_string();
@@ -193,7 +198,9 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     };
     let (ended, results) = channel();
     let Roles { master, chunkservers, gateway } = roles;
-    start("master", &ended, move || process::run_started(master::run_master(&master)))?;
+    let own = Arc::<OwnMaster>::default();
+    let told = Arc::clone(&own);
+    start("master", &ended, move || process::run_started(master::run_master(&master, told)))?;
     if is_first {
         // The master that was just started lets the others of this machine in.
         for role in [Role::Chunkserver, Role::Gateway] {
@@ -205,7 +212,9 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
             process::run_started(chunkserver::run_chunkserver(&disk))
         })?;
     }
-    start("gateway", &ended, move || process::run_started(gateway::run_gateway(&gateway)))?;
+    start("gateway", &ended, move || {
+        process::run_started(gateway::run_gateway(&gateway, Some(own)))
+    })?;
     drop(ended);
     let mut failure = None;
     for (role, result) in results {

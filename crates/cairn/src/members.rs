@@ -31,11 +31,6 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Of a new log.
 pub const FIRST_GENERATION: u64 = 1;
 
-/// Whether a member has begun in `dir`.
-pub fn has_begun(dir: &DataDir) -> bool {
-    dir.member().exists()
-}
-
 /// Makes the files of a new member. What an earlier attempt has left that did not begin is removed.
 pub fn make(dir: &DataDir, node: NodeId, generation: u64) -> Result<()> {
     let path = dir.meta();
@@ -55,7 +50,8 @@ pub fn make(dir: &DataDir, node: NodeId, generation: u64) -> Result<()> {
 fn begin(dir: &DataDir, node: NodeId) -> io::Result<()> {
     let (path, new) = (dir.member(), dir.member().with_extension("new"));
     let mut file = File::create(&new)?;
-    file.write_all(format!("cairn-member 1\nnode {node}\n").as_bytes())?;
+    // Hexadecimal, as in all files with numbers of nodes.
+    file.write_all(format!("cairn-member 1\nnode {:x}\n", node.0).as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, &path)?;
     match path.parent() {
@@ -93,7 +89,7 @@ struct Nobody;
 
 impl Peers for Nobody {
     fn send(&self, member: u64, _: Bytes) -> Later<cairn_base::Result<Bytes>> {
-        let text = format!("this command reaches no other master, such as {member:x}");
+        let text = format!("this command reaches no other master, such as {member}");
         Box::pin(std::future::ready(Err(Error::Unavailable(text))))
     }
 }

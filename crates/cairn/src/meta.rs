@@ -18,7 +18,7 @@ use clap::Subcommand;
 use crate::cluster::anew::{Beginning, KEEP_OFF};
 use crate::cluster::edit::node;
 use crate::connection::Connection;
-use crate::dir::{DataDir, MetaPlace};
+use crate::dir::{DataDir, DirectoryUse, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::members::Alone;
 use crate::metadata::{MetaArgs, Metadata};
@@ -220,6 +220,9 @@ fn to_file(path: &Path, source: &Source<'_>) -> Result<Summary> {
 
 fn load(args: &LoadArgs) -> Result<()> {
     let of_file = |failure: Failure| failure.of(args.file.display());
+    if let Some(path) = &args.dir {
+        DirectoryUse::Load.require(path)?;
+    }
     let (summary, map) = check(&args.file).map_err(of_file)?;
     let now = RealClock::default().now();
     match (&args.dir, args.meta.database()) {
@@ -229,11 +232,13 @@ fn load(args: &LoadArgs) -> Result<()> {
             load_into(args, &Metadata::in_database(&config)?, &anew)
         }
         (Some(path), None) => {
-            let dir = DataDir::open(path, MetaPlace::Directory)?;
-            if dir.format.cluster_number() != summary.cluster {
+            if DataDir::look(path, MetaPlace::Directory)?.format.cluster_number() != summary.cluster
+            {
                 let text = "the metadata of another store than this directory's: load its own";
                 return Err(of_file(Failure::new(text)));
             }
+            store::require_no_metadata(path, None)?;
+            let dir = DataDir::open(path, MetaPlace::Directory)?;
             let beginning = map.as_ref().map(|map| begin(args, path, map)).transpose()?;
             let map = map.unwrap_or_default();
             let generation = map.next_generation(0, now);
@@ -290,12 +295,6 @@ fn load_member(
     let node = Directory::open(path)?.load(clock.now())?.ok_or_else(|| {
         Failure::new(format!("{}: is not the directory of a master", path.display()))
     })?;
-    if dir.meta().exists() {
-        let shown = dir.meta().display().to_string();
-        return Err(Failure::new(format!(
-            "{shown}: holds metadata already: move that directory away and load again"
-        )));
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let alone = runtime.block_on(Alone::found(dir, node.identity.node(), generation))?;
     let loaded = load_into(args, &alone.metadata, anew);

@@ -29,6 +29,13 @@ pub fn secret(text: &str) -> Result<Secret<String>, Infallible> {
     Ok(Secret::new(text.to_owned()))
 }
 
+const OCCUPIED: &str = "holds the metadata of a store already";
+
+/// Nothing can be loaded into a directory of metadata that has some.
+pub fn occupied_directory(shown: &str) -> Failure {
+    Failure::new(format!("{shown}: {OCCUPIED}: move that directory away and load again"))
+}
+
 impl MetaArgs {
     pub fn place(&self) -> MetaPlace {
         if self.meta.is_some() { MetaPlace::Postgres } else { MetaPlace::Directory }
@@ -58,6 +65,9 @@ impl Metadata {
     /// Blocks. Refuses the directory of one of several masters.
     pub fn in_directory(dir: &DataDir) -> Result<Metadata> {
         let path = dir.meta();
+        if let Some(failure) = dir.overwritten() {
+            return Err(failure);
+        }
         if dir.format.meta == MetaPlace::Members {
             return Err(Failure::new(format!(
                 "{}: several masters keep these metadata together: only `cairn master` changes \
@@ -132,12 +142,13 @@ impl Metadata {
 
     /// Nothing can be loaded into it.
     pub fn occupied(&self) -> Failure {
-        let remedy = match self.place {
-            MetaPlace::Directory | MetaPlace::Members => "move that directory away",
-            MetaPlace::Postgres => "name another schema (--meta-schema)",
-        };
-        let text = "holds the metadata of a store already";
-        Failure::new(format!("{}: {text}: {remedy} and load again", self.shown))
+        match self.place {
+            MetaPlace::Directory | MetaPlace::Members => occupied_directory(&self.shown),
+            MetaPlace::Postgres => Failure::new(format!(
+                "{}: {OCCUPIED}: name another schema (--meta-schema) and load again",
+                self.shown
+            )),
+        }
     }
 
     /// It is not what belongs to the directory.

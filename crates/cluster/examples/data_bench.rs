@@ -16,8 +16,8 @@ use cairn_base::clock::RealClock;
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::rng::RealRng;
 use cairn_base::{
-    BlockId, BodyId, Clock, ClusterId, ClusterMap, Error, GroupId, NodeId, Owner, Pin, RealDisk,
-    Redundancy, Result, Role, SessionId,
+    BlockId, BodyId, CapabilitySet, Clock, ClusterId, ClusterMap, Error, GroupId, NodeId, Owner,
+    Pin, RealDisk, Redundancy, Result, Role, SessionId,
 };
 use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated};
@@ -44,6 +44,10 @@ impl Pins for Map {
 
     fn nodes(&self, _: Role) -> Vec<(NodeId, Pin)> {
         Vec::new()
+    }
+
+    fn required(&self) -> CapabilitySet {
+        CapabilitySet::NONE
     }
 }
 

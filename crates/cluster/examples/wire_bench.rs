@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
-use cairn_base::{Clock, ClusterId, NodeId, Pin, Result, Role, Roles, Secret};
+use cairn_base::{CapabilitySet, Clock, ClusterId, NodeId, Pin, Result, Role, Roles, Secret};
 use cairn_cluster::identity::{Authority, Ca, Identity, NodeKey, Pins};
 use cairn_cluster::wire::tls::{TlsDialer, TlsListener, Trust};
 use cairn_cluster::wire::{
-    Authenticated, Dial, Handshake, Link, Listen, NoService, Peer, Terms, connect, serve,
+    Authenticated, Dial, Handshake, Link, Listen, NoService, Peer, Terms, connect, require_none,
+    serve,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -39,6 +40,10 @@ impl Pins for Two {
     fn nodes(&self, _: Role) -> Vec<(NodeId, Pin)> {
         vec![(MASTER, self.0)]
     }
+
+    fn required(&self) -> CapabilitySet {
+        CapabilitySet::NONE
+    }
 }
 
 /// TCP with nothing: to see what TLS costs. Only here.
@@ -48,7 +53,14 @@ fn plain(stream: TcpStream, node: NodeId, role: Role) -> Link {
     stream.set_nodelay(true).unwrap();
     let standing = Arc::new(|| Ok(()));
     let (roles, address) = (Roles::from(role), String::new());
-    let peer = Authenticated { node, roles, address, certificate: None, standing };
+    let peer = Authenticated {
+        node,
+        roles,
+        address,
+        certificate: None,
+        required: require_none(),
+        standing,
+    };
     Link { stream: Box::new(stream), peer }
 }
 

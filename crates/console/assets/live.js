@@ -53,6 +53,7 @@ class Listening extends HTMLElement {
       // The browser comes again by itself, unless it was refused.
       if (this.source?.readyState !== EventSource.CLOSED) return;
       this.close();
+      this.refused();
       this.later();
     });
     this.begin();
@@ -86,6 +87,8 @@ class Listening extends HTMLElement {
   crowded() {}
   /** The connection broke. */
   lost() {}
+  /** The server sends no events: there may be nothing to see any more. */
+  refused() {}
   /** The server sends no more. */
   ended() {}
 }
@@ -113,6 +116,11 @@ class Changes extends Listening {
   /** Where it cannot listen it looks once. */
   crowded(again) {
     if (again) mend();
+  }
+
+  /** What went away before the page could listen is shown so. */
+  refused() {
+    mend();
   }
 }
 

@@ -8,8 +8,9 @@ use cairn_doors::admit::Admit;
 use cairn_doors::metrics::{DoorMetrics, VerbStats};
 use cairn_doors::observe::Observer;
 use cairn_doors::serve::{Door, Remote};
-use cairn_doors::{Upload, Witness};
+use cairn_doors::{NoPlace, Upload, Witness};
 use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
 
@@ -17,7 +18,7 @@ use crate::attempts::Attempts;
 use crate::body::Body;
 use crate::failure::Failure;
 use crate::forms::FormBounds;
-use crate::inner::{Asked, Inner};
+use crate::inner::{Asked, Inner, LoggedIn};
 use crate::insight::Insight;
 use crate::limits;
 use crate::listeners::Listeners;
@@ -95,6 +96,14 @@ impl Door for ConsoleDoor {
     }
 }
 
+/// A request as far as it has come.
+struct Received {
+    login: Option<LoggedIn>,
+    body: Vec<u8>,
+    /// The room of the body.
+    _share: Option<Share>,
+}
+
 impl Inner {
     async fn answer(&self, peer: Remote, request: Request<Upload>, kind: Kind) -> Reply {
         let host = self.site.host(&request);
@@ -119,16 +128,15 @@ impl Inner {
                     }
                     _ => Site::check_page(&host, &parts.headers),
                 };
-                let bounds = kind.bounds();
-                let body = match checked {
-                    Ok(()) => self.body(peer, &mut upload, bounds).await,
+                let came = match checked {
+                    Ok(()) => self.receive(peer, &parts, &mut upload, kind).await,
                     Err(error) => Err(error.into()),
                 };
-                match body {
-                    Ok((body, _share)) => {
-                        let witness = witness.clone();
+                match came {
+                    Ok(Received { login, body, _share }) => {
+                        let (witness, bounds) = (witness.clone(), kind.bounds());
                         let asked = Asked { parts, peer, host, body, bounds, witness };
-                        route::route(self, &asked, kind).await
+                        Box::pin(route::route(self, &asked, kind, login)).await
                     }
                     Err(failure) => route::failed(&witness, kind, None, &failure),
                 }
@@ -141,10 +149,41 @@ impl Inner {
         finish(&asked_headers, &method, reply)
     }
 
+    /// Finds out who asks, and then reads the body. It is read only of whoever has logged in, or is
+    /// about to, and only where something may be changed.
+    async fn receive(
+        &self,
+        peer: Remote,
+        parts: &Parts,
+        upload: &mut Upload,
+        kind: Kind,
+    ) -> Result<Received, Failure> {
+        let login = match kind {
+            Kind::Asset | Kind::LogIn => None,
+            _ => self.login(&parts.headers, peer).await?,
+        };
+        let party = match &login {
+            Some(login) => {
+                let crowded = |NoPlace| {
+                    Error::Unavailable("too many requests of this user: try again".into())
+                };
+                upload.admit(&login.caller).map_err(crowded)?;
+                Party::User(login.user)
+            }
+            None => Party::at(peer.address.ip()),
+        };
+        let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+        if is_read || login.is_none() && kind != Kind::LogIn {
+            return Ok(Received { login, body: Vec::new(), _share: None });
+        }
+        let (body, _share) = self.body(party, upload, kind.bounds()).await?;
+        Ok(Received { login, body, _share })
+    }
+
     /// All of a body, and the room that it takes with the form that is made of it.
     async fn body(
         &self,
-        peer: Remote,
+        party: Party,
         upload: &mut Upload,
         bounds: FormBounds,
     ) -> Result<(Vec<u8>, Option<Share>), Failure> {
@@ -155,7 +194,6 @@ impl Inner {
             Some(length) if length > most as u64 => return Err(too_large().into()),
             _ => {}
         }
-        let party = Party::at(peer.address.ip());
         upload.shares(&self.forms, party);
         let room = bounds.memory(upload.announced().unwrap_or(most as u64));
         let share = self.forms.take(party, room).await;

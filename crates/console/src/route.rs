@@ -203,15 +203,7 @@ fn bucket_of(path: &str) -> &str {
     split(split(path).1).0
 }
 
-pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
-    let login = match kind {
-        Kind::Asset | Kind::LogIn => Ok(None),
-        _ => inner.login(&asked.parts.headers, asked.peer).await,
-    };
-    let login = match login {
-        Ok(login) => login,
-        Err(error) => return failed(&asked.witness, kind, None, &error.into()),
-    };
+pub async fn route(inner: &Inner, asked: &Asked, kind: Kind, login: Option<LoggedIn>) -> Reply {
     if let Some(login) = &login {
         asked.witness.by(&login.caller);
     }
@@ -222,8 +214,8 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind) -> Reply {
     let answered = match (kind, &login) {
         (Kind::Asset, _) => asset(asked.path()),
         (Kind::LogInPage, _) => Ok(logins::page(&query_to(asked))),
-        (Kind::LogIn, _) => inner.log_in(asked).await,
-        (_, Some(login)) => for_user(inner, asked, kind, login).await,
+        (Kind::LogIn, _) => Box::pin(inner.log_in(asked)).await,
+        (_, Some(login)) => Box::pin(for_user(inner, asked, kind, login)).await,
         (_, None) => Err(Failure::LoggedOut),
     };
     match answered {

@@ -40,6 +40,8 @@ pub struct Site {
 pub struct Host {
     pub authority: String,
     pub name: String,
+    /// By which the browser came: pages of the other one are of another origin.
+    pub scheme: &'static str,
 }
 
 impl Site {
@@ -91,7 +93,10 @@ impl Site {
         let authority = named.ok_or_else(foreign)?.as_str().to_ascii_lowercase();
         let name = without_port(&authority).to_owned();
         match self.hosts.contains(&name) && !authority.contains('@') {
-            true => Ok(Host { authority, name }),
+            true => {
+                let scheme = if self.is_secure { "https" } else { "http" };
+                Ok(Host { authority, name, scheme })
+            }
             false => Err(foreign()),
         }
     }
@@ -114,8 +119,11 @@ impl Site {
         let mut origins = headers.get_all(ORIGIN).iter();
         let (first, second) = (origins.next(), origins.next());
         let origin = first.filter(|_| second.is_none()).and_then(|origin| origin.to_str().ok());
-        let authority = origin.and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-        match authority.is_some_and(|authority| authority.eq_ignore_ascii_case(&host.authority)) {
+        let own = |(scheme, authority): (&str, &str)| {
+            scheme.eq_ignore_ascii_case(host.scheme)
+                && authority.eq_ignore_ascii_case(&host.authority)
+        };
+        match origin.and_then(|origin| origin.split_once("://")).is_some_and(own) {
             true => Ok(()),
             false => foreign(),
         }
@@ -241,7 +249,10 @@ mod tests {
         for site in ["same-site", "cross-site", "none", ""] {
             assert!(!from(&[(SEC_FETCH_SITE, site), (ORIGIN, "http://127.0.0.1:9001")]), "{site}");
         }
-        for origin in ["null", "http://127.0.0.1:9000", "http://evil", "127.0.0.1:9001", ""] {
+        let other_scheme = "https://127.0.0.1:9001";
+        for origin in
+            ["null", other_scheme, "http://127.0.0.1:9000", "http://evil", "127.0.0.1:9001", ""]
+        {
             assert!(!from(&[(ORIGIN, origin)]), "{origin}");
         }
     }

@@ -113,6 +113,12 @@ fn create(
         return Err(Status::already_exists(text));
     }
     let found = store.find(id.as_str())?;
+    if found.as_ref().is_some_and(|found| !found.is_own) {
+        return Err(Status::already_exists(format!(
+            "bucket {id} belongs to another user, who could read what is in it: remove it, or use \
+             another name"
+        )));
+    }
     if found.is_none() {
         store.make(id.as_str())?;
     }
@@ -142,8 +148,13 @@ fn delete(store: &dyn Store, id: &VolumeId) -> Result<(), Status> {
         tracing::warn!(volume = %id, "not deleted: its bucket was not made by a driver");
         return Ok(());
     }
-    if store.find(id.as_str())?.is_none() {
-        return Ok(());
+    match store.find(id.as_str())? {
+        None => return Ok(()),
+        Some(found) if !found.is_own => {
+            tracing::warn!(volume = %id, "not deleted: its bucket belongs to another user");
+            return Ok(());
+        }
+        Some(_) => {}
     }
     let gone = |done: Result<(), StoreError>| match done {
         Err(StoreError::NotFound(_)) => Ok(()),

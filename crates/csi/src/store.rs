@@ -8,6 +8,9 @@ pub struct StoredVolume {
     pub bucket: String,
     /// The most bytes in it; 0 for no quota.
     pub quota: u64,
+    /// Root owns it, as whom drivers act. Of another owner it is no volume of theirs: the owner
+    /// could read and change it.
+    pub is_own: bool,
 }
 
 /// A page of a listing.

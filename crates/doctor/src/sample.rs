@@ -122,6 +122,8 @@ pub struct Cluster {
     pub replicas: u64,
     /// Copies of names and small objects; nothing where the master does not know that.
     pub metadata_copies: Option<u64>,
+    /// Sentences about masters that make no progress, each with a remedy.
+    pub stalls: Vec<String>,
 }
 
 /// A chunkserver.

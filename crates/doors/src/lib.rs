@@ -10,12 +10,16 @@
 //! ```
 
 mod content_type;
+mod dates;
 pub mod host;
 pub mod limits;
 mod paced;
 mod pulse;
 mod timing;
 pub mod tls;
+
+mod places;
+pub mod proxies;
 
 mod cors;
 pub mod observe;
@@ -34,6 +38,7 @@ pub mod admit;
 pub mod http;
 pub mod s3;
 
+pub use places::{NoPlace, Places};
 pub use records::{RecordedBody, Records};
 pub use upload::{Upload, UploadError};
 pub use witness::{Facts, Witness};

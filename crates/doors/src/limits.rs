@@ -19,7 +19,20 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// each waits, and not two.
 pub const SENDING_BYTES: u64 = 64 << 20;
 /// Requests that one HTTP/2 connection may have open.
-pub const STREAMS: u32 = 128;
+pub const STREAMS: u32 = 64;
+/// Requests in progress in a process, at least and at most: as many as one in
+/// [`REQUESTS_PART`] of the memory has room for, if each takes [`REQUEST_BYTES`].
+pub const REQUESTS_MIN: u64 = 1024;
+pub const REQUESTS_MAX: u64 = 16 << 10;
+pub const REQUESTS_PART: u64 = 8;
+pub const REQUEST_BYTES: u64 = 16 << 10;
+/// How long a client waits that found no place for its request, seconds.
+pub const NO_PLACE_SECS: u64 = 1;
+/// One in so many connections of a door waits for a place, beyond those that have one.
+pub const WAITING_PART: usize = 8;
+/// Looks in a row at which a client was slow, after which its connection ends where others wait for
+/// its place.
+pub const SLOW_LOOKS: u32 = 2;
 /// Flow control windows of HTTP/2, bytes: of one upload and of a connection.
 pub const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 pub const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -75,6 +88,8 @@ pub const USER_METADATA: usize = 64;
 pub const FAILURES: u32 = 100;
 pub const FAILURES_WINDOW: Duration = Duration::from_secs(60);
 pub const FAILURES_DELAY: Duration = Duration::from_secs(2);
+/// The secret of an access key that is made here, characters at least. Those of before stay.
+pub const NEW_SECRET_BYTES: usize = 16;
 /// How many networks and key ids are remembered.
 pub const FAILURE_SOURCES: usize = 4096;
 /// The part of a key id that is remembered, characters: existing ids are no longer.
@@ -100,6 +115,16 @@ pub const SHARE_LINK_LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 360
 /// Passwords of share links that are checked at the same time, and those that are remembered.
 pub const PASSWORDS: u64 = 4;
 pub const PASSWORDS_KNOWN: usize = 1024;
+/// How long a password waits to be checked.
+pub const PASSWORDS_PATIENCE: Duration = Duration::from_secs(20);
+/// Wrong passwords of one link, after which so many of it are decided on at a time, and each of
+/// them only after so long; after twice as many wrong ones it is twice as long, and so on up to so
+/// many times. How long it takes without a wrong one until they are forgotten.
+pub const LINK_FAILURES: u32 = 100;
+pub const LINK_DELAYS: u32 = 5;
+pub const LINK_PASSWORDS: u64 = 8;
+pub const LINK_PASSWORD_DELAY: Duration = Duration::from_secs(2);
+pub const LINK_FAILURES_WINDOW: Duration = Duration::from_secs(600);
 /// A password, bytes.
 pub const PASSWORD_BYTES: usize = 256;
 
@@ -118,7 +143,8 @@ pub const RESUMABLE_LEAST: u64 = 128 << 10;
 /// Limits that an operator may want to change.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at the same time, of one listener; more wait to be accepted.
+    /// Connections at the same time, of one listener. No address has more than three times what is
+    /// free of them; more wait.
     pub connections: usize,
     /// TLS handshakes at the same time; no network takes the last quarter of them.
     pub handshakes: usize,

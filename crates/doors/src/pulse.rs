@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -14,6 +14,12 @@ use tokio::sync::watch;
 pub(crate) struct Pulse {
     beat: AtomicBool,
     in_progress: AtomicU32,
+    /// Bodies of requests whose next bytes are waited for.
+    awaited: AtomicU32,
+    /// Whether the other end takes no more bytes for now.
+    is_blocked: AtomicBool,
+    /// Bytes of bodies that came, and bytes that the other end took.
+    moved: AtomicU64,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
 }
@@ -43,9 +49,60 @@ impl Seat {
 /// A request that is being worked on.
 pub(crate) struct InProgress(Arc<Pulse>);
 
+/// A body whose next bytes are waited for.
+pub(crate) struct AwaitedBody(Arc<Pulse>);
+
+/// The pace of a connection, as its watchdog sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Gait {
+    moved: u64,
+    /// The number of looks in a row at which the other end was waited for, and too little came or
+    /// went since the look before.
+    slow: u32,
+}
+
+impl Gait {
+    /// Looks again, and says at how many looks in a row the client was slow: fewer bytes than
+    /// `least` since the look before, while the server waited for nothing but the client.
+    pub(crate) fn look(&mut self, pulse: &Pulse, least: u64) -> u32 {
+        let moved = pulse.moved.load(Relaxed);
+        let is_slow = pulse.waits_for_client() && moved.wrapping_sub(self.moved) < least;
+        self.moved = moved;
+        self.slow = if is_slow { self.slow + 1 } else { 0 };
+        self.slow
+    }
+}
+
 impl Pulse {
     pub(crate) fn new(stopped: watch::Receiver<bool>) -> Pulse {
-        Pulse { beat: AtomicBool::default(), in_progress: AtomicU32::default(), stopped }
+        Pulse {
+            beat: AtomicBool::default(),
+            in_progress: AtomicU32::default(),
+            awaited: AtomicU32::default(),
+            is_blocked: AtomicBool::default(),
+            moved: AtomicU64::default(),
+            stopped,
+        }
+    }
+
+    /// Notes that the next bytes of a body are waited for, until what this returns is dropped.
+    pub(crate) fn await_body(pulse: &Arc<Pulse>) -> AwaitedBody {
+        pulse.awaited.fetch_add(1, Relaxed);
+        AwaitedBody(Arc::clone(pulse))
+    }
+
+    /// The number of requests that are being worked on.
+    pub(crate) fn in_progress(&self) -> u32 {
+        self.in_progress.load(Relaxed)
+    }
+
+    fn waits_for_client(&self) -> bool {
+        self.awaited.load(Relaxed) > 0 || self.is_blocked.load(Relaxed)
+    }
+
+    /// Counts bytes of bodies that came, or bytes that were taken.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Relaxed);
     }
 
     fn beat(&self) {
@@ -80,6 +137,12 @@ impl Drop for InProgress {
     }
 }
 
+impl Drop for AwaitedBody {
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Relaxed);
+    }
+}
+
 /// A stream whose pulse beats with every byte that the other end takes. Its sending does not count:
 /// a client that trickles its headers is not alive.
 pub(crate) struct PulsedStream<T> {
@@ -93,8 +156,15 @@ impl<T> PulsedStream<T> {
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let pulse = &self.pulse;
+        if let Poll::Ready(Ok(bytes)) = &written {
+            pulse.count(*bytes as u64);
+        }
         if written.is_ready() {
-            self.pulse.beat();
+            pulse.beat();
+        }
+        if pulse.is_blocked.load(Relaxed) != written.is_pending() {
+            pulse.is_blocked.store(written.is_pending(), Relaxed);
         }
         written
     }

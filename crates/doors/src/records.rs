@@ -17,6 +17,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use crate::paced::{Paced, Pacing, with_held};
+use crate::places::Place;
 use crate::traffic::{Passed, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
@@ -187,7 +188,8 @@ impl InProgress {
         if facts.is_refused || matches!(status, Some(401 | 403)) {
             return Some(AuditOutcome::Refused);
         }
-        let is_change = !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let is_safe = matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let is_change = facts.has_changed || !is_safe;
         if !is_change && status != Some(101) {
             return None;
         }
@@ -293,7 +295,10 @@ fn without_secrets(query: &str) -> Cow<'_, str> {
 
 /// The body of a reply, which knows when it was sent, and is not sent faster than its user may.
 pub struct RecordedBody<B> {
-    body: B,
+    /// None: the reply has no bytes.
+    body: Option<B>,
+    /// The place of the request, until all is sent.
+    _place: Option<Place>,
     recorded: Option<Recorded>,
     pacing: Option<Pacing>,
 }
@@ -302,12 +307,13 @@ pub struct RecordedBody<B> {
 pub(crate) fn of_reply<B>(
     mut reply: Response<B>,
     mut recorded: Option<Recorded>,
+    place: Option<Place>,
 ) -> Response<RecordedBody<B>> {
     let pacing = reply.extensions_mut().remove::<Paced>().map(Paced::begin);
     if let Some(recorded) = &mut recorded {
         recorded.answered(&reply);
     }
-    reply.map(|body| RecordedBody { body, recorded, pacing })
+    reply.map(|body| RecordedBody { body: Some(body), _place: place, recorded, pacing })
 }
 
 impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<B> {
@@ -319,10 +325,11 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = &mut *self;
-        let body = Pin::new(&mut this.body);
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let mut body = Pin::new(body);
         let polled = match &mut this.pacing {
-            Some(pacing) => pacing.poll_frame(context, |context| body.poll_frame(context)),
-            None => body.poll_frame(context),
+            Some(pacing) => pacing.poll_frame(context, |context| body.as_mut().poll_frame(context)),
+            None => body.as_mut().poll_frame(context),
         };
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(recorded) = &mut this.recorded
@@ -333,15 +340,21 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held() == 0 && self.body.is_end_stream()
+        self.held() == 0 && self.body.as_ref().is_none_or(B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        with_held(self.body.size_hint(), self.held())
+        let hint = self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), B::size_hint);
+        with_held(hint, self.held())
     }
 }
 
 impl<B> RecordedBody<B> {
+    /// The body of a reply that has none, and no record.
+    pub(crate) fn empty() -> RecordedBody<B> {
+        RecordedBody { body: None, _place: None, recorded: None, pacing: None }
+    }
+
     /// Bytes that the user has to wait for.
     fn held(&self) -> u64 {
         self.pacing.as_ref().map_or(0, Pacing::held)

@@ -3,7 +3,12 @@
 //! A connection has no timer of its own per request. It has a pulse, which beats when a request
 //! begins and when bytes are sent. A connection that has neither a pulse nor a request in progress
 //! for [`Limits::idle`] is closed, whatever it is doing. It is closed much sooner where others wait
-//! for its slot.
+//! for its place.
+//!
+//! Places of connections are divided by address ([`Shares::fair`]), and those of requests by
+//! address and by user ([`Places`]). A connection that finds no place waits in turn. While others
+//! wait, a connection ends whose client sends a body too slowly, or takes a reply too slowly. Of
+//! others, these are only clients at the same address, and addresses that have fewer connections.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,10 +21,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::accept::pause_after;
-use cairn_base::{Party, Shares};
+use cairn_base::{Party, Share, Shares};
 use futures_util::FutureExt;
-use http::header::{CONNECTION, EXPECT, HeaderValue};
-use http::{Request, Response};
+use futures_util::future::{Either, ready};
+use http::header::{AUTHORIZATION, CONNECTION, COOKIE, DATE, EXPECT, HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -33,11 +39,14 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
+use crate::dates;
 use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
+use crate::places::{NoPlace, Place, Places, PlacesAt};
+use crate::proxies::{self, Proxies};
 pub use crate::pulse::Seat;
-use crate::pulse::{Pulse, PulsedStream};
-use crate::records::{self, Records};
+use crate::pulse::{Gait, Pulse, PulsedStream};
+use crate::records::{self, RecordedBody, Records};
 use crate::tls::Tls;
 use crate::upload::Upload;
 
@@ -79,8 +88,12 @@ pub struct Serving {
     pub tls: Option<Arc<Tls>>,
     pub limits: Limits,
     pub connections: Arc<Connections>,
+    /// The places of requests, of all doors of the process.
+    pub places: Arc<Places>,
     /// Of each request.
     pub records: Records,
+    /// Those who say for which client they ask.
+    pub proxies: Proxies,
 }
 
 /// Listens on `address` (port 0: any that is free).
@@ -125,11 +138,15 @@ pub async fn serve<D: Door>(
     mut shutdown: watch::Receiver<bool>,
 ) {
     let limits = serving.limits.clone();
-    let slots = Arc::new(Semaphore::new(limits.connections));
+    let waiting = (limits.connections / limits::WAITING_PART).max(1);
+    let most = limits.connections + waiting;
+    let slots = Arc::new(Semaphore::new(most));
     let shared = Arc::new(ServeShared {
         door,
         serving,
-        slots: Arc::clone(&slots),
+        seats: Shares::fair(limits.connections as u64),
+        waiting: Shares::fair(waiting as u64),
+        proxied: Shares::fair((limits.connections - limits.connections / 4).max(1) as u64),
         handshakes: Shares::new(limits.handshakes as u64),
         shutdown: shutdown.clone(),
     });
@@ -141,19 +158,28 @@ pub async fn serve<D: Door>(
         };
         let Some((stream, address, slot)) = accepted else { break };
         let shared = Arc::clone(&shared);
+        if shared.serving.proxies.trusts(address.ip()) {
+            tokio::spawn(shared.take_proxied(stream, address, slot));
+            continue;
+        }
+        let Some(entry) = shared.enter(address) else { continue };
         tokio::spawn(async move {
             let _slot = slot;
-            let _counted = shared.serving.connections.enter();
-            if let Err(error) = shared.connect(stream, address).await {
-                tracing::debug!(%address, error = %chain(&*error), "connection ended");
-            }
+            shared.take(stream, address, entry).await;
         });
     }
     drop(listener);
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+    let all = u32::try_from(most).unwrap_or(u32::MAX);
     if timeout(limits.drain, slots.acquire_many(all)).await.is_err() {
         tracing::warn!("requests still in progress after {} s", limits.drain.as_secs());
     }
+}
+
+/// A connection that was accepted.
+enum Entry {
+    Seated(Share),
+    /// Its address has its part of the connections, or all are taken.
+    Waiting(Party, Share),
 }
 
 /// An error with what it came from.
@@ -191,22 +217,90 @@ async fn accept(
 struct ServeShared<D> {
     door: D,
     serving: Serving,
-    slots: Arc<Semaphore>,
+    /// The places of connections.
+    seats: Arc<Shares>,
+    /// Places for connections that wait for one of those.
+    waiting: Arc<Shares>,
+    /// Those of connections that proxies may have, divided among the clients that they ask for.
+    proxied: Arc<Shares>,
     handshakes: Arc<Shares>,
     shutdown: watch::Receiver<bool>,
 }
 
 impl<D: Door> ServeShared<D> {
-    async fn connect(&self, stream: TcpStream, address: SocketAddr) -> Result<(), BoxError> {
+    /// A place for a connection, or one to wait in. None: it should be closed.
+    fn enter(&self, address: SocketAddr) -> Option<Entry> {
+        let party = Party::at(address.ip());
+        if let Some(seat) = self.seats.take_now(party, 1) {
+            return Some(Entry::Seated(seat));
+        }
+        let waiting = self.waiting.take_now(party, 1);
+        if waiting.is_none() {
+            self.serving.connections.refuse();
+            tracing::debug!(%address, "a connection too many was closed");
+        }
+        Some(Entry::Waiting(party, waiting?))
+    }
+
+    /// Serves a connection to its end.
+    async fn take(&self, stream: TcpStream, address: SocketAddr, entry: Entry) {
+        let Some(seat) = self.seat(entry).await else { return };
+        let _counted = self.serving.connections.enter();
+        if let Err(error) = self.connect(stream, address, &seat).await {
+            tracing::debug!(%address, error = %chain(&*error), "connection ended");
+        }
+    }
+
+    /// The same for one of a trusted proxy, which may say first for which client it is.
+    async fn take_proxied(self: Arc<Self>, mut stream: TcpStream, proxy: SocketAddr, _slot: Slot) {
+        let named = async {
+            let is_enough = |head: &[u8]| !proxies::may_be_header(head);
+            let (head, len) = first_bytes::<{ proxies::LOOK_BYTES }>(&stream, is_enough).await?;
+            proxies::take_header(&mut stream, head.get(..len).unwrap_or_default()).await
+        };
+        let address = match timeout(self.serving.limits.idle, named).await {
+            Ok(Ok(client)) => client.unwrap_or(proxy),
+            Ok(Err(error)) => {
+                tracing::warn!(%proxy, %error, "a trusted proxy sent what cannot be read");
+                return;
+            }
+            Err(_) => return,
+        };
+        if let Some(entry) = self.enter(address) {
+            self.take(stream, address, entry).await;
+        }
+    }
+
+    /// The place of a connection, once there is one for it. None: there was none in time, or the
+    /// server stops.
+    async fn seat(&self, entry: Entry) -> Option<Share> {
+        let (party, _waiting) = match entry {
+            Entry::Seated(seat) => return Some(seat),
+            Entry::Waiting(party, waiting) => (party, waiting),
+        };
+        let mut shutdown = self.shutdown.clone();
+        tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => None,
+            seat = timeout(self.serving.limits.idle, self.seats.take(party, 1)) => seat.ok(),
+        }
+    }
+
+    async fn connect(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        seat: &Share,
+    ) -> Result<(), BoxError> {
         stream.set_nodelay(true)?;
         let limits = &self.serving.limits;
         let peer = Remote { address, tls: self.serving.tls.is_some() };
         let Some(tls) = &self.serving.tls else {
-            let is_http2 = self.while_unwanted(begins_http2(&stream)).await??;
-            return self.converse(stream, is_http2, peer).await;
+            let is_http2 = self.while_unwanted(seat, begins_http2(&stream)).await??;
+            return self.converse(stream, is_http2, peer, seat).await;
         };
         let begun = Instant::now();
-        let shaken = timeout(limits.handshake, self.shake(tls, stream, address)).await;
+        let shaken = timeout(limits.handshake, self.shake(tls, stream, address, seat)).await;
         let kind = match &shaken {
             Ok(Ok(stream)) => match stream.get_ref().1.handshake_kind() {
                 Some(HandshakeKind::Resumed) => Handshake::Resumed,
@@ -217,7 +311,7 @@ impl<D: Door> ServeShared<D> {
         self.serving.connections.shook_hands(kind, begun.elapsed());
         let stream = shaken??;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        self.converse(stream, is_http2, peer).await
+        self.converse(stream, is_http2, peer, seat).await
     }
 
     /// A handshake. A handshake takes its place when the client has sent all of its hello, and may
@@ -228,8 +322,9 @@ impl<D: Door> ServeShared<D> {
         tls: &Tls,
         stream: TcpStream,
         address: SocketAddr,
+        seat: &Share,
     ) -> Result<TlsStream<TcpStream>, BoxError> {
-        self.while_unwanted(first_bytes::<HELLO_BYTES>(&stream, is_hello)).await??;
+        self.while_unwanted(seat, first_bytes::<HELLO_BYTES>(&stream, is_hello)).await??;
         let place = self.handshakes.take(Party::at(address.ip()), 1).await;
         let soon = self.serving.limits.handshake_wanted;
         let mut shaking = pin!(tls.acceptor().accept(stream));
@@ -243,14 +338,14 @@ impl<D: Door> ServeShared<D> {
     }
 
     /// Waits for something, but not as long as a connection may be idle: nor as long as that where
-    /// others wait for its slot.
-    async fn while_unwanted<F: Future>(&self, work: F) -> Result<F::Output, Elapsed> {
+    /// others wait for its place.
+    async fn while_unwanted<F: Future>(&self, seat: &Share, work: F) -> Result<F::Output, Elapsed> {
         let (period, looks) = self.looks();
         let mut work = pin!(work);
         for look in 1.. {
             match timeout(period, work.as_mut()).await {
                 Ok(done) => return Ok(done),
-                Err(late) if look >= looks || self.is_full() => return Err(late),
+                Err(late) if look >= looks || seat.is_wanted() => return Err(late),
                 Err(_) => {}
             }
         }
@@ -266,63 +361,60 @@ impl<D: Door> ServeShared<D> {
         (period, idle.as_millis().div_ceil(period.as_millis()) as u32)
     }
 
-    /// Whether there is no slot for a further connection.
-    fn is_full(&self) -> bool {
-        self.slots.available_permits() == 0
-    }
-
-    async fn converse<T>(&self, stream: T, is_http2: bool, peer: Remote) -> Result<(), BoxError>
+    async fn converse<T>(
+        &self,
+        stream: T,
+        is_http2: bool,
+        peer: Remote,
+        seat: &Share,
+    ) -> Result<(), BoxError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let pulse = Arc::new(Pulse::new(self.shutdown.clone()));
         let io = PulsedStream::new(TokioIo::new(stream), Arc::clone(&pulse));
-        let (door, limits) = (self.door.clone(), self.serving.limits.clone());
-        let records = self.serving.records.clone();
-        let beats = Arc::clone(&pulse);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(|incoming| Upload::new(incoming, &limits));
-            let waits = !is_http2 && request.headers().contains_key(EXPECT);
-            let continued = waits.then(|| request.body_mut().watch_continue());
-            let in_progress = Pulse::begin(&beats);
-            let source = peer.address.ip().to_canonical();
-            let recorded = records.begin(source, &mut request);
-            door.call(peer, request).map(move |mut response| {
-                if let Some(seat) = response.extensions_mut().remove::<Seat>() {
-                    in_progress.give(&seat);
-                }
-                drop(in_progress);
-                // Clients that got an answer in place of `100 Continue` are confused by what
-                // follows on the same connection: botocore reads the next reply as this one.
-                if continued.is_some_and(|continued| !continued.load(Ordering::Relaxed)) {
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(CONNECTION, close);
-                }
-                Ok::<_, Infallible>(records::of_reply(response, recorded))
-            })
-        });
+        let party = Party::at(peer.address.ip());
+        let desk = ServeDesk {
+            door: self.door.clone(),
+            limits: self.serving.limits.clone(),
+            records: self.serving.records.clone(),
+            places: PlacesAt::new(&self.serving.places, party),
+            proxied: self.serving.proxies.trusts(peer.address.ip()).then(|| Proxied {
+                proxies: self.serving.proxies.clone(),
+                places: Arc::clone(&self.serving.places),
+                room: Arc::clone(&self.proxied),
+            }),
+            pulse: Arc::clone(&pulse),
+            is_http2,
+            peer,
+        };
+        let service = service_fn(move |request| desk.answer(request));
         if is_http2 {
             let connection = http2_builder().serve_connection(io, service);
             let connection = pin!(connection);
-            self.run(connection, http2::Connection::graceful_shutdown, &pulse).await
+            self.run(connection, http2::Connection::graceful_shutdown, &pulse, seat).await
         } else {
             let connection = http1_builder().serve_connection(io, service).with_upgrades();
             let connection = pin!(connection);
-            self.run(connection, http1::UpgradeableConnection::graceful_shutdown, &pulse).await
+            self.run(connection, http1::UpgradeableConnection::graceful_shutdown, &pulse, seat)
+                .await
         }
     }
 
-    /// Drives a connection to its end, to the end of the server, or until its pulse stops.
+    /// Drives a connection to its end, to the end of the server, or until its pulse stops or its
+    /// client is too slow for those that wait.
     async fn run<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<&mut C>,
         finish: fn(Pin<&mut C>),
         pulse: &Pulse,
+        seat: &Share,
     ) -> Result<(), BoxError> {
         let mut shutdown = self.shutdown.clone();
         let (period, looks) = self.looks();
+        let least = (period.as_secs_f64() * limits::UPLOAD_LEAST_RATE as f64) as u64;
         let mut watchdog = interval_at(Instant::now() + period, period);
-        let mut silent = 0;
+        let (mut silent, mut gait) = (0, Gait::default());
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -334,13 +426,112 @@ impl<D: Door> ServeShared<D> {
                 }
                 _ = watchdog.tick() => {
                     silent = if pulse.take() { 0 } else { silent + 1 };
-                    if silent >= looks || silent > 0 && self.is_full() {
+                    let is_slow = gait.look(pulse, least) >= limits::SLOW_LOOKS;
+                    if silent >= looks || (silent > 0 || is_slow) && seat.is_wanted() {
                         return Ok(());
                     }
                 }
             }
         }
     }
+}
+
+/// All that the requests of one connection need.
+struct ServeDesk<D> {
+    door: D,
+    limits: Limits,
+    records: Records,
+    places: PlacesAt,
+    /// Where the other end is a trusted proxy.
+    proxied: Option<Proxied>,
+    pulse: Arc<Pulse>,
+    is_http2: bool,
+    peer: Remote,
+}
+
+/// All that the requests need that a trusted proxy sends.
+struct Proxied {
+    proxies: Proxies,
+    places: Arc<Places>,
+    /// Divided among clients.
+    room: Arc<Shares>,
+}
+
+impl<D: Door> ServeDesk<D> {
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<RecordedBody<D::Body>>, Infallible>> + use<D> {
+        let Ok((peer, place)) = self.place(&request) else {
+            return Either::Left(ready(Ok(no_place())));
+        };
+        let mut request = request.map(|incoming| {
+            let mut upload = Upload::new(incoming, &self.limits, &self.pulse);
+            if let Some(place) = &place {
+                upload.takes(place.clone());
+            }
+            upload.by_http2(self.is_http2)
+        });
+        let waits = !self.is_http2 && request.headers().contains_key(EXPECT);
+        let continued = waits.then(|| request.body_mut().watch_continue());
+        let in_progress = Pulse::begin(&self.pulse);
+        let source = peer.address.ip().to_canonical();
+        let recorded = self.records.begin(source, &mut request);
+        Either::Right(self.door.call(peer, request).map(move |mut response| {
+            if let Some(seat) = response.extensions_mut().remove::<Seat>() {
+                in_progress.give(&seat);
+            }
+            drop(in_progress);
+            response.headers_mut().entry(DATE).or_insert_with(dates::date);
+            // Clients that got an answer in place of `100 Continue` are confused by what
+            // follows on the same connection: botocore reads the next reply as this one.
+            if continued.is_some_and(|continued| !continued.load(Ordering::Relaxed)) {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok(records::of_reply(response, recorded, place))
+        }))
+    }
+
+    /// The client of a request, and its place; none for the only request of a connection where that
+    /// has no body. A connection of a trusted proxy is that of many clients, so each request takes
+    /// a place there.
+    fn place(&self, request: &Request<Incoming>) -> Result<(Remote, Option<Place>), NoPlace> {
+        if let Some(proxied) = &self.proxied {
+            let address = proxied.proxies.client(self.peer.address, request.headers());
+            let party = Party::at(address.ip());
+            let share = proxied.room.take_now(party, 1).ok_or(NoPlace)?;
+            let place = PlacesAt::new(&proxied.places, party).take(claims(request))?;
+            return Ok((Remote { address, ..self.peer }, Some(place.beside(share))));
+        }
+        Ok((self.peer, self.own_place(request)?))
+    }
+
+    fn own_place(&self, request: &Request<Incoming>) -> Result<Option<Place>, NoPlace> {
+        let is_more = self.is_http2 && self.pulse.in_progress() > 0;
+        if !is_more && http_body::Body::is_end_stream(request.body()) {
+            return Ok(None);
+        }
+        self.places.take(claims(request)).map(Some)
+    }
+}
+
+/// Whether a request has credentials, of whatever kind and however wrong.
+fn claims<B>(request: &Request<B>) -> bool {
+    const SIGNED: [&str; 2] = ["X-Amz-Signature=", "Signature="];
+    let headers = request.headers();
+    let query = request.uri().query().unwrap_or_default();
+    headers.contains_key(AUTHORIZATION)
+        || headers.contains_key(COOKIE)
+        || SIGNED.iter().any(|name| query.contains(name))
+}
+
+/// The reply to a request for which there is no place. Nothing of it is kept, so it has no record.
+fn no_place<B>() -> Response<RecordedBody<B>> {
+    let mut reply = Response::new(RecordedBody::empty());
+    *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(limits::NO_PLACE_SECS));
+    reply
 }
 
 /// The part of a client's first message that is looked at, bytes: the whole message is sometimes

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_auth::{Caller, Principal};
 use cairn_base::stage::{self, Entered};
 use cairn_base::{Party, Shares, Stage};
 use cairn_fs::Account;
@@ -19,6 +20,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::limits::{self, Limits};
 use crate::paced::{Paced, Pacing, with_held};
+use crate::places::{NoPlace, Place};
+use crate::pulse::{AwaitedBody, Pulse};
 
 /// A request's body as it comes in.
 pub struct Upload {
@@ -32,8 +35,13 @@ pub struct Upload {
     pace: Option<Pace>,
     /// Of a user who has a limit of bytes.
     pacing: Option<Pacing>,
-    /// As long as there is one.
-    waiting: Option<Entered>,
+    /// While bytes are waited for.
+    waiting: Option<(Entered, AwaitedBody)>,
+    /// The connection that it comes by.
+    pulse: Arc<Pulse>,
+    is_http2: bool,
+    /// The place of its request, if that has one.
+    place: Option<Place>,
     /// Told when bytes are asked for, of a client that waits for that.
     asked: Option<Arc<AtomicBool>>,
 }
@@ -112,9 +120,12 @@ impl Pace {
 }
 
 impl Upload {
-    pub fn new(incoming: Incoming, limits: &Limits) -> Upload {
+    pub(crate) fn new(incoming: Incoming, limits: &Limits, pulse: &Arc<Pulse>) -> Upload {
         Upload {
             incoming,
+            pulse: Arc::clone(pulse),
+            is_http2: false,
+            place: None,
             idle: limits.upload_idle,
             window: limits.upload_window,
             since: None,
@@ -124,6 +135,38 @@ impl Upload {
             waiting: None,
             asked: None,
         }
+    }
+
+    /// Comes by HTTP/2, where a body that is not read is in nobody's way.
+    pub(crate) fn by_http2(mut self, is_http2: bool) -> Upload {
+        self.is_http2 = is_http2;
+        self
+    }
+
+    /// Says which place the request has.
+    pub(crate) fn takes(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// Says who asks, once that has been verified: the request is counted by its user from here on.
+    ///
+    /// # Errors
+    /// Where the user has its part of all places already. The request should be refused.
+    pub fn admit(&self, caller: &Caller) -> Result<(), NoPlace> {
+        match (&self.place, caller.principal()) {
+            (Some(place), Principal::User(user)) => place.admit(user),
+            (Some(place), _) => place.disown(),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Says that the credentials of the request are no good.
+    ///
+    /// # Errors
+    /// Where there is no place for a further request of nobody from this address: the reply should
+    /// not be held back.
+    pub fn disown(&self) -> Result<(), NoPlace> {
+        self.place.as_ref().map_or(Ok(()), Place::disown)
     }
 
     /// Says that this upload takes part of `room`: then it has to come fast enough while others
@@ -156,8 +199,9 @@ impl Upload {
             Ok(frame) => frame,
             Err(error) => return Some(Err(UploadError::Broken(error))),
         };
+        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+        self.pulse.count(bytes);
         if let Some(pace) = &mut self.pace {
-            let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
             match has_waited {
                 true => {
                     if let Err(slow) = pace.count(bytes, Instant::now()) {
@@ -181,7 +225,9 @@ impl Upload {
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
             return Poll::Ready(self.counted(frame));
         }
-        self.waiting.get_or_insert_with(|| stage::enter(Stage::Receive));
+        let pulse = &self.pulse;
+        self.waiting
+            .get_or_insert_with(|| (stage::enter(Stage::Receive), Pulse::await_body(pulse)));
         self.poll_late(context).map(|late| Some(Err(late)))
     }
 
@@ -224,9 +270,9 @@ impl Upload {
 
     /// Reads what is left of a refused upload in the background, for a while. Not for a client
     /// that waits for `100 Continue`: this would ask for the body. `false`: there is too much of
-    /// it, so the connection ends, and the client should be told.
+    /// it, so the connection ends, and the client should be told. A request of HTTP/2 ends alone.
     pub fn linger(mut self) -> bool {
-        if self.is_end_stream() {
+        if self.is_end_stream() || self.is_http2 {
             return true;
         }
         let ends = self.announced().unwrap_or(0) <= limits::LINGER_BYTES;

@@ -23,6 +23,8 @@ pub struct Facts {
     pub is_refused: bool,
     /// A browser asks, without credentials, what a page may do.
     pub is_preflight: bool,
+    /// It changed something, whatever its method is.
+    pub has_changed: bool,
     /// Records of logs in the request, and those of them that were not kept, by the kind of error.
     pub records: usize,
     pub not_kept: BTreeMap<&'static str, usize>,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cairn_auth::Caller;
-use cairn_base::{BlockId, BodyId, Clock, Ino, Result, Rng, SessionId, Shares};
+use cairn_auth::{Caller, Principal};
+use cairn_base::{BlockId, BodyId, Clock, Error, Ino, Result, Rng, SessionId, Shares};
 use cairn_blocks::Blocks;
 use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
@@ -18,10 +18,26 @@ use parking_lot::Mutex;
 use crate::account::Throttle;
 use crate::cache::{Cache, Stats};
 use crate::garbage::{Abandoned, Looks};
+use crate::incoming::Incoming;
 use crate::memos::{self, Memos};
 use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
 use crate::sent::Sending;
+
+/// Whether a change can be recorded now.
+type RecordCheck = Box<dyn Fn() -> Result<()> + Send + Sync>;
+
+/// Operations by which root makes room although nothing can be recorded.
+const DELETIONS: [&str; 8] = [
+    "delete_object",
+    "delete_objects",
+    "unlink",
+    "rmdir",
+    "delete_bucket",
+    "drop_uploads",
+    "abort_upload",
+    "abort_resumable",
+];
 
 /// How much memory and parallelism the store may use.
 #[derive(Clone, Debug)]
@@ -85,6 +101,12 @@ pub(crate) struct Inner {
     pub(crate) reads_floor: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     /// Of users who have limits.
     pub(crate) throttle: Throttle,
+    /// Bytes of uploads that quotas have let in.
+    pub(crate) incoming: Arc<Incoming>,
+    /// Names that only root gives to buckets.
+    pub(crate) reserved: OnceLock<Vec<String>>,
+    /// Says whether a change can be recorded, where it must be.
+    pub(crate) records: OnceLock<RecordCheck>,
     counter: AtomicU64,
 }
 
@@ -135,6 +157,9 @@ impl Fs {
             coalescing: Mutex::default(),
             ended: Mutex::new(BTreeMap::new()),
             throttle: Throttle::default(),
+            incoming: Arc::default(),
+            reserved: OnceLock::new(),
+            records: OnceLock::new(),
             counter: AtomicU64::new(1),
             reads_spans: blocks.counted().kept.is_none(),
             meta,
@@ -163,13 +188,53 @@ impl Fs {
         let _ = self.inner.reads_floor.set(Box::new(floor));
     }
 
+    /// From here on only root makes buckets of these names, such as the hosts by which the store is
+    /// reached: what is in a bucket is shown at the host of its name.
+    pub fn reserve_names(&self, names: Vec<String>) {
+        // The first ones stay.
+        let _ = self.inner.reserved.set(names);
+    }
+
+    /// Whether the caller may make a bucket of this name, as far as this process knows.
+    ///
+    /// # Errors
+    /// `Denied` if the name is reserved.
+    pub fn check_new_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
+        let reserved = self.inner.reserved.get().map_or(&[][..], Vec::as_slice);
+        match !caller.is_root() && reserved.iter().any(|one| one == name) {
+            true => Err(Error::Denied(format!(
+                "bucket name {name:?} is reserved for the store: only root may use it"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// From here on users change nothing where `check` fails. Root deletes all the same, and the
+    /// store itself is not asked.
+    pub fn require_records(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        // The first one stays.
+        let _ = self.inner.records.set(Box::new(check));
+    }
+
+    fn check_records(&self, caller: &Caller, verb: &str) -> Result<()> {
+        let Some(check) = self.inner.records.get() else { return Ok(()) };
+        let is_own = caller.principal() == Principal::System;
+        if is_own || caller.is_root() && DELETIONS.contains(&verb) {
+            return Ok(());
+        }
+        check()
+    }
+
     /// Runs an operation that may change the metadata; durable when it returns.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.check_records(caller, V::NAME)?;
         self.inner.meta.run(caller, verb).await
     }
 
     /// As [`Fs::run`] where this process may do it on its own; `None` otherwise.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+        // One that is refused says so where it is waited for.
+        self.check_records(caller, V::NAME).ok()?;
         self.inner.meta.run_now(caller, verb)
     }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::Fs;
 use crate::garbage::Abandoned;
+use crate::incoming::{Held, Wanted};
 use crate::ops::conditions::Conditions;
 use crate::ops::multipart::{PutPart, UploadName};
 use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
@@ -44,6 +45,10 @@ pub struct BodyWriter {
     shares: Vec<Share>,
     granted: usize,
     puts: JoinSet<(Result<Extent>, Option<Stages>)>,
+    /// The bucket, and the key of an object that goes when this one is published.
+    place: (String, Option<String>),
+    /// As many bytes as quotas have let in.
+    let_in: u64,
     draft: Draft,
 }
 
@@ -65,6 +70,8 @@ struct Draft {
     /// Where blocks should go: to where the one before went.
     wish: Wish,
     staged: bool,
+    /// Bytes that count for quotas until they are published, or given up.
+    held: Vec<Held>,
 }
 
 /// The parts of an object besides its bytes.
@@ -106,6 +113,8 @@ impl Fs {
             shares: Vec::new(),
             granted: 0,
             puts: JoinSet::new(),
+            place: (bucket.to_owned(), None),
+            let_in: limits::QUOTA_UNASKED,
             draft,
         })
     }
@@ -171,11 +180,39 @@ impl BodyWriter {
         self.draft.size + self.buffer.len() as u64
     }
 
+    /// Has quotas let in the bytes that a client has announced, before any of them comes. The key
+    /// is of an object, and not of a part of one: what is there under it makes room.
+    ///
+    /// # Errors
+    /// `Full` if a quota leaves too little room for them.
+    pub async fn expect(&mut self, announced: Option<u64>, key: Option<&str>) -> Result<()> {
+        self.place.1 = key.map(str::to_owned);
+        match announced.filter(|bytes| *bytes > self.let_in) {
+            Some(bytes) => self.let_in(Wanted::Exactly(bytes)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes that are let in without being asked for are among those of the first time.
+    async fn let_in(&mut self, wanted: Wanted) -> Result<()> {
+        let (bucket, key) = &self.place;
+        let held = self.fs.let_in(bucket, key.as_deref(), wanted).await?;
+        self.draft.held.extend(held);
+        self.let_in = match wanted {
+            Wanted::Exactly(bytes) => self.let_in.max(bytes),
+            Wanted::Portion => self.let_in.saturating_add(limits::QUOTA_PORTION),
+        };
+        Ok(())
+    }
+
     /// Takes further bytes. Waits while too many are on their way to disk.
     pub async fn push(&mut self, mut bytes: Bytes) -> Result<()> {
         if self.size() + bytes.len() as u64 > limits::OBJECT_BYTES {
             let what = format!("object of more than {} bytes", limits::OBJECT_BYTES);
             return Err(Error::TooLarge(what));
+        }
+        while self.size() + bytes.len() as u64 > self.let_in {
+            Box::pin(self.let_in(Wanted::Portion)).await?;
         }
         while !bytes.is_empty() {
             let room = self.block_room();
@@ -348,6 +385,7 @@ impl Draft {
             pending: BTreeSet::new(),
             wish: Wish::default(),
             staged: false,
+            held: Vec::new(),
         }
     }
 

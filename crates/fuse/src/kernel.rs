@@ -59,6 +59,16 @@ impl Kernel {
         poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
+    /// Whether the mount has ended: the kernel asks for nothing any more.
+    pub fn has_ended(&self) -> bool {
+        let Some(device) = self.device.get() else { return false };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // That is told without being asked for.
+        let mut told = [PollFd::new(device, PollFlags::empty())];
+        let is_told = poll(&mut told, Some(&now)).is_ok_and(|ready| ready > 0);
+        is_told && told[0].revents().contains(PollFlags::ERR)
+    }
+
     fn has_epochs(&self) -> bool {
         self.has_epochs.load(Ordering::Relaxed)
     }

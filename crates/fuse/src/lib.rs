@@ -82,6 +82,7 @@ pub struct Mounted {
     runtime: Handle,
     session: Session<Door>,
     awake: Option<Arc<Awake>>,
+    kernel: Arc<Kernel>,
 }
 
 /// Mounts the store as `caller` sees it. Requests that have to wait do so in tasks of `runtime`.
@@ -117,7 +118,7 @@ pub fn mount(
     kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     posix.follow_changes();
-    Ok(Mounted { posix, runtime, session, awake })
+    Ok(Mounted { posix, runtime, session, awake, kernel })
 }
 
 /// The type that `/proc/mounts` shows: `fuse.cairn`. Where root mounts, the kernel itself is told.
@@ -150,6 +151,16 @@ impl Mounted {
     pub fn flusher(&self) -> impl Future<Output = ()> + Send + use<> {
         let posix = Arc::clone(&self.posix);
         async move { posix.flush_all().await }
+    }
+
+    /// Waits until the kernel has ended the mount, whether or not [`Mounted::serve`] has returned.
+    pub fn disconnected(&self) -> impl Future<Output = ()> + Send + use<> {
+        let kernel = Arc::clone(&self.kernel);
+        async move {
+            while !kernel.has_ended() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
     }
 
     /// Waits until no file is open. Where it was unmounted, another mount namespace may still have

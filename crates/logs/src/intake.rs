@@ -243,6 +243,7 @@ impl Intake {
     }
 
     async fn create(&self, caller: &Caller, bucket: &str) -> Result<()> {
+        self.fs().check_new_bucket(caller, bucket)?;
         let (name, kind) = (bucket.to_owned(), BucketKind::Posix);
         let verb = CreateBucket { name, kind, visibility: Visibility::Private };
         match self.fs().run(caller, verb).await {

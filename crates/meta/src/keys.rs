@@ -30,6 +30,15 @@ pub fn directory_entry(parent: Ino, name: &[u8]) -> Bytes {
     key(&[b"d", &parent.0.to_be_bytes(), name, b"/"])
 }
 
+/// The other row of two: the entry of a directory and that of anything else, of the same name.
+pub fn entry_of_other_kind(entry_key: &Bytes) -> Option<Bytes> {
+    let named = entry_key.strip_prefix(b"d").filter(|named| named.len() > 8)?;
+    Some(match named.strip_suffix(b"/") {
+        Some(file) => key(&[b"d", file]),
+        None => key(&[b"d", named, b"/"]),
+    })
+}
+
 /// Whether a row is an inode, an entry or a tally.
 pub fn is_of_tree(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'i' | b'd' | b't'))
@@ -64,9 +73,9 @@ pub fn all_rows() -> Bytes {
 }
 
 /// Whether a row only counts, so that no operation hangs on who counted before it: the next number
-/// of an inode, or what a bucket holds.
+/// of an inode, or what a bucket or a user holds.
 pub fn is_counter(key: &[u8]) -> bool {
-    key.first() == Some(&b'n') || *key == *b"cnext_ino"
+    key.first() == Some(&b'n') || *key == *b"cnext_ino" || is_owned(key)
 }
 
 /// The range of all entries of a directory from `from` (a name, with its slash for a directory;
@@ -478,6 +487,42 @@ pub fn hold_id(hold_key: &[u8]) -> Option<u64> {
 }
 
 const HOLD: &str = "hold/";
+
+/// `c owned/<user>`: how much belongs to a user, 16 hexadecimal digits.
+pub fn owned(user: UserId) -> Bytes {
+    config(&format!("{OWNED}{:016x}", user.0))
+}
+
+/// Whether a row is one of what belongs to a user.
+pub fn is_owned(key: &[u8]) -> bool {
+    key.strip_prefix(b"c").is_some_and(|name| name.starts_with(OWNED.as_bytes()))
+}
+
+const OWNED: &str = "owned/";
+
+/// `c bucket/<user>/<name>`: a bucket that the user owns or has rights in. The user has 16
+/// hexadecimal digits.
+pub fn bucket_of(user: UserId, name: &[u8]) -> Bytes {
+    key(&[b"c", BUCKET_OF.as_bytes(), format!("{:016x}/", user.0).as_bytes(), name])
+}
+
+const BUCKET_OF: &str = "bucket/";
+
+/// The buckets that a user owns or has rights in, from a name (inclusive) on.
+pub fn buckets_of(user: UserId, from: &[u8]) -> (Bytes, Bytes) {
+    let end = key(&[b"c", BUCKET_OF.as_bytes(), format!("{:016x}0", user.0).as_bytes()]);
+    (bucket_of(user, from), end)
+}
+
+/// All rows of what belongs to users, and those of the index of buckets.
+pub fn all_owned() -> [(Bytes, Bytes); 2] {
+    [(config(OWNED), config("owned0")), (config(BUCKET_OF), config("bucket0"))]
+}
+
+/// `c owned_epoch`: the epoch of the last master that counted what belongs to users.
+pub fn owned_epoch() -> Bytes {
+    config("owned_epoch")
+}
 
 /// The first key after all `<table> <number> ...`.
 fn after_number(table: &[u8], number: u64) -> Bytes {

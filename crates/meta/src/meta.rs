@@ -12,6 +12,7 @@ use crate::master;
 use crate::master::host::Sessions;
 use crate::master::threads;
 use crate::memo::Memo;
+use crate::session::MasterSilence;
 use crate::session::client::{self, Client};
 use crate::{Master, RowWatch, WireVerb, dump, sights};
 
@@ -213,6 +214,14 @@ impl Meta {
             Meta::Local { master, .. } => master.failed(),
             Meta::Remote(client) if client.is_attached() => None,
             Meta::Remote(_) => Some("no master answers".to_owned()),
+        }
+    }
+
+    /// How long no master has answered, where that is in another process.
+    pub fn silence(&self) -> Option<MasterSilence> {
+        match self {
+            Meta::Local { .. } => None,
+            Meta::Remote(client) => Some(client.silence()),
         }
     }
 

@@ -317,6 +317,7 @@ never! {
     resumable::FinishResumable,
     resumable::PutResumable,
     retain::LetGoAll,
+    sessions::BindSession,
     sessions::EndSession,
     sessions::Format,
     sessions::ListSessions,
@@ -333,6 +334,9 @@ never! {
     user_limits::FindUserLimits,
     user_limits::ListUserLimits,
     user_limits::SetUserLimits,
+    user_quotas::FindRoom,
+    user_quotas::ListUserQuotas,
+    user_quotas::SetUserQuotas,
     website::PutWebsite,
     write_over::WriteOver,
 }

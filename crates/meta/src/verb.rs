@@ -12,7 +12,7 @@ use crate::{Stop, View, keys};
 #[derive(Clone, Debug)]
 pub struct Context {
     pub caller: Caller,
-    /// When the operation was accepted. Never goes back within one master.
+    /// When the operation was accepted. Goes back only where the clock was set back.
     pub now: Timestamp,
     /// The batch that will make it durable; for a read, the batch it sees.
     pub batch: u64,

@@ -178,6 +178,7 @@ verbs! {
     1019 => sessions::ListSessions, store(Operate);
     20 => sessions::OpenRemoteSession, store(Operate);
     21 => sessions::ReserveInodes, store(Mount);
+    22 => sessions::BindSession, store(Operate);
     24 => cluster::GetMap, store(Operate);
     25 => cluster::PutMap, store(Operate);
     26 => cluster::IssueToken, store(Operate);
@@ -318,6 +319,9 @@ verbs! {
     720 => user_limits::SetUserLimits, store(ManageUsers);
     721 => user_limits::FindUserLimits, store(Operate);
     722 => user_limits::ListUserLimits, store(ManageUsers);
+    723 => user_quotas::SetUserQuotas, store(ManageUsers);
+    724 => user_quotas::ListUserQuotas, store(ManageUsers);
+    725 => user_quotas::FindRoom, store(Operate);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

@@ -1,5 +1,6 @@
 //! Writing back what was written.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use cairn_base::waits;
@@ -89,13 +90,25 @@ impl Posix {
         }
     }
 
-    /// Writes back what was written, of all files; what fails is logged.
+    /// Writes back what was written, of all files; what fails is logged. Ends where nothing could
+    /// be written back for [`waits::WRITTEN_BACK`].
     pub async fn flush_all(&self) {
-        for node in self.files.nodes() {
-            node.flush_later(|bytes| self.dirt.less(bytes)).await;
-        }
-        if let Err(error) = self.fs.meta().flush().await {
-            tracing::error!(%error, "the last changes may not be durable");
+        let mut flushed = pin!(async {
+            for node in self.files.nodes() {
+                node.flush_later(|bytes| self.dirt.less(bytes)).await;
+            }
+            if let Err(error) = self.fs.meta().flush().await {
+                tracing::error!(%error, "the last changes may not be durable");
+            }
+        });
+        let mut written = self.dirt.written_back();
+        while tokio::time::timeout(waits::WRITTEN_BACK, &mut flushed).await.is_err() {
+            let bytes = self.dirt.bytes();
+            if self.dirt.written_back() == written {
+                tracing::error!(bytes, "nothing could be written back for too long: it is LOST");
+                return;
+            }
+            written = self.dirt.written_back();
         }
     }
 }

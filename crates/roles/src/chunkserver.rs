@@ -55,7 +55,7 @@ impl ChunkserverNode {
                 blocks: usage.blocks,
                 live_bytes: usage.live_bytes,
                 free_bytes: usage.free_bytes,
-                corrupt: usage.corrupt_reads,
+                corrupt: served.damaged(),
                 healed: served.healed(),
                 is_full: store.is_short_of_space(),
             };

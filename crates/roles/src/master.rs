@@ -18,6 +18,7 @@ use cairn_meta::engine::raft::Member;
 use cairn_meta::master::host::{Export, Sessions};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::session::LEASE;
+use cairn_meta::session::OwnMaster;
 use cairn_meta::{Master, Meta};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -57,6 +58,8 @@ pub struct Config {
     pub audit: Option<LineLog>,
     /// Of this master, where several keep the metadata together.
     pub member: Option<Arc<Member>>,
+    /// Told when this master serves, for a gateway in the same process.
+    pub own: Arc<OwnMaster>,
 }
 
 impl Default for Config {
@@ -68,6 +71,7 @@ impl Default for Config {
             pace: Pace::default(),
             audit: None,
             member: None,
+            own: Arc::default(),
         }
     }
 }
@@ -127,6 +131,7 @@ impl MasterNode {
         let (master, shown) = source.start().await?;
         let controller = self.controller(&master).await?;
         self.service.serve(Some(Arc::clone(&controller)));
+        self.config.own.set(Some(master.serving()));
         tracing::info!(metadata = shown, "this master serves");
         let mut work = JoinSet::new();
         work.spawn(duties::look_around(Arc::clone(&controller)));
@@ -141,6 +146,7 @@ impl MasterNode {
         };
         work.shutdown().await;
         self.service.serve(None);
+        self.config.own.set(None);
         let Some(next) = next else {
             source.stop(master).await?;
             return Ok(reason);

@@ -173,7 +173,7 @@ fn stages_and_times_are_packed_and_unpacked() {
 #[test]
 fn what_is_waited_for_has_a_name() {
     let node = |address: &str| Awaited::Node("chunkserver", NodeId(10), address.into()).to_string();
-    assert_eq!(node("a:1"), "chunkserver node a at a:1");
-    assert_eq!(node(""), "chunkserver node a");
+    assert_eq!(node("a:1"), "chunkserver node 10 at a:1");
+    assert_eq!(node(""), "chunkserver node 10");
     assert_eq!(Awaited::Named("server", "http://b".into()).to_string(), "server http://b");
 }

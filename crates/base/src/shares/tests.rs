@@ -213,3 +213,41 @@ proptest! {
         prop_assert!(state.granted.is_empty() && state.growing.is_empty());
     }
 }
+
+#[test]
+fn a_party_of_fair_shares_has_three_times_what_is_free() {
+    let shares = Shares::fair(16);
+    let take_all =
+        |party| -> Vec<Share> { std::iter::from_fn(|| shares.take_now(party, 1)).collect() };
+    let ones = take_all(ONE);
+    assert_eq!(ones.len(), 12, "three quarters for one party");
+    let others = take_all(OTHER);
+    assert_eq!(others.len(), 3);
+    assert!(shares.take_now(THIRD, 1).is_some(), "a newcomer finds a place");
+    drop((ones, others));
+    assert_eq!(shares.taken(), 0);
+    for room in 1..5 {
+        assert!(Shares::fair(room).take_now(ONE, 1).is_some(), "{room}");
+    }
+}
+
+#[test]
+fn whoever_waits_for_fair_shares_keeps_nobody_waiting_who_has_less() {
+    let shares = Shares::fair(8);
+    let mut ones: Vec<Share> = std::iter::from_fn(|| shares.take_now(ONE, 1)).collect();
+    assert_eq!(ones.len(), 6);
+    let mut waiting = shares.take(ONE, 1);
+    assert!(poll(&mut waiting).is_none());
+    let other = shares.take_now(OTHER, 1).unwrap();
+    assert!(shares.is_wanted_of(ONE), "it waits itself");
+    assert!(!shares.is_wanted_of(OTHER), "the other has less");
+    let third = shares.take_now(THIRD, 1).unwrap();
+    let mut fourth = shares.take(Party::User(UserId(4)), 1);
+    assert!(poll(&mut fourth).is_none(), "all are taken");
+    assert!(shares.is_wanted_of(OTHER), "one who has nothing waits");
+    ones.truncate(3);
+    let fourth = poll(&mut fourth);
+    assert!(fourth.is_some() && poll(&mut waiting).is_some());
+    drop((ones, other, third, fourth));
+    assert_eq!(shares.taken(), 0);
+}

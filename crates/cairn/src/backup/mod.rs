@@ -39,6 +39,7 @@ use std::process::ExitCode;
 
 use crate::client::key::parse_seconds;
 use crate::connection::Connection;
+use crate::dir::DirectoryUse;
 use crate::failure::Result;
 use crate::{output, secret_file};
 use create::How;
@@ -213,6 +214,7 @@ fn make(args: &CreateArgs, connection: &Connection) -> Result<BackupState> {
     let target = target.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let mut owner = format!("backup to {target}, of {}", host());
     owner.retain(|c| !c.is_control());
+    args.place.target.directory().map_or(Ok(()), |place| DirectoryUse::Backup.require(place))?;
     let owner: String = owner.chars().take(100).collect();
     let repository = args.place.open(Access::Change(Purpose::Add, &owner, args.hold))?;
     let how = How {

@@ -21,9 +21,10 @@ use super::state::BackupState;
 use super::target::TargetArgs;
 use super::to_server::{self, Selection};
 use crate::connection::Connection;
-use crate::dir::DataDir;
+use crate::dir::{DataDir, DirectoryUse};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
+use crate::offline::store::require_no_metadata;
 use crate::{output, secret_file};
 
 /// Blocks that are written at the same time.
@@ -96,6 +97,9 @@ pub struct RestoreArgs {
 }
 
 pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
+    if let Some(dir) = &args.dir {
+        DirectoryUse::Restore.require(dir)?;
+    }
     let passphrase = args.passphrase_file.as_deref().map(secret_file::read).transpose()?;
     let repository = Repository::open(args.target.open()?, passphrase.as_ref(), Access::Read)?;
     let state = BackupState::find(&repository, args.state.as_deref())?;
@@ -153,6 +157,7 @@ fn whole(
     // Before anything is changed it is known that nothing is missing.
     let blocks = check::blocks(repository, state)?;
     let number = state.about.cluster;
+    require_no_metadata(path, Some(number))?;
     let dir = DataDir::of_restored(path, number, args.meta.place(), &RealRng)?;
     keep_seal(&dir, state, args)?;
     let metadata = match args.meta.database() {

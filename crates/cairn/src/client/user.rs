@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// List, disable, enable and limit users; only root may
+/// List, disable, enable and limit users, and set their quotas; only root may
 ///
 /// A user is made by `cairn key create NAME`.
 #[derive(clap::Args)]
@@ -19,7 +19,8 @@ use crate::output;
   cairn user ls
   cairn user disable alice
   cairn user enable alice
-  cairn user limit alice --requests 100 --bandwidth 10m")]
+  cairn user limit alice --requests 100 --bandwidth 10m
+  cairn user set alice --quota 500g --buckets 20")]
 pub struct UserArgs {
     #[command(subcommand)]
     command: Command,
@@ -72,6 +73,33 @@ Examples:
         #[arg(long, value_name = "SIZE", value_parser = size)]
         bandwidth: Option<u64>,
     },
+    /// Set how much a user may have, over all its buckets
+    #[command(
+        after_help = "What the user has stays, even if it is more. Parts of unfinished uploads \
+count for --quota. 0 takes a setting back: then there is no quota of bytes and objects, and there \
+may be 1,000 buckets and 10,000 unfinished uploads. Root has no quotas.
+
+Examples:
+  cairn user set alice --quota 500g --objects 1000000
+  cairn user set build --buckets 5000
+  cairn user set alice --quota 0"
+    )]
+    Set {
+        /// The user
+        name: String,
+        /// Bytes in all buckets of the user together, such as 500g
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        quota: Option<u64>,
+        /// Objects in all buckets of the user together
+        #[arg(long, value_name = "N")]
+        objects: Option<u64>,
+        /// Buckets of the user
+        #[arg(long, value_name = "N")]
+        buckets: Option<u64>,
+        /// Unfinished uploads that the user began
+        #[arg(long, value_name = "N")]
+        uploads: Option<u64>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -86,6 +114,23 @@ struct User {
     requests_per_second: u64,
     #[serde(default)]
     bytes_per_second: u64,
+    #[serde(flatten)]
+    usage: Usage,
+}
+
+/// Quotas and usage of a user. All are 0 where a server of a version before sends none.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default)]
+struct Usage {
+    quota_bytes: u64,
+    quota_objects: u64,
+    quota_buckets: u64,
+    quota_uploads: u64,
+    buckets: u64,
+    objects: u64,
+    bytes: u64,
+    uploads: u64,
+    upload_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +164,24 @@ pub fn run(args: &UserArgs) -> Result<ExitCode> {
             }
             (name, change.into())
         }
+        Command::Set { name, quota, objects, buckets, uploads } => {
+            let quotas = [
+                ("quota_bytes", quota),
+                ("quota_objects", objects),
+                ("quota_buckets", buckets),
+                ("quota_uploads", uploads),
+            ];
+            let set = quotas.into_iter().filter_map(|(quota, value)| {
+                value.map(|value| (quota.to_owned(), serde_json::Value::from(value)))
+            });
+            let change: serde_json::Map<_, _> = set.collect();
+            if change.is_empty() {
+                let text =
+                    format!("no quota of {name}: say --quota, --objects, --buckets or --uploads");
+                return Err(Failure::usage(text));
+            }
+            (name, change.into())
+        }
     };
     if name.is_empty() {
         return Err(Failure::usage("the name is empty: `cairn user ls` lists the users"));
@@ -131,11 +194,20 @@ fn show(users: Vec<User>) -> Result<()> {
     let row = |user: User| {
         let state = if user.disabled { "disabled" } else { "enabled" };
         let (keys, tokens) = (user.access_keys.to_string(), user.tokens.to_string());
-        let limits = limits(&user);
-        vec![user.name, state.to_owned(), keys, tokens, limits, user.created]
+        let (limits, used) = (limits(&user), used(&user.usage));
+        vec![user.name, state.to_owned(), keys, tokens, limits, used, user.created]
     };
     let rows = users.into_iter().map(row).collect();
-    output::table(&["USER", "STATE", "KEYS", "TOKENS", "LIMITS", "CREATED"], rows)
+    output::table(&["USER", "STATE", "KEYS", "TOKENS", "LIMITS", "USED", "CREATED"], rows)
+}
+
+/// The bytes that count for the quota, and the quota.
+fn used(usage: &Usage) -> String {
+    let used = output::human_bytes(usage.bytes.saturating_add(usage.upload_bytes));
+    match usage.quota_bytes {
+        0 => used,
+        quota => format!("{used} of {}", output::human_bytes(quota)),
+    }
 }
 
 fn limits(user: &User) -> String {

@@ -14,6 +14,7 @@ use indicatif::BinaryBytes;
 use rustix::fs::{stat, statvfs};
 
 use super::{drain, join, reach};
+use crate::dir::DirectoryUse;
 use crate::failure::{Failure, Result};
 use crate::node::{Disk, Machine, directory_of};
 use crate::output;
@@ -54,6 +55,11 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
         let disk = disk.display();
         return Err(Failure::new(format!("{disk}: is a disk of this machine already")));
     }
+    match known(&disk)? {
+        // This command was interrupted, or it is refused below.
+        Some(_) => DirectoryUse::Role(Role::Chunkserver).require(&disk)?,
+        None => DirectoryUse::Join.require(&disk)?,
+    }
     let status = reach::status(dir)?;
     let zone = machine.zone().unwrap_or(&machine.host);
     let own: Vec<Option<NodeId>> =
@@ -71,9 +77,9 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
     give_to(&fs::metadata(dir).map_err(|error| Failure::file(dir, &error))?, &disk)?;
     let mut machine = machine;
     for (disk, own) in machine.disks.iter_mut().zip(own) {
-        disk.node = own.map(|node| node.to_string()).or(disk.node.take());
+        own.into_iter().for_each(|node| disk.set_node(node));
     }
-    machine.disks.push(Disk { directory: disk, node: Some(node.to_string()) });
+    machine.disks.push(Disk::new(disk, node));
     machine.save(dir)?;
     output::line(format!(
         "joined as node {node}; start `cairn node {shown}` again, and it runs there. Then `cairn \
@@ -102,8 +108,8 @@ fn give_to(owner: &Metadata, made: &Path) -> Result<()> {
 pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
     let Some(mut machine) = Machine::read(dir)? else { return Ok(()) };
     let is_of_node = |disk: &Disk| {
-        let read = node_of(&dir.join(&disk.directory)).map(|node| node.to_string());
-        read.as_ref().or(disk.node.as_ref()) == Some(&node.to_string())
+        let read = node_of(&dir.join(&disk.directory));
+        read.map_or_else(|| disk.is_of(node), |read| read == node)
     };
     let (gone, left): (Vec<Disk>, Vec<Disk>) = machine.disks.into_iter().partition(is_of_node);
     machine.disks = left;

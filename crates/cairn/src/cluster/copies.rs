@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_base::{ClusterMap, Role};
 
-use super::members::{self, MastersSaid};
+use super::members::MastersSaid;
 use crate::dir::{self, MetaPlace};
 use crate::failure::Result;
 use crate::node::directory_of;
@@ -20,11 +20,6 @@ pub enum Copies {
     OfDatabase,
     /// Only a master's directory says whether there is a database.
     Unknown,
-}
-
-/// The same, of which the masters are asked first.
-pub fn ask(dir: &Path, map: &ClusterMap) -> Result<Copies> {
-    Copies::of(dir, map, &members::ask(dir, Some(map))?)
 }
 
 impl Copies {

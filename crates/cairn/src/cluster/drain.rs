@@ -19,6 +19,9 @@ const POLL: Duration = Duration::from_secs(1);
 const STILL: Duration = Duration::from_secs(60);
 
 /// Move the blocks of a chunkserver elsewhere; it goes on serving meanwhile
+///
+/// It is refused where the node would never be empty: there are too few other chunkservers, or they
+/// have no room.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster drain /srv/cairn-master 4 --dry-run
@@ -41,6 +44,7 @@ pub fn run(args: &DrainArgs) -> Result<ExitCode> {
     if !map.nodes.contains_key(node) {
         return Err(unknown(*node).into());
     }
+    let forecast = emptying(&status, *node).map_err(reach::refusal)?;
     if args.dry_run {
         let others = map.places().filter(|(other, _)| other != node).count();
         output::line(format!(
@@ -48,7 +52,7 @@ pub fn run(args: &DrainArgs) -> Result<ExitCode> {
             groups(map, *node),
             indicatif::BinaryBytes(bytes_of(&status, *node))
         ))?;
-        show(&emptying(&status, *node)?)?;
+        show(&forecast)?;
         return Ok(ExitCode::SUCCESS);
     }
     reach::edit(dir, Edit::Drain(*node))?;
@@ -116,7 +120,7 @@ fn copied(status: &Status, node: NodeId) -> (u64, u64) {
 fn why_still(status: &Status, node: NodeId) -> String {
     let (left, seconds) = (groups(&status.map, node), STILL.as_secs());
     let why = match emptying(status, node) {
-        Err(error) => error.to_string(),
+        Err(error) => reach::refusal(error).to_string(),
         Ok(_) => "the logs of the chunkservers may say why".to_owned(),
     };
     format!("node {node} is in {left} groups, and nothing has moved for {seconds} s: {why}")

@@ -19,8 +19,7 @@ pub struct NodeArgs {
 }
 
 pub fn node(text: &str) -> Result<NodeId, String> {
-    let number = u64::from_str_radix(text, 16);
-    number.map(NodeId).map_err(|_| {
+    text.parse().map(NodeId).map_err(|_| {
         format!("{text:?} is not the number of a node: `cairn cluster status` lists them")
     })
 }

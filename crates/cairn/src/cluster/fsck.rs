@@ -253,7 +253,7 @@ mod tests {
         let running = standing(&state(FsckPhase::Rows));
         assert_eq!(
             running,
-            "fsck ordered by node a at 1970-01-01T00:00:01.000Z: 5 of about 9 rows"
+            "fsck ordered by node 10 at 1970-01-01T00:00:01.000Z: 5 of about 9 rows"
         );
         let by = Orderer { node: NodeId(3), user: "alice".into() };
         let text = standing(&FsckState { by, ..state(FsckPhase::Blocks) });

@@ -15,7 +15,7 @@ use cairn_meta::ops::cluster::{GetMap, PutMap};
 use cairn_meta::ops::credentials::AddAccessKey;
 use cairn_meta::ops::sessions::Format;
 
-use crate::dir::{DataDir, MetaPlace};
+use crate::dir::{CLUSTER_FILE, DataDir, DirectoryUse, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::members::{self, Alone};
 use crate::metadata::{MetaArgs, Metadata};
@@ -107,16 +107,11 @@ pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
-    let shown = args.dir.display();
-    if args.dir.join("cluster.toml").exists() {
-        if args.if_new {
-            return Ok(());
-        }
-        return Err(Failure::new(format!(
-            "{shown}: is a node of a cluster already: choose another directory"
-        )));
+    if args.if_new && args.dir.join(CLUSTER_FILE).exists() {
+        return Ok(());
     }
-    let dir = DataDir::open_or_create(&args.dir, args.place(), &*rng)?;
+    let purpose = DirectoryUse::FirstMaster(args.place());
+    let dir = DataDir::open_or_create(&args.dir, purpose, args.place(), &*rng)?;
     let seal = dir.seal_key(&*rng)?;
     let cluster = ClusterId(u128::from_be_bytes(dir.format.cluster));
     let directory = Directory::open(&args.dir)?;
@@ -164,10 +159,7 @@ async fn write(
             fill(&metadata, dir, clock, first, row).await
         }
         (None, MetaPlace::Members) => {
-            if members::has_begun(dir) {
-                let shown = args.dir.display();
-                return Err(Failure::new(format!("{shown}: holds metadata already")));
-            }
+            // What an interrupted run has left was never used: `cluster.toml` comes last.
             let alone = Alone::found(dir, node, members::FIRST_GENERATION).await?;
             fill(&alone.metadata, dir, clock, first, row).await?;
             alone.close().await;

@@ -9,6 +9,7 @@ use cairn_base::{Clock, NodeId, Secret};
 use cairn_cluster::identity::{Directory, JoinToken};
 use cairn_cluster::wire::join;
 
+use crate::dir::{DirectoryKind, DirectoryUse};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::secret_file;
@@ -35,9 +36,10 @@ pub struct JoinArgs {
 }
 
 pub fn run(args: &JoinArgs) -> Result<ExitCode> {
-    if args.if_new && open(&args.dir)?.1 {
+    if args.if_new && is_node(&args.dir)? {
         return Ok(ExitCode::SUCCESS);
     }
+    DirectoryUse::Join.require(&args.dir)?;
     let (token, dir) = (token(args)?, &args.dir);
     let node = join_as(dir, &token)?;
     let (shown, roles) = (dir.display(), token.roles);
@@ -46,23 +48,20 @@ pub fn run(args: &JoinArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The directory, and whether it is a node of a cluster already.
-fn open(dir: &Path) -> Result<(Directory, bool)> {
-    let shown = dir.display().to_string();
-    let directory = Directory::open(dir).map_err(|error| Failure::from(error).of(&shown))?;
-    let is_node = directory.load(RealClock::default().now())?.is_some();
-    Ok((directory, is_node))
+/// Whether the directory is that of a node of a cluster, whose identity can be used.
+fn is_node(dir: &Path) -> Result<bool> {
+    let kinds = DirectoryKind::of(dir)?;
+    if !kinds.iter().any(|kind| matches!(kind, DirectoryKind::Node(_))) {
+        return Ok(false);
+    }
+    Ok(Directory::open(dir)?.load(RealClock::default().now())?.is_some())
 }
 
 /// Makes `dir` a node of the token's cluster.
 pub fn join_as(dir: &Path, token: &JoinToken) -> Result<NodeId> {
-    let (directory, is_node) = open(dir)?;
-    if is_node {
-        let shown = dir.display();
-        return Err(Failure::new(format!(
-            "{shown}: is a node of a cluster already: choose another directory"
-        )));
-    }
+    DirectoryUse::Join.require(dir)?;
+    let shown = dir.display().to_string();
+    let directory = Directory::open(dir).map_err(|error| Failure::from(error).of(&shown))?;
     let key = directory.key()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let joined = runtime.block_on(join(token, &key, Arc::new(RealClock::default())))?;

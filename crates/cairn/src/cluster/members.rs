@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{ClusterMap, NodeId, Role};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, best, copies, masters_of, patience};
+use cairn_cluster::members::{
+    Asked, MemberReport, StallKind, StallReport, ask_all, best, copies, masters_of, patience,
+};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use serde_json::{Value, json};
@@ -130,6 +132,21 @@ impl MastersSaid {
 }
 
 impl MembersShown {
+    /// So many masters, of which the first ones vote.
+    #[cfg(test)]
+    pub fn of_voters(masters: u64, voters: u64) -> MembersShown {
+        let report = |member| MemberReport {
+            member,
+            leader: 1,
+            voters: vec![(1..=voters).collect()],
+            learners: (voters + 1..=masters).collect(),
+            lags: (2..=masters).map(|id| (id, Some(0))).collect(),
+            ..MemberReport::default()
+        };
+        let reports = (1..=masters).map(|id| (id, report(id))).collect();
+        MembersShown { reports, silent: Vec::new() }
+    }
+
     /// The report of the newest generation and term: of the leader, if one is there.
     fn best(&self) -> Option<&MemberReport> {
         best(self.reports.values())
@@ -155,6 +172,14 @@ impl MembersShown {
     /// Whether enough voters answer.
     pub fn has_majority(&self) -> bool {
         self.best().is_some_and(|best| best.is_majority(|member| self.is_there(member)))
+    }
+
+    /// Whether a voter does not answer, or a member has failed or has metadata of before.
+    pub fn is_faulty(&self) -> bool {
+        let is_away = self.voters().iter().any(|id| !self.is_there(*id));
+        is_away
+            || self.reports.keys().any(|id| !self.is_there(*id))
+            || self.reports.values().any(|report| !report.stalls.is_empty())
     }
 
     /// Whether enough voters answer and have caught up, if these nodes do not.
@@ -217,7 +242,17 @@ impl MembersShown {
                 out.push(format!("node {node} has failed: {}", report.failure));
             }
         }
+        out.extend(self.stalls().into_iter().map(|text| format!("NO PROGRESS: {text}")));
         out
+    }
+
+    /// Sentences about members that make no progress, each with a remedy.
+    pub fn stalls(&self) -> Vec<String> {
+        let texts = |report: &MemberReport| {
+            let member = report.member;
+            report.stalls.iter().map(|stall| stall.text(member)).collect::<Vec<_>>()
+        };
+        self.reports.values().flat_map(texts).collect()
     }
 
     pub fn print(&self) -> Result<()> {
@@ -289,6 +324,7 @@ impl MembersShown {
                 "applied": report.applied.1,
                 "lag": self.lag_of(report.member),
                 "silence_ms": report.silence_ms,
+                "stalls": report.stalls.iter().map(stall_to_json).collect::<Vec<_>>(),
                 "failure": (!report.failure.is_empty()).then_some(&report.failure),
             })
         });
@@ -307,6 +343,14 @@ impl MembersShown {
             "masters": there.chain(away).collect::<Vec<_>>(),
         })
     }
+}
+
+fn stall_to_json(report: &StallReport) -> Value {
+    let node = match report.stall {
+        StallKind::Follower(member) => Some(NodeId(member).to_string()),
+        _ => None,
+    };
+    json!({ "stall": report.stall.to_string(), "node": node, "lasts_ms": report.lasts_ms })
 }
 
 #[cfg(test)]

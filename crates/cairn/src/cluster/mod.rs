@@ -6,10 +6,11 @@ pub mod bundle;
 pub mod copies;
 mod drain;
 pub mod edit;
+mod enable;
 mod fsck;
 pub mod init;
 pub mod join;
-mod members;
+pub mod members;
 mod objects;
 pub mod reach;
 mod rebalance;
@@ -59,6 +60,7 @@ enum Command {
     Fsck(fsck::ClusterFsckArgs),
     Recover(recover::RecoverArgs),
     UpgradeCheck(upgrade_check::UpgradeCheckArgs),
+    Enable(enable::EnableArgs),
     Replicas(edit::ReplicasArgs),
 }
 
@@ -78,6 +80,7 @@ pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
         Command::Fsck(args) => fsck::run(args),
         Command::Recover(args) => recover::run(args),
         Command::UpgradeCheck(args) => upgrade_check::run(args),
+        Command::Enable(args) => enable::run(args),
         Command::Replicas(args) => edit::replicas(args),
     }
 }

@@ -101,7 +101,16 @@ fn ask<R>(
                 "no master answers: {why}: is `cairn master` running, and reachable from here?"
             ))
             .passing(),
-            error => error.into(),
+            error => refusal(error),
         })
     })
+}
+
+/// A refusal of the cluster in its own words. That nothing has changed meanwhile is not said, and
+/// trying again does not help.
+pub fn refusal(error: Error) -> Failure {
+    match error {
+        Error::Conflict(what) => Failure::new(what),
+        error => error.into(),
+    }
 }

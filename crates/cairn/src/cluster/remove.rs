@@ -67,7 +67,8 @@ pub fn run(args: &RemoveArgs) -> Result<ExitCode> {
         status.map.nodes.get_mut(node).ok_or_else(|| unknown(*node))?.is_draining = true;
     }
     for node in &holding {
-        agree(*node, args.yes, &emptying(&status, *node)?)?;
+        let forecast = emptying(&status, *node).map_err(reach::refusal)?;
+        agree(*node, args.yes, &forecast)?;
     }
     for node in &holding {
         reach::edit(dir, Edit::Drain(*node))?;
@@ -85,7 +86,7 @@ pub fn run(args: &RemoveArgs) -> Result<ExitCode> {
 pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
     let NodeArgs { dir, node } = &args.of;
     let status = reach::status(dir)?;
-    let (forecast, moves) = replacing(&status, *node, args.by)?;
+    let (forecast, moves) = replacing(&status, *node, args.by).map_err(reach::refusal)?;
     agree(*node, args.yes, &forecast)?;
     // Moves that fail are no harm: the drain moves what they leave.
     let failed = rebalance::carry_out(dir, &bytes_by_group(&status), moves)?;

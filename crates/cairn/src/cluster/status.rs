@@ -1,8 +1,10 @@
 //! `cairn cluster status`: who is there, and whether everything is whole.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId};
@@ -10,7 +12,7 @@ use cairn_cluster::control::{NodeStatus, Status};
 use serde_json::{Value, json};
 
 use super::copies::{self, Copies};
-use super::members::{self, MembersShown};
+use super::members::{self, MastersSaid, MembersShown};
 use super::{fsck, reach};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -18,11 +20,17 @@ use crate::output;
 /// Show nodes, groups and sessions of a cluster
 ///
 /// Also the fsck that runs, and the masters that keep the metadata: who serves, votes or learns,
-/// and how far each is. If no master serves, it says which of them are missing. Exit code 1 if
-/// anything is not as it should be: a node is down, a group lacks a replica, no master serves.
+/// and how far each is. If no master serves, it says which of them are missing.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Exit codes:
+  0  a master serves, every node is up, every group is whole, and all masters have caught up
+  1  something is wrong: a node is down, a group lacks a replica, a disk is full, no master serves
+  3  nothing is wrong, and it is not whole yet: no group takes writes, or masters still learn.
+     There are two masters, which are no safer than one
+
+Examples:
   cairn cluster status /srv/cairn-master
+  cairn cluster status /srv/cairn-master --wait=60
   cairn cluster status /srv/cairn-master --json | jq .groups")]
 pub struct StatusArgs {
     /// The directory of any node
@@ -30,7 +38,14 @@ pub struct StatusArgs {
     /// Print it as JSON
     #[arg(long)]
     json: bool,
+    /// Wait until all is whole, for so many seconds [default: 300]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "300")]
+    wait: Option<u64>,
 }
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(500);
 
 /// Groups by how they fare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,38 +73,124 @@ fn health(map: &ClusterMap) -> Health {
     health
 }
 
-pub fn run(args: &StatusArgs) -> Result<ExitCode> {
-    let status = match reach::status(&args.dir) {
-        Ok(status) => status,
-        Err(failure) => return none_serves(args, failure),
-    };
-    let map = &status.map;
-    let health = health(map);
-    let said = members::ask(&args.dir, Some(map))?;
-    let (copies, members) = (Copies::of(&args.dir, map, &said)?, said.members());
-    match args.json {
-        true => print_json(&to_json(&status, health, (copies, members)))?,
-        false => print(&status, health, (copies, members))?,
+/// The condition of a cluster, as the exit code tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Condition {
+    /// All is there and whole.
+    Whole,
+    /// Something is away, degraded or full, or no master serves.
+    Wrong,
+    /// Nothing is wrong, and it is not whole yet: no group takes writes, or a master has not caught
+    /// up or does not vote yet.
+    Settling,
+}
+
+impl Condition {
+    fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Condition::Whole => 0,
+            Condition::Wrong => 1,
+            // 2 is for a command line that makes no sense.
+            Condition::Settling => 3,
+        })
     }
-    let all_up = map.nodes.values().all(|node| node.is_up);
-    let good = all_up && health.degraded == 0 && health.unreadable == 0;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The number of copies of the metadata that so many masters come to.
+fn copies_of(masters: usize) -> usize {
+    match masters {
+        // A third master makes three voters of them.
+        0..=3 => masters,
+        4 => 3,
+        _ => 5,
+    }
+}
+
+/// All that was learnt at one time.
+enum Look {
+    Served {
+        status: Box<Status>,
+        said: MastersSaid,
+        copies: Copies,
+    },
+    /// No master serves. These may say why.
+    Unserved {
+        said: MastersSaid,
+    },
+}
+
+impl Look {
+    /// # Errors
+    /// No master answers at all.
+    fn take(dir: &Path) -> Result<Look> {
+        match reach::status(dir) {
+            Ok(status) => {
+                let said = members::ask(dir, Some(&status.map))?;
+                let copies = Copies::of(dir, &status.map, &said)?;
+                Ok(Look::Served { status: Box::new(status), said, copies })
+            }
+            Err(failure) => match members::ask(dir, None) {
+                Ok(said) if said.members().is_some() => Ok(Look::Unserved { said }),
+                _ => Err(failure),
+            },
+        }
+    }
+
+    fn condition(&self) -> Condition {
+        let Look::Served { status, said, .. } = self else { return Condition::Wrong };
+        let map = &status.map;
+        let (health, members) = (health(map), said.members());
+        let all_up = map.nodes.values().all(|node| node.is_up);
+        let is_full = status.nodes.iter().any(|said| said.store.is_full);
+        let is_faulty = members.is_some_and(MembersShown::is_faulty);
+        if !all_up || health.degraded + health.unreadable > 0 || is_full || is_faulty {
+            return Condition::Wrong;
+        }
+        let wanted = copies_of(map.masters().count());
+        let learns = members.is_some_and(|members| members.copies() < wanted);
+        match learns || health.writable == 0 {
+            true => Condition::Settling,
+            false => Condition::Whole,
+        }
+    }
+
+    fn show(&self, json: bool) -> Result<()> {
+        match self {
+            Look::Served { status, said, copies } => {
+                let (health, shown) = (health(&status.map), (*copies, said.members()));
+                match json {
+                    true => print_json(&to_json(status, health, shown)),
+                    false => print(status, health, shown),
+                }
+            }
+            Look::Unserved { said } => said.members().map_or(Ok(()), |one| none_serves(one, json)),
+        }
+    }
+}
+
+pub fn run(args: &StatusArgs) -> Result<ExitCode> {
+    let end = args.wait.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    loop {
+        let look = Look::take(&args.dir);
+        let condition = look.as_ref().map_or(Condition::Wrong, Look::condition);
+        let is_over = end.is_none_or(|end| Instant::now() >= end);
+        if is_over || condition == Condition::Whole {
+            look?.show(args.json)?;
+            return Ok(condition.code());
+        }
+        sleep(POLL);
+    }
 }
 
 /// Shows the members of the masters, none of which serves.
-fn none_serves(args: &StatusArgs, failure: Failure) -> Result<ExitCode> {
-    let Ok(said) = members::ask(&args.dir, None) else { return Err(failure) };
-    let Some(members) = said.members() else { return Err(failure) };
-    match args.json {
-        true => print_json(&json!({"master": null, "members": members.to_json()}))?,
-        false => {
-            output::line("no master serves")?;
-            members.warnings().into_iter().try_for_each(output::line)?;
-            output::line("")?;
-            members.print()?;
-        }
+fn none_serves(members: &MembersShown, json: bool) -> Result<()> {
+    if json {
+        return print_json(&json!({"master": null, "members": members.to_json()}));
     }
-    Ok(ExitCode::from(1))
+    output::line("no master serves")?;
+    members.warnings().into_iter().try_for_each(output::line)?;
+    output::line("")?;
+    members.print()
 }
 
 fn print_json(value: &Value) -> Result<()> {
@@ -176,6 +277,7 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
         "disk": (node.disk != 0).then(|| format!("{:032x}", node.disk)),
         "groups": groups_of(map, id),
         "silent_ms": said.map(|one| one.silent_ms),
+        "full": store.map(|store| store.is_full),
         "blocks": store.map(|store| store.blocks),
         "live_bytes": store.map(|store| store.live_bytes),
         "free_bytes": store.map(|store| store.free_bytes),
@@ -191,8 +293,6 @@ fn print(
     (copies, members): (Copies, Option<&MembersShown>),
 ) -> Result<()> {
     let map = &status.map;
-    let said: BTreeMap<NodeId, &NodeStatus> =
-        status.nodes.iter().map(|one| (one.node, one)).collect();
     output::line(format!(
         "epoch {}, {} replicas, at least {}; node {} serves as master",
         map.epoch, map.replicas, map.minimum, status.master
@@ -211,7 +311,35 @@ fn print(
         (None, None) => {}
     }
     copies::warning(copies, map).into_iter().try_for_each(output::line)?;
+    full_warning(status).into_iter().try_for_each(output::line)?;
     output::line("")?;
+    print_nodes(status)?;
+    if let Some(members) = members {
+        output::line("")?;
+        members.print()?;
+    }
+    Ok(())
+}
+
+/// The nodes whose disks are full, and what that means.
+fn full_warning(status: &Status) -> Option<String> {
+    let full = status.nodes.iter().filter(|said| said.store.is_full);
+    let names: Vec<String> = full.map(|said| said.node.to_string()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "FULL: the disk of node {} takes no more blocks: other groups get what is written, if there \
+         are others. Delete something, let another chunkserver join, or move its groups (cairn \
+         cluster rebalance)",
+        names.join(", ")
+    ))
+}
+
+fn print_nodes(status: &Status) -> Result<()> {
+    let map = &status.map;
+    let said: BTreeMap<NodeId, &NodeStatus> =
+        status.nodes.iter().map(|one| (one.node, one)).collect();
     let row = |cells: [&str; 8]| {
         let [node, state, roles, address, groups, blocks, free, copying] = cells;
         format!(
@@ -222,10 +350,12 @@ fn print(
     output::line(row(["node", "state", "role", "address", "groups", "blocks", "free GiB", ""]))?;
     for (id, node) in &map.nodes {
         let said = said.get(id).filter(|said| said.disk != 0);
-        let state = match (node.is_up, node.is_draining) {
-            (false, _) => "DOWN",
-            (true, true) => "draining",
-            (true, false) => "up",
+        let is_full = said.is_some_and(|said| said.store.is_full);
+        let state = match (node.is_up, node.is_draining, is_full) {
+            (false, ..) => "DOWN",
+            (true, _, true) => "FULL",
+            (true, true, false) => "draining",
+            (true, false, false) => "up",
         };
         let number = |number: Option<u64>| number.map_or(String::new(), |n| n.to_string());
         let copying: u64 = said.map_or(0, |said| said.copying.iter().map(|one| one.blocks).sum());
@@ -244,9 +374,64 @@ fn print(
             &copying,
         ]))?;
     }
-    if let Some(members) = members {
-        output::line("")?;
-        members.print()?;
-    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::map::{Group, Member};
+    use cairn_base::{GroupId, KeyHash, Pin, Redundancy, Role};
+    use cairn_cluster::control::messages::StoreState;
+
+    use super::*;
+
+    /// A cluster of so many masters and chunkservers 11 to 13, which have one group.
+    fn status(masters: u64) -> Status {
+        let pin = |role: Role| Pin { key: KeyHash([0; 32]), roles: role.into() };
+        let node = |role| Node { is_up: true, ..Node::new(pin(role)) };
+        let masters = (1..=masters).map(|id| (NodeId(id), node(Role::Master)));
+        let disks = (11..=13).map(|id| (NodeId(id), node(Role::Chunkserver)));
+        let members = (11..=13).map(|id| Member::new(NodeId(id), true)).collect();
+        let group = Group { members, redundancy: Redundancy::Copies(3), ..Group::default() };
+        let map = ClusterMap {
+            replicas: 3,
+            minimum: 2,
+            nodes: masters.chain(disks).collect(),
+            groups: [(GroupId(1), group)].into(),
+            ..ClusterMap::default()
+        };
+        Status { map, ..Status::default() }
+    }
+
+    fn condition(status: Status, copies: usize) -> Condition {
+        let masters = status.map.masters().count() as u64;
+        let said = MastersSaid::Members(MembersShown::of_voters(masters, copies as u64));
+        Look::Served { status: Box::new(status), said, copies: Copies::Unknown }.condition()
+    }
+
+    #[test]
+    fn one_master_is_whole_and_more_are_when_all_have_caught_up() {
+        assert_eq!(condition(status(1), 1), Condition::Whole);
+        assert_eq!(condition(status(2), 1), Condition::Settling);
+        assert_eq!(condition(status(3), 1), Condition::Settling);
+        assert_eq!(condition(status(3), 3), Condition::Whole);
+        assert_eq!(copies_of(4), 3);
+        let mut empty = status(1);
+        empty.map.groups.clear();
+        assert_eq!(condition(empty, 1), Condition::Settling);
+        assert_eq!(Look::Unserved { said: MastersSaid::Nothing }.condition(), Condition::Wrong);
+    }
+
+    #[test]
+    fn what_is_down_or_full_is_wrong() {
+        let mut down = status(1);
+        down.map.nodes.get_mut(&NodeId(11)).unwrap().is_up = false;
+        assert_eq!(condition(down, 1), Condition::Wrong);
+        let mut full = status(1);
+        let store = StoreState { is_full: true, ..StoreState::default() };
+        full.nodes.push(NodeStatus { node: NodeId(12), store, ..NodeStatus::default() });
+        let text = full_warning(&full).unwrap();
+        assert!(text.starts_with("FULL: the disk of node 12 "), "{text}");
+        assert_eq!(condition(full, 1), Condition::Wrong);
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_base::map::Group;
-use cairn_base::{NodeId, Role};
+use cairn_base::{Capability, NodeId, Role};
 use cairn_cluster::control::Status;
 use cairn_cluster::wire::{
     FormatRange, NodeProgram, VERSION_MAX, VERSION_MIN, lowest, own_program,
@@ -294,6 +294,10 @@ impl Check<'_> {
             let (number, roles) = (id.to_string(), node.pin.roles.to_string());
             output::line(row([&number, state, &roles, &self.release_of(*id), &says]))?;
         }
+        output::line("")?;
+        for one in Capability::ALL {
+            output::line(format!("capability {one}: {}", self.state_of(*one)))?;
+        }
         output::line("\nin this order, and after each check again:")?;
         for (at, unit) in units.iter().enumerate() {
             let at = at + 1;
@@ -309,12 +313,40 @@ impl Check<'_> {
         )
     }
 
+    /// Says whether a capability is on, or can be turned on.
+    fn state_of(&self, capability: Capability) -> String {
+        if self.status.map.capabilities.contains(capability) {
+            return "on: a program without it is refused".into();
+        }
+        let lacking = self.lacking(capability);
+        match lacking.is_empty() {
+            true => format!("off; all nodes have it: cairn cluster enable DIR {capability}"),
+            false => format!("off; nodes {} lack it or are away", lacking.join(", ")),
+        }
+    }
+
+    /// Nodes that are not up with a program that has a capability.
+    fn lacking(&self, capability: Capability) -> Vec<String> {
+        let (old, away) = self.status.nodes_without(capability);
+        let nodes: BTreeSet<NodeId> = old.into_iter().chain(away).collect();
+        nodes.iter().map(NodeId::to_string).collect()
+    }
+
     fn compared(&self, program: &NodeProgram) -> String {
         let (oldest, newest) = program.versions;
         match program.formats == self.own.formats {
             true => format!("protocol {oldest} to {newest}; the same formats"),
             false => told(program),
         }
+    }
+
+    fn capabilities_json(&self) -> Value {
+        let one = |capability: &Capability| {
+            let is_on = self.status.map.capabilities.contains(*capability);
+            let state = json!({ "on": is_on, "lacking": self.lacking(*capability) });
+            (capability.name().to_owned(), state)
+        };
+        Value::Object(Capability::ALL.iter().map(one).collect())
     }
 
     fn to_json(&self, units: &[Unit]) -> Value {
@@ -341,6 +373,7 @@ impl Check<'_> {
         json!({
             "ready": is_ready(units),
             "program": program_json(&self.own),
+            "capabilities": self.capabilities_json(),
             "master": self.status.master.to_string(),
             "nodes": nodes.collect::<Vec<_>>(),
             "order": order.collect::<Vec<_>>(),
@@ -366,6 +399,7 @@ fn program_json(program: &NodeProgram) -> Value {
         "release": program.release,
         "protocol": [program.versions.0, program.versions.1],
         "formats": formats,
+        "capabilities": program.capabilities.iter().map(Capability::name).collect::<Vec<_>>(),
     })
 }
 
@@ -401,7 +435,7 @@ mod tests {
     use std::sync::Arc;
 
     use cairn_base::map::{Member, Node};
-    use cairn_base::{ClusterMap, GroupId, KeyHash, Pin, Redundancy};
+    use cairn_base::{CapabilitySet, ClusterMap, GroupId, KeyHash, Pin, Redundancy};
     use cairn_cluster::control::NodeStatus;
     use cairn_cluster::control::messages::StoreState;
 
@@ -583,6 +617,23 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("later 1, this cairn does not know it"), "{said}");
+    }
+
+    #[test]
+    fn a_capability_is_on_or_can_be_turned_on_when_all_have_it() {
+        let mut status = three_machines();
+        let own = || own_program(VERSION_MIN);
+        let state = |status: &Status| {
+            let check = Check { status, own: own(), masters: Masters::Silent };
+            check.state_of(Capability::RequiredFields)
+        };
+        assert!(state(&status).contains("cairn cluster enable"), "{}", state(&status));
+        let former = NodeProgram { capabilities: CapabilitySet::NONE, ..own() };
+        status.programs.insert(NodeId(5), Arc::new(former));
+        status.map.nodes.get_mut(&NodeId(8)).unwrap().is_up = false;
+        assert_eq!(state(&status), "off; nodes 5, 8 lack it or are away");
+        status.map.capabilities = CapabilitySet::own();
+        assert!(state(&status).starts_with("on"), "{}", state(&status));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use cairn_roles::master::cluster_number;
 
 use crate::failure::{Failure, Result};
 
-const NAME: &str = "format";
+pub const NAME: &str = "format";
 /// While it is being made.
 pub const NEW_NAME: &str = "format.new";
 /// The layout that this version writes, and the only one it reads.

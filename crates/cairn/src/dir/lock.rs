@@ -28,23 +28,27 @@ pub struct Lock {
 
 impl Lock {
     pub fn take(directory: &Path) -> Result<Lock> {
-        let of_directory = |error| Failure::file(directory, &error);
-        let own = File::open(directory).map_err(of_directory)?;
-        match flock(&own, FlockOperation::NonBlockingLockExclusive) {
-            // Network file systems lock no directory: there the file alone has to do.
-            Ok(()) | Err(Errno::BADF) => {}
-            Err(Errno::WOULDBLOCK) => return Err(in_use(directory)),
-            Err(error) => return Err(of_directory(error.into())),
-        }
+        let own = lock_directory(directory)?;
         let path = directory.join(NAME);
         let file = open(&path).map_err(|error| Failure::file(&path, &error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(in_use(directory)),
-            Err(error) => return Err(Failure::file(&path, &error.into())),
-        }
+        lock_file(directory, &path, &file)?;
         // For the text of the error alone; on a read-only file system nobody reads it.
         let _ = note_pid(&file);
+        Ok(Lock { path: directory.to_path_buf(), directory: own, file: Mutex::new(file) })
+    }
+
+    /// Takes the locks as they are: no file is made, and none changes.
+    pub fn take_unchanged(directory: &Path) -> Result<Lock> {
+        let own = lock_directory(directory)?;
+        let path = directory.join(NAME);
+        let file = match File::open(&path) {
+            Ok(file) => {
+                lock_file(directory, &path, &file)?;
+                file
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => own.try_clone()?,
+            Err(error) => return Err(Failure::file(&path, &error)),
+        };
         Ok(Lock { path: directory.to_path_buf(), directory: own, file: Mutex::new(file) })
     }
 
@@ -84,6 +88,25 @@ impl Lock {
                 Ok(())
             }
         }
+    }
+}
+
+fn lock_directory(directory: &Path) -> Result<File> {
+    let of_directory = |error| Failure::file(directory, &error);
+    let own = File::open(directory).map_err(of_directory)?;
+    match flock(&own, FlockOperation::NonBlockingLockExclusive) {
+        // Network file systems lock no directory: there the file alone has to do.
+        Ok(()) | Err(Errno::BADF) => Ok(own),
+        Err(Errno::WOULDBLOCK) => Err(in_use(directory)),
+        Err(error) => Err(of_directory(error.into())),
+    }
+}
+
+fn lock_file(directory: &Path, path: &Path, file: &File) -> Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(in_use(directory)),
+        Err(error) => Err(Failure::file(path, &error.into())),
     }
 }
 

@@ -12,27 +12,44 @@
 
 mod format;
 pub mod lock;
+mod names;
+
 mod secret;
 mod sizes;
+
+mod kind;
+
+mod directory_use;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use cairn_auth::SealKey;
-use cairn_base::{ClusterId, Rng, Secret};
+use cairn_base::{ClusterId, Rng, Role, Secret};
 
 use crate::failure::{Failure, Result};
 
+pub use directory_use::DirectoryUse;
 pub use format::{Format, MetaPlace};
+pub use kind::DirectoryKind;
 use lock::Lock;
+pub use names::{CLUSTER_FILE, MACHINE, directory_of_role};
 use sizes::Sizes;
 
-/// The files in the directory of a node of a cluster, once it has joined.
-pub const CLUSTER_FILE: &str = "cluster.toml";
-/// Says that a directory is that of a machine of `cairn node`.
-pub const MACHINE: &str = "machine.toml";
-/// Names that may be in a directory that is not a store yet.
-const IGNORED: [&str; 3] = [lock::NAME, format::NEW_NAME, "lost+found"];
+/// The directories of the nodes of a machine; `None` if `dir` is not that of a machine.
+pub fn nodes_of_machine(dir: &Path) -> Option<Vec<PathBuf>> {
+    let text = fs::read_to_string(dir.join(MACHINE)).ok()?;
+    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    let disks = table.get("disks").and_then(toml::Value::as_array);
+    let further = disks.into_iter().flatten().filter_map(|disk| disk.get("directory")?.as_str());
+    let mut nodes: Vec<PathBuf> = Role::ALL.map(|role| dir.join(directory_of_role(role))).into();
+    for disk in further.map(|disk| dir.join(disk)) {
+        if !nodes.contains(&disk) {
+            nodes.push(disk);
+        }
+    }
+    Some(nodes)
+}
 
 /// A data directory in use by this process.
 pub struct DataDir {
@@ -43,14 +60,16 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens a store's directory, or makes one of an empty or missing directory.
-    pub fn open_or_create(path: &Path, meta: MetaPlace, rng: &dyn Rng) -> Result<DataDir> {
-        if !path.exists() {
-            fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
-        }
-        if !format::exists(path) {
-            refuse_strangers(path)?;
-        }
+    /// Opens a directory that is fit for the purpose, or makes one of an empty or missing
+    /// directory.
+    pub fn open_or_create(
+        path: &Path,
+        purpose: DirectoryUse,
+        meta: MetaPlace,
+        rng: &dyn Rng,
+    ) -> Result<DataDir> {
+        purpose.require(path)?;
+        fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
         DataDir::begin(path, meta, || Format::create(path, meta, rng))
     }
 
@@ -78,21 +97,23 @@ impl DataDir {
         meta: MetaPlace,
         rng: &dyn Rng,
     ) -> Result<DataDir> {
-        if !path.exists() {
-            fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
-        }
-        if !format::exists(path) {
-            refuse_strangers(path)?;
-        }
+        DirectoryUse::Restore.require(path)?;
+        fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
         let cluster = ClusterId(u128::from(number) << 64);
         let dir = DataDir::begin(path, meta, || Format::create_of(path, cluster, meta, rng))?;
-        match dir.format.cluster_number() == number {
-            true => Ok(dir),
-            false => Err(Failure::new(format!(
-                "{}: holds another store than the one of the backup: choose another directory",
-                path.display()
-            ))),
+        dir.require_number(number)?;
+        Ok(dir)
+    }
+
+    /// Checks that this is the store with this number, that of a backup.
+    pub fn require_number(&self, number: u64) -> Result<()> {
+        if self.format.cluster_number() == number {
+            return Ok(());
         }
+        let shown = self.path.display();
+        Err(Failure::new(format!(
+            "{shown}: holds another store than the one of the backup: choose another directory"
+        )))
     }
 
     /// Opens a directory, or makes it a store by `create`.
@@ -116,15 +137,32 @@ impl DataDir {
 
     /// Opens a directory that is a store.
     pub fn open(path: &Path, meta: MetaPlace) -> Result<DataDir> {
-        if !format::exists(path) {
-            let shown = path.display();
-            let text = format!("{shown}: not a Cairn data directory: name one of `cairn server`");
-            return Err(Failure::new(text));
-        }
-        let lock = Lock::take(path)?;
+        require_format(path)?;
+        DataDir::with_lock(path, meta, Lock::take(path)?)
+    }
+
+    /// Opens a directory that is a store, only to look at it: nothing in it changes.
+    pub fn look(path: &Path, meta: MetaPlace) -> Result<DataDir> {
+        require_format(path)?;
+        DataDir::with_lock(path, meta, Lock::take_unchanged(path)?)
+    }
+
+    fn with_lock(path: &Path, meta: MetaPlace, lock: Lock) -> Result<DataDir> {
         let (format, sizes) = (Format::read(path)?, Sizes::of(path)?);
         require_place(path, format.meta, meta)?;
         Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
+    }
+
+    /// The way out where `cairn cluster init` of a former version has replaced the metadata of a
+    /// server; `None` where it has not.
+    pub fn overwritten(&self) -> Option<Failure> {
+        if self.format.meta != MetaPlace::Directory || !self.member().exists() {
+            return None;
+        }
+        let what = "holds the metadata of a new cluster in place of those of a server, which \
+                    `cairn cluster init` of a former version has replaced";
+        let (shown, remedy) = (self.meta(), directory_use::overwritten(&self.path));
+        Some(Failure::new(format!("{}: {what}: {remedy}", shown.display())))
     }
 
     /// The key that seals secrets; made if there is no store yet.
@@ -193,6 +231,15 @@ pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
     }
 }
 
+fn require_format(path: &Path) -> Result<()> {
+    if format::exists(path) {
+        return Ok(());
+    }
+    let shown = path.display();
+    let text = format!("{shown}: not a Cairn data directory: name one of `cairn server`");
+    Err(Failure::new(text))
+}
+
 /// With the wrong metadata all blocks would look like garbage.
 fn require_place(path: &Path, known: MetaPlace, given: MetaPlace) -> Result<()> {
     let shown = path.display();
@@ -220,19 +267,4 @@ fn require_space(path: &Path, bytes: u64) -> Result<()> {
     Err(Failure::new(format!(
         "{shown}: {free} MiB are free and a new store needs {needed}: make room or choose another"
     )))
-}
-
-/// A directory with things of somebody else is not made a store.
-fn refuse_strangers(path: &Path) -> Result<()> {
-    let fail = |error| Failure::file(path, &error);
-    for entry in fs::read_dir(path).map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        if !IGNORED.iter().any(|ignored| name == *ignored) {
-            let (shown, name) = (path.display(), name.display());
-            return Err(Failure::new(format!(
-                "{shown}: holds {name} and is not a Cairn data directory: choose an empty one"
-            )));
-        }
-    }
-    Ok(())
 }

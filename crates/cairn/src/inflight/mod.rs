@@ -15,6 +15,7 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::dir::nodes_of_machine;
 use crate::failure::Result;
 use crate::output;
 
@@ -22,13 +23,14 @@ pub use serve::{Role, Serving};
 
 /// Show what a server, node or mount on this machine waits for
 ///
-/// TARGET is a data directory or a mount point. Each request that waits is shown with who asks, in
+/// TARGET is a data directory or a mount point. Of a machine of `cairn node`, all its nodes are
+/// shown. Each request that waits is shown with who asks, in
 /// which stage it is, for how long, and what it waits for. The process is asked over a local
 /// socket: a mount point is not touched, so this works when the mount does not answer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn inflight /mnt/cairn
-  cairn inflight /srv/cairn --json")]
+  cairn inflight /srv/cairn --json            # of a machine, one line for each of its nodes")]
 pub struct InflightArgs {
     /// The directory of a server or node, or where it is mounted
     target: PathBuf,
@@ -38,10 +40,38 @@ pub struct InflightArgs {
 }
 
 pub fn run(args: &InflightArgs) -> Result<ExitCode> {
-    let report = place::find(&args.target)?.ask(&args.target)?;
-    match args.json {
-        true => output::json(&report)?,
-        false => show::table(&report)?,
+    let absent = match place::find(&args.target)?.ask(&args.target) {
+        Ok(report) => return show(args, &report).map(|()| ExitCode::SUCCESS),
+        Err(failure) => failure,
+    };
+    // A mount whose process is there may not answer: it is not touched.
+    let nodes = absent.is_not_found().then(|| nodes_of_machine(&args.target)).flatten();
+    let Some(nodes) = nodes else { return Err(absent) };
+    let mut failures = Vec::new();
+    for node in &nodes {
+        match place::find(node).and_then(|place| place.ask(node)) {
+            Ok(report) => {
+                if !args.json && !report.requests.is_empty() {
+                    output::line(format!("{} {}:", report.role, report.of))?;
+                }
+                show(args, &report)?;
+            }
+            // A disk that is not there, or was replaced.
+            Err(failure) => failures.push(failure),
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    match failures.len() == nodes.len() {
+        true => failures.into_iter().next().map_or(Ok(ExitCode::SUCCESS), Err),
+        false => {
+            failures.iter().for_each(|failure| output::complain(&failure.to_string()));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn show(args: &InflightArgs, report: &form::Report) -> Result<()> {
+    match args.json {
+        true => output::json(report),
+        false => show::table(report),
+    }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use cairn_base::waits;
 use cairn_base::{Error, Result as BaseResult, Secret, UserId};
 use cairn_cluster::mount::{always, link};
-use cairn_cluster::wire::{Dial, Link, Stream};
+use cairn_cluster::wire::{Dial, Link, Stream, require_none};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -179,7 +179,7 @@ impl Dial for HttpDialer {
             *self.refused.lock() = Some((Instant::now(), why.clone()));
         }
         let (stream, _) = connected?;
-        Ok(link(stream, address.to_owned(), always()))
+        Ok(link(stream, address.to_owned(), require_none(), always()))
     }
 }
 

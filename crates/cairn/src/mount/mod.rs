@@ -2,12 +2,13 @@
 
 mod background;
 mod dial;
+mod ending;
 mod point;
 pub mod stats;
 
 use std::future::{Future, pending};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +28,9 @@ use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use rustix::mount::{UnmountFlags, unmount};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::block_in_place;
+use tokio::time::{sleep, timeout};
 
 use crate::config::ConfigArgs;
 use crate::connection::{Connection, Known};
@@ -46,6 +47,8 @@ use dial::HttpDialer;
 
 /// How long the end of a mount may take once it is told to end.
 const GOODBYE: Duration = Duration::from_secs(30);
+/// How often a mount looks whether its mount point is there.
+const LOOK: Duration = Duration::from_secs(5);
 /// Threads for requests that wait.
 const WORKERS: usize = 4;
 
@@ -205,6 +208,7 @@ async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
     output::line(format!("mounted {source} on {}", at.display()))?;
     tracing::info!(source, at = %at.display(), "mounted");
     let ended = serve(mounted, &at, &mut signals, revoked).await;
+    ending::after(ending::LIMIT, ending::end_now);
     if let Meta::Remote(session) = fs.meta() {
         session.close().await;
     }
@@ -246,26 +250,40 @@ async fn serve(
 ) -> Result<()> {
     let (ended, mut has_ended) = tokio::sync::oneshot::channel();
     let (flush, closed) = (mounted.flusher(), mounted.closed());
+    let disconnected = tell_of_copies(at, mounted.disconnected());
     std::thread::Builder::new().name("cairn-mount".into()).spawn(move || {
         let _ = ended.send(mounted.serve());
     })?;
     let served = tokio::select! {
         served = &mut has_ended => served,
+        // Its threads have heard of it, too, but for those that are busy.
+        () = disconnected => match timeout(GOODBYE, &mut has_ended).await {
+            Ok(served) => served,
+            Err(_) => {
+                tracing::warn!("requests do not end that the kernel has given up: they are left");
+                return Ok(());
+            }
+        },
         () = revoked => {
             // That user may not write the dirty data back any more.
-            unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
+            point::detach(at)?;
             return Err(Failure::new("the credentials of this mount have been revoked, so \
                 the mount ends"));
         }
         () = signals.stop(None) => {
             tracing::info!("unmounting");
-            flush.await;
-            unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
+            tokio::select! {
+                () = flush => {}
+                () = signals.again() => {
+                    tracing::warn!("told to end at once: what is not written back is LOST");
+                }
+            }
+            point::detach(at)?;
             tokio::select! {
                 biased;
                 served = &mut has_ended => served,
                 () = closed => return Ok(()),
-                () = tokio::time::sleep(GOODBYE) => {
+                () = sleep(GOODBYE) => {
                     tracing::warn!("files are still open: their programs lose them");
                     return Ok(());
                 }
@@ -279,6 +297,30 @@ async fn serve(
             Err(Failure::new("the mount ended unexpectedly: see the log, and mount it again"))
         }
     }
+}
+
+/// Waits until the kernel has ended the mount. If the mount point is gone before that, the log says
+/// so, and how the mount ends.
+async fn tell_of_copies(at: &Path, disconnected: impl Future<Output = ()>) {
+    let device = point::device(at);
+    let gone = async {
+        while point::device(at) == device {
+            sleep(LOOK).await;
+        }
+        // Mostly it ends at once.
+        sleep(LOOK).await;
+    };
+    let mut disconnected = pin!(disconnected);
+    tokio::select! {
+        () = &mut disconnected => return,
+        () = gone => {}
+    }
+    tracing::warn!(
+        at = %at.display(),
+        "unmounted, and still in use: data are written back, or another mount namespace (a \
+            container, a service) has a copy of it. It ends with the last copy, or by SIGTERM"
+    );
+    disconnected.await;
 }
 
 async fn reach(args: &MountArgs) -> Result<Reached> {
@@ -334,6 +376,7 @@ async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Rea
         meta_cache_mib: args.meta_cache_mib,
         connections: NODE_REQUESTS,
         hasty: true,
+        own: None,
     };
     let Opened { fs, admit, lock, .. } = gateway::open(&node, sizes, &args.disk_cache).await?;
     let Some(authorization) = known.authorization else {

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::makedev;
+use rustix::fs::{AtFlags, CWD, Dev, StatxFlags, makedev, statx};
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::failure::{Failure, Result};
@@ -63,6 +64,22 @@ pub fn clean_up(at: &Path) {
     if fs::metadata(at).is_err_and(is_dead) {
         // A program that has files open there gets errors until it closes them.
         let _ = unmount(at, UnmountFlags::DETACH);
+    }
+}
+
+/// The number of what is mounted there, if it can be seen. Does not ask the mount.
+pub fn device(at: &Path) -> Option<Dev> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = statx(CWD, at, flags, StatxFlags::empty()).ok()?;
+    Some(makedev(found.stx_dev_major, found.stx_dev_minor))
+}
+
+/// Takes the mount point away, if nobody has: programs that have files open there keep them.
+pub fn detach(at: &Path) -> Result<()> {
+    match unmount(at, UnmountFlags::DETACH) {
+        Err(error) if error != Errno::INVAL => Err(Failure::file(at, &error.into())),
+        // It may go on for other mount namespaces, or for programs.
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

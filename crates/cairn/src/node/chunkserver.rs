@@ -80,7 +80,7 @@ pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
 /// The role, until the process is told to stop.
 pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
-    let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
+    let node = ThisNode::to_run(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, MetaPlace::Directory, &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Chunkserver, &args.dir);

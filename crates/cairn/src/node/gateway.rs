@@ -12,6 +12,7 @@ use cairn_console::Insight;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
+use cairn_meta::session::OwnMaster;
 use cairn_meta::session::client;
 use cairn_roles::gateway::Config;
 use cairn_roles::{Pace, beat_of, duties};
@@ -21,6 +22,7 @@ use tokio::task::block_in_place;
 use super::ThisNode;
 use super::insight::Masters;
 use crate::config::ConfigArgs;
+use crate::dir::DirectoryUse;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
@@ -62,7 +64,7 @@ pub struct GatewayArgs {
 }
 
 /// The resources that a gateway may use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Sizes {
     pub cache_mib: u64,
     pub meta_cache_mib: u64,
@@ -70,6 +72,8 @@ pub struct Sizes {
     pub connections: usize,
     /// Whether operations are done when they have run: see [`client::Config`].
     pub hasty: bool,
+    /// The master in the same process, if there is one: see [`client::Config`].
+    pub own: Option<Arc<OwnMaster>>,
 }
 
 /// A store that a gateway has reached.
@@ -86,12 +90,14 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     args.doors.records.keep_own_log();
     process::run(&args.log, async {
         args.config.announce();
-        run_gateway(args).await
+        run_gateway(args, None).await
     })
 }
 
-/// The role, until the process is told to stop.
-pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop. `own` is the master in the same process, if there
+/// is one.
+pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Result<ExitCode> {
+    DirectoryUse::Role(Role::Gateway).require(&args.dir)?;
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
     let sockets = args.doors.listen(inflight::Role::Gateway)?;
@@ -105,6 +111,7 @@ pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
         meta_cache_mib: args.meta_cache_mib,
         connections: args.peer_connections as usize,
         hasty: false,
+        own,
     };
     let Opened { fs, admit, redirects, handles, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
@@ -112,7 +119,9 @@ pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     };
     let (stop, stopped) = watch::channel(false);
     let (agent, blocks) = (Arc::clone(&node.agent), Arc::clone(fs.blocks()));
-    let mounts = mounts::take(MountHost::of_gateway(agent, fs.meta().clone(), blocks));
+    let view = Arc::clone(&node.view);
+    let required = Arc::new(move || view.newest().capabilities);
+    let mounts = mounts::take(MountHost::of_gateway(agent, fs.meta().clone(), blocks), required);
     let (redirects, mounts, handles) = (Some(redirects), Some(mounts), Some(handles));
     let source = format!("gateway-{}", node.loaded.identity.node());
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
@@ -129,6 +138,7 @@ pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
         () = signals.stop(tls.as_deref()) => Ok(()),
         () = duties::settle_logs(fs.clone(), mine, Pace::default()) => Ok(()),
         () = duties::drop_abandoned(fs.clone(), Pace::default()) => Ok(()),
+        () = node.agent.watch_masters() => Ok(()),
         lost = lock.lost() => Err(lost),
     };
     tracing::info!("stopping");
@@ -143,9 +153,10 @@ pub async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Opens a session with whatever master serves; goes on trying until there is one.
+/// Opens a session with whatever master serves; goes on trying until there is one. The lock of the
+/// node's directory must be held.
 pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
-    let Sizes { cache_mib, meta_cache_mib, connections, hasty } = sizes;
+    let Sizes { cache_mib, meta_cache_mib, connections, hasty, own } = sizes;
     let told = cairn_roles::secrets(&node.agent).await?;
     let (Some(seal), Some(links)) = (told.seal.map(Secret::new), told.links.map(Secret::new))
     else {
@@ -158,7 +169,8 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let (seal, links) = (SealKey::new(&seal), LinkKey::new(&links));
     let cache_bytes = (meta_cache_mib << 20) as usize;
     let patience = if hasty { waits::SLOW_SERVER } else { waits::MASTER };
-    let session = client::Config { cache_bytes, patience, hasty, ..client::Config::default() };
+    let alone = client::Config::default().alone;
+    let session = client::Config { cache_bytes, patience, alone, hasty, own, is_sole: true };
     let of_fs = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
     let config = Config { session, fs: of_fs, connections };
     let mut lock = None;

@@ -19,15 +19,23 @@ use parking_lot::Mutex;
 use super::ThisNode;
 use crate::failure::Result;
 
-/// For how long it is taken to be known who keeps the metadata.
-const KEEPERS_FRESH: Duration = Duration::from_secs(20);
+/// For how long the answers of masters about their members are used again.
+const MEMBERS_FRESH: Duration = Duration::from_secs(20);
 
 pub struct Masters {
     admin: Arc<AdminClient>,
     dialer: Arc<TlsDialer>,
     terms: Terms,
-    keepers: Arc<Mutex<Option<(Instant, MetadataKeepers)>>>,
+    known: Arc<Mutex<Option<KnownMembers>>>,
     fsck: Arc<Mutex<FsckSeen>>,
+}
+
+/// What the masters have said about their members lately.
+#[derive(Clone)]
+struct KnownMembers {
+    at: Instant,
+    keepers: MetadataKeepers,
+    stalls: Vec<String>,
 }
 
 /// The last news of an fsck.
@@ -56,8 +64,28 @@ impl Masters {
             admin: Arc::new(AdminClient::new(node.trust(), addresses, waits::ADMIN)?),
             dialer: Arc::new(TlsDialer::new(node.trust())?),
             terms: Terms::new(identity.cluster(), identity.node(), Role::Gateway),
-            keepers: Arc::default(),
+            known: Arc::default(),
             fsck: Arc::default(),
+        })
+    }
+
+    /// Asks all masters about their members, unless they have answered lately.
+    fn members(&self) -> Asking<KnownMembers> {
+        let (admin, known) = (Arc::clone(&self.admin), Arc::clone(&self.known));
+        let (dialer, terms) = (Arc::clone(&self.dialer), self.terms.clone());
+        Box::pin(async move {
+            let fresh = known.lock().clone().filter(|one| one.at.elapsed() < MEMBERS_FRESH);
+            if let Some(fresh) = fresh {
+                return Ok(fresh);
+            }
+            let map = admin.status().await?.map;
+            let masters = masters_of(&map);
+            let asked = ask_all(dialer, terms, &masters).await;
+            let stalls = stalls_of(&asked);
+            let keepers = keepers_of(asked, masters.len())?;
+            let members = KnownMembers { at: Instant::now(), keepers, stalls };
+            *known.lock() = Some(members.clone());
+            Ok(members)
         })
     }
 }
@@ -90,20 +118,13 @@ impl Nodes for Masters {
     }
 
     fn keepers(&self) -> Asking<MetadataKeepers> {
-        let (admin, keepers) = (Arc::clone(&self.admin), Arc::clone(&self.keepers));
-        let (dialer, terms) = (Arc::clone(&self.dialer), self.terms.clone());
-        Box::pin(async move {
-            let known = keepers.lock().filter(|(at, _)| at.elapsed() < KEEPERS_FRESH);
-            if let Some((_, known)) = known {
-                return Ok(known);
-            }
-            let map = admin.status().await?.map;
-            let masters = masters_of(&map);
-            let asked = ask_all(dialer, terms, &masters).await;
-            let found = keepers_of(asked, masters.len())?;
-            *keepers.lock() = Some((Instant::now(), found));
-            Ok(found)
-        })
+        let members = self.members();
+        Box::pin(async move { Ok(members.await?.keepers) })
+    }
+
+    fn stalls(&self) -> Asking<Vec<String>> {
+        let members = self.members();
+        Box::pin(async move { Ok(members.await?.stalls) })
     }
 
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
@@ -134,6 +155,15 @@ impl Nodes for Masters {
             Ok(ClusterFsck { state, found })
         })
     }
+}
+
+/// Sentences about members that make no progress.
+fn stalls_of(asked: &[Asked]) -> Vec<String> {
+    let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
+    let texts = reports.flat_map(|report| {
+        report.stalls.iter().map(|stall| stall.text(report.member)).collect::<Vec<_>>()
+    });
+    texts.collect()
 }
 
 /// The keepers, by the answers of the masters about their members. `masters` is their number.

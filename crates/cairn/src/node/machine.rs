@@ -2,16 +2,15 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use cairn_base::Role;
+use cairn_base::{NodeId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::host_and_port;
-use super::this::directory_of_role;
-use crate::dir::MACHINE;
+use crate::dir::{MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
 /// The newest version of the file.
@@ -39,9 +38,30 @@ pub struct Machine {
 pub struct Disk {
     /// From DIR on.
     pub directory: PathBuf,
-    /// The node's number, as the status shows it, for when the disk cannot be read.
+    /// The node's number in hexadecimal digits, for when the disk cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    node: Option<String>,
+}
+
+impl Disk {
+    pub fn new(directory: PathBuf, node: NodeId) -> Disk {
+        Disk { directory, node: Some(digits(node)) }
+    }
+
+    /// Notes whose disk this is.
+    pub fn set_node(&mut self, node: NodeId) {
+        self.node = Some(digits(node));
+    }
+
+    /// Whether it was noted as that of `node`.
+    pub fn is_of(&self, node: NodeId) -> bool {
+        self.node.as_ref() == Some(&digits(node))
+    }
+}
+
+/// As the file has the number of a node.
+fn digits(node: NodeId) -> String {
+    format!("{:x}", node.0)
 }
 
 fn first_disk() -> Vec<Disk> {
@@ -50,6 +70,14 @@ fn first_disk() -> Vec<Disk> {
 
 fn is_first_disk(disks: &[Disk]) -> bool {
     matches!((disks, &first_disk()[..]), ([one], [first]) if one.directory == first.directory)
+}
+
+/// Makes the directory of a machine, if it is missing.
+pub fn make_directory(dir: &Path) -> Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Failure::file(dir, &error)),
+        _ => Ok(()),
+    }
 }
 
 impl Machine {
@@ -89,12 +117,7 @@ impl Machine {
     /// Writes the file, and makes the directory if it is missing. The file belongs to the owner of
     /// the directory, whoever writes it.
     pub fn save(&self, dir: &Path) -> Result<()> {
-        match DirBuilder::new().mode(0o700).create(dir) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(Failure::file(dir, &error));
-            }
-            _ => {}
-        }
+        make_directory(dir)?;
         let version = if is_first_disk(&self.disks) { VERSION_ONE_DISK } else { VERSION };
         let text = toml::to_string(&Machine { version, ..self.clone() });
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
@@ -121,8 +144,15 @@ impl Machine {
         }
     }
 
+    /// Where its nodes listen: at the address by which others reach them, and at no other, if this
+    /// machine has it. Behind a translation of addresses, or by a name, it is any address.
     pub fn listen(&self, offset: u16) -> String {
         let port = self.port.saturating_add(offset);
+        if let Ok(address) = self.host.parse::<IpAddr>()
+            && TcpListener::bind((address, 0)).is_ok()
+        {
+            return SocketAddr::new(address, port).to_string();
+        }
         match self.host.parse::<Ipv6Addr>() {
             Ok(_) => format!("[::]:{port}"),
             Err(_) => format!("0.0.0.0:{port}"),
@@ -158,9 +188,10 @@ mod tests {
             let machine = Machine::new(host, 7400).unwrap();
             (machine.at(0), machine.listen(1))
         };
-        assert_eq!(both("10.0.0.1"), ("10.0.0.1:7400".into(), "0.0.0.0:7401".into()));
+        assert_eq!(both("192.0.2.1"), ("192.0.2.1:7400".into(), "0.0.0.0:7401".into()));
+        assert_eq!(both("127.0.0.9"), ("127.0.0.9:7400".into(), "127.0.0.9:7401".into()));
         assert_eq!(both("one.example"), ("one.example:7400".into(), "0.0.0.0:7401".into()));
-        assert_eq!(both("[fd00::1]"), ("[fd00::1]:7400".into(), "[::]:7401".into()));
+        assert_eq!(both("[2001:db8::1]"), ("[2001:db8::1]:7400".into(), "[::]:7401".into()));
         assert!(Machine::new("", 7400).is_err());
     }
 
@@ -174,10 +205,11 @@ mod tests {
         let text = || fs::read_to_string(dir.join(MACHINE)).unwrap();
         assert_eq!(text(), "version = 1\nhost = \"one\"\nport = 7400\n");
         assert_eq!((machine.zone(), machine.chunkservers(dir).len()), (None, 1));
-        machine.disks.push(Disk { directory: "/srv/disk2".into(), node: Some("1f".into()) });
+        machine.disks.push(Disk::new("/srv/disk2".into(), NodeId(31)));
         symlink("/nonexistent/target", dir.join("machine.new")).unwrap();
         machine.save(dir).unwrap();
         assert!(text().starts_with("version = 2\n"), "{}", text());
+        assert!(text().contains("node = \"1f\""), "{}", text());
         let read = Machine::read(dir).unwrap().unwrap();
         assert_eq!((read.zone(), &read.disks), (Some("one"), &machine.disks));
         let chunkservers = read.chunkservers(dir);

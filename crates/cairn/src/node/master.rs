@@ -20,6 +20,7 @@ use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_meta::Master;
 use cairn_meta::engine::postgres;
 use cairn_meta::engine::raft::RaftEngine;
+use cairn_meta::session::OwnMaster;
 use cairn_roles::beat_of;
 use cairn_roles::master::{Config, DRAIN, MasterNode, Source};
 use tokio::sync::watch;
@@ -80,14 +81,14 @@ pub struct MasterArgs {
 pub fn run(args: &MasterArgs) -> Result<ExitCode> {
     process::run(&args.log, async {
         args.config.announce();
-        run_master(args).await
+        run_master(args, Arc::default()).await
     })
 }
 
-/// The role, until the process is told to stop.
-pub async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
+/// The role, until the process is told to stop. `own` is told when this master serves.
+pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
-    let node = ThisNode::open(&args.dir, Role::Master)?;
+    let node = ThisNode::to_run(&args.dir, Role::Master)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
     let cluster = node.loaded.identity.cluster();
     let (tcp, address) = args.listen.bind().await?;
@@ -134,7 +135,7 @@ pub async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let is_alone = dir.format.meta == MetaPlace::Directory;
     let settings = Settings { patience, is_alone, ..Settings::default() };
     let member = engine.as_ref().map(|engine| Arc::clone(engine.member()));
-    let config = Config { settings, audit, member, ..Config::default() };
+    let config = Config { settings, audit, member, own, ..Config::default() };
     let stored =
         Stored { args, node: &node, dir: &dir, seal: secrets.seal, engine: engine.clone() };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };

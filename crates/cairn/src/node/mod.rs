@@ -11,5 +11,5 @@ mod status;
 mod this;
 mod told;
 
-pub use machine::{Disk, Machine};
-pub use this::{ThisNode, directory_of, directory_of_role, host_and_port};
+pub use machine::{Disk, Machine, make_directory};
+pub use this::{ThisNode, directory_of, host_and_port};

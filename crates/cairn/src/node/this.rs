@@ -14,7 +14,7 @@ use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use cairn_roles::Node;
 
-use crate::dir::MACHINE;
+use crate::dir::{DirectoryUse, MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
 /// The directory of the node with this role, if `dir` may be that of a machine.
@@ -23,15 +23,6 @@ pub fn directory_of(dir: &Path, role: Role) -> PathBuf {
         return dir.to_path_buf();
     }
     dir.join(directory_of_role(role))
-}
-
-/// Where a machine has its node of a role; of a chunkserver, its first one.
-pub fn directory_of_role(role: Role) -> &'static str {
-    match role {
-        Role::Master => "master",
-        Role::Chunkserver => "disk",
-        Role::Gateway => "gateway",
-    }
 }
 
 pub struct ThisNode {
@@ -45,6 +36,12 @@ pub struct ThisNode {
 }
 
 impl ThisNode {
+    /// Opens the directory of a node to run it: it holds this node and nothing else.
+    pub fn to_run(path: &Path, role: Role) -> Result<ThisNode> {
+        DirectoryUse::Role(role).require(path)?;
+        ThisNode::open(path, role)
+    }
+
     /// Reads who the node is that `path` belongs to. Must be called within a runtime.
     pub fn open(path: &Path, role: Role) -> Result<ThisNode> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());

@@ -9,10 +9,13 @@ use cairn_base::{ClusterMap, Role};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::{Agent, ControlService, NodeStatus, Status};
 use cairn_cluster::data::Chunkserver;
+use cairn_cluster::members::{StallKind, StallReport};
 use cairn_doors::http::Condition;
 use cairn_doors::metrics::{
     MoreNumbers, Number, counter, gauge, gauge_seconds, of_blocks, of_master,
 };
+
+use cairn_meta::engine::raft::Member;
 
 use super::status::Told;
 use crate::server::space;
@@ -26,6 +29,7 @@ pub fn of_a_master(service: ControlService, agent: Arc<Agent>, directory: &Path)
         let help = "Whether this master serves (1) or stands by (0)";
         let mut all =
             vec![gauge("master_serving", help, u64::from(serving.is_some())), hears(&agent)];
+        all.extend(service.member().into_iter().flat_map(|member| of_member(&member)));
         if let Some(controller) = serving {
             all.extend(of_master(&controller.master.stats()));
             all.extend(of_cluster(&controller.status()));
@@ -34,6 +38,23 @@ pub fn of_a_master(service: ControlService, agent: Arc<Agent>, directory: &Path)
     };
     let numbers: Vec<MoreNumbers> = vec![Arc::new(numbers), space::numbers(directory)];
     Told { role: "master", readiness: Arc::new(readiness), numbers }
+}
+
+/// The numbers of the member of a master that keeps the metadata together with others.
+fn of_member(member: &Member) -> Vec<Number> {
+    let stalls = StallReport::of(&member.stalls());
+    let kinds =
+        [StallKind::Follower(0), StallKind::Commits, StallKind::Applying, StallKind::Elections];
+    let stalled = kinds.map(|kind| {
+        let same = |report: &&StallReport| report.stall.to_string() == kind.to_string();
+        let longest = stalls.iter().filter(same).map(|report| report.lasts_ms).max().unwrap_or(0);
+        let help = "How long this master has made no progress, 0 where it does";
+        gauge_seconds("master_stalled_seconds", help, Duration::from_millis(longest))
+            .of("what", kind.to_string())
+    });
+    let help = "Transfers of entries that began anew, since the first entry was overwritten";
+    let overwritten = counter("master_transfers_overwritten", help, member.ranges_overwritten());
+    stalled.into_iter().chain([overwritten]).collect()
 }
 
 fn turn(serves: bool, hears: bool) -> Condition {
@@ -112,7 +133,7 @@ fn of_cluster(status: &Status) -> Vec<Number> {
         gauge("node_free_bytes", "Bytes free on the disk of a node", one.store.free_bytes)
     }));
     all.extend(of(&stores, &|one| {
-        counter("node_corrupt_reads", "Reads of a node that fail checks", one.store.corrupt)
+        counter("node_corrupt_reads", "Damaged blocks found on a node", one.store.corrupt)
     }));
     all.extend(of_groups(map));
     let mounts = status.sessions.iter().filter(|one| one.user.is_some()).count();

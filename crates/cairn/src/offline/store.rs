@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_blocks::Store;
+use cairn_meta::dump::{self, Contents};
 use cairn_meta::engine::embedded::{self, Embedded};
 use cairn_meta::engine::raft::FrozenMember;
 use cairn_meta::engine::{Engine, Snapshot, postgres};
 
 use super::frozen::FrozenDisk;
-use crate::dir::{CLUSTER_FILE, DataDir, MACHINE, MetaPlace};
+use crate::dir::{CLUSTER_FILE, DataDir, DirectoryKind, DirectoryUse, Format, MACHINE, MetaPlace};
 use crate::failure::{Failure, Result};
-use crate::metadata::{MetaArgs, Metadata};
+use crate::metadata::{MetaArgs, Metadata, occupied_directory};
 
 /// The parts of a store as they are on the disk now. Nothing done to them reaches it.
 pub struct Frozen {
@@ -22,8 +23,13 @@ pub struct Frozen {
 
 /// In a cluster no directory has both names and blocks, and nodes go on while one is looked at.
 pub fn refuse_node(path: &Path) -> Result<()> {
-    if !path.join(MACHINE).exists() && !path.join(CLUSTER_FILE).exists() {
+    let kinds = DirectoryKind::of(path)?;
+    let is_of_node = path.join(MACHINE).exists() || path.join(CLUSTER_FILE).exists();
+    if !is_of_node || kinds.contains(&DirectoryKind::Server) {
         return Ok(());
+    }
+    if kinds.contains(&DirectoryKind::OverwrittenServer) {
+        return DirectoryUse::Server.require(path);
     }
     let shown = path.display();
     Err(Failure::new(format!(
@@ -61,6 +67,27 @@ impl Frozen {
     }
 }
 
+/// Checks that the store in a directory has no metadata that something could be loaded over, and
+/// that its number is this one. Nothing changes there.
+pub fn require_no_metadata(path: &Path, number: Option<u64>) -> Result<()> {
+    if !path.join("format").exists() {
+        return Ok(());
+    }
+    let place = Format::read(path)?.meta;
+    let dir = DataDir::look(path, place)?;
+    number.map_or(Ok(()), |number| dir.require_number(number))?;
+    let shown = dir.meta().display().to_string();
+    match place {
+        MetaPlace::Postgres => Ok(()),
+        _ if !dir.meta().exists() => Ok(()),
+        MetaPlace::Members => Err(occupied_directory(&shown)),
+        MetaPlace::Directory => match dump::contents(&*frozen_engine(&dir)?)? {
+            Contents::Store(_) => Err(occupied_directory(&shown)),
+            Contents::Nothing | Contents::Part => Ok(()),
+        },
+    }
+}
+
 fn require(part: &Path) -> Result<()> {
     if part.is_dir() {
         return Ok(());
@@ -71,6 +98,9 @@ fn require(part: &Path) -> Result<()> {
 /// The metadata in a directory.
 pub fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
     require(&dir.meta())?;
+    if let Some(failure) = dir.overwritten() {
+        return Err(failure);
+    }
     let config = embedded::Config { background: false, ..embedded::Config::default() };
     let disk = Arc::new(FrozenDisk::open(&dir.meta()));
     let engine: cairn_base::Result<Arc<dyn Engine>> = match dir.format.meta {

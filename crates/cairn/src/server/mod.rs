@@ -24,6 +24,7 @@ use cairn_roles::Pace;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::dir::DirectoryUse;
 use crate::failure::{Failure, Result};
 use crate::inflight::{Role, Serving};
 pub use args::ServerArgs;
@@ -33,6 +34,7 @@ use open::Parts;
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &ServerArgs) -> Result<ExitCode> {
+    DirectoryUse::Server.require(&args.dir)?;
     let preset = welcome::chosen(args.root_key.as_deref(), args.root_secret_file.as_deref())?;
     args.doors.records.keep_own_log();
     process::run(&args.log, serve(args, preset))

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use cairn_base::Error;
 use cairn_cluster::mount::{self, MountHost};
+use cairn_cluster::wire::{Required, require_none};
 use cairn_doors::http::{Mounted, Mounts};
 
 use super::open::Parts;
@@ -14,18 +15,20 @@ pub fn of_server(parts: &Parts) -> Mounts {
     let blocks = Arc::new(parts.blocks.clone());
     let directory = parts.dir.blocks().canonicalize().ok();
     let (sessions, meta) = (Arc::clone(&parts.sessions), parts.fs.meta().clone());
-    take(MountHost::new(sessions, meta, blocks, directory.as_deref()))
+    let host = MountHost::new(sessions, meta, blocks, directory.as_deref());
+    take(host, require_none())
 }
 
-/// Goes on with mounts that have connected.
-pub fn take(host: Arc<MountHost>) -> Mounts {
+/// Goes on with mounts that have connected, if their programs have the `required` capabilities.
+pub fn take(host: Arc<MountHost>, required: Required) -> Mounts {
     Mounts::new(move |mounted: Mounted| {
         let Mounted { caller, address, stream, revoked } = mounted;
         let standing = Arc::new(move || match revoked.load(Ordering::SeqCst) {
             false => Ok(()),
             true => Err(Error::Denied("the credentials have been revoked".into())),
         });
-        let link = mount::link(Box::new(stream), address.to_string(), standing);
+        let link =
+            mount::link(Box::new(stream), address.to_string(), Arc::clone(&required), standing);
         let host = Arc::clone(&host);
         tokio::spawn(async move {
             if let Err(error) = host.serve(caller, link, address.ip().is_loopback()).await {

@@ -17,7 +17,7 @@ use cairn_meta::engine::{embedded::Embedded, postgres};
 use cairn_meta::master::host::Sessions;
 
 use super::args::{Durability, ServerArgs};
-use crate::dir::DataDir;
+use crate::dir::{DataDir, DirectoryUse};
 use crate::failure::{Failure, Result};
 use crate::metadata::Metadata;
 
@@ -39,7 +39,8 @@ impl Parts {
     pub async fn open(args: &ServerArgs) -> Result<Parts> {
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
-        let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
+        let place = args.meta.place();
+        let dir = DataDir::open_or_create(&args.dir, DirectoryUse::Server, place, &*rng)?;
         let seal = dir.seal_key(&*rng)?;
         let (metadata, blocks) = open_both(&dir, args).await?;
         let master = start_master(&metadata, Arc::clone(&clock)).await?;

@@ -225,6 +225,10 @@ async fn send(mut stub: Stub, edit: Edit) -> Result<Response<()>, Status> {
             let request = proto::AddReplicaCountRequest { replicas: count.into() };
             stub.add_replica_count(request).await.map(nothing)
         }
+        Edit::Enable(capability) => {
+            let request = proto::EnableCapabilityRequest { capability: capability.name().into() };
+            stub.enable_capability(request).await.map(nothing)
+        }
         Edit::Move(Move { group, from, to }) => {
             let (source_node, target_node) = (from.0, to.0);
             let request = proto::MoveMemberRequest { group: group.0, source_node, target_node };

@@ -9,8 +9,8 @@ use cairn_base::scrub::{
     DegradedObject, DegradedObjects, NodeScrub, RunOrder, ScrubPhase, Wholeness,
 };
 use cairn_base::{
-    ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, Timestamp,
-    UserId,
+    Capability, CapabilitySet, ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy,
+    Result, Role, Roles, Timestamp, UserId,
 };
 
 use super::proto;
@@ -39,6 +39,7 @@ pub fn write(status: &Status) -> proto::Status {
         master: status.master.0,
         batch: status.batch,
         fsck: status.fsck.as_ref().map(write_fsck),
+        capabilities: write_capabilities(map.capabilities),
     }
 }
 
@@ -221,6 +222,15 @@ fn write_node(id: NodeId, node: &Node, status: &Status) -> proto::Node {
     }
 }
 
+fn write_capabilities(capabilities: CapabilitySet) -> Vec<String> {
+    capabilities.iter().map(|one| one.name().to_owned()).collect()
+}
+
+/// Names of a later release are left out.
+fn read_capabilities(names: &[String]) -> CapabilitySet {
+    names.iter().filter_map(|name| name.parse::<Capability>().ok()).collect()
+}
+
 fn write_program(program: &NodeProgram) -> proto::Program {
     let formats = program.formats.iter().map(|one| proto::Format {
         name: one.name.clone(),
@@ -232,6 +242,7 @@ fn write_program(program: &NodeProgram) -> proto::Program {
         protocol_lowest: program.versions.0.into(),
         protocol_highest: program.versions.1.into(),
         formats: formats.collect(),
+        capabilities: write_capabilities(program.capabilities),
     }
 }
 
@@ -247,7 +258,8 @@ fn read_program(said: &proto::Program) -> Result<NodeProgram> {
     });
     let versions = (number(said.protocol_lowest)?, number(said.protocol_highest)?);
     let formats = formats.collect::<Result<Vec<FormatRange>>>()?;
-    Ok(NodeProgram { release: said.release.clone(), versions, formats })
+    let (release, capabilities) = (said.release.clone(), read_capabilities(&said.capabilities));
+    Ok(NodeProgram { release, versions, formats, capabilities })
 }
 
 fn write_beat(said: &NodeStatus) -> proto::Beat {
@@ -302,6 +314,7 @@ pub fn read(status: proto::Status) -> Result<Status> {
         minimum: narrow(status.minimum)?,
         next_node: status.next_node,
         next_group: status.next_group,
+        capabilities: read_capabilities(&status.capabilities),
         ..ClusterMap::default()
     };
     for count in status.replica_counts {

@@ -200,6 +200,7 @@ impl Asked {
     }
 
     fn changing(&self) -> Result<Arc<Controller>> {
+        self.audit.as_ref().map_or(Ok(()), LineLog::check_room)?;
         self.admit(&[Role::Master], "change the cluster: only masters may")
     }
 
@@ -321,6 +322,13 @@ impl admin_server::Admin for Asked {
         asked: Request<proto::AddReplicaCountRequest>,
     ) -> Answer<proto::AddReplicaCountResponse> {
         self.edit(form::narrow(asked.get_ref().replicas).map(Edit::Count)).await
+    }
+
+    async fn enable_capability(
+        &self,
+        asked: Request<proto::EnableCapabilityRequest>,
+    ) -> Answer<proto::EnableCapabilityResponse> {
+        self.edit(asked.get_ref().capability.parse().map(Edit::Enable)).await
     }
 
     async fn move_member(

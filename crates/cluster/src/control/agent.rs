@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::inflight::Awaited;
 use cairn_base::waits;
-use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role, Roles};
+use cairn_base::{CapabilitySet, Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role, Roles};
 use cairn_meta::session::{self, Dialed, Lost, Reply};
 use cairn_meta::{Watched, wire};
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::messages::{Beat, Beaten, ControlMethod};
+use super::silence::Silence;
 use crate::data::{Loads, MapSource, NodeLoad};
 use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
@@ -97,6 +98,10 @@ impl Pins for NodeView {
         let all = of_map.chain(further.map(|known| (known.node, known.pin)));
         all.filter(|(_, pin)| pin.roles.contains(role)).collect()
     }
+
+    fn required(&self) -> CapabilitySet {
+        self.newest().capabilities
+    }
 }
 
 struct WithFormer(Arc<NodeView>);
@@ -113,6 +118,10 @@ impl Pins for WithFormer {
 
     fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)> {
         self.0.nodes(role)
+    }
+
+    fn required(&self) -> CapabilitySet {
+        self.0.required()
     }
 }
 
@@ -161,12 +170,12 @@ impl Papers {
 
 /// Speaks with the master that serves, whichever that is.
 pub struct Agent {
-    reconnect: Reconnect<Recalls>,
+    pub(super) reconnect: Reconnect<Recalls>,
     recalls: Recalls,
-    view: Arc<NodeView>,
+    pub(super) view: Arc<NodeView>,
     node: NodeId,
     papers: Option<Papers>,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Where masters were when this node joined.
     addresses: Vec<String>,
     /// The master that a session was attached to last.
@@ -177,6 +186,7 @@ pub struct Agent {
     away: AtomicBool,
     /// A master has answered the last beat.
     heard: AtomicBool,
+    pub(super) silence: Silence,
 }
 
 impl Agent {
@@ -249,6 +259,7 @@ impl Agent {
             loads,
             away: AtomicBool::new(true),
             heard: AtomicBool::new(false),
+            silence: Silence::default(),
         })
     }
 
@@ -371,6 +382,7 @@ impl Agent {
         loop {
             timer.tick().await;
             self.follow();
+            let sent = self.clock.monotonic();
             let beaten = self.beat_once(Beat { epoch: self.view.map().epoch, ..beat() }).await;
             match &beaten {
                 Err(error) if was_heard => tracing::warn!(%error, "no master serves"),
@@ -378,6 +390,9 @@ impl Agent {
                 _ => {}
             }
             was_heard = beaten.is_ok();
+            if was_heard {
+                self.silence.end(sent);
+            }
             self.heard.store(was_heard, Ordering::Relaxed);
             self.away.fetch_or(!was_heard, Ordering::SeqCst);
             if was_heard
@@ -513,6 +528,10 @@ impl session::Dialer for Agent {
             Some((node, address)) => Awaited::Node("master", *node, address.clone()),
             None => Awaited::Named("master", self.addresses.join(", ").into()),
         }
+    }
+
+    fn silence(&self) -> session::MasterSilence {
+        self.silence.at(self.clock.monotonic())
     }
 }
 

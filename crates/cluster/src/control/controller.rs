@@ -1,7 +1,7 @@
 //! The master that serves, as other nodes know it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +9,8 @@ use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::waits;
 use cairn_base::{
-    Applicant, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, Timestamp, TokenId,
+    Applicant, Capability, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles,
+    Timestamp, TokenId,
 };
 use cairn_meta::engine::raft::Member;
 use cairn_meta::master::host::{Owner, Sessions};
@@ -71,6 +72,8 @@ pub struct Controller {
     pub(super) settings: Settings,
     pub(super) begun: Instant,
     seen: Mutex<BTreeMap<NodeId, Seen>>,
+    /// The only nodes that looked for a master before this one served, if that is known.
+    looked: OnceLock<BTreeSet<NodeId>>,
     /// Where several masters keep the metadata together.
     pub(super) seating: Option<Seating>,
     /// Connections to chunkservers.
@@ -111,6 +114,7 @@ impl Controller {
             settings,
             begun: Instant::now(),
             seen: Mutex::default(),
+            looked: OnceLock::new(),
             seating: None,
             pool: None,
             naming: Naming::default(),
@@ -126,6 +130,12 @@ impl Controller {
     /// The same, whose master keeps the metadata together with others by `member`.
     pub fn with_member(self, member: Option<Arc<Member>>) -> Controller {
         Controller { seating: member.map(Seating::new), ..self }
+    }
+
+    /// Nodes but these count as silent until they beat: they did not look for a master while there
+    /// was none.
+    pub fn presume_silent(&self, but: &BTreeSet<NodeId>) {
+        let _ = self.looked.set(but.clone());
     }
 
     /// Answers what a node asks for.
@@ -149,7 +159,8 @@ impl Controller {
             | ControlMethod::Vouched
             | ControlMethod::VouchedFrom
             | ControlMethod::Member
-            | ControlMethod::MemberReport => {
+            | ControlMethod::MemberReport
+            | ControlMethod::MemberStalls => {
                 Err(Error::NotImplemented(format!("a master does not take the call {method:?}")))
             }
         }
@@ -256,12 +267,41 @@ impl Controller {
 
     /// Changes the map as an operator wants.
     pub async fn edit(&self, edit: &Edit) -> Result<()> {
+        if let Edit::Enable(capability) = edit {
+            self.check_all_have(*capability)?;
+        }
         match (edit, &self.seating) {
             (Edit::Remove(node), Some(seating)) => self.remove(*node, seating).await?,
             _ => drop(self.keeper.edit(|map| edit.apply(map)).await?),
         }
         tracing::info!(?edit, "the cluster map was edited");
         Ok(())
+    }
+
+    /// Checks that every node of the map runs a program that has a capability. A node that is away
+    /// may come back with another program than it had.
+    ///
+    /// # Errors
+    /// `Conflict`; the text names the nodes, and what to do.
+    fn check_all_have(&self, capability: Capability) -> Result<()> {
+        let (old, away) = self.status().nodes_without(capability);
+        let listed = |nodes: &[NodeId]| {
+            nodes.iter().map(NodeId::to_string).collect::<Vec<String>>().join(", ")
+        };
+        let mut reasons = Vec::new();
+        if !old.is_empty() {
+            let old = listed(&old);
+            reasons.push(format!("upgrade first what runs at nodes {old}, which lack it"));
+        }
+        if !away.is_empty() {
+            let away = listed(&away);
+            reasons.push(format!("start nodes {away}, which are not up, or remove them"));
+        }
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let reasons = reasons.join("; ");
+        Err(Error::Conflict(format!("{capability} is not turned on: {reasons}")))
     }
 
     pub fn status(&self) -> Status {
@@ -326,8 +366,12 @@ impl Controller {
                 let said = seen.get(&node);
                 // Of those who were not heard since this master serves, it is not known how long
                 // they are away.
-                let heard = said.map_or(Duration::ZERO, |seen| seen.at);
-                silent.insert(node, now.saturating_sub(heard));
+                let silence = match (said, self.looked.get()) {
+                    (Some(seen), _) => now.saturating_sub(seen.at),
+                    (None, Some(looked)) if !looked.contains(&node) => now.max(silence),
+                    (None, _) => now,
+                };
+                silent.insert(node, silence);
                 is_heard.extend(said.map(|_| node));
                 full.extend(said.filter(|seen| seen.beat.store.is_full).map(|_| node));
             }

@@ -1,6 +1,6 @@
 //! Changes of the cluster map that an operator wants.
 
-use cairn_base::{ClusterMap, Error, NodeId, Result};
+use cairn_base::{Capability, ClusterMap, Error, NodeId, Result};
 
 use super::balance::{self, Move};
 
@@ -17,6 +17,8 @@ pub enum Edit {
     /// Groups with so many replicas are wanted too.
     Count(u8),
     Move(Move),
+    /// Turns a capability on. It is never turned off.
+    Enable(Capability),
 }
 
 impl Edit {
@@ -32,6 +34,7 @@ impl Edit {
                 (map.replicas, map.minimum) = (replicas, minimum);
                 map.check()?;
             }
+            Edit::Enable(capability) => map.capabilities = map.capabilities.with(capability),
             Edit::Move(wanted) => balance::begin(map, wanted)?,
             Edit::Count(count) => {
                 map.replica_counts.insert(count);

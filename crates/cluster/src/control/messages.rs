@@ -42,13 +42,15 @@ pub enum ControlMethod {
     MemberReport = 41,
     /// From a new master: answered with [`Entered`](crate::members::Entered).
     Enter = 42,
+    /// Answered with the [`StallReport`](crate::members::StallReport)s of its member by any master.
+    MemberStalls = 43,
 }
 
 impl ControlMethod {
     pub fn from_number(number: u16) -> Result<ControlMethod> {
         use ControlMethod::{
-            Beat, CaughtUp, Certify, Enter, Extra, Map, Member, MemberReport, Recall, Secrets,
-            Serves, Vouched, VouchedFrom,
+            Beat, CaughtUp, Certify, Enter, Extra, Map, Member, MemberReport, MemberStalls, Recall,
+            Secrets, Serves, Vouched, VouchedFrom,
         };
         let all = [
             Recall,
@@ -64,6 +66,7 @@ impl ControlMethod {
             Member,
             MemberReport,
             Enter,
+            MemberStalls,
         ];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| {
@@ -116,7 +119,7 @@ pub struct StoreState {
     /// Bytes of blocks that exist.
     pub live_bytes: u64,
     pub free_bytes: u64,
-    /// Blocks that did not check out when read, since the start.
+    /// Blocks that were found damaged since the start, each once.
     pub corrupt: u64,
     /// Of these, replaced by what another node has.
     pub healed: u64,

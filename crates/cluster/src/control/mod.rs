@@ -12,6 +12,7 @@
 
 mod agent;
 pub mod balance;
+mod callers;
 mod checking;
 mod controller;
 mod degraded;
@@ -21,6 +22,7 @@ mod fsck;
 mod fsck_orders;
 mod joined;
 mod keeper;
+mod master_watch;
 pub mod messages;
 mod paced;
 pub mod plan;
@@ -32,6 +34,7 @@ mod seating;
 mod seats;
 mod service;
 mod shares;
+mod silence;
 mod status;
 mod working;
 
@@ -44,7 +47,7 @@ pub use joined::join;
 pub(crate) use joined::split;
 pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
-pub use report::{Entered, MemberReport, best, copies};
+pub use report::{Entered, MemberReport, StallKind, StallReport, best, copies};
 pub use seating::{Roster, Seating};
 pub use seats::{HandOver, Standing};
 pub use service::ControlService;

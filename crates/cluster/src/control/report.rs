@@ -1,8 +1,11 @@
 //! A member's state as it tells other nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
 
-use cairn_meta::engine::raft::MemberStatus;
+use cairn_base::NodeId;
+use cairn_meta::engine::raft::{MemberStatus, Stall};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MEMBER_LAG;
@@ -32,6 +35,77 @@ pub struct MemberReport {
     pub failure: String,
     /// It serves as the master.
     pub serves: bool,
+    /// The answer to a message of its own (43); empty for a master of an earlier version.
+    #[serde(skip)]
+    pub stalls: Vec<StallReport>,
+}
+
+/// Something of a member that stands still. See [`Stall`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StallReport {
+    pub stall: StallKind,
+    pub lasts_ms: u64,
+}
+
+/// The kinds of [`Stall`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StallKind {
+    Follower(u64),
+    Commits,
+    Applying,
+    Elections,
+}
+
+impl StallReport {
+    /// Returns the reports of a member's stalls, and how long each has lasted.
+    pub fn of(stalls: &BTreeMap<Stall, Duration>) -> Vec<StallReport> {
+        let report = |(stall, lasts): (&Stall, &Duration)| StallReport {
+            stall: match stall {
+                Stall::Follower(member) => StallKind::Follower(*member),
+                Stall::Commits => StallKind::Commits,
+                Stall::Applying => StallKind::Applying,
+                Stall::Elections => StallKind::Elections,
+            },
+            lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+        };
+        stalls.iter().map(report).collect()
+    }
+
+    /// Returns what an operator reads about this stall of the member `of`, with a remedy.
+    pub fn text(&self, of: u64) -> String {
+        let (node, secs) = (NodeId(of), self.lasts_ms / 1000);
+        match self.stall {
+            StallKind::Follower(member) => format!(
+                "node {} answers master {node} and has got no entries for {secs} s, though it \
+                 lacks some. The transfer begins anew by itself. If this stays, restart node {node}",
+                NodeId(member)
+            ),
+            StallKind::Commits => format!(
+                "a majority answers master {node} and has confirmed nothing for {secs} s. Another \
+                 master is elected by itself. If this stays, restart node {node}"
+            ),
+            StallKind::Applying => format!(
+                "master {node} has applied no entry for {secs} s, though some are committed: look \
+                 whether its disk is full or slow. If it is not, restart node {node}"
+            ),
+            StallKind::Elections => format!(
+                "master {node} has seen too many elections for {secs} s: look whether messages \
+                 between the masters are lost or late, and whether their disks are slow"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for StallKind {
+    /// Writes the name of the kind, as metrics have it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StallKind::Follower(_) => "follower",
+            StallKind::Commits => "commits",
+            StallKind::Applying => "applying",
+            StallKind::Elections => "elections",
+        })
+    }
 }
 
 /// The report of the newest generation and term: of the leader, if one is there.
@@ -86,6 +160,7 @@ impl MemberReport {
             lags: status.followers.keys().map(|one| (*one, status.lag_of(*one))).collect(),
             failure: status.failure.clone().unwrap_or_default(),
             serves,
+            stalls: StallReport::of(&status.stalls),
         }
     }
 

@@ -270,6 +270,7 @@ mod tests {
             ]
             .into(),
             failure: None,
+            stalls: BTreeMap::new(),
         };
         assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
     }
@@ -298,6 +299,7 @@ mod tests {
             silence: Duration::ZERO,
             followers,
             failure: None,
+            stalls: BTreeMap::new(),
         };
         let all = set(&[1, 2, 3, 4, 5]);
         let leaving = BTreeSet::new();

@@ -14,11 +14,12 @@ use cairn_meta::master::host::{self, Answer};
 use cairn_meta::session::{self, Reply};
 use cairn_meta::wire;
 
+use super::callers::Callers;
 use super::controller::Controller;
 use super::joined::split;
 use super::messages::{ControlMethod, Vouched, VouchedFrom};
 use super::recalls::forward;
-use super::report::MemberReport;
+use super::report::{MemberReport, StallReport};
 use crate::identity::Tokens;
 use crate::wire::{Peer, PeerInfo, Service};
 
@@ -33,17 +34,28 @@ pub struct ControlService {
     active: Arc<ArcSwapOption<Controller>>,
     /// Of this master, where several keep the metadata together.
     member: Arc<ArcSwapOption<Member>>,
+    /// Nodes that look for a master while this one stands by.
+    callers: Arc<Callers>,
 }
 
 impl ControlService {
-    /// From now on this master serves, or, without a controller, stands by.
+    /// From now on this master serves, or, without a controller, stands by. Nodes that did not look
+    /// for a master while there was none count as silent until they beat.
     pub fn serve(&self, controller: Option<Arc<Controller>>) {
+        if let (Some(controller), Some(heard)) = (&controller, self.callers.take()) {
+            controller.presume_silent(&heard);
+        }
         self.active.store(controller);
     }
 
     /// From now on messages to this member are answered, whether its master serves or not.
     pub fn keep(&self, member: Arc<Member>) {
         self.member.store(Some(member));
+    }
+
+    /// The member of this master, where several keep the metadata together.
+    pub fn member(&self) -> Option<Arc<Member>> {
+        self.member.load_full()
     }
 
     /// Whether a node is known as a master that was given up, and as nothing else.
@@ -84,6 +96,9 @@ impl Service for ControlService {
         let (active, peer) = (self.active.load_full(), peer.clone());
         let member = self.member.load_full();
         let info = peer.info();
+        if active.is_none() && method == ControlMethod::Beat as u16 {
+            self.callers.add(info.authenticated.node);
+        }
         let is_former = info.role == Role::Master && self.is_former(info.authenticated.node);
         Box::pin(async move {
             match (Asked::from(method, &payload)?, active) {
@@ -93,6 +108,7 @@ impl Service for ControlService {
                 (Asked::Node(ControlMethod::MemberReport), active) => {
                     report(member, active.is_some()).await
                 }
+                (Asked::Node(ControlMethod::MemberStalls), _) => stalls(member).await,
                 _ if is_former => Err(Error::Denied(FORMER.into())),
                 (Asked::Session { method, message, mount }, Some(active)) => {
                     converse(&active, &peer, mount, method, &message).await
@@ -159,6 +175,11 @@ async fn receive(member: Option<Arc<Member>>, from: &PeerInfo, message: Bytes) -
 async fn report(member: Option<Arc<Member>>, serves: bool) -> Result<Bytes> {
     let member = member.ok_or_else(|| Error::NotImplemented(NO_MEMBER.into()))?;
     wire::encode(&MemberReport::of(&member.status().await?, serves))
+}
+
+async fn stalls(member: Option<Arc<Member>>) -> Result<Bytes> {
+    let member = member.ok_or_else(|| Error::NotImplemented(NO_MEMBER.into()))?;
+    wire::encode(&StallReport::of(&member.stalls()))
 }
 
 /// A message of a session.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::fsck::FsckState;
-use cairn_base::{ClusterMap, GroupId, NodeId, UserId};
+use cairn_base::{Capability, ClusterMap, GroupId, NodeId, UserId};
 
 use super::messages::{Copying, StoreState};
 use crate::wire::NodeProgram;
@@ -23,6 +23,23 @@ pub struct Status {
     pub programs: BTreeMap<NodeId, Arc<NodeProgram>>,
     /// The fsck that runs, or ended last at this master.
     pub fsck: Option<FsckState>,
+}
+
+impl Status {
+    /// Lists the nodes that are up with a program that lacks a capability, and those that are away:
+    /// they may come back with any program.
+    pub fn nodes_without(&self, capability: Capability) -> (Vec<NodeId>, Vec<NodeId>) {
+        let (mut old, mut away) = (Vec::new(), Vec::new());
+        for (id, node) in &self.map.nodes {
+            let is_there = node.is_up || *id == self.master;
+            match self.programs.get(id).filter(|_| is_there) {
+                Some(program) if program.capabilities.contains(capability) => {}
+                Some(_) => old.push(*id),
+                None => away.push(*id),
+            }
+        }
+        (old, away)
+    }
 }
 
 /// The last report of a node on how it fares.

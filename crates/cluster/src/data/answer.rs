@@ -286,7 +286,7 @@ fn refusal(refused: Refused) -> Answer {
     let mut answer = done(form::status(&refused.error), refused.error.to_bytes());
     let headers = answer.headers_mut();
     if let Some(node) = refused.node
-        && let Ok(text) = HeaderValue::try_from(node.to_string())
+        && let Ok(text) = HeaderValue::try_from(format!("{:x}", node.0))
     {
         headers.insert(FAILED, text);
     }

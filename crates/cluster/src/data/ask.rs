@@ -31,7 +31,7 @@ pub(super) struct Key {
 
 impl Key {
     fn path(self) -> String {
-        format!("/blocks/{}/{}", self.group, self.block)
+        form::path(self.group, &format!("/{}", self.block))
     }
 }
 
@@ -139,7 +139,7 @@ impl Pool {
         group: GroupId,
         blocks: &[BlockId],
     ) -> Result<(), Refused> {
-        let (path, ids) = (format!("/blocks/{group}"), form::encode_ids(blocks));
+        let (path, ids) = (form::path(group, ""), form::encode_ids(blocks));
         let make = || whole(request(Method::DELETE, &path, map.epoch), ids.clone());
         self.ask(map, node, make, 0, DATA_CALL).await.map(drop)
     }
@@ -155,7 +155,7 @@ impl Pool {
         limit: usize,
     ) -> Result<Vec<BlockInfo>, Refused> {
         let after_text = after.map_or_else(String::new, |block| format!("after={block}&"));
-        let path = format!("/blocks/{group}?{after_text}limit={limit}");
+        let path = form::path(group, &format!("?{after_text}limit={limit}"));
         let make = || whole(request(Method::GET, &path, map.epoch), Bytes::new());
         let bytes = self.ask(map, node, make, form::PAGE_BYTES, DATA_CALL).await?;
         let page = form::decode_page(&bytes).map_err(|error| Refused::by(node, error))?;

@@ -1,5 +1,6 @@
 //! The side that has the blocks: its state, and its connections.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
@@ -13,6 +14,7 @@ use cairn_blocks::Store;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, interval_at, timeout};
@@ -31,6 +33,34 @@ pub struct Sick {
     pub block: BlockId,
 }
 
+/// Counts of blocks that were found damaged.
+#[derive(Default)]
+pub(super) struct Damage {
+    /// Those that have not been replaced yet.
+    waiting: Mutex<BTreeSet<(GroupId, BlockId)>>,
+    damaged: AtomicU64,
+    healed: AtomicU64,
+}
+
+impl Damage {
+    /// Counts a block that does not check out, unless that is known.
+    pub(super) fn find(&self, sick: Sick) {
+        let is_new = self.waiting.lock().insert((sick.group, sick.block));
+        self.damaged.fetch_add(u64::from(is_new), Ordering::Relaxed);
+    }
+
+    /// Counts a block that was replaced.
+    pub(super) fn heal(&self, sick: Sick) {
+        self.healed.fetch_add(1, Ordering::Relaxed);
+        self.forget(sick);
+    }
+
+    /// Forgets a block that is well, or gone.
+    pub(super) fn forget(&self, sick: Sick) {
+        self.waiting.lock().remove(&(sick.group, sick.block));
+    }
+}
+
 /// Serves the blocks of one store to other nodes.
 pub struct Chunkserver {
     pub(super) own: NodeId,
@@ -44,7 +74,7 @@ pub struct Chunkserver {
     /// each other.
     pub(super) puts: [Semaphore; CHAIN_NODES],
     pub(super) gets: Arc<Semaphore>,
-    pub(super) healed: AtomicU64,
+    pub(super) damage: Damage,
     scrubs: OnceLock<Arc<dyn OrderedScrubs>>,
     on_corrupt: Option<mpsc::Sender<Sick>>,
     slots: Arc<Semaphore>,
@@ -78,7 +108,7 @@ impl Chunkserver {
             copying: Copying::default(),
             puts: [const { Semaphore::const_new(PUT_BYTES) }; CHAIN_NODES],
             gets: Arc::new(Semaphore::new(GET_BYTES)),
-            healed: AtomicU64::new(0),
+            damage: Damage::default(),
             scrubs: OnceLock::new(),
             on_corrupt,
             slots: Arc::new(Semaphore::new(DATA_CONNECTIONS)),
@@ -97,9 +127,14 @@ impl Chunkserver {
         self.running.puts()
     }
 
+    /// Blocks that were found damaged since this was made, each once, however often it was read.
+    pub fn damaged(&self) -> u64 {
+        self.damage.damaged.load(Ordering::Relaxed)
+    }
+
     /// Blocks that were replaced by what another member has, since this was made.
     pub fn healed(&self) -> u64 {
-        self.healed.load(Ordering::Relaxed)
+        self.damage.healed.load(Ordering::Relaxed)
     }
 
     /// From now on scrubs are ordered here. Only the first call counts.

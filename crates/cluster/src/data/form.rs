@@ -130,6 +130,12 @@ fn invalid(what: &str, got: &str) -> Error {
     Error::Invalid(format!("{what}: {got:?}"))
 }
 
+/// The path of a group and what follows it. On the wire numbers of groups and nodes are
+/// hexadecimal, though people read them as decimal ones.
+pub(super) fn path(group: GroupId, rest: &str) -> String {
+    format!("/blocks/{:x}{rest}", group.0)
+}
+
 /// As `{:x}` writes it, nothing else.
 fn hex(text: &str, digits: usize) -> Option<u64> {
     let plain = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -270,7 +276,7 @@ pub(super) fn chain(chain: &[NodeId]) -> String {
     let mut text = String::new();
     for node in chain {
         let comma = if text.is_empty() { "" } else { "," };
-        let _ = write!(text, "{comma}{node}");
+        let _ = write!(text, "{comma}{:x}", node.0);
     }
     text
 }
@@ -282,7 +288,7 @@ pub(super) fn show_kept(kept: &[(NodeId, Duration)]) -> String {
     let mut text = String::new();
     for (node, took) in kept {
         let comma = if text.is_empty() { "" } else { "," };
-        let _ = write!(text, "{comma}{node}={}", took.as_micros());
+        let _ = write!(text, "{comma}{:x}={}", node.0, took.as_micros());
     }
     text
 }

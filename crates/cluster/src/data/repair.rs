@@ -17,10 +17,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::Chunkserver;
 use super::ask::Key;
 use super::form::Refused;
 use super::replicated::{end_of, find, merge, said};
+use super::{Chunkserver, Sick};
 use crate::limits::{COPIES, COPIES_FAILED, COPIES_NAMED, INVENTORY_BLOCKS};
 
 /// How far it has come, for others to see.
@@ -281,9 +281,13 @@ impl Pace {
 /// # Errors
 /// The answers of the others, if none of them has it: then the block here is left as it is.
 pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Result<bool> {
+    let sick = Sick { group, block };
     match server.store.blocking(move |store| store.verify(group, block)).await {
-        Err(Error::Corrupt { .. } | Error::Io(_)) => {}
-        Ok(_) | Err(Error::NotFound(_)) => return Ok(false),
+        Err(Error::Corrupt { .. } | Error::Io(_)) => server.damage.find(sick),
+        Ok(_) | Err(Error::NotFound(_)) => {
+            server.damage.forget(sick);
+            return Ok(false);
+        }
         Err(error) => return Err(error),
     }
     let info = server.store.stat(group, block)?;
@@ -293,7 +297,10 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     others.sort_by_key(|member| !(member.in_sync && map.is_up(member.node)));
     let others: Vec<NodeId> = others.into_iter().map(|member| member.node).collect();
     let healed = replace(server, &map, Key { group, block }, (info, Some(&info)), &others).await?;
-    server.healed.fetch_add(u64::from(healed), Ordering::Relaxed);
+    match healed {
+        true => server.damage.heal(sick),
+        false => server.damage.forget(sick),
+    }
     Ok(healed)
 }
 

@@ -332,8 +332,8 @@ mod tests {
     fn an_error_names_the_node_that_it_is_of_once() {
         let of = |text: &str| said(Refused::by(NodeId(12), Error::Unavailable(text.into())));
         let shown = |text: &str| of(text).to_string();
-        assert!(shown("no answer within 5s").contains("node c: no answer within 5s"));
+        assert!(shown("no answer within 5s").contains("node 12: no answer within 5s"));
         // The beginning of the text does not matter.
-        assert!(shown("node 7 left it alone").contains("node c: node 7 left it alone"));
+        assert!(shown("node 7 left it alone").contains("node 12: node 7 left it alone"));
     }
 }

@@ -76,7 +76,9 @@ impl Ca {
     ) -> Result<CertificateDer<'static>> {
         let cluster = self.authority.cluster();
         let mut params = CertificateParams::default();
-        params.distinguished_name = common_name(&format!("Cairn node {node}"));
+        // Hexadecimal, as in the certificates that are out there; people read node numbers as
+        // decimal ones elsewhere.
+        params.distinguished_name = common_name(&format!("Cairn node {:x}", node.0));
         params.subject_alt_names = vec![dns(name::of_node(cluster, node))?];
         if roles.contains(Role::Master) {
             params.subject_alt_names.push(dns(name::of_masters(cluster))?);

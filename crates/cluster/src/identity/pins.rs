@@ -1,7 +1,9 @@
 //! The seam to the cluster map: who is known, and who may become known.
 
 use async_trait::async_trait;
-use cairn_base::{Applicant, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId};
+use cairn_base::{
+    Applicant, CapabilitySet, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId,
+};
 
 /// A node that this one can recognise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +20,9 @@ pub trait Pins: Send + Sync + 'static {
 
     /// All nodes that have this role.
     fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)>;
+
+    /// Capabilities that are turned on, which the program of every node must have.
+    fn required(&self) -> CapabilitySet;
 }
 
 /// The store of join tokens.

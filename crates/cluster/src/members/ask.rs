@@ -70,5 +70,14 @@ async fn ask(
     *node = Some(link.peer.node);
     let peer = connect(link, terms, NoService).await?;
     let method = ControlMethod::MemberReport as u16;
-    wire::decode(&peer.call(method, Bytes::new(), MEMBER_REPORT).await?)
+    let report: MemberReport =
+        wire::decode(&peer.call(method, Bytes::new(), MEMBER_REPORT).await?)?;
+    let method = ControlMethod::MemberStalls as u16;
+    let stalls = match peer.call(method, Bytes::new(), MEMBER_REPORT).await {
+        Ok(stalls) => wire::decode(&stalls)?,
+        // A master of an earlier version.
+        Err(Error::NotImplemented(_)) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    Ok(MemberReport { stalls, ..report })
 }

@@ -105,7 +105,7 @@ impl PeersShared {
                 Ok(peer)
             }
             Err(error) => {
-                let why = format!("member {member:x}: {error}");
+                let why = format!("member {member}: {error}");
                 *last = Some((Instant::now(), why.clone()));
                 Err(Error::Unavailable(why))
             }

@@ -331,7 +331,9 @@ impl MountService {
             | SessionMethod::GiveBack
             // The master denies these.
             | SessionMethod::DumpRows
-            | SessionMethod::AttachHolding => self.ask(peer, method, payload).await,
+            | SessionMethod::AttachHolding
+            | SessionMethod::Bind
+            | SessionMethod::Succeed => self.ask(peer, method, payload).await,
         }
     }
 

@@ -37,18 +37,24 @@ pub use blocks::MountBlocks;
 pub use host::{MountHost, MountService};
 pub use messages::{GET, Get, PUT, Put};
 
-use crate::wire::{Authenticated, Link, Standing, Stream, Terms};
+use crate::wire::{Authenticated, Link, Required, Standing, Stream, Terms};
 
 /// As whom both sides speak: who the mount is was established before.
 pub fn terms() -> Terms {
     Terms::new(ClusterId(0), NodeId(0), Role::Gateway)
 }
 
-/// A stream whose other end is known by other means than a certificate.
-pub fn link(stream: Box<dyn Stream>, address: String, standing: Standing) -> Link {
-    let roles = Roles::NONE.with(Role::Gateway);
-    let node = NodeId(0);
-    Link { stream, peer: Authenticated { node, roles, address, certificate: None, standing } }
+/// A stream whose other end is known by other means than a certificate. The program there must have
+/// the `required` capabilities.
+pub fn link(
+    stream: Box<dyn Stream>,
+    address: String,
+    required: Required,
+    standing: Standing,
+) -> Link {
+    let (node, roles) = (NodeId(0), Roles::NONE.with(Role::Gateway));
+    let peer = Authenticated { node, roles, address, certificate: None, required, standing };
+    Link { stream, peer }
 }
 
 /// A process that dialed an address itself knows whom it dialed.

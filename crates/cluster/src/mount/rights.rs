@@ -2,21 +2,32 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_auth::{Action, Caller};
 use cairn_base::{BlockId, BucketId, Error, Result, SessionId, UserId};
 use cairn_meta::ops::buckets::{Decide, FindWritable};
 use cairn_meta::{Meta, WireVerb};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Buckets that are looked at in one operation.
 const PAGE: usize = 1000;
+
+/// For how long it is remembered that a user may write nowhere.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+
+fn nowhere() -> Error {
+    Error::Denied("blocks of a mount: this user may write in no bucket".into())
+}
 
 /// Asks the metadata, of which a gateway has leased what it needs for this.
 pub struct Rights {
     meta: Meta,
     /// Where users were found to have the right to write.
     writable: Mutex<HashMap<UserId, BucketId>>,
+    /// When users were found to have no right to write: they are not looked up again at once.
+    refused: Mutex<HashMap<UserId, Instant>>,
     /// Of each user one looks for such a bucket at a time: the others then know what it found.
     looking: Mutex<HashMap<UserId, Turn>>,
 }
@@ -36,7 +47,12 @@ type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Rights {
     pub fn new(meta: Meta) -> Rights {
-        Rights { meta, writable: Mutex::default(), looking: Mutex::default() }
+        Rights {
+            meta,
+            writable: Mutex::default(),
+            refused: Mutex::default(),
+            looking: Mutex::default(),
+        }
     }
 
     async fn ask<V: WireVerb + Clone>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
@@ -67,6 +83,9 @@ impl Rights {
         if let Some(granted) = self.may_write_as_before(caller).await? {
             return Ok(granted);
         }
+        if self.was_refused(user) {
+            return Err(nowhere());
+        }
         let mut after = BucketId(0);
         loop {
             match self.ask(caller, FindWritable { after, limit: PAGE }).await? {
@@ -76,11 +95,19 @@ impl Rights {
                 }
                 Some((last, false)) => after = last,
                 None => {
-                    let text = "blocks of a mount: this user may write in no bucket";
-                    return Err(Error::Denied(text.into()));
+                    self.refused.lock().insert(user, Instant::now());
+                    return Err(nowhere());
                 }
             }
         }
+    }
+
+    /// Whether a user was found a moment ago to have no right to write. Those of longer ago are
+    /// forgotten.
+    fn was_refused(&self, user: UserId) -> bool {
+        let mut refused = self.refused.lock();
+        refused.retain(|_, at| at.elapsed() < REFUSED_FOR);
+        refused.contains_key(&user)
     }
 
     fn turn(&self, user: UserId) -> Turn {
@@ -122,7 +149,6 @@ impl Drop for Looking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     use cairn_base::SessionId;
     use cairn_base::clock::RealClock;

@@ -182,7 +182,7 @@ mod tests {
         let block = |counter| BlockId { session: SessionId(9), counter };
         let body = |counter| BodyId { session: SessionId(9), counter };
         let row = |of| {
-            let extents = Extents { extents: vec![extent(block(of))], ..Extents::default() };
+            let extents = Extents { extents: vec![extent(block(of))] };
             (keys::extents(body(of), 0), Some(extents.encode()))
         };
         let inode = Inode { bucket: A, content: Content::Body(body(1)), ..Inode::default() };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_base::{ClusterId, Error, NodeId, Result, Role};
+use cairn_base::{CapabilitySet, ClusterId, Error, NodeId, Result, Role};
 use tokio::time::timeout;
 
 use super::driver::{Driver, KeepAlive};
 use super::hello::{self, Hello, VERSION_MAX, Window};
-use super::link::{Authenticated, Link, Stream};
+use super::link::{Authenticated, Link, Required, Stream};
 use super::peer::{Peer, PeerInfo, PeerShared};
 use super::program::{NodeProgram, own_formats};
 use super::refused;
@@ -45,6 +45,7 @@ impl Terms {
             release: hello::release(),
             reads_traces: true,
             formats: own_formats(),
+            capabilities: CapabilitySet::own(),
         }
     }
 
@@ -62,10 +63,7 @@ impl Terms {
         let us = Terms::name(self.node, Some(self.role), dialed);
         let them = Terms::name(hello.node, hello.role, !dialed);
         let older = if theirs.1 < ours.1 { &them } else { &us };
-        let said = match hello.release.as_str() {
-            "" => "an earlier release",
-            release => release,
-        };
+        let said = hello.shown_release();
         Err(Error::Invalid(format!(
             "{them} ({said}) speaks versions {} to {} of the protocol, {us} ({}) versions {} to \
              {}: upgrade {older}",
@@ -74,6 +72,24 @@ impl Terms {
             hello::release(),
             ours.0,
             ours.1,
+        )))
+    }
+
+    /// Checks that the program at the other end has all capabilities that are turned on.
+    ///
+    /// # Errors
+    /// `Invalid` if it lacks one. The text is read at either end.
+    fn check_capabilities(&self, hello: &Hello, required: &Required, dialed: bool) -> Result<()> {
+        let lacking = required().without(hello.capabilities);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let them = Terms::name(hello.node, hello.role, !dialed);
+        let said = hello.shown_release();
+        Err(Error::Invalid(format!(
+            "{them} ({said}) lacks {lacking}, which is turned on in this store: install there what \
+             the other nodes run ({})",
+            hello::release(),
         )))
     }
 
@@ -96,6 +112,7 @@ impl Terms {
                 "this node is in cluster {ours}, the other in cluster {theirs}"
             )));
         }
+        self.check_capabilities(hello, &peer.required, dialed)?;
         if hello.node != peer.node {
             return Err(Error::Denied(format!(
                 "node {} says that it is node {}",
@@ -141,7 +158,8 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
     }
     let (role, version) = terms.check(&hello, &peer, true)?;
     let program = program_of(&hello);
-    let info = PeerInfo { authenticated: peer, role, version, program, connection: next() };
+    let authenticated = watch_capabilities(peer, hello.capabilities);
+    let info = PeerInfo { authenticated, role, version, program, connection: next() };
     Ok(start(stream, info, &hello, terms, service, true))
 }
 
@@ -155,7 +173,8 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     let mut answer = terms.hello();
     let checked = terms.check(&hello, &peer, false);
     if let Err(error) = &checked {
-        if terms.agree(&hello, false).is_err() {
+        let is_old = terms.check_capabilities(&hello, &peer.required, false).is_err();
+        if is_old || terms.agree(&hello, false).is_err() {
             refused::log(terms.node, &peer, error);
         }
         answer.refused = Some(error.copy());
@@ -163,13 +182,29 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     within_time(hello::write(&mut stream, &answer)).await?;
     let (role, version) = checked?;
     let program = program_of(&hello);
-    let info = PeerInfo { authenticated: peer, role, version, program, connection: next() };
+    let authenticated = watch_capabilities(peer, hello.capabilities);
+    let info = PeerInfo { authenticated, role, version, program, connection: next() };
     Ok(start(stream, info, &hello, terms, service, false))
+}
+
+/// Has the connection end when a capability is turned on that the program there lacks.
+fn watch_capabilities(mut peer: Authenticated, capabilities: CapabilitySet) -> Authenticated {
+    let (standing, required) = (Arc::clone(&peer.standing), Arc::clone(&peer.required));
+    peer.standing = Arc::new(move || {
+        let lacking = required().without(capabilities);
+        if !lacking.is_empty() {
+            let text = format!("{lacking} was turned on, which the program there lacks");
+            return Err(Error::Denied(text));
+        }
+        standing()
+    });
+    peer
 }
 
 fn program_of(hello: &Hello) -> Arc<NodeProgram> {
     let (release, formats) = (hello.release.clone(), hello.formats.clone());
-    Arc::new(NodeProgram { release, versions: hello.versions, formats })
+    let (versions, capabilities) = (hello.versions, hello.capabilities);
+    Arc::new(NodeProgram { release, versions, formats, capabilities })
 }
 
 /// Numbers connections.

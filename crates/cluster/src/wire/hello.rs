@@ -7,11 +7,14 @@
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{ClusterId, Error, NodeId, Result, Role};
+use cairn_base::{CapabilitySet, ClusterId, Error, NodeId, Result, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::link::{self, Stream};
-use super::program::{FormatRange, NodeProgram, own_formats, read_formats, write_formats};
+use super::program::{
+    FormatRange, NodeProgram, own_formats, read_capabilities, read_formats, write_capabilities,
+    write_formats,
+};
 use crate::limits::{HELLO_BYTES, WINDOW_BYTES, WINDOW_CALLS};
 
 pub const MAGIC: [u8; 8] = *b"CairnWir";
@@ -36,6 +39,7 @@ const REFUSED: u32 = 6;
 const RELEASE: u32 = 7;
 const READS_TRACES: u32 = 8;
 const FORMATS: u32 = 9;
+const CAPABILITIES: u32 = 10;
 
 /// How much a side takes before it has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +71,8 @@ pub struct Hello {
     pub reads_traces: bool,
     /// Formats on disk that the speaker's program reads, to be shown.
     pub formats: Vec<FormatRange>,
+    /// Capabilities of the speaker's program, as far as this one has them too.
+    pub capabilities: CapabilitySet,
 }
 
 /// The lowest version that a connection between these two must have.
@@ -82,7 +88,12 @@ pub fn release() -> String {
 
 /// This program, in a role that speaks at least version `lowest`.
 pub fn own_program(lowest: u16) -> NodeProgram {
-    NodeProgram { release: release(), versions: (lowest, VERSION_MAX), formats: own_formats() }
+    NodeProgram {
+        release: release(),
+        versions: (lowest, VERSION_MAX),
+        formats: own_formats(),
+        capabilities: CapabilitySet::own(),
+    }
 }
 
 /// A peer's name for itself, as far as it can be shown in a line of a log.
@@ -92,6 +103,11 @@ fn shown(release: &[u8]) -> String {
 }
 
 impl Hello {
+    /// The release of the speaker, in a sentence.
+    pub fn shown_release(&self) -> &str {
+        if self.release.is_empty() { "an earlier release" } else { &self.release }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Writer::new(FORMAT);
         body.bytes(CLUSTER, &self.cluster.0.to_be_bytes())
@@ -106,6 +122,7 @@ impl Hello {
         if !self.formats.is_empty() {
             body.text(FORMATS, &write_formats(&self.formats));
         }
+        body.text(CAPABILITIES, &write_capabilities(self.capabilities));
         let body = body.finish();
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
         out.extend_from_slice(&MAGIC);
@@ -127,6 +144,7 @@ impl Hello {
             release: String::new(),
             reads_traces: false,
             formats: Vec::new(),
+            capabilities: CapabilitySet::NONE,
         };
         let number = |field: cairn_base::codec::Field| {
             u32::try_from(field.number()?).map_err(|_| Error::Invalid("a hello's window".into()))
@@ -146,6 +164,7 @@ impl Hello {
                 READS_TRACES => hello.reads_traces = field.number()? != 0,
                 RELEASE => hello.release = shown(&field.value),
                 FORMATS => hello.formats = read_formats(&field.value),
+                CAPABILITIES => hello.capabilities = read_capabilities(&field.value),
                 REFUSED => hello.refused = Some(Error::from_bytes(&field.value)?),
                 _ => {}
             }
@@ -211,6 +230,7 @@ mod tests {
             release,
             reads_traces,
             formats,
+            capabilities: CapabilitySet::own(),
         }
     }
 

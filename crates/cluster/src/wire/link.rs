@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cairn_base::{Error, NodeId, Result, Roles};
+use cairn_base::{CapabilitySet, Error, NodeId, Result, Roles};
 use futures_util::future::BoxFuture;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,6 +29,8 @@ pub struct Authenticated {
     pub address: String,
     /// With which it proved who it is; none on a network without TLS.
     pub certificate: Option<CertificateDer<'static>>,
+    /// Capabilities that the program there must have, as long as the connection lasts.
+    pub required: Required,
     /// Asks again, as long as the connection lasts, whether all this still holds.
     pub standing: Standing,
 }
@@ -42,6 +44,14 @@ impl fmt::Debug for Authenticated {
 
 /// Takes over links of another protocol than `cairn-wire`: goes on with them in tasks of its own.
 pub type Taker = Arc<dyn Fn(Link) + Send + Sync>;
+
+/// Tells which capabilities are turned on in the store.
+pub type Required = Arc<dyn Fn() -> CapabilitySet + Send + Sync>;
+
+/// Requires no capability: for a peer that sees no rows.
+pub fn require_none() -> Required {
+    Arc::new(|| CapabilitySet::NONE)
+}
 
 /// `Denied` once the peer is no longer admitted: its node was removed, its certificate expired.
 pub type Standing = Arc<dyn Fn() -> Result<()> + Send + Sync>;

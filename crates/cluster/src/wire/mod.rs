@@ -32,7 +32,9 @@ pub use connect::{Terms, accept, connect};
 pub use driver::KeepAlive;
 pub use hello::{MAGIC, VERSION_MAX, VERSION_MIN, Window, lowest, own_program};
 pub use join::join;
-pub use link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Stream, Taker};
+pub use link::{
+    Authenticated, Dial, Handshake, Link, Listen, Required, Standing, Stream, Taker, require_none,
+};
 pub use outbox::Payload;
 pub use peer::{Failed, Peer, PeerInfo};
 pub use program::{FormatRange, NodeProgram};

@@ -1,9 +1,11 @@
 //! The program of a node, as the node tells it in its hello: its release, the versions of the
-//! protocol that it speaks, and the formats on disk that it reads.
+//! protocol that it speaks, the formats on disk that it reads, and its capabilities.
 //!
-//! It is shown and compared before an upgrade. No connection depends on it.
+//! It is shown and compared before an upgrade. A connection depends on the capabilities alone.
 
 #![deny(clippy::indexing_slicing)]
+
+use cairn_base::{Capability, CapabilitySet};
 
 /// Formats in a hello; more are left out.
 const FORMATS_MAX: usize = 16;
@@ -25,6 +27,7 @@ pub struct NodeProgram {
     /// The lowest and the highest version of the protocol; (0, 0) if that is not known.
     pub versions: (u16, u16),
     pub formats: Vec<FormatRange>,
+    pub capabilities: CapabilitySet,
 }
 
 /// The formats of this program; docs/format.md and its chapters describe them.
@@ -73,6 +76,17 @@ pub(super) fn read_formats(text: &[u8]) -> Vec<FormatRange> {
     text.lines().filter_map(read_format).take(FORMATS_MAX).collect()
 }
 
+/// Names as a hello has them, one a line.
+pub(super) fn write_capabilities(capabilities: CapabilitySet) -> String {
+    capabilities.iter().map(Capability::name).collect::<Vec<&str>>().join("\n")
+}
+
+/// Names of a later version are left out: this program turns none of these on.
+pub(super) fn read_capabilities(text: &[u8]) -> CapabilitySet {
+    let text = String::from_utf8_lossy(text);
+    text.lines().filter_map(|line| line.parse::<Capability>().ok()).collect()
+}
+
 fn read_format(line: &str) -> Option<FormatRange> {
     let mut words = line.split(' ');
     let name = words.next()?;
@@ -98,6 +112,14 @@ mod tests {
         assert_eq!(read_formats(&[0xff; 40]), []);
         // What a later version adds to a line is passed over.
         assert_eq!(read_formats(b"x 1 2 later").len(), 1);
+    }
+
+    #[test]
+    fn capabilities_read_back_and_later_ones_are_left_out() {
+        let own = CapabilitySet::own();
+        assert_eq!(read_capabilities(write_capabilities(own).as_bytes()), own);
+        assert_eq!(read_capabilities(b"of-a-later-release\nrequired-fields\n\xff"), own);
+        assert!(read_capabilities(&[0xff; 4000]).is_empty());
     }
 
     /// The constants are private to their crates: of the oldest version and of the newest.

@@ -3,7 +3,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use cairn_base::{ClusterId, Error, NodeId};
+use cairn_base::{CapabilitySet, ClusterId, Error, NodeId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -72,6 +72,7 @@ fn hello(cluster: ClusterId, own: NodeId, error: &Error) -> Vec<u8> {
         release: release(),
         reads_traces: false,
         formats: Vec::new(),
+        capabilities: CapabilitySet::NONE,
     }
     .encode()
 }

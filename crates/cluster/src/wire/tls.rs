@@ -74,7 +74,10 @@ impl Trust {
         let certificate = certificate.ok_or_else(none)?.clone().into_owned();
         let (node, roles) = self.mutual().admit(&certificate, self.clock.now(), usage)?;
         let standing = self.standing(certificate.clone(), usage)?;
-        Ok(Authenticated { node, roles, address, certificate: Some(certificate), standing })
+        let pins = Arc::clone(&self.pins);
+        let required = Arc::new(move || pins.required());
+        let certificate = Some(certificate);
+        Ok(Authenticated { node, roles, address, certificate, required, standing })
     }
 
     /// Asks the map each time and the certificate now and then.

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::rng::SeededRng;
 use cairn_base::{
-    Error, GroupId, JoinGrant, KeyHash, NodeId, Rng, Role, Roles, Timestamp, TokenHash, TokenId,
+    Capability, CapabilitySet, Error, GroupId, JoinGrant, KeyHash, NodeId, Rng, Role, Roles,
+    Timestamp, TokenHash, TokenId,
 };
 use cairn_cluster::control::messages::{Beat, ControlMethod, Copying, StoreState};
 use cairn_cluster::control::{Edit, Move, Settings, Status};
@@ -86,6 +87,30 @@ async fn a_master_changes_the_map() {
     assert!(!office.map().await.nodes.contains_key(&GATEWAY));
     let moved = Edit::Move(Move { group: GroupId(1), from: CHUNKSERVER, to: NodeId(9) });
     assert!(admin.edit(moved).await.is_err());
+}
+
+/// Nodes that are away may come back with any program.
+#[tokio::test]
+async fn a_capability_is_turned_on_when_all_nodes_are_there_and_have_it() {
+    let office = Office::new().await;
+    let admin = office.client(&office.master);
+    let enable = Edit::Enable(Capability::RequiredFields);
+    let before = office.map().await;
+    let refused = admin.edit(enable).await.unwrap_err();
+    assert!(matches!(&refused, Error::Conflict(text) if text.contains("start nodes 2, 3")));
+    assert_eq!(office.map().await, before);
+    let (beat, controller) = (Beat::default(), office.control.serving().unwrap());
+    office.tell(&office.gateway, ControlMethod::Beat, &beat).await;
+    controller.look_around().await.unwrap();
+    let refused = admin.edit(enable).await.unwrap_err();
+    assert!(matches!(&refused, Error::Conflict(text) if text.contains("start nodes 3,")));
+    office.tell(&office.chunkserver, ControlMethod::Beat, &beat).await;
+    controller.look_around().await.unwrap();
+    admin.edit(enable).await.unwrap();
+    assert!(office.map().await.capabilities.contains(Capability::RequiredFields));
+    let status = admin.status().await.unwrap();
+    assert_eq!(status.map.capabilities, CapabilitySet::own());
+    assert_eq!(status.programs[&GATEWAY].capabilities, CapabilitySet::own());
 }
 
 #[tokio::test]
@@ -238,6 +263,7 @@ async fn only_masters_change_anything() {
             Edit::Remove(GATEWAY),
             Edit::Replicas { replicas: 1, minimum: 1 },
             Edit::Count(1),
+            Edit::Enable(Capability::RequiredFields),
             Edit::Move(Move { group: GroupId(1), from: CHUNKSERVER, to: GATEWAY }),
         ] {
             denied(office.client(node).edit(edit).await, "change the cluster: only masters may");
@@ -425,7 +451,7 @@ async fn garbage_changes_nothing_and_the_master_goes_on() {
     let office = Office::new().await;
     let before = office.map().await;
     let rng = SeededRng::new(11);
-    let paths = ["MoveMember", "SetReplicas", "AddReplicaCount", "IssueToken", "GetStatus"];
+    let paths = ["MoveMember", "SetReplicas", "AddReplicaCount", "EnableCapability", "IssueToken"];
     let mut raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
     for round in 0..500 {
         let mut bytes = vec![0; rng.below(80) as usize];

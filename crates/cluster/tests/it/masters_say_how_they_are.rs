@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Error, NodeId, Result, Role};
+use cairn_cluster::control::messages::ControlMethod;
 use cairn_cluster::limits::{MEMBER_REPORT, MEMBER_REPORT_AWAY};
 use cairn_cluster::members::{Asked, MemberReport, ask_all, patience};
 use cairn_cluster::wire::{Dial, Link, Peer, accept};
@@ -29,9 +30,13 @@ impl Dial for Masters {
         };
         let ends = ends();
         tokio::spawn(async move {
-            let service = move |_: &Peer, _: u16, _: Bytes| {
+            let service = move |_: &Peer, method: u16, _: Bytes| {
                 let report = MemberReport { member, ..MemberReport::default() };
-                std::future::ready(wire::encode(&report))
+                let reply = match method == ControlMethod::MemberStalls as u16 {
+                    true => wire::encode(&report.stalls),
+                    false => wire::encode(&report),
+                };
+                std::future::ready(reply)
             };
             let from = link(ends.far, GATEWAY, Role::Gateway);
             let peer = accept(from, &terms(NodeId(member), Role::Master), service).await.unwrap();

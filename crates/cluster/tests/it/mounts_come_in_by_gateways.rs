@@ -16,7 +16,7 @@ use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{self, ControlService, Controller, MapKeeper, NodeView, Settings};
 use cairn_cluster::mount::{self, MountBlocks, MountHost};
-use cairn_cluster::wire::{Dial, Link, NoService, Peer, accept, connect};
+use cairn_cluster::wire::{Dial, Link, NoService, Peer, accept, connect, require_none};
 use cairn_meta::engine::Memory;
 use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::body::Data;
@@ -197,7 +197,7 @@ impl Dial for ByDoor {
         // As a network in between, so that the way can be cut.
         let (of_mount, of_gateway) = (ends(), ends());
         let (Ends { near, far: mut here }, Ends { near: mut there, far }) = (of_mount, of_gateway);
-        let from = mount::link(Box::new(far), "a mount".into(), mount::always());
+        let from = mount::link(Box::new(far), "a mount".into(), require_none(), mount::always());
         let user = Caller::verified(self.user);
         let served = tokio::spawn(Arc::clone(&gateway.host).serve(user, from, false));
         gateway.served.lock().push(served);
@@ -205,7 +205,7 @@ impl Dial for ByDoor {
             let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
         });
         gateway.streams.lock().push(carried.abort_handle());
-        Ok(mount::link(Box::new(near), address.to_owned(), mount::always()))
+        Ok(mount::link(Box::new(near), address.to_owned(), require_none(), mount::always()))
     }
 }
 

@@ -70,7 +70,7 @@ async fn a_node_that_is_not_whom_it_should_be_gets_nothing() {
     world.change(|map| map.nodes.get_mut(&NodeId(11)).unwrap().address = address);
     world.refresh();
     let read = world.read(1, 1, 10).await;
-    denied(read, "the address of node b");
+    denied(read, "the address of node 11");
     assert_eq!(world.servers[&12].store.usage().await.unwrap().blocks, 0);
 }
 

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{Error, NodeId, Role};
+use cairn_base::{CapabilitySet, Error, NodeId, Role};
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_cluster::wire::{Dial, MAGIC, Peer, VERSION_MAX, accept, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -170,14 +173,76 @@ async fn who_moves_blocks_in_another_version_gets_an_answer_that_says_so() {
     let world = World::new(1, &[(1, &[11])]).await;
     let address = &world.servers[&11].address;
     let request = b"GET /usage HTTP/1.1\r\nhost: cairn\r\ncairn-epoch: 1\r\n\r\n";
-    for (protocol, upgrade) in [("cairn-blocks/2", "upgrade node b"), ("cairn-blocks/0", "")] {
+    for (protocol, upgrade) in [("cairn-blocks/2", "upgrade node 11"), ("cairn-blocks/0", "")] {
         let answer = asks_for(protocol.as_bytes(), &world.gateway, address, request).await;
         let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
         assert!(answer.starts_with(b"HTTP/1.1 505 "));
         let error = Error::from_bytes(&Bytes::from(answer[head..].to_vec())).unwrap();
-        says(&error, &[protocol, "speaks cairn-blocks/1", "node b", upgrade]);
+        says(&error, &[protocol, "speaks cairn-blocks/1", "node 11", upgrade]);
     }
     // Without words: what there is no such purpose for.
     let dialer = TlsDialer::speaking(b"cairn-other/1", world.gateway.trust.clone()).unwrap();
     assert!(dialer.dial(address).await.is_err());
+}
+
+/// The gateway dials a master in whose store the capabilities are on, or get turned on by `is_on`.
+/// The hello of the gateway is that of this program, or of one that says nothing of capabilities.
+async fn dials_where_capabilities_are_on(
+    is_on: &Arc<AtomicBool>,
+    hello: Option<Vec<u8>>,
+) -> (Result<(), Error>, Result<Peer, Error>) {
+    let (mut ends, is_on) = (ends(), Arc::clone(is_on));
+    let accepted = tokio::spawn(async move {
+        let mut dialed = link(ends.far, GATEWAY, Role::Gateway);
+        dialed.peer.required = Arc::new(move || match is_on.load(Ordering::SeqCst) {
+            true => CapabilitySet::own(),
+            false => CapabilitySet::NONE,
+        });
+        accept(dialed, &terms(MASTER, Role::Master), echo).await
+    });
+    let said = match hello {
+        Some(hello) => {
+            ends.near.write_all(&hello).await.unwrap();
+            let refused = refusal(&mut ends.near).await.map_or(Ok(()), Err);
+            let accepted = accepted.await.unwrap();
+            // The stream lasts as long as the master does not end it.
+            tokio::spawn(async move { ends.near.read_to_end(&mut Vec::new()).await });
+            return (refused, accepted);
+        }
+        None => {
+            let dialed = link(ends.near, MASTER, Role::Master);
+            connect(dialed, &terms(GATEWAY, Role::Gateway), echo).await
+        }
+    };
+    (said.map(|_| ()), accepted.await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_without_a_capability_is_refused_once_it_is_on() {
+    let (on, off) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let former = || Some(forged(GATEWAY, Role::Gateway, (1, 2), None));
+    let (said, accepted) = dials_where_capabilities_are_on(&on, former()).await;
+    let gateway = format!("gateway {GATEWAY} (cairn 99) lacks required-fields");
+    says(&said.unwrap_err(), &[&gateway, "install there", "(cairn 0."]);
+    says(&accepted.unwrap_err(), &[&gateway]);
+    let (said, accepted) = dials_where_capabilities_are_on(&on, None).await;
+    said.unwrap();
+    accepted.unwrap();
+    // One that is in when a capability is turned on does not stay.
+    let (said, accepted) = dials_where_capabilities_are_on(&off, former()).await;
+    said.unwrap();
+    let peer = accepted.unwrap();
+    off.store(true, Ordering::SeqCst);
+    let ended = tokio::time::timeout(600 * SECOND, peer.closed()).await.unwrap();
+    assert!(ended.to_string().contains("was turned on"), "{ended}");
+}
+
+#[tokio::test]
+async fn a_master_without_a_capability_is_left_in_words() {
+    let mut ends = ends();
+    ends.far.write_all(&forged(MASTER, Role::Master, (1, 2), None)).await.unwrap();
+    let mut dialed = link(ends.near, MASTER, Role::Master);
+    dialed.peer.required = Arc::new(CapabilitySet::own);
+    let left = connect(dialed, &terms(GATEWAY, Role::Gateway), echo).await.unwrap_err();
+    says(&left, &[&format!("master {MASTER} (cairn 99) lacks required-fields")]);
 }

@@ -7,7 +7,7 @@ use cairn_base::{Error, GroupId, Owner, Result, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_cluster::limits::{MOUNT_CONNECTIONS, MOUNTS_PUT_BYTES};
 use cairn_cluster::mount::{self, MountHost};
-use cairn_cluster::wire::{Link, NoService, connect};
+use cairn_cluster::wire::{Link, NoService, connect, require_none};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::rows::BucketKind;
 use futures_util::future::select_all;
@@ -21,14 +21,14 @@ use crate::support::pair::End;
 /// A connection as the host has it, and the other end.
 fn connection() -> (Link, End) {
     let ends = ends();
-    (mount::link(Box::new(ends.far), "a mount".into(), mount::always()), ends.near)
+    (mount::link(Box::new(ends.far), "a mount".into(), require_none(), mount::always()), ends.near)
 }
 
 /// Whether a mount of this user is let in.
 async fn comes_in(host: &Arc<MountHost>, user: UserId) -> bool {
     let (link, near) = connection();
     let served = tokio::spawn(Arc::clone(host).serve(Caller::verified(user), link, false));
-    let to = mount::link(Box::new(near), "the door".into(), mount::always());
+    let to = mount::link(Box::new(near), "the door".into(), require_none(), mount::always());
     let is_in = connect(to, &mount::terms(), NoService).await.is_ok();
     if !is_in {
         let refused = served.await.unwrap();

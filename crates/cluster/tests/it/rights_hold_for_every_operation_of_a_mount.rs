@@ -10,7 +10,7 @@ use cairn_auth::{Caller, Rights, Visibility};
 use cairn_base::{BlockId, BodyId, BucketId, GroupId, Ino, Owner, Result, SessionId, UserId};
 use cairn_blocks::Blocks;
 use cairn_cluster::mount::{self, MountHost};
-use cairn_cluster::wire::{Peer, connect};
+use cairn_cluster::wire::{Peer, connect, require_none};
 use cairn_meta::mounts::Use;
 use cairn_meta::ops::body::Data;
 use cairn_meta::ops::buckets::{CreateBucket, FindWritable, GetBucket, ListBuckets, UpdateBucket};
@@ -241,9 +241,11 @@ struct Raw {
 impl Raw {
     async fn attach(host: &Arc<MountHost>, user: UserId, session: SessionId) -> Raw {
         let ends = ends();
-        let from = mount::link(Box::new(ends.far), "a mount".into(), mount::always());
+        let from =
+            mount::link(Box::new(ends.far), "a mount".into(), require_none(), mount::always());
         tokio::spawn(Arc::clone(host).serve(Caller::verified(user), from, true));
-        let to = mount::link(Box::new(ends.near), "the door".into(), mount::always());
+        let to =
+            mount::link(Box::new(ends.near), "the door".into(), require_none(), mount::always());
         let recalled = move |peer: &Peer, _: u16, message: Bytes| {
             let peer = peer.clone();
             async move {

@@ -153,6 +153,7 @@ pub async fn make(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     let name = form.get("name").trim().to_owned();
     asked.witness.note(|facts| facts.bucket = Some(name.clone()));
     let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
+    inner.fs().check_new_bucket(&login.caller, &name)?;
     inner.fs().run(&login.caller, CreateBucket { name: name.clone(), kind, visibility }).await?;
     // A name with which this went well is a part of a path as it stands.
     Ok(reply::see_other(&format!("/b/{name}")))

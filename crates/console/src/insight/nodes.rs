@@ -64,6 +64,8 @@ pub trait Nodes: Send + Sync {
     /// `NotFound` if there is no such node; `Conflict` or `Full` if it would never be empty.
     fn emptying(&self, node: NodeId) -> Asking<Emptying>;
     fn keepers(&self) -> Asking<MetadataKeepers>;
+    /// Sentences about masters that answer and make no progress, each with a remedy.
+    fn stalls(&self) -> Asking<Vec<String>>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
     /// The objects that the last scrub found damaged, and those that lack replicas. `None` while

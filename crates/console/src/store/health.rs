@@ -97,6 +97,10 @@ pub async fn concerns(
         if let Ok(keepers) = masters::soon(inner, |nodes| nodes.keepers()).await {
             all.extend(of_keepers(&map, keepers));
         }
+        if let Ok(stalls) = masters::soon(inner, |nodes| nodes.stalls()).await {
+            let says = |text| concern(Level::Failure, format!("No progress: {text}."));
+            all.extend(stalls.into_iter().map(says));
+        }
     }
     all.extend(of_requests(moments));
     all.sort_by_key(|one| std::cmp::Reverse(one.level));

@@ -70,8 +70,9 @@ fn form(map: &ClusterMap, id: NodeId, node: &Node, own: Option<NodeId>) -> Marku
 }
 
 fn node_of(text: &str) -> Result<NodeId> {
-    let node = u64::from_str_radix(text, 16).map(NodeId);
-    node.map_err(|_| Error::Invalid("node: use a number, as the page has it".into()))
+    text.parse()
+        .map(NodeId)
+        .map_err(|_| Error::Invalid("node: use a number, as the page has it".into()))
 }
 
 /// The forecast of a drain, where this process can ask the masters.

@@ -6,14 +6,21 @@ use tonic::Code;
 use super::*;
 use crate::store::Page;
 
-/// Buckets in memory: their quotas, and whether something is in them.
+/// Buckets in memory: their quotas, and whether something is in them. Those of [`OTHERS`] belong to
+/// another user.
 #[derive(Default)]
 struct InMemory(Mutex<BTreeMap<String, (u64, bool)>>);
+
+const OTHERS: &str = "csi-others";
 
 impl Store for InMemory {
     fn find(&self, bucket: &str) -> Result<Option<StoredVolume>, StoreError> {
         let found = self.0.lock().get(bucket).map(|(quota, _)| *quota);
-        Ok(found.map(|quota| StoredVolume { bucket: bucket.to_owned(), quota }))
+        Ok(found.map(|quota| StoredVolume {
+            bucket: bucket.to_owned(),
+            quota,
+            is_own: bucket != OTHERS,
+        }))
     }
 
     fn make(&self, bucket: &str) -> Result<(), StoreError> {
@@ -44,7 +51,8 @@ impl Store for InMemory {
         while page.volumes.len() < limit
             && let Some((name, (quota, _))) = wanted.next()
         {
-            page.volumes.push(StoredVolume { bucket: name.clone(), quota: *quota });
+            let is_own = name != OTHERS;
+            page.volumes.push(StoredVolume { bucket: name.clone(), quota: *quota, is_own });
         }
         let last = page.volumes.last().map(|volume| volume.bucket.clone());
         page.next = wanted.peek().and(last);
@@ -174,4 +182,15 @@ fn a_capacity_makes_sense() {
     assert_eq!(of(0, 7).unwrap().quota(), 7);
     assert_eq!(of(-1, 0).unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(of(9, 8).unwrap_err().code(), Code::OutOfRange);
+}
+
+#[test]
+fn a_bucket_of_another_user_is_no_volume() {
+    let store = InMemory::default();
+    store.make(OTHERS).unwrap();
+    let refused = create(&store, ("others", false), Capacity::default()).unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+    let id = VolumeId::parse(OTHERS).unwrap();
+    delete(&store, &id).unwrap();
+    assert!(store.find(OTHERS).unwrap().is_some(), "it stays");
 }

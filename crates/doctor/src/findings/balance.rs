@@ -1,4 +1,5 @@
-//! Chunkservers that have more than their share, or are not there; metadata with too few copies.
+//! Chunkservers that have more than their share, or are not there; metadata with too few copies, or
+//! without progress.
 
 use super::worth::WORTH_PERCENT;
 use crate::Finding;
@@ -51,6 +52,19 @@ pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
             "start masters that are down, or let more join, three or five in all: cairn cluster \
                  token --role master"
                 .to_owned(),
+    }]
+}
+
+/// Masters that answer and make no progress.
+pub fn stalls(pair: &Pair<'_>) -> Vec<Finding> {
+    let stalls = pair.after.cluster.as_ref().map(|cluster| cluster.stalls.clone());
+    let Some(evidence) = stalls.filter(|stalls| !stalls.is_empty()) else { return Vec::new() };
+    vec![Finding {
+        kind: "no progress",
+        cost_percent: 100.0,
+        what: "masters answer, and the metadata make no progress".to_owned(),
+        evidence,
+        remedy: "do what each line says; `cairn cluster status` shows when it is over".to_owned(),
     }]
 }
 

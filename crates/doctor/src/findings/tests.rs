@@ -408,6 +408,16 @@ fn metadata_with_fewer_copies_than_blocks_are_found() {
 }
 
 #[test]
+fn masters_without_progress_are_found() {
+    let (before, mut after) = quiet();
+    after.cluster =
+        Some(Cluster { stalls: vec!["node 2 has got no entries".into()], ..Cluster::default() });
+    let report = look(&before, &after);
+    assert_eq!(kinds(&report), ["no progress"]);
+    assert_eq!(report.findings[0].evidence, ["node 2 has got no entries"]);
+}
+
+#[test]
 fn what_could_not_be_seen_is_said() {
     let (mut before, after) = quiet();
     before.nodes[0].metrics = Err("connection refused".into());

@@ -9,6 +9,7 @@ use cairn_fs::ops::credentials::{
 };
 use cairn_fs::ops::read_only::{IsReadOnly, SetReadOnly};
 use cairn_fs::ops::user_limits::{ListUserLimits, SetUserLimits};
+use cairn_fs::ops::user_quotas::{ListUserQuotas, SetUserQuotas, UserUsage};
 use cairn_fs::rows::UserLimits;
 use cairn_fs::{GcReport, MetaStats};
 use http::{Method, Response, StatusCode};
@@ -19,6 +20,7 @@ use super::error::Failure;
 use super::target::Query;
 use super::{Body, backups, dump, exports, json_of, no_content, own_keys, rfc3339, traffic};
 use crate::admit::Admit;
+use crate::limits;
 use crate::traffic::Traffic;
 
 /// One request to `/admin/`.
@@ -117,7 +119,7 @@ async fn for_backups(
 
 /// The subject of a change, for its record: its path, and members of its body that are no secrets.
 pub fn subject(path: &str, json: &[u8]) -> Option<String> {
-    const SHOWN: [&str; 15] = [
+    const SHOWN: [&str; 19] = [
         "user",
         "id",
         "disabled",
@@ -133,6 +135,10 @@ pub fn subject(path: &str, json: &[u8]) -> Option<String> {
         "seconds",
         "requests_per_second",
         "bytes_per_second",
+        "quota_bytes",
+        "quota_objects",
+        "quota_buckets",
+        "quota_uploads",
     ];
     let body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).ok()?;
     let shown = body.iter().filter(|(name, _)| SHOWN.contains(&name.as_str()));
@@ -160,6 +166,16 @@ struct ShownUser {
     /// 0: no limit.
     requests_per_second: u64,
     bytes_per_second: u64,
+    /// 0: none is set.
+    quota_bytes: u64,
+    quota_objects: u64,
+    quota_buckets: u64,
+    quota_uploads: u64,
+    buckets: u64,
+    objects: u64,
+    bytes: u64,
+    uploads: u64,
+    upload_bytes: u64,
 }
 
 /// The settings of a user that may be changed.
@@ -169,15 +185,32 @@ struct Change {
     disabled: Option<bool>,
     requests_per_second: Option<u64>,
     bytes_per_second: Option<u64>,
+    quota_bytes: Option<u64>,
+    quota_objects: Option<u64>,
+    quota_buckets: Option<u64>,
+    quota_uploads: Option<u64>,
 }
 
 async fn change_user(admit: &Admit, caller: &Caller, name: &str, change: Change) -> Result<()> {
-    let Change { disabled, requests_per_second: requests, bytes_per_second: bytes } = change;
+    let Change { disabled, requests_per_second: requests, bytes_per_second: bytes, .. } = change;
+    let quotas = SetUserQuotas {
+        name: name.to_owned(),
+        bytes: change.quota_bytes,
+        objects: change.quota_objects,
+        buckets: change.quota_buckets,
+        uploads: change.quota_uploads,
+    };
+    let all = [quotas.bytes, quotas.objects, quotas.buckets, quotas.uploads];
+    let has_quotas = all.iter().any(Option::is_some);
+    if has_quotas {
+        admit.fs().run(caller, quotas).await?;
+    }
     if requests.is_some() || bytes.is_some() {
         let verb = SetUserLimits { name: name.to_owned(), requests, bytes };
         admit.fs().run(caller, verb).await?;
-    } else if disabled.is_none() {
-        let text = "say disabled, requests_per_second or bytes_per_second";
+    } else if disabled.is_none() && !has_quotas {
+        let text = "say disabled, requests_per_second, bytes_per_second, quota_bytes, \
+                    quota_objects, quota_buckets or quota_uploads";
         return Err(Error::Invalid(text.into()));
     }
     if let Some(disabled) = disabled {
@@ -201,8 +234,25 @@ async fn list_users(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
         listed => listed?,
     };
     let limits: HashMap<String, UserLimits> = limits.into_iter().collect();
+    let usages = match admit.fs().read(caller, ListUserQuotas).await {
+        Err(Error::NotImplemented(_)) => Vec::new(),
+        listed => listed?,
+    };
+    let usages: HashMap<String, UserUsage> =
+        usages.into_iter().map(|usage| (usage.name.clone(), usage)).collect();
+    let none = UserUsage::default();
     let users: Vec<ShownUser> = users
-        .map(|user| ShownUser {
+        .map(|user| (usages.get(&user.name).unwrap_or(&none), user))
+        .map(|(usage, user)| ShownUser {
+            quota_bytes: usage.quotas.bytes,
+            quota_objects: usage.quotas.objects,
+            quota_buckets: usage.quotas.buckets,
+            quota_uploads: usage.quotas.uploads,
+            buckets: usage.buckets,
+            objects: usage.objects,
+            bytes: usage.bytes,
+            uploads: usage.uploads,
+            upload_bytes: usage.upload_bytes,
             requests_per_second: limits.get(&user.name).map_or(0, |limits| limits.requests),
             bytes_per_second: limits.get(&user.name).map_or(0, |limits| limits.bytes),
             name: user.name,
@@ -234,6 +284,10 @@ async fn add_key(admit: &Admit, caller: &Caller, new: NewKey) -> Result<Response
     }
     cairn_auth::check_access_key_id(&credential.id)?;
     cairn_auth::check_secret_key(&credential.secret)?;
+    if credential.secret.expose().len() < limits::NEW_SECRET_BYTES {
+        let least = limits::NEW_SECRET_BYTES;
+        return Err(Error::Invalid(format!("secret key: use at least {least} characters")));
+    }
     let NewCredential { id, .. } = &credential;
     let sealed = admit.seal(&credential);
     let verb = AddAccessKey { id: id.clone(), sealed, user: new.user, replace: false };

@@ -29,6 +29,8 @@ struct ShownBucket {
     objects: u64,
     bytes: u64,
     uploads: u32,
+    /// Of the parts of uploads in progress, which count for the quota.
+    upload_bytes: u64,
     quota_objects: u64,
     quota_bytes: u64,
     /// The rights of other users: for those who administer the bucket, of one bucket at a time.
@@ -65,6 +67,7 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         objects: usage.objects,
         bytes: usage.bytes,
         uploads: usage.uploads,
+        upload_bytes: usage.upload_bytes,
         quota_objects: usage.quota_objects,
         quota_bytes: usage.quota_bytes,
         grants: None,
@@ -113,12 +116,21 @@ pub async fn show(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>
 pub async fn create(fs: &Fs, caller: &Caller, name: &str, query: &Query) -> Result<Response<Body>> {
     let visibility = query.get("visibility").map(Visibility::parse).transpose()?;
     let visibility = visibility.unwrap_or_default();
+    fs.check_new_bucket(caller, name)?;
     let verb = CreateBucket { name: name.to_owned(), kind: BucketKind::Posix, visibility };
     fs.run(caller, verb).await?;
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = StatusCode::CREATED;
     Ok(reply)
 }
+
+/// The actions of which a change of settings needs one or more.
+pub const CHANGES: [Action; 4] = [
+    Action::PutBucketSettings,
+    Action::PutBucketAcl,
+    Action::PutBucketTagging,
+    Action::PutBucketQuota,
+];
 
 /// The settings of a bucket that may be changed.
 #[derive(Deserialize, Default, PartialEq, Eq)]

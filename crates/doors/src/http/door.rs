@@ -1,10 +1,12 @@
 //! From a request to a reply.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Result, Scope, Shares, Stage, Stages, stage};
+use cairn_fs::Account;
 use cairn_logs::follow::Tails;
 use cairn_logs::{Intake, LogPaths};
 use http::header::ORIGIN;
@@ -27,12 +29,13 @@ use super::seen::Seen;
 use super::shared;
 use super::target::Target;
 use super::tus;
-use crate::admit::{Admit, anonymous};
+use crate::admit::{Admit, Refused, anonymous};
 use crate::cors::{Cors, is_preflight};
 use crate::host;
 use crate::limits::{self, Limits};
 use crate::metrics::DoorMetrics;
 use crate::paced::{self, Paced};
+use crate::places::NoPlace;
 use crate::records::without_token;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -206,6 +209,26 @@ impl Inner {
         Some(seen.finish(reply, &self.stats[kind as usize]))
     }
 
+    async fn admit(&self, peer: Remote, parts: &Parts) -> Result<Caller, Refused> {
+        let admitting = Box::pin(self.admit.caller(&parts.headers, peer));
+        stage::time(Stage::Admit, admitting).await
+    }
+
+    /// The account of a caller that has limits.
+    ///
+    /// # Errors
+    /// How long it takes until the caller may send a request again.
+    async fn account(
+        &self,
+        caller: &Caller,
+        upload: &Upload,
+    ) -> Result<Option<Arc<Account>>, Duration> {
+        match upload.admit(caller) {
+            Ok(()) => Box::pin(paced::account_of(self.fs(), caller)).await,
+            Err(NoPlace) => Err(Duration::from_secs(limits::NO_PLACE_SECS)),
+        }
+    }
+
     async fn answer(&self, peer: Remote, mut request: Request<Upload>) -> Response<Body> {
         let named = host::check(&request);
         let upgrade = mount::wanted(&mut request);
@@ -222,16 +245,16 @@ impl Inner {
             && is_preflight(&parts.method, &parts.headers)
         {
             witness.note(|facts| facts.is_preflight = true);
-            let reply = cors::preflight(self, &parts, target).await;
+            let reply = Box::pin(cors::preflight(self, &parts, target)).await;
             return seen(peer, &parts, is_anonymous).finish(reply, stats);
         }
         let (is_tus, is_shared) = special(&target);
         let bucket = target.as_ref().ok().and_then(Target::bucket);
-        let page = Cors::of_page(self.fs(), &parts.headers, bucket, cors::POLICY).await;
-        let admitted = match &target {
+        let page = Box::pin(Cors::of_page(self.fs(), &parts.headers, bucket, cors::POLICY)).await;
+        let admitted = match is_shared {
             // The credentials of such a request are the password of the share link.
-            Ok(Target::Shared { .. }) => Ok(anonymous(peer)),
-            _ => stage::time(Stage::Admit, self.admit.caller(&parts.headers, peer)).await,
+            true => Ok(anonymous(peer)),
+            false => self.admit(peer, &parts).await,
         };
         let mut account = None;
         let outcome = match admitted {
@@ -240,7 +263,7 @@ impl Inner {
                 is_anonymous = caller.is_anonymous();
                 known(&caller);
                 witness.by(&caller);
-                let limited = paced::account_of(self.fs(), &caller).await;
+                let limited = self.account(&caller, &upload).await;
                 match (target, limited.map(|found| account = found)) {
                     (Err(error), _) => Err(error.into()),
                     (_, Err(wait)) => Err(Failure::Limited(wait)),
@@ -256,7 +279,7 @@ impl Inner {
                         let by_rule = page.as_ref().is_some_and(|p| cors::may_change(p, &parts));
                         let request =
                             route::Request { peer, parts: &parts, caller: &caller, stats, by_rule };
-                        route::route(self, &request, target, &mut upload).await
+                        Box::pin(route::route(self, &request, target, &mut upload)).await
                     }
                 }
             }

@@ -23,6 +23,7 @@ use super::link::{self, Link};
 use super::seen::{Seen, is_local};
 use super::{Body, Reply, cors, headers, no_content};
 use crate::cors::is_preflight;
+use crate::dates;
 use crate::host;
 use crate::limits;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
@@ -215,7 +216,7 @@ impl Source for Linked {
 
     fn validators(&self, etag: &str, headers: &mut HeaderMap) {
         headers.insert(ETAG, headers::quoted(etag));
-        headers.insert(LAST_MODIFIED, headers::http_date(self.link.modified));
+        headers.insert(LAST_MODIFIED, dates::last_modified(self.link.modified));
         // A site that a page links to must not learn under which link the page was fetched.
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         if let Some(value) = self.link.headers.get(CACHE_CONTROL) {

@@ -1,9 +1,7 @@
 //! The headers of an object: those that are stored with it, and those it is sent with.
 
-use std::cell::Cell;
-
 use bytes::{BufMut, BytesMut};
-use cairn_base::{Error, Result, Timestamp, limits as store_limits};
+use cairn_base::{Error, Result, limits as store_limits};
 use cairn_fs::Object;
 use cairn_fs::rows::ObjectAttributes;
 use http::header::{
@@ -14,6 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::content_type::OCTET_STREAM;
+use crate::dates::last_modified;
 use crate::limits;
 
 /// The beginning of names of user metadata.
@@ -86,7 +85,7 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Result<String> {
 /// The headers of an object whether it is sent or not: a 304 has them, too.
 pub fn validators(object: &Object, etag: &str, headers: &mut HeaderMap) {
     headers.insert(ETAG, quoted(etag));
-    headers.insert(LAST_MODIFIED, http_date(object.inode().mtime));
+    headers.insert(LAST_MODIFIED, last_modified(object.inode().mtime));
     let own = object.attributes().map(|object| object.cache_control.as_str()).unwrap_or_default();
     let cache_control = if own.is_empty() { &object.bucket().cache_control } else { own };
     put(headers, CACHE_CONTROL, cache_control);
@@ -139,31 +138,6 @@ pub fn quoted(etag: &str) -> HeaderValue {
     HeaderValue::from_maybe_shared(text.freeze()).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// A date as headers have it. Times before 1970, which a mount may set, become the nearest one;
-/// the last that there is lies in 2262.
-pub fn http_date(time: Timestamp) -> HeaderValue {
-    const SLOTS: usize = 64;
-    type DateCell = Cell<Option<(i64, HeaderValue)>>;
-    thread_local! {
-        static KNOWN: [DateCell; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
-    }
-    let secs = time.secs().max(0);
-    KNOWN.with(|known| {
-        let slot = &known[(secs % SLOTS as i64) as usize];
-        let (known_secs, value) = match slot.take() {
-            Some(entry) if entry.0 == secs => entry,
-            _ => (secs, format_date(secs)),
-        };
-        slot.set(Some((known_secs, value.clone())));
-        value
-    })
-}
-
-fn format_date(secs: i64) -> HeaderValue {
-    let text = httpdate::fmt_http_date(Timestamp::from_secs(secs).to_system_time());
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
-}
-
 /// `attachment` with the name of a file (RFC 6266): in ASCII for old clients, and as it is.
 pub fn attachment(name: &str) -> HeaderValue {
     /// All but `attr-char` of RFC 8187.
@@ -198,18 +172,6 @@ pub fn attachment(name: &str) -> HeaderValue {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn dates_of_all_times() {
-        let shown = |secs| http_date(Timestamp::from_secs(secs)).to_str().unwrap().to_owned();
-        for _ in 0..2 {
-            assert_eq!(shown(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-            assert_eq!(shown(784_111_777 + 64), "Sun, 06 Nov 1994 08:50:41 GMT");
-        }
-        assert_eq!(shown(-1), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(shown(i64::MIN), shown(0));
-        assert_eq!(http_date(Timestamp(i64::MAX)), "Fri, 11 Apr 2262 23:47:16 GMT");
-    }
 
     #[test]
     fn names_of_attachments() {

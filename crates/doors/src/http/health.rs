@@ -1,12 +1,14 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::{Error, Result};
-use cairn_fs::{Fs, MetaStats};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
-use http::{Response, StatusCode};
+use cairn_fs::{Fs, MasterSilence, MetaStats};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
+use http::{Method, Response, StatusCode};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::{Body, json_of};
 use crate::metrics::{Form, Metrics};
@@ -53,27 +55,86 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
         MetaStats::Local(_) => ("server", "metadata"),
         MetaStats::Remote(_) => ("gateway", "master"),
     };
-    let failed = fs.meta().failed().map(|failure| {
-        tracing::error!(%failure, "not ready");
-        "the master has ended, or none can be reached".to_owned()
-    });
-    let blocks = match fs.blocks().usage().await {
-        Ok(usage) if usage.poisoned_segments > 0 => {
+    let master = match fs.meta().silence() {
+        Some(silence) => master(&silence),
+        None => Condition::unless(
+            metadata,
+            fs.meta().failed().map(|failure| {
+                tracing::error!(%failure, "not ready");
+                "the master has ended".to_owned()
+            }),
+        ),
+    };
+    // Where chunkservers are cut off, those that are there do the work: `available` knows.
+    let blocks = match timeout(BLOCKS_ANSWER, fs.blocks().usage()).await {
+        Err(_) if role == "gateway" => None,
+        Err(_) => Some("the block store does not answer".to_owned()),
+        Ok(Ok(usage)) if usage.poisoned_segments > 0 => {
             Some(format!("{} segments of blocks failed", usage.poisoned_segments))
         }
-        Ok(_) => None,
-        Err(error) => {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => {
             tracing::error!(%error, "not ready: the block store");
             Some(format!("the block store: {}", error.kind()))
         }
     };
     let members = fs.blocks().available().err().map(|error| error.to_string());
-    let mut conditions =
-        vec![Condition::unless(metadata, failed), Condition::unless("blocks", blocks)];
+    let mut conditions = vec![master, Condition::unless("blocks", blocks)];
     if role == "gateway" || members.is_some() {
         conditions.push(Condition::unless("chunkservers", members));
     }
     readiness(role, conditions)
+}
+
+/// The answer of a block store that works.
+const BLOCKS_ANSWER: Duration = Duration::from_millis(700);
+/// Without a master for so long that is said. Three beats of a node.
+const SILENCE_SAID: Duration = Duration::from_millis(1500);
+/// Without a master for so long a gateway is not ready. An election is over by then.
+const SILENCE_LIMIT: Duration = Duration::from_secs(15);
+
+/// Whether a gateway has a master. While another one is elected it stays ready, as all gateways are
+/// without one then, and go on reading what they hold. One that alone reaches none is not.
+fn master(silence: &MasterSilence) -> Condition {
+    let MasterSilence { lasts, cut_off } = silence;
+    let secs = lasts.as_secs_f64();
+    let (met, state) = match cut_off {
+        _ if *lasts < SILENCE_SAID => (true, "ok".to_owned()),
+        Some(why) => (false, format!("no master has answered for {secs:.1} s: {why}")),
+        None if *lasts < SILENCE_LIMIT => (
+            true,
+            format!(
+                "no master has answered for {secs:.1} s: changes wait for one; not ready from {} s on",
+                SILENCE_LIMIT.as_secs()
+            ),
+        ),
+        None => (false, format!("no master has answered for {secs:.1} s")),
+    };
+    Condition { name: "master", met, state }
+}
+
+/// The answer of a door that has nothing but `/healthz` and `/readyz`.
+pub async fn probe(fs: &Fs, method: &Method, path: &str) -> Response<Body> {
+    let said = |status, text: &'static str| {
+        let mut reply = Response::new(Body::Full(text.into()));
+        *reply.status_mut() = status;
+        reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        reply
+    };
+    let mut reply = match path {
+        _ if !matches!(*method, Method::GET | Method::HEAD) => {
+            let mut reply = said(StatusCode::METHOD_NOT_ALLOWED, "this door takes GET and HEAD\n");
+            reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            reply
+        }
+        "/healthz" => health(),
+        "/readyz" => ready(fs).await,
+        _ => said(StatusCode::NOT_FOUND, "this door has /healthz and /readyz only\n"),
+    };
+    if *method == Method::HEAD {
+        *reply.body_mut() = Body::empty();
+    }
+    reply
 }
 
 /// The answer to `/readyz`.
@@ -101,4 +162,24 @@ pub async fn metrics(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
     headers.insert(VARY, HeaderValue::from_static("accept"));
     Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_without_a_master_says_so_and_stays_ready_for_an_election() {
+        let at = |millis, cut_off: Option<&str>| {
+            let lasts = Duration::from_millis(millis);
+            let found = master(&MasterSilence { lasts, cut_off: cut_off.map(str::to_owned) });
+            (found.met, found.state)
+        };
+        assert_eq!(at(900, None), (true, "ok".to_owned()));
+        let (met, state) = at(2000, None);
+        assert!(met && state.contains("no master has answered for 2.0 s"), "{state}");
+        let (met, state) = at(2000, Some("none of the 3 masters can be reached"));
+        assert!(!met && state.contains("2.0 s: none of the 3"), "{state}");
+        assert!(!at(15_000, None).0);
+    }
 }

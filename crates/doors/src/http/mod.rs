@@ -69,7 +69,7 @@ mod zip;
 pub use body::Body;
 pub use door::HttpDoor;
 pub use files::FilesDoor;
-pub use health::{Condition, Readiness};
+pub use health::{Condition, Readiness, probe};
 pub use mount::{MountStream, Mounted, Mounts, until_revoked};
 pub use redirect::Redirects;
 pub use reply::Reply;

@@ -12,6 +12,7 @@ use super::error::Failure;
 use super::target::check_new;
 use super::{Body, conditions, headers};
 use crate::content_type;
+use crate::dates;
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::upload::Upload;
@@ -35,7 +36,8 @@ pub async fn put(
     let expected = Expected::parse(headers)?;
     let mut object = headers::stored(headers)?;
     let conditions = conditions::of_change(headers);
-    let mut writer = fs.begin(caller, bucket).await?;
+    let mut writer = Box::pin(fs.begin(caller, bucket)).await?;
+    Box::pin(writer.expect(upload.announced(), Some(key))).await?;
     upload.shares(fs.upload_memory(), party_of(caller));
     let received = receive(upload, &mut writer, &expected).await?;
     stats.received(writer.size());
@@ -51,12 +53,12 @@ pub async fn put(
         tags: Vec::new(),
         conditions,
     };
-    let written = writer.finish().await?;
-    let made = fs.put_object(caller, request, written).await?;
+    let written = Box::pin(writer.finish()).await?;
+    let made = Box::pin(fs.put_object(caller, request, written)).await?;
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = if made.replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     reply.headers_mut().insert(ETAG, headers::quoted(&made.etag));
-    reply.headers_mut().insert(LAST_MODIFIED, headers::http_date(made.modified));
+    reply.headers_mut().insert(LAST_MODIFIED, dates::last_modified(made.modified));
     Ok(reply)
 }
 
@@ -81,7 +83,8 @@ async fn receive(
         if let Some(digester) = &mut digester {
             digester.update(&bytes);
         }
-        writer.push(bytes).await?;
+        // In memory of its own: a body that is waited for takes less.
+        Box::pin(writer.push(bytes)).await?;
     }
     Ok(Received { head, digests: digester.map(|digester| digester.finish()).unwrap_or_default() })
 }

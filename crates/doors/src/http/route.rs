@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize, is_allowed};
 use cairn_base::{Error, Party};
+use cairn_fs::ops::buckets::FindBucket;
 use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
@@ -65,6 +66,39 @@ async fn json_of(
     Ok((json, room))
 }
 
+/// Whether a caller may do one of these actions to a bucket, before the body is read that says
+/// which it is. The operation decides.
+async fn may_change(
+    door: &Inner,
+    caller: &Caller,
+    bucket: &str,
+    actions: &[Action],
+) -> Result<(), Failure> {
+    let fs = door.fs();
+    let found = fs.read(&Caller::system(), FindBucket { name: bucket.to_owned() }).await?;
+    let opened = found.ok_or_else(|| Error::NotFound(format!("bucket {bucket}")))?;
+    let context = caller.context(fs.clock().now());
+    let may = |action: Action| {
+        authorize(caller, action, Resource::Bucket(opened.bucket.access()), &context)
+    };
+    let mut refused = Ok(());
+    for action in actions {
+        match may(*action) {
+            Ok(()) => return Ok(()),
+            Err(error) => refused = refused.and(Err(error)),
+        }
+    }
+    Ok(refused?)
+}
+
+/// Whether a caller is a user, before a body is read that only users may send.
+fn needs_user(caller: &Caller, what: &str) -> Result<(), Failure> {
+    match caller.principal() {
+        Principal::User(_) => Ok(()),
+        _ => Err(Error::Denied(format!("{what} need credentials")).into()),
+    }
+}
+
 fn party(request: &Request<'_>) -> Party {
     match request.caller.principal() {
         Principal::User(user) => Party::User(user),
@@ -72,13 +106,15 @@ fn party(request: &Request<'_>) -> Party {
     }
 }
 
+/// Answers a request by its verb. Each verb is in memory of its own: a request that waits takes no
+/// more than what it asks for needs.
 pub async fn route(
     door: &Inner,
     request: &Request<'_>,
     target: Target<'_>,
     upload: &mut Upload,
 ) -> Outcome {
-    site::refuse_other_sites(request.parts, request.by_rule)?;
+    site::refuse_other_sites(request.parts, request.peer.tls, request.by_rule)?;
     let query = Query::parse(request.parts.uri.query())?;
     if !matches!(target, Target::Admin(_)) {
         parameters::check(&target, &request.parts.method, &query)?;
@@ -88,7 +124,7 @@ pub async fn route(
             if is_read(request) && query.is_set(parameters::FOLLOW) && !key.is_empty() =>
         {
             let asked = (request.peer, request.parts, request.caller);
-            follow::follow(door, asked, (&bucket, &key), &query).await
+            Box::pin(follow::follow(door, asked, (&bucket, &key), &query)).await
         }
         Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }
             if is_read(request)
@@ -96,36 +132,37 @@ pub async fn route(
                 && !key.is_empty() =>
         {
             let asked = (request.parts, request.caller);
-            Ok(follow::last_lines(door, asked, (&bucket, &key), lines).await?)
+            Ok(Box::pin(follow::last_lines(door, asked, (&bucket, &key), lines)).await?)
         }
         Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
             let prefix = format!("{key}/");
-            Ok(list::list(door.fs(), request.caller, &bucket, &prefix, &query).await?)
+            let listed = list::list(door.fs(), request.caller, &bucket, &prefix, &query);
+            Ok(Box::pin(listed).await?)
         }
         Target::Object { bucket, key } => {
-            object(door, request, (&bucket, &key), &query, upload).await
+            Box::pin(object(door, request, (&bucket, &key), &query, upload)).await
         }
         Target::Prefix { bucket, prefix } if is_read(request) && query.is_set("zip") => {
             let place = (&*bucket, &*prefix);
-            archive::reply(door, request.caller, party(request), place).await
+            Box::pin(archive::reply(door, request.caller, party(request), place)).await
         }
         Target::Prefix { bucket, prefix } if !prefix.is_empty() => {
-            below(door, request, (&bucket, &prefix), &query).await
+            Box::pin(below(door, request, (&bucket, &prefix), &query)).await
         }
         Target::Prefix { bucket, .. } => {
             let is_listing = true;
-            whole_bucket(door, request, (&bucket, is_listing), &query, upload).await
+            Box::pin(whole_bucket(door, request, (&bucket, is_listing), &query, upload)).await
         }
         Target::Bucket(bucket) => {
             let is_listing = query.is_set("list");
-            whole_bucket(door, request, (&bucket, is_listing), &query, upload).await
+            Box::pin(whole_bucket(door, request, (&bucket, is_listing), &query, upload)).await
         }
         Target::Buckets if is_read(request) => {
-            Ok(buckets::list(door.fs(), request.caller, &query).await?)
+            Ok(Box::pin(buckets::list(door.fs(), request.caller, &query)).await?)
         }
-        Target::Admin(_) => administer(door, request, &target, &query, upload).await,
+        Target::Admin(_) => Box::pin(administer(door, request, &target, &query, upload)).await,
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
-            observe(door, request, &target).await
+            Box::pin(observe(door, request, &target)).await
         }
         // Requests that are no mounts: the others never come here.
         Target::Mount => Err(Error::Invalid(
@@ -135,8 +172,8 @@ pub async fn route(
         Target::Buckets | Target::Health | Target::Ready | Target::Metrics => {
             other(request, READ_ONLY)
         }
-        Target::Logs(path) => ship(door, request, path, upload).await,
-        target => further(door, request, target, &query, upload).await,
+        Target::Logs(path) => Box::pin(ship(door, request, path, upload)).await,
+        target => Box::pin(further(door, request, target, &query, upload)).await,
     }
 }
 
@@ -150,17 +187,20 @@ async fn further(
 ) -> Outcome {
     match target {
         Target::ShareLinks | Target::ShareLink(_) => {
-            share_links(door, request, &target, query, upload).await
+            Box::pin(share_links(door, request, &target, query, upload)).await
         }
-        Target::OwnKeys | Target::OwnKey(_) => own_keys(door, request, &target, upload).await,
+        Target::OwnKeys | Target::OwnKey(_) => {
+            Box::pin(own_keys(door, request, &target, upload)).await
+        }
         Target::Tus { bucket, key } => {
             let Request { parts, caller, stats, .. } = *request;
             let place = (&*bucket, &*key);
             let asked = tus::Asked { caller, parts, stats, place, query };
-            tus::reply(door, &asked, upload).await
+            Box::pin(tus::reply(door, &asked, upload)).await
         }
         Target::Shared { token, path } => {
-            shared_link(door, request, (&token, path.as_deref()), query, upload).await
+            let place = (&*token, path.as_deref());
+            Box::pin(shared_link(door, request, place, query, upload)).await
         }
         _ => Err(Error::NotFound("this path: objects are below /storage/".into()).into()),
     }
@@ -214,24 +254,25 @@ async fn object(
     let (fs, caller, parts) = (door.fs(), request.caller, request.parts);
     let (headers, place, stats) = (&parts.headers, (bucket, key), request.stats);
     Ok(match parts.method.as_str() {
-        "GET" | "HEAD" => read(door, request, place, query).await?,
-        "PUT" => put::put(fs, caller, place, headers, upload, stats).await?,
+        "GET" | "HEAD" => Box::pin(read(door, request, place, query)).await?,
+        "PUT" => Box::pin(put::put(fs, caller, place, headers, upload, stats)).await?,
         "POST" if query.is_set(parameters::APPEND) && query.get(parameters::MOVE_TO).is_some() => {
             let what = "append and move-to: use one of them";
             return Err(Error::Invalid(what.into()).into());
         }
         "POST" if let Some(target) = query.get(parameters::MOVE_TO) => {
-            move_object(fs, caller, place, target, headers).await?
+            Box::pin(move_object(fs, caller, place, target, headers)).await?
         }
         "POST" if query.is_set(parameters::APPEND) => {
             let (room, body) = (door.room(request), (upload, stats));
-            append_lines(&door.intake, room, caller, place, headers, body).await?
+            let added = append_lines(&door.intake, room, caller, place, headers, body);
+            Box::pin(added).await?
         }
         "POST" => {
             let room = door.room(request);
-            append::append(fs, room, caller, place, headers, upload, stats).await?
+            Box::pin(append::append(fs, room, caller, place, headers, upload, stats)).await?
         }
-        "DELETE" => delete::delete(fs, caller, bucket, key, headers).await?,
+        "DELETE" => Box::pin(delete::delete(fs, caller, bucket, key, headers)).await?,
         _ => other(request, OBJECT)?,
     })
 }
@@ -290,23 +331,27 @@ async fn whole_bucket(
 ) -> Outcome {
     let (fs, caller) = (door.fs(), request.caller);
     if query.is_set(parameters::CORS) {
-        return rules(door, request, bucket, upload).await;
+        return Box::pin(rules(door, request, bucket, upload)).await;
     }
     if query.is_set(parameters::WEBSITE) {
-        return website(door, request, bucket, upload).await;
+        return Box::pin(website(door, request, bucket, upload)).await;
     }
     Ok(match request.parts.method.as_str() {
         "GET" | "HEAD" if is_listing => {
-            list::show(fs, caller, &request.parts.headers, (bucket, ""), query).await?
+            let shown = list::show(fs, caller, &request.parts.headers, (bucket, ""), query);
+            Box::pin(shown).await?
         }
-        "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
-        "PUT" => buckets::create(fs, caller, bucket, query).await?,
+        "GET" | "HEAD" => Box::pin(buckets::show(fs, caller, bucket)).await?,
+        "PUT" => Box::pin(buckets::create(fs, caller, bucket, query)).await?,
         "PATCH" => {
+            may_change(door, caller, bucket, &buckets::CHANGES).await?;
             let (json, _room) = json_of(door, request, upload).await?;
-            buckets::update(fs, caller, bucket, query, &json).await?
+            Box::pin(buckets::update(fs, caller, bucket, query, &json)).await?
         }
-        "DELETE" if query.is_set(parameters::CONTENT) => clear::clear(fs, caller, bucket).await?,
-        "DELETE" => buckets::delete(fs, caller, bucket).await?,
+        "DELETE" if query.is_set(parameters::CONTENT) => {
+            Box::pin(clear::clear(fs, caller, bucket)).await?
+        }
+        "DELETE" => Box::pin(buckets::delete(fs, caller, bucket)).await?,
         _ => other(request, BUCKET)?,
     })
 }
@@ -316,6 +361,7 @@ async fn rules(door: &Inner, request: &Request<'_>, bucket: &str, upload: &mut U
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
         "PUT" => {
+            may_change(door, caller, bucket, &[Action::PutBucketCors]).await?;
             let (json, _room) = json_of(door, request, upload).await?;
             cors::put(fs, caller, bucket, &json).await?
         }
@@ -334,6 +380,7 @@ async fn website(
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
         "PUT" => {
+            may_change(door, caller, bucket, &[Action::PutBucketWebsite]).await?;
             let (json, _room) = json_of(door, request, upload).await?;
             website_api::put(fs, caller, bucket, &json).await?
         }
@@ -356,7 +403,10 @@ async fn administer(
     let Target::Admin(path) = target else {
         return Err(Error::NotFound("this path: administration is below /admin/".into()).into());
     };
-    let (json, _room) = json_of(door, request, upload).await?;
+    let (json, _room) = match is_read(request) {
+        true => (Bytes::new(), door.room(request)),
+        false => json_of(door, request, upload).await?,
+    };
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.resource = admin::subject(path, &json).or(facts.resource.take());
     });
@@ -379,8 +429,11 @@ async fn share_links(
         site::refuse_pages(request.parts)?;
     }
     match (target, method) {
-        (Target::ShareLinks, "GET" | "HEAD") => Ok(links::list(admit, caller, query).await?),
+        (Target::ShareLinks, "GET" | "HEAD") => {
+            Ok(links::list((admit, &door.passwords), caller, query).await?)
+        }
         (Target::ShareLinks, "POST") => {
+            needs_user(caller, "share links")?;
             let (json, _room) = json_of(door, request, upload).await?;
             Witness::of(&request.parts.extensions).note(|facts| {
                 facts.resource = admin::subject("share link of", &json);
@@ -408,6 +461,7 @@ async fn own_keys(
     match (target, method) {
         (Target::OwnKeys, "GET" | "HEAD") => Ok(own_keys::list(admit, caller).await?),
         (Target::OwnKeys, "POST") => {
+            needs_user(caller, "access keys of one's own")?;
             let (json, _room) = json_of(door, request, upload).await?;
             Ok(own_keys::add(admit, caller, &json).await?)
         }

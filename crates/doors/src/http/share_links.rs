@@ -10,6 +10,7 @@ use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::list::limit;
+use super::passwords::Passwords;
 use super::target::Query;
 use super::{Body, json_of, no_content, rfc3339};
 use crate::admit::Admit;
@@ -79,6 +80,8 @@ struct ShownShareLink {
     uploads: Option<ShownUploads>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uploaded: Option<ShownUploads>,
+    /// Wrong passwords that this process was sent.
+    failed: u64,
     /// Whether it can be used.
     live: bool,
 }
@@ -103,6 +106,7 @@ impl From<ListedShareLink> for ShownShareLink {
             downloaded: link.downloaded,
             uploads: link.uploads.map(ShownUploads::from),
             uploaded: link.uploads.map(|_| ShownUploads::from(link.uploaded)),
+            failed: 0,
             live: is_live,
         }
     }
@@ -206,7 +210,11 @@ pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response
 }
 
 /// The caller's share links, or all; query: `all`, `after`, `limit`.
-pub async fn list(admit: &Admit, caller: &Caller, query: &Query) -> Result<Response<Body>> {
+pub async fn list(
+    (admit, passwords): (&Admit, &Passwords),
+    caller: &Caller,
+    query: &Query,
+) -> Result<Response<Body>> {
     let after = match query.get("after").filter(|after| !after.is_empty()) {
         None => None,
         Some(after) => {
@@ -217,7 +225,8 @@ pub async fn list(admit: &Admit, caller: &Caller, query: &Query) -> Result<Respo
     };
     let verb = ListShareLinks { all: query.is_set("all"), after, limit: limit(query)? };
     let (listed, is_more) = admit.fs().read(caller, verb).await?;
-    let shown: Vec<ShownShareLink> = listed.into_iter().map(ShownShareLink::from).collect();
+    let mut shown: Vec<ShownShareLink> = listed.into_iter().map(ShownShareLink::from).collect();
+    shown.iter_mut().for_each(|link| link.failed = passwords.failed(&link.id));
     let next = shown.last().filter(|_| is_more).map(|last| last.id.clone());
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "shares": shown, "next": next })))
 }

@@ -161,6 +161,7 @@ async fn knows_password(
     let party = Party::at(asked.peer.address.ip());
     let is_right = door.passwords.check(&link.password, presented, party).await?;
     if !is_right {
+        door.passwords.count_failed(&id.to_string());
         door.admit.failed(asked.peer.address, &id.to_string()).await;
     }
     Ok(is_right)

@@ -12,13 +12,13 @@ const JSON: &str = "application/json";
 /// Refuses a change that a page of another site asks for, unless a rule `allows` it. Browsers send
 /// `Sec-Fetch-Site` to trustworthy addresses only, `Origin` with every request that is not a GET or
 /// HEAD.
-pub fn refuse_other_sites(parts: &Parts, allows: bool) -> Result<()> {
+pub fn refuse_other_sites(parts: &Parts, has_tls: bool, allows: bool) -> Result<()> {
     if parts.method.is_safe() || allows {
         return Ok(());
     }
     let headers = &parts.headers;
     let is_cross = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site");
-    if is_cross || is_foreign(parts) {
+    if is_cross || is_foreign(parts, has_tls) {
         return Err(Error::Denied("a page of another site asked for this change".into()));
     }
     Ok(())
@@ -50,8 +50,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Whether an `Origin` is there that is not this very host. An origin that cannot be read is
-/// foreign.
-fn is_foreign(parts: &Parts) -> bool {
+/// foreign, and so is one without TLS at a door with it. A door without TLS may have a proxy with
+/// it in front.
+fn is_foreign(parts: &Parts, has_tls: bool) -> bool {
     let mut origins = parts.headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return false };
     let own = match parts.uri.authority() {
@@ -62,7 +63,7 @@ fn is_foreign(parts: &Parts) -> bool {
     let (Some(own), Some(origin)) = (own, origin) else { return true };
     let Some((scheme, host)) = origin.split_once("://") else { return true };
     let port = match scheme {
-        "http" => ":80",
+        "http" if !has_tls => ":80",
         "https" => ":443",
         _ => return true,
     };
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn an_origin_is_this_host_or_foreign() {
         let foreign = |host: &str, origin: &str| {
-            is_foreign(&parts("POST", &[("host", host), ("origin", origin)]))
+            is_foreign(&parts("POST", &[("host", host), ("origin", origin)]), false)
         };
         for (host, origin) in [
             ("a.example:8080", "http://a.example:8080"),
@@ -110,12 +111,14 @@ mod tests {
         ] {
             assert!(foreign(host, origin), "{host} {origin}");
         }
-        assert!(!is_foreign(&parts("POST", &[("host", "a")])));
-        assert!(is_foreign(&parts("POST", &[("origin", "http://a")])));
+        assert!(!is_foreign(&parts("POST", &[("host", "a")]), true));
+        assert!(is_foreign(&parts("POST", &[("origin", "http://a")]), false));
+        let plain = parts("POST", &[("host", "a"), ("origin", "http://a")]);
+        assert!(is_foreign(&plain, true) && !is_foreign(&plain, false));
         let two = [("host", "a"), ("origin", "http://a"), ("origin", "http://b")];
-        assert!(is_foreign(&parts("POST", &two)));
+        assert!(is_foreign(&parts("POST", &two), false));
         let reads = parts("GET", &[("host", "a"), ("origin", "http://b")]);
-        assert!(refuse_other_sites(&reads, false).is_ok());
+        assert!(refuse_other_sites(&reads, false, false).is_ok());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result, Timestamp, UploadId, limits as store_limits};
 use cairn_fs::ops::conditions::Conditions;
 use cairn_fs::ops::multipart::{CreateUpload, PartTable, TakenPart, UploadName};
+use cairn_fs::ops::put_object::MayWrite;
 use cairn_fs::ops::resumable::{AbortResumable, BeginResumable, FindResumable, FinishResumable};
 use cairn_fs::rows::{ObjectAttributes, Resumable};
 use cairn_fs::{BodyWriter, Digester, Fs, party_of};
@@ -28,6 +29,7 @@ use super::parameters::UPLOAD;
 use super::target::{Query, check_new};
 use super::{Body, headers, no_content};
 use crate::content_type;
+use crate::dates;
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::upload::{Upload, UploadError};
@@ -196,6 +198,7 @@ async fn begin(
         let most = store_limits::OBJECT_BYTES;
         return Err(Error::TooLarge(format!("an object of {length} bytes: at most {most}")).into());
     }
+    fs.read(caller, MayWrite { bucket: asked.place.0.to_owned() }).await?;
     if upload.announced() != Some(0) && upload.frame().await.is_some() {
         let text = "the body of this request must be empty: send bytes with PATCH";
         return Err(Error::Invalid(text.into()).into());
@@ -225,7 +228,7 @@ async fn begin(
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = StatusCode::CREATED;
     reply.headers_mut().insert(LOCATION, location);
-    reply.headers_mut().insert(UPLOAD_EXPIRES, headers::http_date(expires));
+    reply.headers_mut().insert(UPLOAD_EXPIRES, dates::http_date(expires));
     Ok(reply)
 }
 
@@ -235,6 +238,7 @@ async fn offset(door: &Inner, asked: &Asked<'_>) -> Result<Response<Body>, Failu
     let row = door.fs().read(asked.caller, FindResumable { name: name.clone() }).await?;
     if row.offset == row.length && !row.is_done {
         // The server ended when all bytes had come.
+        Witness::of(&asked.parts.extensions).note(|facts| facts.has_changed = true);
         finish(door.fs(), asked.caller, name, row.length).await?;
     }
     let mut reply = said(StatusCode::OK, &row);
@@ -248,7 +252,7 @@ fn said(status: StatusCode, row: &Resumable) -> Response<Body> {
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = status;
     reply.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(row.offset));
-    reply.headers_mut().insert(UPLOAD_EXPIRES, headers::http_date(row.expires));
+    reply.headers_mut().insert(UPLOAD_EXPIRES, dates::http_date(row.expires));
     reply
 }
 
@@ -281,6 +285,9 @@ async fn append(
         let text = format!("the upload has {} bytes: this request sends more", row.length);
         return Err(Error::TooLarge(text).into());
     }
+    if let Some(length) = upload.announced() {
+        Box::pin(fs.check_room(&name.bucket, length)).await?;
+    }
     let row = receive(fs, caller, &name, row, upload).await?;
     asked.stats.received(row.offset - offset);
     if row.offset == row.length && !row.is_done {
@@ -301,9 +308,13 @@ async fn receive(
     // Half of the parts are for stretches that were cut.
     let most = limits::RESUMABLE_STRETCH.max(row.length / u64::from(store_limits::PARTS / 2));
     loop {
-        let writer = fs.begin(caller, &name.bucket).await?;
+        let mut writer = fs.begin(caller, &name.bucket).await?;
+        let left = row.length - row.offset;
+        // No more than this stretch is let in, or than comes of it.
+        let expected = upload.announced().map(|length| length.min(left).min(most));
+        Box::pin(writer.expect(expected, None)).await?;
         let mut stretch = Stretch::new(fs, caller, name, row.offset, writer);
-        stretch.left = row.length - row.offset;
+        stretch.left = left;
         let end = stretch.fill(upload, most.min(stretch.left.max(1))).await?;
         let (size, is_whole) = (stretch.size(), matches!(end, Some(Ok(()))));
         if size > 0 && size < stretch.left && size < limits::RESUMABLE_LEAST && is_whole {
@@ -320,6 +331,8 @@ async fn receive(
         match end {
             None => {}
             Some(Ok(())) => return Ok(row),
+            // All bytes came, and only the end of the body did not.
+            Some(Err(_)) if row.offset == row.length => return Ok(row),
             Some(Err(error)) => return Err(error.into()),
         }
     }
@@ -422,6 +435,20 @@ impl Stretch {
         task.await.map_err(|error| Error::Io(std::io::Error::other(error)))?
     }
 
+    /// The rest of the work on a stretch of which nobody waits for the reply. Makes the object
+    /// where it was the last one.
+    fn keep_alone(&mut self, writer: BodyWriter) -> impl Future<Output = Result<()>> + use<> {
+        let (fs, caller, name) = (self.fs.clone(), self.caller.clone(), self.name.clone());
+        let kept = self.keep(writer);
+        async move {
+            let row = kept.await?;
+            match row.offset == row.length && !row.is_done {
+                true => finish(&fs, &caller, name, row.length).await,
+                false => Ok(()),
+            }
+        }
+    }
+
     fn keep(&mut self, writer: BodyWriter) -> impl Future<Output = Result<Resumable>> + use<> {
         self.digest(writer.size());
         let (fs, caller, name) = (self.fs.clone(), self.caller.clone(), self.name.clone());
@@ -442,7 +469,7 @@ impl Drop for Stretch {
         }
         let Some(writer) = self.writer.take() else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(self.keep(writer));
+            runtime.spawn(self.keep_alone(writer));
         }
     }
 }

@@ -10,6 +10,7 @@ use super::number::{Number, counter, counter_seconds, gauge};
 pub struct Connections {
     open: AtomicU64,
     accepted: AtomicU64,
+    refused: AtomicU64,
     tls_full: AtomicU64,
     tls_resumed: AtomicU64,
     tls_failed: AtomicU64,
@@ -32,6 +33,11 @@ impl Connections {
         self.open.fetch_add(1, Relaxed);
         self.accepted.fetch_add(1, Relaxed);
         Open(self)
+    }
+
+    /// Counts a connection for which there was no place.
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn shook_hands(&self, handshake: Handshake, took: Duration) {
@@ -60,6 +66,11 @@ pub(super) fn of_connections(connections: &Connections) -> Vec<Number> {
     vec![
         gauge("connections", "Open connections", connections.open()),
         counter("connections_accepted", "Connections", get(&connections.accepted)),
+        counter(
+            "connections_refused",
+            "Connections that were closed for want of a place",
+            get(&connections.refused),
+        ),
         counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
         counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
         counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),

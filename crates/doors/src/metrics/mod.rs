@@ -43,6 +43,7 @@ pub use self::store::{of_blocks, of_master};
 use self::store::{of_buckets, of_store};
 pub use self::totals::{DoorTotals, Times};
 use crate::observe::{Ended, Observer};
+use crate::places::Places;
 use crate::traffic::Traffic;
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
@@ -269,6 +270,22 @@ impl Metrics {
     /// Shows these numbers, too.
     pub fn count_more(&self, numbers: MoreNumbers) {
         self.more.lock().push(numbers);
+    }
+
+    /// Shows how many places for requests there are, and are taken.
+    pub fn count_places(&self, places: &Arc<Places>) {
+        let places = Arc::clone(places);
+        self.count_more(Arc::new(move || {
+            vec![
+                gauge("request_places", "Places for requests in progress", places.room()),
+                gauge("request_places_taken", "Places that are taken", places.taken()),
+                counter(
+                    "request_places_refused",
+                    "Requests refused as their address or user had its part of the places",
+                    places.refused(),
+                ),
+            ]
+        }));
     }
 
     fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {

@@ -92,6 +92,8 @@ pub fn of_master(master: &MasterStats) -> Vec<Number> {
         gauge("meta_in_flight", "Operations not answered yet", master.in_flight),
         gauge("meta_cache_rows", "Rows in the row cache", master.cache_rows),
         gauge("meta_cache_bytes", "Bytes in the row cache", master.cache_bytes),
+        gauge("meta_leases", "Leases of sessions on rows", master.leases),
+        gauge("meta_lease_bytes", "Memory of leases", master.lease_bytes),
         gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
     ]
 }
@@ -104,5 +106,6 @@ fn of_session(session: &SessionStats) -> Vec<Number> {
         counter("session_recalls", "Rows recalled by a master", session.recalls),
         gauge("session_rows", "Leased rows", session.rows),
         gauge("session_bytes", "Bytes of leased rows", session.bytes),
+        gauge("master_silence_seconds", "Since a master answered", session.silence.as_secs()),
     ]
 }

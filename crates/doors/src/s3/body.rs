@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use cairn_fs::Digester;
+use futures_util::FutureExt;
 use http::header::HeaderMap;
 use s3s::{S3ErrorCode, S3Result};
 
@@ -37,20 +38,29 @@ pub(super) fn check_framing(input: Input, payload: &Payload, headers: &HeaderMap
     Ok(())
 }
 
+/// The standing of a caller before the body is read.
+pub(super) struct Standing {
+    /// Whether it may ask for something with a body.
+    pub may: S3Result<()>,
+    /// Whether it has shown credentials.
+    pub is_known: bool,
+}
+
 /// A body of XML with these elements below its root, in room that is taken for it if its sender
-/// `may` ask for something with it.
+/// `may` ask for something with it. Of a caller without credentials nothing is read.
 pub(super) async fn read_xml(
     payload: &mut Payload,
     integrity: Integrity,
     elements: &[&str],
-    may: S3Result<()>,
+    standing: Standing,
     room: &mut Room,
 ) -> S3Result<Bytes> {
     let is_short = |length| length <= XML_BYTES_REFUSED as u64;
+    let Standing { may, is_known } = standing;
     let body = match may {
         Ok(()) => payload.read_all(XML_BYTES, Some(room)).await?,
         // It is the verb that refuses, where there is no need for room.
-        Err(_) if payload.announced().is_some_and(is_short) => {
+        Err(_) if is_known && payload.announced().is_some_and(is_short) => {
             payload.read_all(XML_BYTES_REFUSED, None).await?
         }
         Err(refused) => return Err(refused),
@@ -63,9 +73,17 @@ pub(super) async fn read_xml(
     Ok(body)
 }
 
-/// The end of a body that has no bytes.
-pub(super) async fn read_nothing(payload: &mut Payload, headers: &HeaderMap) -> S3Result<()> {
+/// The end of a body that has no bytes. It `is_awaited` where something may be changed: nobody
+/// waits for the body of a request that reads, or that will be refused.
+pub(super) async fn read_nothing(
+    payload: &mut Payload,
+    headers: &HeaderMap,
+    is_awaited: bool,
+) -> S3Result<()> {
     let integrity = Integrity::only_md5(headers)?;
-    payload.read_all(0, None).await?;
+    match is_awaited {
+        true => drop(payload.read_all(0, None).await?),
+        false => drop(payload.read_all(0, None).now_or_never().transpose()?),
+    }
     integrity.verify(payload, &Digester::new(true, &[]).finish()).map(drop)
 }

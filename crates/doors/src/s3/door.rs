@@ -9,7 +9,7 @@ use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::waits;
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
-use cairn_fs::{Fs, party_of};
+use cairn_fs::{Account, Fs, party_of};
 use futures_util::future::{Either, Ready, ready};
 use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
@@ -39,6 +39,7 @@ use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
 use crate::paced::{self, Paced};
+use crate::places::NoPlace;
 use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -281,14 +282,15 @@ impl Inner {
         let (mut seen, announced) = (UNSEEN, upload.announced());
         let mut response = if cors::is_preflight(&parts.method, &parts.headers) {
             parts.witness.note(|facts| facts.is_preflight = true);
-            let outcome = preflight::answer(&self.store.fs, &self.pages, &parts).await;
+            let asked = preflight::answer(&self.store.fs, &self.pages, &parts);
+            let outcome = Box::pin(asked).await;
             let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
             leave(|| upload.linger(), parts.is_waiting(), &mut response);
             response
         } else {
-            self.answer_admitted(&mut parts, upload, &mut seen).await
+            Box::pin(self.answer_admitted(&mut parts, upload, &mut seen)).await
         };
-        preflight::say(&self.store.fs, &self.pages, &parts, &mut response).await;
+        Box::pin(preflight::say(&self.store.fs, &self.pages, &parts, &mut response)).await;
         let response = self.finish(response, &parts.request_id);
         if let Some(stats) = self.stats.get(seen.verb)
             && response.status().is_success()
@@ -305,8 +307,8 @@ impl Inner {
         mut upload: Upload,
         seen: &mut Seen,
     ) -> Response<Body> {
-        let admitted = match self.admit(parts, seen).await {
-            Ok(admitted) => match paced::account_of(&self.store.fs, &admitted.caller).await {
+        let admitted = match Box::pin(self.admit(parts, seen)).await {
+            Ok(admitted) => match Box::pin(self.account(&admitted.caller, &upload)).await {
                 Ok(account) => Ok((admitted, account)),
                 Err(wait) => Err(slow_down(wait)),
             },
@@ -318,7 +320,8 @@ impl Inner {
                     upload.counts_for(Arc::clone(account));
                 }
                 let mut payload = Payload::new(upload, mode, decoded);
-                let outcome = self.serve(operation, &caller, parts, &mut payload).await;
+                let serving = self.serve(operation, &caller, parts, &mut payload);
+                let outcome = Box::pin(serving).await;
                 let mut response = outcome.unwrap_or_else(|error| refused(parts, &error));
                 leave(|| payload.linger(), parts.is_waiting(), &mut response);
                 if let Some(account) = account {
@@ -331,6 +334,21 @@ impl Inner {
                 leave(|| upload.linger(), parts.is_waiting(), &mut response);
                 response
             }
+        }
+    }
+
+    /// The account of a caller that has limits.
+    ///
+    /// # Errors
+    /// How long it takes until the caller may send a request again.
+    async fn account(
+        &self,
+        caller: &Caller,
+        upload: &Upload,
+    ) -> Result<Option<Arc<Account>>, Duration> {
+        match upload.admit(caller) {
+            Ok(()) => paced::account_of(&self.store.fs, caller).await,
+            Err(NoPlace) => Err(Duration::from_secs(limits::NO_PLACE_SECS)),
         }
     }
 
@@ -387,20 +405,25 @@ impl Inner {
     ) -> S3Result<Response<Body>> {
         let (store, input, headers) = (&self.store, operation.input, &parts.headers);
         let mut room = Room::of(&self.xml_memory, party_of(caller));
-        let action = operation.action;
+        let (action, is_known) = (operation.action, !caller.is_anonymous());
         let mut call = Call { store, caller, action, parts, payload, xml: Bytes::new() };
         if input != Input::Unread {
             body::check_framing(input, call.payload, headers)?;
         }
         match input {
             Input::Unread | Input::Bytes => {}
-            Input::None => body::read_nothing(call.payload, headers).await?,
+            Input::None => {
+                let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+                let is_awaited = !is_read && is_known;
+                body::read_nothing(call.payload, headers, is_awaited).await?;
+            }
             Input::Xml { elements, is_of_object } => {
                 let integrity = match is_of_object {
                     true => Integrity::only_md5(headers)?,
                     false => Integrity::parse(headers)?,
                 };
-                let may = authorize(store, caller, action, &parts.address).await;
+                let may = Box::pin(authorize(store, caller, action, &parts.address)).await;
+                let may = body::Standing { may, is_known };
                 let read = body::read_xml(call.payload, integrity, elements, may, &mut room);
                 call.xml = read.await?;
             }

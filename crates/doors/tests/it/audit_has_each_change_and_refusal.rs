@@ -31,6 +31,10 @@ impl LineSink for Text {
         self.0.lock().unwrap().push_str(std::str::from_utf8(lines).unwrap());
         Ok(())
     }
+
+    fn reserve(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Log {

@@ -159,7 +159,8 @@ impl Server {
         let records = setup.records.of("http");
         let most = setup.limits.connections;
         let (limits, connections) = (setup.limits, Arc::clone(&connections));
-        let serving = Serving { tls, limits, connections: Arc::clone(&connections), records };
+        let counted = Arc::clone(&connections);
+        let serving = Serving { tls, limits, connections: counted, records, ..Serving::default() };
         let (stop, stopped) = watch::channel(false);
         let (files, redirects) = match setup.redirects {
             true => runtime.block_on(files(&admit, &stopped)),

@@ -44,6 +44,15 @@ impl Lease {
             || is_planted(Bug::LostLeaseServes)
     }
 
+    /// How long nobody else can take over without a renewal.
+    pub fn left(&self) -> Duration {
+        if is_planted(Bug::LostLeaseServes) {
+            return self.length;
+        }
+        let until = Duration::from_micros(self.until.load(Ordering::Acquire));
+        until.saturating_sub(Duration::from_micros(counted(&*self.clock, self.clock.monotonic())))
+    }
+
     /// The engine answered a renewal, or a commit, that was sent at `sent`.
     pub fn extend(&self, sent: Duration) {
         let end = self.end.lock();

@@ -20,8 +20,8 @@ pub struct Config {
     /// The executor reads missing rows itself, without parking the operation, as long as that
     /// takes no longer than this for one operation, microseconds. 0: it never does.
     pub inline_us: u64,
-    /// Leases held by all sessions together; beyond it the oldest are recalled.
-    pub leases: usize,
+    /// Memory of the leases of all sessions together, bytes; beyond it the oldest are recalled.
+    pub lease_bytes: usize,
     /// The seam by which threads of the master run; without it, each is one of the operating
     /// system.
     pub threads: Option<Arc<dyn Threads>>,
@@ -43,7 +43,7 @@ impl Default for Config {
             fetch_threads: 4,
             fetch_ops: 16,
             inline_us: 150,
-            leases: 1 << 20,
+            lease_bytes: 128 << 20,
             threads: None,
         }
     }

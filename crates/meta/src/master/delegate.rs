@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::op::{DelegationWish, Haste, Op, Ran, RowLease, outcome, send};
 use crate::ops::namespace::authorize_in;
-use crate::rows::{Inode, Row, Usage};
+use crate::rows::{Bucket, Inode, Row, Usage, User};
 use crate::session::{Delegate, Delegated};
 use crate::shown::Rows;
 use crate::{Context, Stop, View, keys};
@@ -50,7 +50,8 @@ impl DelegateOp {
             None => false,
         };
         let quotas = found[4].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
-        if !is_so || quotas.quota_objects > 0 || quotas.quota_bytes > 0 {
+        let has_quotas = quotas.quota_objects > 0 || quotas.quota_bytes > 0;
+        if !is_so || has_quotas || owner_has_quotas(view, found[2].as_ref())? {
             return Err(
                 Error::Conflict(format!("inode {directory} cannot be delegated now")).into()
             );
@@ -66,6 +67,13 @@ impl DelegateOp {
         self.entries = entries.into_iter().map(|(key, _)| key).collect();
         Ok(rows.into_iter().zip(found).take(4).collect())
     }
+}
+
+/// Whether a bucket's owner has quotas, which a session that holds a directory could not hold to.
+fn owner_has_quotas(view: &mut View<'_>, bucket: Option<&Bytes>) -> Result<bool, Stop> {
+    let Some(bucket) = bucket.map(Bucket::decode).transpose()? else { return Ok(false) };
+    let user = view.get(&keys::user(bucket.owner))?.as_ref().map(User::decode).transpose()?;
+    Ok(user.is_some_and(|user| user.quotas.bytes > 0 || user.quotas.objects > 0))
 }
 
 impl Op for DelegateOp {

@@ -82,7 +82,7 @@ impl Executor {
     pub fn new(shared: Arc<MasterShared>) -> Executor {
         let asked = || Arc::clone(&shared.asked);
         let unsettled = || Arc::clone(&shared.unsettled);
-        let leases = Leases::new(shared.config.leases, unsettled(), asked());
+        let leases = Leases::new(shared.config.lease_bytes, unsettled(), asked());
         Executor {
             delegations: Delegations::new(unsettled(), asked()),
             shared,
@@ -112,6 +112,9 @@ impl Executor {
             }
             self.overlay.release(self.floor());
             self.execute_some(&mut pipe);
+            let (leases, bytes) = self.leases.usage();
+            shared.counters.leases.store(leases, Ordering::Relaxed);
+            shared.counters.lease_bytes.store(bytes, Ordering::Relaxed);
             let done = self.answer_or_offer(pipe);
             if done && self.is_drained() {
                 break;

@@ -6,6 +6,9 @@
 //! no grant slips past a change. An operation that changes rows with holders *settles* when all of
 //! them have acknowledged the recall or their session has lapsed. An operation that saw its changes
 //! settles no sooner, and is answered no sooner.
+//!
+//! The memory of the table is bounded: beyond its limit the oldest leases are recalled, and what is
+//! left of leases that are gone is swept before it is more than the leases themselves.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,6 +26,16 @@ use super::op::{Job, RowLease};
 use super::settle::{Answered, Settle, Unsettled};
 use crate::keys;
 use crate::session::Recall;
+
+/// Memory of a lease beside its key, bytes, about: a place in the table and up to two in the order
+/// of grants, the headers of keys, and room for both to grow.
+const LEASE_OVERHEAD: usize = 256;
+/// One part in so many of the limit is made free at a time, so that not each grant sends a recall.
+const MADE_FREE: usize = 64;
+/// Rows that are recalled together to make room, at most.
+const RECALLED_TOGETHER: usize = 256;
+/// Grants that are gone, or places for entries, that are not worth a sweep.
+const SWEEP_GRANTS: usize = 1024;
 
 /// An event of a session; events come in the order they happened.
 pub enum Event {
@@ -49,9 +62,11 @@ pub struct Leases {
     holders: Holders,
     sessions: HashMap<SessionId, SessionLeases>,
     /// All grants, the oldest first, and some that are gone.
-    order: VecDeque<(Bytes, SessionId)>,
-    /// Leases that were not recalled.
-    kept: usize,
+    order: VecDeque<GrantedLease>,
+    /// How many grants there ever were.
+    granted: u64,
+    kept: Kept,
+    /// The most that `kept` may take, bytes.
     limit: usize,
     /// Recalls that were sent to all sessions. They are numbered so: one of an earlier attachment,
     /// which comes and is acknowledged late, never counts for a later recall.
@@ -76,8 +91,50 @@ pub type Before = Option<Option<Bytes>>;
 
 struct Holder {
     session: SessionId,
-    /// It was told to let go.
-    recall: Option<u64>,
+    stage: LeaseStage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LeaseStage {
+    /// It has the lease by the grant of this number.
+    Kept(u64),
+    /// It was told to let go by the recall of this number.
+    Recalled(u64),
+}
+
+impl Holder {
+    fn is_kept_by(&self, session: SessionId) -> bool {
+        self.session == session && matches!(self.stage, LeaseStage::Kept(_))
+    }
+}
+
+struct GrantedLease {
+    key: Bytes,
+    number: u64,
+}
+
+/// Leases that were not recalled: how many, and the memory that they take.
+#[derive(Default)]
+struct Kept {
+    leases: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    fn add(&mut self, key: &Bytes) {
+        self.leases += 1;
+        self.bytes += weight(key);
+    }
+
+    fn remove(&mut self, key: &Bytes) {
+        self.leases -= 1;
+        self.bytes -= weight(key);
+    }
+}
+
+/// Memory of a lease, bytes.
+fn weight(key: &Bytes) -> usize {
+    LEASE_OVERHEAD + key.len()
 }
 
 struct SessionLeases {
@@ -92,20 +149,26 @@ struct Unacknowledged {
 }
 
 impl Leases {
-    /// At most `limit` leases are held at a time: beyond that the oldest are recalled.
+    /// Leases take at most `limit` bytes: beyond that the oldest are recalled.
     pub fn new(limit: usize, unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Leases {
         Leases {
             holders: HashMap::default(),
             sessions: HashMap::new(),
             order: VecDeque::new(),
-            kept: 0,
-            limit: limit.max(1),
+            granted: 0,
+            kept: Kept::default(),
+            limit,
             sent: 0,
             settling: BTreeMap::new(),
             seen: RefCell::default(),
             unsettled,
             asked,
         }
+    }
+
+    /// Leases that were not recalled, and the memory that they take, bytes.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.kept.leases as u64, self.kept.bytes as u64)
     }
 
     /// No operation has anything to do with leases.
@@ -126,6 +189,7 @@ impl Leases {
             Event::Replayed { .. } | Event::GivenBack { .. } | Event::Unwelcome { .. } => {}
         }
         self.retain_settling(|settling| !settling.settle.is_done());
+        self.sweep();
     }
 
     fn retain_settling(&mut self, keep: impl Fn(&Settling) -> bool) {
@@ -143,8 +207,8 @@ impl Leases {
             let Some(Unacknowledged { recall, waiting }) = due else { return };
             for key in &recall.keys {
                 if let Some(holders) = self.holders.get_mut(key) {
-                    holders
-                        .retain(|one| one.session != session || one.recall != Some(recall.number));
+                    let told = LeaseStage::Recalled(recall.number);
+                    holders.retain(|one| one.session != session || one.stage != told);
                     if holders.is_empty() {
                         self.holders.remove(key);
                     }
@@ -158,14 +222,15 @@ impl Leases {
         self.asked.let_go(session);
         let Some(state) = self.sessions.remove(&session) else { return };
         let kept = &mut self.kept;
-        self.holders.retain(|_, holders| {
+        self.holders.retain(|key, holders| {
             holders.retain(|holder| {
-                *kept -= usize::from(holder.session == session && holder.recall.is_none());
+                if holder.is_kept_by(session) {
+                    kept.remove(key);
+                }
                 holder.session != session
             });
             !holders.is_empty()
         });
-        self.order.retain(|(_, holder)| *holder != session);
         for one in state.unacknowledged {
             one.waiting.iter().for_each(|settle| settle.done(ready));
         }
@@ -220,9 +285,14 @@ impl Leases {
     pub fn release(&mut self, session: SessionId, keys: &[Bytes]) {
         for key in keys {
             let Some(holders) = self.holders.get_mut(key) else { continue };
-            let before = holders.len();
-            holders.retain(|one| one.session != session || one.recall.is_some());
-            self.kept -= before - holders.len();
+            let kept = &mut self.kept;
+            holders.retain(|holder| {
+                let goes = holder.is_kept_by(session);
+                if goes {
+                    kept.remove(key);
+                }
+                !goes
+            });
             if holders.is_empty() {
                 self.holders.remove(key);
             }
@@ -261,14 +331,19 @@ impl Leases {
                 former.precede(&settle);
             }
             for holder in self.holders.get(key).into_iter().flatten() {
-                match holder.recall {
-                    None => due.entry(holder.session).or_default().push(key.clone()),
-                    Some(number) => await_recall(&mut self.sessions, holder, number, &settle),
+                match holder.stage {
+                    LeaseStage::Kept(_) => {
+                        due.entry(holder.session).or_default().push(key.clone());
+                    }
+                    LeaseStage::Recalled(number) => {
+                        await_recall(&mut self.sessions, holder, number, &settle);
+                    }
                 }
             }
         }
-        for (session, keys) in due {
-            self.send(session, keys, Some(&settle));
+        for (session, mut rows) in due {
+            self.add_other_kinds(session, &mut rows);
+            self.send(session, rows, Some(&settle));
         }
         // The caller's own part.
         settle.done(&mut Vec::new());
@@ -280,6 +355,15 @@ impl Leases {
             self.settling.entry(key.clone()).or_default().push(settling);
         }
         Some(settle)
+    }
+
+    /// A name is looked up as that of a file and of a directory at once. A session that lets go of
+    /// one lets go of the other, so that of a name that is gone nothing is left.
+    fn add_other_kinds(&self, session: SessionId, rows: &mut Vec<Bytes>) {
+        let others = rows.iter().filter_map(keys::entry_of_other_kind);
+        let others: Vec<Bytes> =
+            others.filter(|key| is_kept_by(&self.holders, key, session)).collect();
+        rows.extend(others);
     }
 
     fn recall_all(&mut self, sessions: &[SessionId], done: Answered, ready: &mut Vec<Job>) {
@@ -304,9 +388,9 @@ impl Leases {
         self.asked.recalled(session, recall.number);
         for key in &recall.keys {
             let holders = self.holders.get_mut(key).into_iter().flatten();
-            for holder in holders.filter(|one| one.session == session && one.recall.is_none()) {
-                holder.recall = Some(recall.number);
-                self.kept -= 1;
+            for holder in holders.filter(|one| one.is_kept_by(session)) {
+                holder.stage = LeaseStage::Recalled(recall.number);
+                self.kept.remove(key);
             }
         }
         // A session that cannot be reached lapses, or attaches again with empty hands.
@@ -325,28 +409,58 @@ impl Leases {
             return;
         }
         for key in keys {
-            let holders = self.holders.entry(key.clone()).or_default();
-            if holders.iter().any(|one| one.session == session && one.recall.is_none()) {
+            // Most rows have one holder.
+            let one = || Vec::with_capacity(1);
+            let holders = self.holders.entry(key.clone()).or_insert_with(one);
+            if holders.iter().any(|holder| holder.is_kept_by(session)) {
                 continue;
             }
-            holders.push(Holder { session, recall: None });
-            self.kept += 1;
-            self.order.push_back((key, session));
+            self.granted += 1;
+            let number = self.granted;
+            holders.push(Holder { session, stage: LeaseStage::Kept(number) });
+            self.kept.add(&key);
+            self.order.push_back(GrantedLease { key, number });
         }
         self.recall_oldest();
+        self.sweep();
     }
 
+    /// Makes room for some leases where there is none.
     fn recall_oldest(&mut self) {
-        while self.kept > self.limit
-            && let Some((key, session)) = self.order.pop_front()
+        if self.kept.bytes <= self.limit {
+            return;
+        }
+        let (mut left, most) = (self.kept.bytes, self.limit - self.limit / MADE_FREE);
+        let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
+        while left > most
+            && let Some(grant) = self.order.pop_front()
         {
-            if is_kept(&self.holders, &key, session) {
-                self.send(session, vec![key], None);
+            if let Some(session) = holder_of(&self.holders, &grant) {
+                left -= weight(&grant.key);
+                due.entry(session).or_default().push(grant.key);
             }
         }
-        if self.order.len() > 2 * self.limit {
-            let holders = &self.holders;
-            self.order.retain(|(key, session)| is_kept(holders, key, *session));
+        for (session, rows) in due {
+            for some in rows.chunks(RECALLED_TOGETHER) {
+                self.send(session, some.to_vec(), None);
+            }
+        }
+    }
+
+    /// Forgets grants that are gone where they are more than the leases, and gives back the memory
+    /// of tables that have become too large.
+    fn sweep(&mut self) {
+        if self.order.len() <= 2 * self.kept.leases + SWEEP_GRANTS {
+            return;
+        }
+        let holders = &self.holders;
+        self.order.retain(|grant| holder_of(holders, grant).is_some());
+        let (grants, rows) = (self.order.len() + SWEEP_GRANTS, self.holders.len() + SWEEP_GRANTS);
+        if self.order.capacity() > 4 * grants {
+            self.order.shrink_to(2 * grants);
+        }
+        if self.holders.capacity() > 4 * rows {
+            self.holders.shrink_to(2 * rows);
         }
     }
 
@@ -358,7 +472,8 @@ impl Leases {
         let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
         for key in void {
             let holders = self.holders.get(key).into_iter().flatten();
-            for holder in holders.filter(|holder| holder.recall.is_none()) {
+            let is_kept = |holder: &&Holder| matches!(holder.stage, LeaseStage::Kept(_));
+            for holder in holders.filter(is_kept) {
                 due.entry(holder.session).or_default().push(key.clone());
             }
         }
@@ -370,9 +485,15 @@ impl Leases {
 
 type Holders = HashMap<Bytes, Vec<Holder>, DefaultHashBuilder>;
 
-fn is_kept(holders: &Holders, key: &Bytes, session: SessionId) -> bool {
-    let mut held = holders.get(key).into_iter().flatten();
-    held.any(|one| one.session == session && one.recall.is_none())
+fn is_kept_by(holders: &Holders, key: &Bytes, session: SessionId) -> bool {
+    holders.get(key).into_iter().flatten().any(|holder| holder.is_kept_by(session))
+}
+
+/// The session that still has the lease by a grant.
+fn holder_of(holders: &Holders, grant: &GrantedLease) -> Option<SessionId> {
+    let stage = LeaseStage::Kept(grant.number);
+    let holder = holders.get(&grant.key)?.iter().find(|holder| holder.stage == stage)?;
+    Some(holder.session)
 }
 
 /// `settle` waits for a recall that was sent before.
@@ -386,5 +507,128 @@ fn await_recall(
     if let Some(one) = state.unacknowledged.iter_mut().find(|one| one.recall.number == number) {
         settle.expect();
         one.waiting.push(Arc::clone(settle));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::clock::RealClock;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::super::asked::Working;
+    use super::*;
+
+    const ONE: SessionId = SessionId(1);
+    const TWO: SessionId = SessionId(2);
+
+    /// Leases that may take so many bytes, and what two sessions are told.
+    fn leases(limit: usize) -> (Leases, [UnboundedReceiver<Recall>; 2]) {
+        let working = Working::new(Arc::new(RealClock::default()), None);
+        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let mut leases = Leases::new(limit, Arc::default(), asked);
+        let told = [ONE, TWO].map(|session| attach(&mut leases, session));
+        (leases, told)
+    }
+
+    fn attach(leases: &mut Leases, session: SessionId) -> UnboundedReceiver<Recall> {
+        let (recalls, told) = unbounded_channel();
+        leases.take(Event::Attached { session, recalls }, &mut Vec::new());
+        told
+    }
+
+    fn grant(leases: &mut Leases, session: SessionId, keys: &[Bytes]) {
+        let grant = RowLease { session, keys: keys.to_vec() };
+        assert!(leases.ran([].iter(), 1, Some(grant), |_| None).is_none());
+    }
+
+    fn inodes(numbers: std::ops::Range<u64>) -> Vec<Bytes> {
+        numbers.map(|number| keys::inode(Ino(number))).collect()
+    }
+
+    /// Has a session acknowledge what it was told; the rows of that.
+    fn let_go(
+        leases: &mut Leases,
+        session: SessionId,
+        told: &mut UnboundedReceiver<Recall>,
+    ) -> Vec<Bytes> {
+        let (mut rows, mut ready) = (Vec::new(), Vec::new());
+        while let Ok(Recall { number, keys }) = told.try_recv() {
+            assert!(keys.len() <= RECALLED_TOGETHER);
+            rows.extend(keys);
+            leases.take(Event::Acknowledged { session, number }, &mut ready);
+        }
+        rows
+    }
+
+    #[test]
+    fn a_row_that_is_changed_again_and_again_takes_no_more_memory() {
+        let (mut leases, mut told) = leases(1 << 20);
+        let (row, other) = (inodes(7..8), inodes(8..9));
+        grant(&mut leases, TWO, &other);
+        for _ in 0..100_000 {
+            leases.release(ONE, &row);
+            grant(&mut leases, ONE, &row);
+        }
+        assert!(leases.order.len() <= 2 * 2 + SWEEP_GRANTS, "{} grants", leases.order.len());
+        assert_eq!((leases.holders.len(), leases.kept.leases), (2, 2));
+        assert!(told.iter_mut().all(|told| told.try_recv().is_err()), "nobody is in the way");
+        // What was granted first is the oldest, and what was granted anew is not.
+        leases.limit = leases.kept.bytes + LEASE_OVERHEAD / 2;
+        grant(&mut leases, ONE, &inodes(9..10));
+        assert_eq!(let_go(&mut leases, TWO, &mut told[1]), other);
+        assert!(told[0].try_recv().is_err());
+    }
+
+    #[test]
+    fn the_oldest_leases_are_recalled_before_all_take_more_than_they_may() {
+        let limit = 1000 * weight(&keys::inode(Ino(1)));
+        let (mut leases, mut told) = leases(limit);
+        let mut recalled = Vec::new();
+        for number in 0..10_000 {
+            grant(&mut leases, ONE, &inodes(number..number + 1));
+            assert!(leases.kept.bytes <= limit);
+            recalled.extend(let_go(&mut leases, ONE, &mut told[0]));
+        }
+        assert_eq!(recalled, inodes(0..recalled.len() as u64));
+        assert_eq!(recalled.len() + leases.kept.leases, 10_000);
+        assert!(leases.kept.leases > 950, "{} leases", leases.kept.leases);
+        assert_eq!(leases.holders.len(), leases.kept.leases);
+        assert!(leases.order.len() <= 2 * leases.kept.leases + SWEEP_GRANTS);
+    }
+
+    #[test]
+    fn of_a_name_that_is_gone_nothing_is_left() {
+        let (mut leases, mut told) = leases(1 << 20);
+        let (file, directory) =
+            (keys::file_entry(Ino(1), b"name"), keys::directory_entry(Ino(1), b"name"));
+        let both = [file.clone(), directory.clone()];
+        for (changed, other) in [(&file, &directory), (&directory, &file)] {
+            grant(&mut leases, ONE, &both);
+            grant(&mut leases, TWO, std::slice::from_ref(other));
+            let settle = leases.ran([changed].into_iter(), 2, None, |_| None);
+            assert!(settle.is_some_and(|settle| !settle.is_done()));
+            let rows = let_go(&mut leases, ONE, &mut told[0]);
+            assert_eq!(rows, [changed.clone(), other.clone()]);
+            assert!(told[1].try_recv().is_err(), "it does not hold what was changed");
+            assert_eq!((leases.holders.len(), leases.kept.leases), (1, 1));
+            leases.release(TWO, &both);
+            assert_eq!((leases.holders.len(), leases.kept.bytes), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_session_that_ends_gives_back_what_its_leases_took() {
+        let (mut leases, told) = leases(1 << 30);
+        grant(&mut leases, TWO, &inodes(0..10));
+        grant(&mut leases, ONE, &inodes(0..100_000));
+        assert_eq!((leases.holders.len(), leases.kept.leases), (100_000, 100_010));
+        drop(told);
+        leases.take(Event::Ended { session: ONE }, &mut Vec::new());
+        assert_eq!((leases.holders.len(), leases.kept.leases, leases.order.len()), (10, 10, 10));
+        assert_eq!(leases.kept.bytes, 10 * weight(&keys::inode(Ino(1))));
+        // Tables have twice as many places as are asked for, at most.
+        let most = 4 * (10 + SWEEP_GRANTS);
+        let places = (leases.holders.capacity(), leases.order.capacity());
+        assert!(places.0 <= most && places.1 <= most, "{places:?} places");
     }
 }

@@ -34,10 +34,12 @@ mod lacking;
 mod leases;
 mod once;
 mod op;
+mod operation_clock;
 mod overlay;
 mod pins;
 mod read;
 mod reads;
+mod recount;
 mod remote;
 mod settle;
 mod shared;
@@ -68,9 +70,10 @@ use executor::Executor;
 use op::Job;
 use shared::MasterShared;
 
-use crate::engine::{Engine, Snapshot};
+use crate::engine::{Commit, Engine, Fence, Snapshot};
 use crate::erased::{AnyReply, AnyVerb, reply_of};
 use crate::memo::Memo;
+use crate::session::Serving;
 use crate::sights::{Seeing, Seen, Sight};
 use crate::{RowWatch, Verb};
 
@@ -95,7 +98,39 @@ impl Master {
     /// # Errors
     /// Those of the engine; `Io` when a thread cannot be started.
     pub fn start(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, config: Config) -> Result<Master> {
-        let fence = engine.take_over()?;
+        let mut fence = engine.take_over()?;
+        for page in recount::plan(&*engine, fence)? {
+            fence = recount::committed(fence, engine.commit(fence, page))?;
+        }
+        Master::begin(engine, clock, config, fence)
+    }
+
+    /// As [`Master::start`], where no thread may wait.
+    ///
+    /// # Errors
+    /// As it.
+    pub async fn start_later(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+    ) -> Result<Master> {
+        let mut fence = engine.take_over()?;
+        for page in recount::plan(&*engine, fence)? {
+            let outcome = match engine.commit_later(fence, page) {
+                Commit::Done(outcome) => outcome,
+                Commit::Later(outcome) => outcome.await,
+            };
+            fence = recount::committed(fence, outcome)?;
+        }
+        Master::begin(engine, clock, config, fence)
+    }
+
+    fn begin(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        fence: Fence,
+    ) -> Result<Master> {
         let shared = Arc::new(MasterShared::new(engine, clock, config, fence));
         let (alive, threads) = mpsc::channel();
         shared.watch_lease();
@@ -318,6 +353,18 @@ impl Master {
     /// unknown: nobody would ever tell them more.
     pub fn end(&self, reason: &str) {
         self.owner.shared.end(format!("outcome unknown: {reason}"));
+    }
+
+    /// The epoch in which it took over: that of the master before it was lower.
+    pub fn epoch(&self) -> u64 {
+        self.owner.shared.epoch
+    }
+
+    /// For a session in this process that answers under this master's lease.
+    pub fn serving(&self) -> Serving {
+        let shared = Arc::downgrade(&self.owner.shared);
+        let left = move || shared.upgrade().map_or(Duration::ZERO, |shared| shared.serves_for());
+        Serving::new(self.epoch(), Arc::new(left))
     }
 
     /// Whether this is the master, as far as it can know.

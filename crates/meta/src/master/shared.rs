@@ -1,6 +1,6 @@
 //! The state that all threads of a master share.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::hasty::Hasty;
 use super::inbox::Inbox;
 use super::lacking::FetchQueue;
 use super::op::Job;
+use super::operation_clock::OperationClock;
 use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
 use crate::engine::{Engine, Fence, Lease};
@@ -68,12 +69,14 @@ pub struct MasterShared {
     pub reserve: Allowance,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
+    /// The epoch in which it took over.
+    pub epoch: u64,
     /// The lease that is needed to answer from memory, if any.
     lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
     failed: Watched<bool>,
     clock: Arc<dyn Clock>,
-    now: AtomicI64,
+    times: OperationClock,
 }
 
 impl MasterShared {
@@ -85,6 +88,7 @@ impl MasterShared {
     ) -> MasterShared {
         let working = Arc::new(Working::new(Arc::clone(&clock), engine.lease()));
         MasterShared {
+            epoch: fence.epoch,
             lease: engine.lease(),
             engine,
             cache: RowCache::new(config.cache_bytes),
@@ -103,22 +107,20 @@ impl MasterShared {
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Watched::new(false),
+            times: OperationClock::new(Arc::clone(&clock)),
             clock,
-            now: AtomicI64::new(i64::MIN),
             config,
         }
     }
 
-    /// Wall time that never goes back.
+    /// Wall time, as [`OperationClock::now`] gives it.
     pub fn now(&self) -> Timestamp {
-        let now = self.clock.now().0;
-        Timestamp(self.now.fetch_max(now, Ordering::Relaxed).max(now))
+        self.times.now()
     }
 
-    /// The time of one operation: later than that of each one before, so that two that run within
-    /// one tick of the clock have times of their own.
+    /// The time of one operation, as [`OperationClock::tick`] gives it.
     pub fn tick(&self) -> Timestamp {
-        Timestamp(self.now.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+        self.times.tick()
     }
 
     /// Time for measuring.
@@ -151,6 +153,15 @@ impl MasterShared {
 
     pub fn serves(&self) -> bool {
         self.failure().is_none() && self.lease.as_ref().is_none_or(|lease| lease.is_held())
+    }
+
+    /// How long what is in memory stays as it is in the engine, without a renewal of the lease.
+    pub fn serves_for(&self) -> Duration {
+        match (self.failure(), &self.lease) {
+            (Some(_), _) => Duration::ZERO,
+            (None, Some(lease)) => lease.left(),
+            (None, None) => Duration::MAX,
+        }
     }
 
     fn refusal(&self) -> Error {
@@ -277,6 +288,8 @@ impl MasterShared {
             queued: self.inbox.len() as u64,
             cache_rows,
             cache_bytes,
+            leases: counters.leases.load(Ordering::Relaxed),
+            lease_bytes: counters.lease_bytes.load(Ordering::Relaxed),
             durable_batch: self.durable.batch(),
         }
     }

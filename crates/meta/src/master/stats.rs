@@ -31,6 +31,9 @@ pub struct Stats {
     /// Rows in the cache, and their bytes.
     pub cache_rows: u64,
     pub cache_bytes: u64,
+    /// Leases of sessions, and the memory that they take, bytes.
+    pub leases: u64,
+    pub lease_bytes: u64,
     /// The last published batch.
     pub durable_batch: u64,
 }
@@ -49,6 +52,9 @@ pub struct Counters {
     pub rows_inline: Counter,
     pub reads_cached: Counter,
     pub reads_missed: Counter,
+    /// As they are now.
+    pub leases: AtomicU64,
+    pub lease_bytes: AtomicU64,
 }
 
 /// A number that only grows, on a cache line of its own.

@@ -257,7 +257,7 @@ pub(super) fn own_body(
             let len = bytes.len() as u64;
             let extent = Extent { offset: 0, len, place: Place::Inline(bytes.clone()) };
             if len > 0 {
-                let row = Extents { extents: vec![extent], ..Extents::default() };
+                let row = Extents { extents: vec![extent] };
                 store_extents(view, spare, 0, &row)?;
             }
         }

@@ -9,8 +9,9 @@ use super::namespace::{
     Opened, add_entry, authorize_in, drop_directory, find_bucket, load, load_inode, load_known,
     new_directory, next_ino, open_bucket, remove_entry, store,
 };
+use super::owned::{Change, count_owned, index, reindex, unindex};
 use super::tags::check_tags;
-use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage};
+use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage, decode_number};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Checks a bucket's name by the rules of S3. It has 3 to 63 characters of `a-z 0-9 . -`, with a
@@ -85,6 +86,8 @@ impl Verb for CreateBucket {
         };
         store(view, keys::bucket(id), &bucket);
         store(view, keys::usage(id), &Usage::default());
+        index(view, id, &bucket);
+        count_owned(view, owner, Change { buckets: 1, ..Change::default() })?;
         Ok(id)
     }
 }
@@ -143,6 +146,11 @@ impl Verb for ListBuckets {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let after = named_by(view, &self.after)?;
+        if let Principal::User(user) = context.caller.principal()
+            && !context.caller.is_root()
+        {
+            return self.list_of(view, context, user, &after);
+        }
         let from = match after.as_str() < self.prefix.as_str() {
             true => self.prefix.as_bytes().to_vec(),
             false if after.is_empty() => Vec::new(),
@@ -168,6 +176,60 @@ impl Verb for ListBuckets {
         }
         Ok((buckets, last.filter(|_| full)))
     }
+}
+
+impl ListBuckets {
+    /// The same for a user, from the index: it does not grow with what others own.
+    fn list_of(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        user: UserId,
+        after: &str,
+    ) -> Result<<ListBuckets as Verb>::Reply, Stop> {
+        let from = match after < self.prefix.as_str() {
+            true => self.prefix.as_bytes().to_vec(),
+            false if after.is_empty() => Vec::new(),
+            false => [after.as_bytes(), b"\0"].concat(),
+        };
+        let limit = self.limit.min(limits::LIST_KEYS);
+        let found = buckets_of(view, user, &from, limit)?;
+        let full = found.len() == limit;
+        let (mut buckets, mut last) = (Vec::new(), None);
+        for Opened { id, bucket } in found {
+            if !bucket.name.starts_with(&self.prefix) {
+                return Ok((buckets, None));
+            }
+            last = Some(cursor(context, id, &bucket));
+            if context.allows(Action::GetBucketSettings, Resource::Bucket(bucket.access())) {
+                let usage = load(view, &keys::usage(id))?.unwrap_or_default();
+                buckets.push((Opened { id, bucket }, usage));
+            }
+        }
+        Ok((buckets, last.filter(|_| full)))
+    }
+}
+
+/// Up to `limit` buckets that a user owns or has rights in, by name, from `from` (inclusive) on.
+pub fn buckets_of(
+    view: &mut View<'_>,
+    user: UserId,
+    from: &[u8],
+    limit: usize,
+) -> Result<Vec<Opened>, Stop> {
+    let (start, end) = keys::buckets_of(user, from);
+    let ids: Vec<BucketId> = view
+        .scan(&start, &end, limit)?
+        .iter()
+        .map(|(_, row)| decode_number(row).map(BucketId))
+        .collect::<Result<_, _>>()?;
+    let rows = view.get_all(&ids.iter().map(|id| keys::bucket(*id)).collect::<Vec<_>>())?;
+    let mut found = Vec::with_capacity(ids.len());
+    for (id, row) in ids.into_iter().zip(rows) {
+        let row = row.ok_or_else(|| Error::corrupt("bucket of the index", "no row", id))?;
+        found.push(Opened { id, bucket: Bucket::decode(&row)? });
+    }
+    Ok(found)
 }
 
 /// Asks whether the caller may do something in a bucket.
@@ -200,6 +262,11 @@ impl Verb for FindWritable {
     const NAME: &'static str = "find_writable";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        if let Principal::User(user) = context.caller.principal()
+            && !context.caller.is_root()
+        {
+            return self.find_of(view, context, user);
+        }
         let (start, end) = keys::buckets_after(self.after);
         let mut last = None;
         for (key, row) in view.scan(&start, &end, self.limit.min(limits::LIST_KEYS))? {
@@ -210,6 +277,30 @@ impl Verb for FindWritable {
                 return Ok(Some((BucketId(id), true)));
             }
             last = Some((BucketId(id), false));
+        }
+        Ok(last)
+    }
+}
+
+impl FindWritable {
+    /// The same for a user, from the index, where buckets are by name.
+    fn find_of(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        user: UserId,
+    ) -> Result<<FindWritable as Verb>::Reply, Stop> {
+        let after = load::<Bucket>(view, &keys::bucket(self.after))?;
+        let from = after.map(|bucket| [bucket.name.as_bytes(), b"\0"].concat());
+        let from = from.unwrap_or_default();
+        let mut last = None;
+        for Opened { id, bucket } in
+            buckets_of(view, user, &from, self.limit.min(limits::LIST_KEYS))?
+        {
+            if context.allows(Action::PutObject, Resource::Object(bucket.access(), None)) {
+                return Ok(Some((id, true)));
+            }
+            last = Some((id, false));
         }
         Ok(last)
     }
@@ -295,6 +386,7 @@ impl Verb for UpdateBucket {
         if let Some((name, rights)) = &self.grant {
             let user = super::credentials::find_user(view, name)?;
             set_grant(&mut bucket.grants, user, *rights);
+            reindex(view, opened.id, bucket, user);
         }
         if let Some(tags) = &self.tags {
             check_tags(tags, limits::BUCKET_TAGS)?;
@@ -430,6 +522,19 @@ fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
     }
 }
 
+/// What is left in a bucket that is deleted, such as files that are open, counts for nobody.
+fn drop_owned(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
+    let usage: Usage = load(view, &keys::usage(opened.id))?.unwrap_or_default();
+    let change = Change {
+        buckets: -1,
+        objects: -(usage.objects as i64),
+        bytes: -(usage.bytes as i64),
+        upload_bytes: -(usage.upload_bytes as i64),
+        uploads: 0,
+    };
+    count_owned(view, opened.bucket.owner, change)
+}
+
 /// Deletes an empty bucket; uploads in progress do not keep it. `Conflict` if there are more of
 /// them than one operation may abort: then [`DropUploads`] goes first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -456,6 +561,8 @@ impl Verb for DeleteBucket {
         let inode = load_inode(view, ino)?;
         drop_directory(view, ino, &inode)?;
         remove_entry(view, context, Ino::ROOT, self.name.as_bytes(), Kind::Directory)?;
+        unindex(view, &opened.bucket);
+        drop_owned(view, &opened)?;
         view.delete(keys::bucket(opened.id));
         view.delete(keys::usage(opened.id));
         view.delete(keys::export(opened.id));

@@ -51,7 +51,7 @@ impl Verb for Coalesce {
                 return Ok(false);
             }
         }
-        let mut after = Extents { unknown: row.unknown.clone(), ..Extents::default() };
+        let mut after = Extents::default();
         let kept = row.extents.iter().filter(|extent| !self.replaces.contains(extent));
         after.extents = kept.cloned().collect();
         for extent in &self.with {

@@ -13,6 +13,7 @@ use super::key_names::{check_key, check_names};
 use super::namespace::{
     Opened, count_uploads, load, next_ino, open_bucket_for, release_body, store, was_given,
 };
+use super::owned::{Change, count_owned, count_parts};
 use super::put_object::{NewContent, publish_content};
 use super::tags::check_tags;
 use crate::rows::{
@@ -87,6 +88,7 @@ impl Verb for CreateUpload {
         };
         store(view, keys::upload(opened.id, self.key.as_bytes(), upload), &row);
         count_uploads(view, opened.id, 1)?;
+        count_owned(view, row.initiator, Change { uploads: 1, ..Change::default() })?;
         Ok(upload)
     }
 }
@@ -154,11 +156,16 @@ fn store_part(
     part: &Part,
 ) -> Result<(), Stop> {
     let key = keys::part(name.upload, number);
+    let mut former_bytes = 0;
     if let Some(former) = load::<Part>(view, &key)? {
         release_part(view, &former)?;
+        former_bytes = former.size;
     }
     store(view, key, part);
     upload.change += 1;
+    let grows = part.size as i64 - former_bytes as i64;
+    upload.bytes = upload.bytes.saturating_add_signed(grows);
+    count_parts(view, opened.id, grows)?;
     store(view, name.row(opened.id), &upload);
     Ok(())
 }
@@ -237,16 +244,27 @@ impl Verb for AbortUpload {
         let place = (&*self.name.bucket, &*self.name.key);
         let opened = open_bucket_for(view, context, place, Action::AbortMultipartUpload)?;
         let upload = self.name.upload;
-        if load::<Upload>(view, &self.name.row(opened.id))?.is_none() {
+        let Some(row) = load::<Upload>(view, &self.name.row(opened.id))? else {
             return match was_aborted(view, upload)? {
                 true => Ok(()),
                 false => Err(no_upload(upload).into()),
             };
-        }
+        };
+        forget_upload(view, opened.id, &row)?;
         view.delete(self.name.row(opened.id));
         store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
         count_uploads(view, opened.id, -1)
     }
+}
+
+/// An upload ends: its parts count no longer for the bucket and its owner, nor it for who began it.
+pub(super) fn forget_upload(
+    view: &mut View<'_>,
+    bucket: BucketId,
+    upload: &Upload,
+) -> Result<(), Stop> {
+    count_parts(view, bucket, -(upload.bytes as i64))?;
+    count_owned(view, upload.initiator, Change { uploads: -1, ..Change::default() })
 }
 
 /// Whether an upload that is not in progress was aborted: its number was given out, and no
@@ -272,9 +290,10 @@ pub(super) fn abort_uploads(
     let mut rows = view.scan(&start, &end, most + 1)?;
     let more = rows.len() > most;
     rows.truncate(most);
-    for (key, _) in &rows {
+    for (key, row) in &rows {
         let (_, upload) = keys::upload_parts(key)
             .ok_or_else(|| Error::corrupt("key of an upload", key.len(), "18"))?;
+        forget_upload(view, bucket, &Upload::decode(row)?)?;
         view.delete(key.clone());
         store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
     }

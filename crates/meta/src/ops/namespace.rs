@@ -7,32 +7,18 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
+use super::owned::{Change, count_owner, used_up};
 use crate::rows::{
     Bucket, BucketKind, Content, Counter, Drain, Draining, Entry, Extents, Inode, Kind, Reserved,
-    Row, Session, SessionState, Tally, Usage, decode_number,
+    Session, SessionState, Tally, Usage, decode_number,
 };
 use crate::{Context, Stop, View, keys};
+
+pub use super::typed_rows::{load, load_known, store};
 
 /// Permission bits of what is made without any: files, and directories.
 pub const FILE_MODE: u32 = 0o644;
 pub const DIRECTORY_MODE: u32 = 0o755;
-
-/// The row of `key`, decoded.
-pub fn load<T: Row>(view: &mut View<'_>, key: &Bytes) -> Result<Option<T>, Stop> {
-    Ok(view.get(key)?.as_ref().map(T::decode).transpose()?)
-}
-
-/// A row that another row says must exist.
-pub fn load_known<T: Row>(view: &mut View<'_>, key: &Bytes, what: &str) -> Result<T, Stop> {
-    match load(view, key)? {
-        Some(row) => Ok(row),
-        None => Err(Error::corrupt(what, "no row", format!("{key:?}")).into()),
-    }
-}
-
-pub fn store<T: Row>(view: &mut View<'_>, key: Bytes, row: &T) {
-    view.put(key, row.encode());
-}
 
 /// The inode of an entry that was just read.
 pub fn load_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
@@ -321,7 +307,7 @@ pub fn count_uploads(view: &mut View<'_>, bucket: BucketId, uploads: i64) -> Res
     Ok(())
 }
 
-/// Adds to a bucket's usage. `Full` if that grows beyond a quota.
+/// Adds to the usage of a bucket, and of its owner. `Full` if that grows beyond a quota.
 pub fn count_usage(
     view: &mut View<'_>,
     bucket: BucketId,
@@ -336,17 +322,14 @@ pub fn count_usage(
     if exceeds(objects > 0, usage.objects, usage.quota_objects) {
         return Err(used_up(view, bucket, format!("{} objects", usage.quota_objects))?.into());
     }
-    if exceeds(bytes > 0, usage.bytes, usage.quota_bytes) {
+    if exceeds(bytes > 0, usage.all_bytes(), usage.quota_bytes) {
         return Err(used_up(view, bucket, format!("{} bytes", usage.quota_bytes))?.into());
     }
     store(view, key, &usage);
-    Ok(())
-}
-
-fn used_up(view: &mut View<'_>, bucket: BucketId, quota: String) -> Result<Error, Stop> {
-    let Bucket { name, .. } = load_known(view, &keys::bucket(bucket), "bucket")?;
-    let remedy = "delete something, or have root raise it";
-    Ok(Error::Full(format!("the quota of bucket {name}, {quota}, is used up: {remedy}")))
+    match (objects, bytes) {
+        (0, 0) => Ok(()),
+        _ => count_owner(view, bucket, Change { objects, bytes, ..Change::default() }),
+    }
 }
 
 fn add(value: u64, delta: i64, what: &str) -> Result<u64, Stop> {
@@ -465,7 +448,7 @@ pub fn store_extents(
         return Err(Error::TooLarge(what).into());
     }
     let key = keys::extents(body, chunk);
-    match extents.extents.is_empty() && extents.unknown.is_empty() {
+    match extents.extents.is_empty() {
         true => view.delete(key),
         false => store(view, key, extents),
     }

@@ -6,8 +6,9 @@ use cairn_auth::{Action, Principal};
 use cairn_base::{Error, Timestamp, UploadId, UserId, limits};
 use serde::{Deserialize, Serialize};
 
-use super::multipart::{AbortUpload, CreateUpload, PutPart, UploadName};
+use super::multipart::{AbortUpload, CreateUpload, PutPart, UploadName, forget_upload};
 use super::namespace::{count_uploads, find_bucket, load, load_known, open_bucket_for, store};
+use super::user_quotas::find_room;
 use crate::rows::{Drain, Draining, Resumable, Row, Upload};
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -44,6 +45,7 @@ impl Verb for BeginResumable {
         let user = user_of(context)?;
         make_room(view, context, user, self.length)?;
         let bucket = find_bucket(view, &self.create.bucket)?.id;
+        find_room(view, bucket)?.check(view, bucket, self.length)?;
         let key = keys::upload(bucket, self.create.key.as_bytes(), upload);
         let row: Upload = load_known(view, &key, "upload")?;
         store(view, key, &Upload { takes_any_size: true, ..row });
@@ -95,7 +97,8 @@ fn make_room(
 fn end_row(view: &mut View<'_>, key: Bytes, row: &Resumable) -> Result<(), Stop> {
     if let (Some((_, upload)), false) = (keys::resumable_parts(&key), row.is_done) {
         let upload_key = keys::upload(row.bucket, row.key.as_bytes(), upload);
-        if view.get(&upload_key)?.is_some() {
+        if let Some(upload_row) = load::<Upload>(view, &upload_key)? {
+            forget_upload(view, row.bucket, &upload_row)?;
             view.delete(upload_key);
             store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
             count_uploads(view, row.bucket, -1)?;

@@ -97,6 +97,31 @@ impl Verb for OpenRemoteSession {
     }
 }
 
+/// Notes that a session reads leased rows only while the master of this epoch, which is in the same
+/// process, holds its own lease.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BindSession {
+    pub session: SessionId,
+    pub epoch: u64,
+}
+
+impl Verb for BindSession {
+    type Reply = ();
+    const NAME: &'static str = "bind_session";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        let key = keys::session(self.session);
+        match load::<Session>(view, &key)? {
+            Some(session) if session.state == SessionState::Live => {
+                store(view, key, &Session { bound: self.epoch, ..session });
+                Ok(())
+            }
+            _ => Err(ended(self.session)),
+        }
+    }
+}
+
 /// Ranges of reserved numbers that a session may still use.
 const RANGES: usize = 4;
 /// Numbers that are reserved at a time, at most.

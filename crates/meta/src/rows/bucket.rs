@@ -178,17 +178,27 @@ pub struct Usage {
     pub quota_objects: u64,
     /// The limit of `bytes`; 0 for as many as there is room for.
     pub quota_bytes: u64,
+    /// Bytes of the parts of unfinished uploads.
+    pub upload_bytes: u64,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
+}
+
+impl Usage {
+    /// The bytes that count for the quota: those of objects, and of unfinished uploads.
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.upload_bytes)
+    }
 }
 
 impl Row for Usage {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
         writer.number(1, self.objects).number(2, self.bytes).number(3, u64::from(self.uploads));
-        for (tag, quota) in [(4, self.quota_objects), (5, self.quota_bytes)] {
-            if quota > 0 {
-                writer.number(tag, quota);
+        let others = [(4, self.quota_objects), (5, self.quota_bytes), (6, self.upload_bytes)];
+        for (tag, number) in others {
+            if number > 0 {
+                writer.number(tag, number);
             }
         }
         writer.raw(&self.unknown);
@@ -205,6 +215,7 @@ impl Row for Usage {
                 3 => usage.uploads = narrow("uploads", field.number()?)?,
                 4 => usage.quota_objects = field.number()?,
                 5 => usage.quota_bytes = field.number()?,
+                6 => usage.upload_bytes = field.number()?,
                 _ => field.keep(&mut usage.unknown),
             }
         }

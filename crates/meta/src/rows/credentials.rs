@@ -6,7 +6,7 @@ use cairn_base::codec::{Fields, Writer};
 use cairn_base::{Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Row, array, unexpected, unzigzag, zigzag};
+use super::{FORMAT, Row, UserQuotas, array, unexpected, unzigzag, zigzag};
 
 /// A user: the row `k u <user>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -16,6 +16,7 @@ pub struct User {
     /// Whether its credentials are refused.
     pub disabled: bool,
     pub limits: UserLimits,
+    pub quotas: UserQuotas,
     pub unknown: Vec<u8>,
 }
 
@@ -34,7 +35,10 @@ impl Row for User {
         if self.disabled {
             writer.number(3, 1);
         }
-        for (tag, limit) in [(4, self.limits.requests), (5, self.limits.bytes)] {
+        let UserQuotas { bytes, objects, buckets, uploads } = self.quotas;
+        let limits = [(4, self.limits.requests), (5, self.limits.bytes)];
+        let quotas = [(6, bytes), (7, objects), (8, buckets), (9, uploads)];
+        for (tag, limit) in limits.into_iter().chain(quotas) {
             if limit > 0 {
                 writer.number(tag, limit);
             }
@@ -53,6 +57,10 @@ impl Row for User {
                 3 => user.disabled = field.number()? != 0,
                 4 => user.limits.requests = field.number()?,
                 5 => user.limits.bytes = field.number()?,
+                6 => user.quotas.bytes = field.number()?,
+                7 => user.quotas.objects = field.number()?,
+                8 => user.quotas.buckets = field.number()?,
+                9 => user.quotas.uploads = field.number()?,
                 _ => field.keep(&mut user.unknown),
             }
         }

@@ -17,6 +17,7 @@ mod hold;
 mod inode;
 mod locks;
 mod login;
+mod owned;
 mod resumable;
 mod sent;
 mod session;
@@ -42,6 +43,7 @@ pub use hold::Hold;
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
 pub use login::Login;
+pub use owned::{Owned, UserQuotas};
 pub use resumable::Resumable;
 pub use session::{MOUNT, Reserved, Session, SessionState, Slot};
 pub use share_link::{ShareLink, UploadLimits};
@@ -125,16 +127,26 @@ mod tests {
             of("freed", &Draining::from(Drain::Prepared { session: SessionId(1) })),
             of("freed", &Freed::new(GroupId(1))),
             of("export", &Export { user: UserId(1), ..Export::default() }),
-            of("extents", &Extents::default()),
             of("hold", &Hold { owner: "x".into(), ..Hold::default() }),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
             of("login", &Login { credential: "x".into(), ..Login::default() }),
+            of("owned", &Owned::default()),
             of("resumable", &Resumable::default()),
             of("share_link", &ShareLink::default()),
             of("upload", &Upload::default()),
             of("upload", &Part { etag: "x".into(), ..Part::default() }),
         ]
+    }
+
+    #[test]
+    fn an_extent_of_a_later_release_is_an_error_and_no_hole() {
+        for tag in [4, 90] {
+            let mut later = Writer::new(FORMAT);
+            later.bytes(tag, &[0, 9, 1]);
+            let error = Extents::decode(&later.finish()).unwrap_err();
+            assert_eq!(error.kind(), "not_implemented", "{error}");
+        }
     }
 
     /// So that an older version that rewrites a row destroys nothing of a newer one.
@@ -162,11 +174,11 @@ mod tests {
             ("credentials", include_str!("credentials.rs")),
             ("directory", include_str!("directory.rs")),
             ("export", include_str!("export.rs")),
-            ("extents", include_str!("extents.rs")),
             ("freed", include_str!("freed.rs")),
             ("hold", include_str!("hold.rs")),
             ("inode", include_str!("inode.rs")),
             ("locks", include_str!("locks.rs")),
+            ("owned", include_str!("owned.rs")),
             ("resumable", include_str!("resumable.rs")),
             ("session", include_str!("session.rs")),
             ("share_link", include_str!("share_link.rs")),

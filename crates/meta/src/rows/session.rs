@@ -30,6 +30,9 @@ pub struct Session {
     /// It comes out of a dump: blocks that it wrote may be younger than these rows, and none of
     /// them is ever taken for garbage because nothing names it.
     pub loaded: bool,
+    /// The epoch of a master in the same process, if the session reads leased rows only while that
+    /// master holds its own lease: no later master need wait for it. 0: it has said no such thing.
+    pub bound: u64,
     pub unknown: Vec<u8>,
 }
 
@@ -55,6 +58,7 @@ impl Row for Session {
         if self.loaded {
             writer.number(4, 1);
         }
+        writer.number(5, self.bound);
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -75,6 +79,7 @@ impl Row for Session {
                 2 => session.started = Timestamp(unzigzag(field.number()?)),
                 3 => session.owner = field.number()?,
                 4 => session.loaded = field.number()? != 0,
+                5 => session.bound = field.number()?,
                 _ => field.keep(&mut session.unknown),
             }
         }

@@ -24,6 +24,8 @@ pub struct Upload {
     pub change: u64,
     /// Its parts need not have the least size of parts.
     pub takes_any_size: bool,
+    /// Bytes of its parts, as they are counted for the bucket and its owner.
+    pub bytes: u64,
     pub unknown: Vec<u8>,
 }
 
@@ -45,6 +47,9 @@ impl Row for Upload {
         if self.takes_any_size {
             writer.number(7, 1);
         }
+        if self.bytes > 0 {
+            writer.number(8, self.bytes);
+        }
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -64,6 +69,7 @@ impl Row for Upload {
                 }
                 6 => upload.change = field.number()?,
                 7 => upload.takes_any_size = field.number()? != 0,
+                8 => upload.bytes = field.number()?,
                 _ => field.keep(&mut upload.unknown),
             }
         }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use cairn_base::Clock;
 use cairn_base::planted::{Bug, is_planted};
+use parking_lot::RwLock;
+
+use super::serving::Serving;
 
 /// The part of a lease that the client uses: clocks do not run at exactly the same rate.
 const PERCENT: u32 = 90;
@@ -18,6 +21,8 @@ pub struct Lease {
     known_alive: AtomicU64,
     /// A batch that all reads see which begin now.
     settled: AtomicU64,
+    /// The master in this process under whose own lease alone rows may be used.
+    bound: RwLock<Option<Serving>>,
 }
 
 impl Lease {
@@ -27,18 +32,38 @@ impl Lease {
             valid_until: AtomicU64::new(0),
             known_alive: AtomicU64::new(0),
             settled: AtomicU64::new(0),
+            bound: RwLock::default(),
         }
     }
 
     /// Whether leased rows may be used.
     pub fn is_valid(&self) -> bool {
         nanos(self.clock.monotonic()) < self.valid_until.load(Ordering::SeqCst)
+            && !self.left_of_master().is_zero()
+    }
+
+    /// Has rows be used only while this master holds its lease; `None`: whoever leased them.
+    pub fn bind(&self, to: Option<Serving>) {
+        *self.bound.write() = to;
+    }
+
+    /// The epoch of the master to which it is bound.
+    pub fn bound_to(&self) -> Option<u64> {
+        self.bound.read().as_ref().map(Serving::epoch)
+    }
+
+    /// How long the master to which it is bound holds its lease.
+    fn left_of_master(&self) -> Duration {
+        match &*self.bound.read() {
+            Some(serving) if !is_planted(Bug::BoundLeaseIgnored) => serving.left(),
+            _ => Duration::MAX,
+        }
     }
 
     /// How long that stays so without a renewal.
     pub fn left(&self) -> Duration {
         let until = Duration::from_nanos(self.valid_until.load(Ordering::SeqCst));
-        until.saturating_sub(self.clock.monotonic())
+        until.saturating_sub(self.clock.monotonic()).min(self.left_of_master())
     }
 
     /// How long no master has shown that the session lives.

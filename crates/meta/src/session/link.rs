@@ -1,6 +1,7 @@
 //! The way of a session to a master.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,6 +27,14 @@ pub trait MasterLink: Send + Sync + 'static {
 /// A connection, and what the master sends on it unasked: recalls, encoded.
 pub type Dialed = (Arc<dyn MasterLink>, UnboundedReceiver<Bytes>);
 
+/// How long no master that serves has answered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MasterSilence {
+    pub lasts: Duration,
+    /// Why it is this node alone that has no master, where that is known.
+    pub cut_off: Option<String>,
+}
+
 /// Finds the master that serves.
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
@@ -39,6 +48,11 @@ pub trait Dialer: Send + Sync + 'static {
     /// The master that it found last, or looks for, as an operator knows it.
     fn master(&self) -> Awaited {
         Awaited::Text("the master".into())
+    }
+
+    /// How long none has answered, as far as that is known apart from sessions.
+    fn silence(&self) -> MasterSilence {
+        MasterSilence::default()
     }
 }
 

@@ -49,6 +49,10 @@ pub enum SessionMethod {
     /// As [`SessionMethod::Attach`], by a session of a node that still holds what former masters
     /// have leased to it. It is refused, and nothing changes, where that does not hold any more.
     AttachHolding = 29,
+    /// [`Bind`], answered with [`Bound`].
+    Bind = 45,
+    /// [`Succeed`], answered with nothing.
+    Succeed = 46,
 }
 
 impl SessionMethod {
@@ -70,6 +74,8 @@ impl SessionMethod {
             25 => Ok(SessionMethod::GiveBack),
             28 => Ok(SessionMethod::DumpRows),
             29 => Ok(SessionMethod::AttachHolding),
+            45 => Ok(SessionMethod::Bind),
+            46 => Ok(SessionMethod::Succeed),
             other => Err(Error::NotImplemented(format!(
                 "masters of this version do not know method {other}"
             ))),
@@ -111,6 +117,28 @@ pub struct Attached {
     pub lease_ms: u64,
     /// The last batch that is seen by reads; 0 for a session that holds rows of former masters.
     pub batch: u64,
+}
+
+/// From before this was sent, the session reads leased rows only while the master of this epoch,
+/// which is in the same process, holds its own lease. It goes on with that until a master of a
+/// later epoch has attached it. Mounts may not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bind {
+    pub session: SessionId,
+    pub epoch: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bound {
+    /// That of the master that answers. If the session named another one, nothing was noted.
+    pub epoch: u64,
+}
+
+/// The session is that of the only process of its node: it holds the lock of the node's directory.
+/// All other sessions of the node belong to processes that have ended. Mounts may not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Succeed {
+    pub session: SessionId,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

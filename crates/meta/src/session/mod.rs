@@ -29,9 +29,11 @@ mod messages;
 mod operation;
 mod posted;
 mod rows;
+mod serving;
 mod slots;
 mod step;
 mod unknown;
 
-pub use link::{Dialed, Dialer, Lost, MasterLink};
+pub use link::{Dialed, Dialer, Lost, MasterLink, MasterSilence};
 pub use messages::*;
+pub use serving::{OwnMaster, Serving};

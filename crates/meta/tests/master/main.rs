@@ -14,5 +14,6 @@ mod model;
 mod reads_change_nothing;
 mod setup;
 mod verbs;
+mod what_belongs_to_users_is_counted_anew;
 mod what_did_not_commit_runs_again_in_order;
 mod what_is_not_declared_is_refused;

@@ -139,7 +139,7 @@ fn a_shared_body_is_not_coalesced() {
 fn a_chain_of_bodies_without_end_is_corrupt() {
     let (mut store, _, body) = shared(3);
     let place = Place::Body { body, offset: 0 };
-    let extents = Extents { extents: vec![Extent { offset: 0, len: 9, place }], unknown: vec![] };
+    let extents = Extents { extents: vec![Extent { offset: 0, len: 9, place }] };
     store.rows.insert(keys::extents(body, 0), extents.encode());
     fails(store.run(Leaves { body, start: 0, end: 9 }), "corrupt");
 }
@@ -155,7 +155,7 @@ fn a_part_of_a_chain_without_end_is_corrupt() {
     store.rows.insert(keys::inode(ino), inode.encode());
     for offset in [0, u64::MAX - 4] {
         let extent = Extent { offset: 0, len: 9, place: Place::Body { body, offset } };
-        let row = Extents { extents: vec![extent], ..Extents::default() };
+        let row = Extents { extents: vec![extent] };
         store.rows.insert(keys::extents(body, 0), row.encode());
         let (object, tags) = (ObjectAttributes::default(), Vec::new());
         let (bucket, key) = ("bucket".to_owned(), "new".to_owned());

@@ -467,7 +467,8 @@ async fn a_store_becomes_read_only_however_fast_directories_are_made() {
             let (is_over, made) = (Arc::clone(&is_over), Arc::clone(&made));
             let name = format!("{client} {}", of.is_none());
             makers.push(tokio::spawn(async move {
-                let own = mkdir(&filler, root, &name).await.unwrap();
+                // The store may be read-only before a slow maker begins.
+                let own = mkdir(&filler, root, &name).await?;
                 for number in 0.. {
                     if is_over.load(Ordering::SeqCst) {
                         return Ok(());

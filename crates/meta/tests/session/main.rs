@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod audited;
+mod bound;
 mod delegated;
 mod dumps;
 mod ends;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Error, Ino, Result, Rng, UserId};
-use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
+use cairn_base::{Clock, Error, Ino, Result, Rng, UserId};
+use cairn_meta::engine::{Change, CommitError, Engine, Fence, Lease, Memory, Snapshot};
 use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{self, Master};
 use cairn_meta::ops::buckets::CreateBucket;
@@ -22,11 +22,11 @@ use cairn_meta::ops::put_object::{NewContent, PutObject, PutReply};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::rows::{BucketKind, Content};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, Reply, SessionMethod};
+use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, Reply, Serving, SessionMethod};
 use cairn_meta::wire;
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 /// The lease of sessions in these tests.
@@ -41,7 +41,11 @@ pub struct Net {
     /// The disk of the master that serves.
     disk: Mutex<Arc<Disk>>,
     serving: Mutex<Arc<Sessions>>,
+    /// The same master, for a session in its process.
+    master: Mutex<Serving>,
     cuts: Mutex<HashMap<u64, Arc<Cut>>>,
+    /// How many clients there were.
+    clients: AtomicU64,
     /// Masters are of a version that does not know that sessions hold rows.
     pub is_old: AtomicBool,
 }
@@ -63,6 +67,24 @@ pub struct Cut {
     /// Of the metadata that the client finds when it dials.
     pub generation: AtomicU64,
     changed: Notify,
+    died: Died,
+}
+
+/// Is closed when the client's process dies.
+struct Died(Semaphore);
+
+impl Default for Died {
+    fn default() -> Died {
+        Died(Semaphore::new(0))
+    }
+}
+
+impl Cut {
+    /// The process of the client dies: the master hears that its connection ends.
+    pub fn die(&self) {
+        self.silent.store(true, Ordering::SeqCst);
+        self.died.0.close();
+    }
 }
 
 pub fn caller() -> Caller {
@@ -73,9 +95,11 @@ impl Net {
     pub async fn new() -> Arc<Net> {
         let engine = Arc::new(Memory::new());
         let disk = Disk::of(&engine);
-        let serving = Mutex::new(serve(&disk).await);
+        let (serving, master) = serve(&disk).await;
+        let (serving, master) = (Mutex::new(serving), Mutex::new(master));
         let (disk, cuts, is_old) = (Mutex::new(disk), Mutex::default(), AtomicBool::new(false));
-        let net = Arc::new(Net { engine, disk, serving, cuts, is_old });
+        let clients = AtomicU64::default();
+        let net = Arc::new(Net { engine, disk, serving, master, cuts, clients, is_old });
         let ticking = Arc::downgrade(&net);
         tokio::spawn(async move {
             while let Some(net) = ticking.upgrade() {
@@ -93,12 +117,19 @@ impl Net {
         self.serving.lock().clone()
     }
 
-    /// Another master takes over.
+    /// The master that serves, for a session in its process.
+    pub fn master(&self) -> Serving {
+        self.master.lock().clone()
+    }
+
+    /// Another master takes over, once the lease of the former one is over.
     pub async fn fail_over(&self) {
+        self.disk().lease.give_up();
         let disk = Disk::of(&self.engine);
-        let sessions = serve(&disk).await;
+        let (sessions, master) = serve(&disk).await;
         *self.disk.lock() = disk;
         *self.serving.lock() = sessions;
+        *self.master.lock() = master;
     }
 
     /// The master ends, and what it has not committed is lost. Another one takes over.
@@ -135,10 +166,16 @@ impl Net {
         self.client_with(peer, client::Config { hasty: true, ..client::Config::default() }).await
     }
 
-    async fn client_with(self: &Arc<Net>, peer: u64, config: client::Config) -> (Client, Arc<Cut>) {
+    pub async fn client_with(
+        self: &Arc<Net>,
+        peer: u64,
+        config: client::Config,
+    ) -> (Client, Arc<Cut>) {
         let cut = Arc::new(Cut::default());
         self.cuts.lock().insert(peer, cut.clone());
-        let rng: Arc<dyn Rng> = Arc::new(SeededRng::new(peer));
+        // Two processes of one peer have sessions of their own.
+        let seed = peer + 1000 * self.clients.fetch_add(1, Ordering::SeqCst);
+        let rng: Arc<dyn Rng> = Arc::new(SeededRng::new(seed));
         let dialer = PeerDialer { net: self.clone(), cut: cut.clone(), peer, rng: rng.clone() };
         let clock = Arc::new(RealClock::default());
         let client = Client::start(Arc::new(dialer), clock, rng, config).await.unwrap();
@@ -151,6 +188,8 @@ pub struct Disk {
     engine: Arc<Memory>,
     state: Mutex<DiskState>,
     changed: Condvar,
+    /// Of the master: without an end of its own.
+    lease: Arc<Lease>,
     is_gone: tokio::sync::watch::Sender<bool>,
 }
 
@@ -166,7 +205,10 @@ impl Disk {
     fn of(engine: &Arc<Memory>) -> Arc<Disk> {
         let (is_gone, _) = tokio::sync::watch::channel(false);
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Disk { engine: engine.clone(), state, changed, is_gone })
+        let clock = Arc::new(RealClock::default());
+        let begun = clock.monotonic();
+        let lease = Arc::new(Lease::new("test".into(), Duration::from_secs(3600), clock, begun));
+        Arc::new(Disk { engine: engine.clone(), state, changed, lease, is_gone })
     }
 
     pub fn hold(&self) {
@@ -199,6 +241,10 @@ impl Engine for Disk {
         self.engine.take_over_at(batch)
     }
 
+    fn lease(&self) -> Option<Arc<Lease>> {
+        Some(Arc::clone(&self.lease))
+    }
+
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         self.engine.snapshot()
     }
@@ -213,7 +259,7 @@ impl Engine for Disk {
     }
 }
 
-async fn serve(disk: &Arc<Disk>) -> Arc<Sessions> {
+async fn serve(disk: &Arc<Disk>) -> (Arc<Sessions>, Serving) {
     let clock = Arc::new(RealClock::default());
     let master = Master::start(disk.clone(), clock.clone(), master::Config::default()).unwrap();
     let system = Caller::system();
@@ -230,7 +276,7 @@ async fn serve(disk: &Arc<Disk>) -> Arc<Sessions> {
             Err(error) => panic!("{error}"),
         }
     }
-    sessions
+    (sessions, master.serving())
 }
 
 struct PeerDialer {
@@ -327,7 +373,13 @@ impl MasterLink for PeerLink {
                 let Some(sender) = self.recalls.lock().take() else { return Ok(bytes) };
                 let (cut, broken) = (self.cut.clone(), self.broken.clone());
                 tokio::spawn(async move {
-                    while let Some(recall) = recalls.recv().await {
+                    loop {
+                        let recall = tokio::select! {
+                            biased;
+                            _ = cut.died.0.acquire() => return,
+                            recall = recalls.recv() => recall,
+                        };
+                        let Some(recall) = recall else { return };
                         while cut.no_recalls.load(Ordering::SeqCst)
                             || cut.silent.load(Ordering::SeqCst)
                         {

@@ -111,6 +111,7 @@ samples! {
             started: Timestamp(-5),
             owner: 1 << 63 | 7,
             loaded: false,
+            bound: 0,
             unknown: vec![],
         },
     ];
@@ -148,12 +149,21 @@ samples! {
         uploads: 2,
         quota_objects: 1_000,
         quota_bytes: 1 << 41,
+        upload_bytes: 0,
         unknown: vec![],
     }];
     User, |row| row.disabled = !row.disabled, [
         User { name: "anna".into(), created: Timestamp(5), disabled: true, ..User::default() },
         User { name: "bert".into(), ..User::default() },
     ];
+    Owned, |row| row.buckets += 1, [Owned {
+        buckets: 2,
+        objects: 3,
+        bytes: 1 << 40,
+        upload_bytes: 5,
+        uploads: 1,
+        unknown: vec![],
+    }];
 }
 
 /// All of them, and rows with fields that came later: no message was recorded with those.
@@ -192,12 +202,34 @@ pub fn stored() -> Vec<Sample> {
         let row = Upload::decode(row)?;
         Ok(Upload { change: row.change + 1, ..row }.encode())
     };
-    let (bytes, again_upload) = (resumable.encode(), again::<Upload>);
-    all.push(Sample { name: "Upload", bytes, again: again_upload, change: changed });
+    for row in [resumable, Upload { bytes: 1 << 40, ..upload() }] {
+        let (bytes, again) = (row.encode(), again::<Upload>);
+        all.push(Sample { name: "Upload", bytes, again, change: changed });
+    }
+    all.extend(counted());
     let kept = Bucket { read_only: true, ..website.clone() };
     for row in [ruled, listed, website, kept] {
         all.push(Sample { name: "Bucket", bytes: row.encode(), again: again::<Bucket>, change });
     }
+    all
+}
+
+/// Rows with what is counted for quotas.
+fn counted() -> Vec<Sample> {
+    let mut all = Vec::new();
+    let usage = Usage { objects: 1, upload_bytes: 1 << 40, ..Usage::default() };
+    let more = |row: &Bytes| {
+        let row = Usage::decode(row)?;
+        Ok(Usage { objects: row.objects + 1, ..row }.encode())
+    };
+    all.push(Sample { name: "Usage", bytes: usage.encode(), again: again::<Usage>, change: more });
+    let quotas = UserQuotas { bytes: 1 << 40, objects: 5, buckets: 7, uploads: 9 };
+    let user = User { name: "anna".into(), quotas, ..User::default() };
+    let other = |row: &Bytes| {
+        let row = User::decode(row)?;
+        Ok(User { disabled: !row.disabled, ..row }.encode())
+    };
+    all.push(Sample { name: "User", bytes: user.encode(), again: again::<User>, change: other });
     all
 }
 
@@ -281,7 +313,7 @@ pub fn extents() -> Extents {
     let second = Extent { offset: 5 << 20, len: 3, place };
     let place = Place::Body { body: body(4), offset: 1 << 30 };
     let third = Extent { offset: 6 << 20, len: 1 << 21, place };
-    Extents { extents: vec![first, second, third], unknown: vec![] }
+    Extents { extents: vec![first, second, third] }
 }
 
 fn grant(used: Option<(KeyHash, NodeId)>) -> IssuedToken {
@@ -387,6 +419,7 @@ fn upload() -> Upload {
         checksum: Some((Algorithm::Sha1, ChecksumKind::Composite)),
         change: 7,
         takes_any_size: false,
+        bytes: 0,
         unknown: vec![],
     }
 }

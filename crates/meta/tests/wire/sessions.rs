@@ -1,9 +1,9 @@
 //! Messages of sessions, and their answers.
 
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Detach, DumpRows, DumpedRows,
-    Execute, Executed, Flush, GiveBack, Progress, Read, ReadReply, Recall, Renew, Renewed,
-    Replayed, Reply, Run, RunPosted, SessionMethod,
+    Acknowledge, Attach, Attached, Bind, Bound, Change, Delegate, Delegated, Detach, DumpRows,
+    DumpedRows, Execute, Executed, Flush, GiveBack, Progress, Read, ReadReply, Recall, Renew,
+    Renewed, Replayed, Reply, Run, RunPosted, SessionMethod, Succeed,
 };
 use cairn_sim::golden::{compare, samples};
 use serde::Serialize;
@@ -43,6 +43,8 @@ fn check_method(method: SessionMethod) -> Option<String> {
         }
         SessionMethod::GiveBack => check::<GiveBack, Reply<()>>(number),
         SessionMethod::DumpRows => check::<DumpRows, Reply<DumpedRows>>(number),
+        SessionMethod::Bind => check::<Bind, Reply<Bound>>(number),
+        SessionMethod::Succeed => check::<Succeed, Reply<()>>(number),
     }
 }
 

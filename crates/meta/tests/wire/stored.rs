@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use cairn_base::Error;
 use cairn_base::codec::Writer;
 use cairn_meta::rows::FORMAT;
 use cairn_sim::golden::{among, hex, unhex};
@@ -24,7 +25,8 @@ fn every_row_that_was_ever_stored_is_read() {
     }
 }
 
-/// So that an older version that changes a row destroys nothing of a newer one.
+/// So that an older version that changes a row destroys nothing of a newer one. Rows of extents
+/// have no such fields: one that is not known may be an extent, and would be read as a hole.
 #[test]
 fn a_row_that_is_changed_keeps_the_fields_of_a_newer_version() {
     let mut newer = Writer::new(FORMAT);
@@ -33,6 +35,12 @@ fn a_row_that_is_changed_keeps_the_fields_of_a_newer_version() {
     let mut changed = BTreeSet::new();
     for row in rows::stored() {
         let future = Bytes::from([&row.bytes[..], &unknown].concat());
+        if row.name == "Extents" {
+            let error = (row.again)(&future).unwrap_err();
+            assert!(matches!(error, Error::NotImplemented(_)), "{error}");
+            changed.insert(row.name);
+            continue;
+        }
         assert_eq!((row.again)(&future).unwrap(), future, "{}", row.name);
         let other = (row.change)(&future).unwrap();
         assert_ne!(other, future, "{} is not changed", row.name);

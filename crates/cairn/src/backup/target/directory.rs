@@ -24,10 +24,9 @@ fn to_io(failure: Failure) -> io::Error {
 }
 
 impl Directory {
-    pub fn open(root: &Path) -> Result<Directory> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(root);
-        made.map_err(|error| Failure::file(root, &error))?;
-        Ok(Directory { root: root.to_path_buf() })
+    /// It is made when the first object is put there.
+    pub fn open(root: &Path) -> Directory {
+        Directory { root: root.to_path_buf() }
     }
 
     /// Writes a file beside `path`, and gives it this name by `place`.
@@ -151,7 +150,7 @@ mod tests {
     #[test]
     fn one_of_many_makes_a_new_object() {
         let root = tempfile::tempdir().unwrap();
-        let directory = Directory::open(root.path()).unwrap();
+        let directory = Directory::open(root.path());
         let made: Vec<bool> = std::thread::scope(|scope| {
             let make = |n: u8| {
                 let directory = &directory;

@@ -12,7 +12,7 @@ mod sign;
 pub use again::Again;
 pub use objects::Target;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use again::Persistent;
@@ -49,6 +49,12 @@ impl TargetArgs {
         &self.target
     }
 
+    /// The directory, if it is one of this machine.
+    pub fn directory(&self) -> Option<&Path> {
+        let is_directory = !self.target.contains("://") && !self.target.is_empty();
+        is_directory.then(|| self.target.as_ref())
+    }
+
     pub fn open(&self) -> Result<Arc<dyn Target>> {
         let target = self.target.trim_end_matches('/');
         if let Some(place) = target.strip_prefix("s3://") {
@@ -74,7 +80,7 @@ impl TargetArgs {
         }
         match target.is_empty() && self.target.is_empty() {
             true => Err(Failure::usage("the target is empty")),
-            false => Ok(persistent(directory::Directory::open(self.target.as_ref())?)),
+            false => Ok(persistent(directory::Directory::open(self.target.as_ref()))),
         }
     }
 }
@@ -85,6 +91,6 @@ fn persistent(target: impl Target + 'static) -> Arc<dyn Target> {
 
 /// For tests.
 #[cfg(test)]
-pub fn in_directory(path: &std::path::Path) -> Result<Arc<dyn Target>> {
-    Ok(persistent(directory::Directory::open(path)?))
+pub fn in_directory(path: &Path) -> Result<Arc<dyn Target>> {
+    Ok(persistent(directory::Directory::open(path)))
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use cairn_audit::LineQueue;
-use cairn_auth::HandleKey;
+use cairn_auth::{HandleKey, Network};
 use cairn_console::Insight;
 use cairn_doors::Records;
 use cairn_doors::admit::Admit;
@@ -17,6 +17,7 @@ use cairn_doors::s3::{Classes, PublicAcl};
 use cairn_doors::serve::{self, Serving};
 use cairn_fs::Fs;
 use cairn_logs::LogPaths;
+use hyper::Uri;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
@@ -27,6 +28,7 @@ use super::syslog_args::SyslogArgs;
 use super::website_args::WebsiteArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
+
 use crate::server::acme::AcmeArgs;
 use crate::server::records::RecordArgs;
 
@@ -39,6 +41,15 @@ pub struct DoorArgs {
     /// Address of the HTTP door, which also has health, metrics and administration
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(super) http: SocketAddr,
+    /// Address of a door with /healthz and /readyz alone, without TLS, such as 127.0.0.1:8081. It
+    /// answers whatever clients do at the other doors. Without this there is none
+    #[arg(long, value_name = "ADDR")]
+    pub(super) health: Option<SocketAddr>,
+    /// A network of proxies, such as 10.0.0.7 or 10.0.0.0/24, that say for which client they ask,
+    /// by the PROXY protocol version 2 or by X-Forwarded-For; may be given several times. The S3,
+    /// HTTP and website doors and the console believe it of nobody else
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    pub(super) trusted_proxy: Vec<Network>,
     /// Certificate chain for these doors, the console, and --syslog-tls, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key", group = "certificate")]
     pub(super) tls_cert: Option<PathBuf>,
@@ -86,6 +97,10 @@ pub struct DoorArgs {
     /// Share of requests without a trace of their own that --otlp sends, 0 to 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, requires = "otlp")]
     pub(super) otlp_ratio: f64,
+}
+
+fn network(text: &str) -> Result<Network, String> {
+    Network::parse(text).map_err(|error| error.to_string())
 }
 
 fn log_path(text: &str) -> Result<String, String> {
@@ -188,6 +203,20 @@ impl DoorArgs {
     pub(super) fn log_paths(&self) -> Result<Arc<LogPaths>> {
         let paths = LogPaths::parse(self.log_path.iter().map(String::as_str));
         Ok(Arc::new(paths.map_err(|error| Failure::usage(format!("--log-path: {error}")))?))
+    }
+
+    /// The hosts by which the store is reached, at which nobody else is to have pages, and the
+    /// buckets of the records of this process.
+    pub(super) fn reserved_names(&self) -> Vec<String> {
+        let console = &self.console;
+        let one = [&console.console_s3_url, &console.console_http_url, &self.redirect.redirect_to];
+        let urls = console.console_url.iter().chain(one.into_iter().flatten());
+        let host = |url: &String| Some(url.parse::<Uri>().ok()?.host()?.to_lowercase());
+        let domains = self.domain.iter().chain(&self.website.website_domain);
+        let buckets = self.records.buckets().map(str::to_owned);
+        let fixed = std::iter::once("localhost".to_owned());
+        let named = domains.map(|domain| domain.to_lowercase());
+        fixed.chain(urls.filter_map(host)).chain(named).chain(buckets).collect()
     }
 
     pub(super) fn scheme(&self) -> &'static str {

@@ -9,6 +9,7 @@ mod website_args;
 mod door;
 
 pub mod console;
+pub mod health;
 pub mod http;
 pub mod nfs;
 pub mod redirect;
@@ -25,10 +26,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::rng::RealRng;
+use cairn_doors::Places;
 use cairn_doors::admit::Admit;
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::observe::Observer;
+use cairn_doors::proxies::Proxies;
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::Fs;
@@ -45,8 +48,16 @@ use door::{Behind, Bound, say_taken};
 
 /// All doors, in the order in which they are bound, opened and announced. A further door is an
 /// entry here, and a file beside this one; its options are in [`DoorArgs`].
-pub const DOORS: [Door; 7] =
-    [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR, website::DOOR, redirect::DOOR, console::DOOR];
+pub const DOORS: [Door; 8] = [
+    s3::DOOR,
+    http::DOOR,
+    health::DOOR,
+    nfs::DOOR,
+    syslog::DOOR,
+    website::DOOR,
+    redirect::DOOR,
+    console::DOOR,
+];
 
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
@@ -57,6 +68,9 @@ pub struct Sockets {
     observer: Mutex<Option<Observer>>,
     /// Taken when the doors open.
     bound: Mutex<Option<Vec<Bound>>>,
+    /// Names that only root gives to buckets.
+    reserved: Vec<String>,
+    proxies: Proxies,
 }
 
 /// Doors that are open.
@@ -106,7 +120,9 @@ impl DoorArgs {
         }
         let observer = Mutex::new(Some(self.observer()?));
         let lost = OnceLock::new();
-        Ok(Sockets { shown, lost, observer, bound: Mutex::new(Some(all)) })
+        let (bound, reserved) = (Mutex::new(Some(all)), self.reserved_names());
+        let proxies = Proxies::new(self.trusted_proxy.clone());
+        Ok(Sockets { shown, lost, observer, bound, reserved, proxies })
     }
 }
 
@@ -142,11 +158,16 @@ pub fn start(
     // They share the files that may be open.
     let most = process::connections_of(bound.len() as u64);
     let limits = Limits { connections: most, ..Limits::default() };
+    fs.reserve_names(sockets.reserved.clone());
     metrics.count_lines(&offers.lines);
     offers.numbers.iter().for_each(|numbers| metrics.count_more(Arc::clone(numbers)));
     let records = offers.records.clone().counting(metrics.traffic());
     let offers = Offers { records, ..offers };
-    let serving = Serving { tls: tls.clone(), limits, connections, ..Serving::default() };
+    let places = Arc::new(Places::within(process::memory()));
+    metrics.count_places(&places);
+    let (tls_of, proxies) = (tls.clone(), sockets.proxies.clone());
+    let serving =
+        Serving { tls: tls_of, limits, connections, places, proxies, ..Serving::default() };
     let pages = bound.iter().flat_map(|bound| bound.pages.clone()).collect();
     let shown = &sockets.shown;
     let mut behind = Behind { fs, admit, offers, metrics, serving, stopped, pages, shown };
@@ -184,12 +205,26 @@ mod tests {
         doors: DoorArgs,
     }
 
+    #[test]
+    fn hosts_of_the_store_and_buckets_of_records_are_reserved() {
+        let args = Command::parse_from([
+            "cairn",
+            "--console-url=https://Console.example.org:9001/",
+            "--domain=s3.example.org",
+            "--audit-bucket=audit",
+        ]);
+        let mut names = args.doors.reserved_names();
+        names.sort_unstable();
+        assert_eq!(names, ["audit", "console.example.org", "localhost", "s3.example.org"]);
+    }
+
     #[tokio::test]
     async fn doors_that_are_asked_for_are_bound_in_their_order() {
         let s3_and_http = ["cairn", "--s3=127.0.0.1:0", "--http=127.0.0.1:0"];
         for (more, names) in [
             (&[][..], &["s3", "http"][..]),
             (&["--nfs=127.0.0.1:0"], &["s3", "http", "nfs"]),
+            (&["--health=127.0.0.1:0"], &["s3", "http", "health"]),
             (&["--console=127.0.0.1:0"], &["s3", "http", "console"]),
         ] {
             let args = Command::parse_from([&s3_and_http[..], more].concat()).doors;

@@ -47,7 +47,7 @@ impl BucketSink {
             Err(Error::NotFound(_)) => {
                 let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
                 let root = Caller::verified(UserId::ROOT);
-                self.fs.run(&root, CreateBucket { name, kind, visibility }).await.map(|_| ())
+                self.fs.meta().run(&root, CreateBucket { name, kind, visibility }).await.map(|_| ())
             }
             Err(error) => Err(error),
         }
@@ -59,5 +59,10 @@ impl LineSink for BucketSink {
         let lines = Bytes::copy_from_slice(lines);
         let appended = self.runtime.block_on(async { timeout(PATIENCE, self.append(lines)).await });
         appended.map_err(io::Error::from)?.map_err(io::Error::other)
+    }
+
+    /// The store says so when it has no room.
+    fn reserve(&mut self, _: u64) -> io::Result<()> {
+        self.fs.meta().check_space().map_err(io::Error::other)
     }
 }

@@ -4,9 +4,11 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cairn_audit::LineSink;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
 
@@ -20,13 +22,24 @@ pub struct FileSink {
     len: u64,
     /// From which length on it is rotated, bytes.
     most: u64,
-    /// How many are kept beside the one that is written.
-    kept: u32,
+    kept: Retention,
 }
+
+/// Which rotated files are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// How many, at least.
+    pub files: u32,
+    /// Further ones for so long after their last line.
+    pub time: Duration,
+}
+
+/// Rotated files at most, however young they are.
+const FILES_MAX: u32 = 10_000;
 
 impl FileSink {
     /// Makes the directories of the file if they are not there.
-    pub fn open(path: &Path, most: u64, kept: u32) -> Result<FileSink> {
+    pub fn open(path: &Path, most: u64, kept: Retention) -> Result<FileSink> {
         if let Some(parent) = path.parent() {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
             made.map_err(|error| Failure::file(parent, &error))?;
@@ -51,16 +64,38 @@ impl FileSink {
         path.into()
     }
 
+    /// Whether a rotated file is to be kept for its age.
+    fn is_young(&self, path: &Path) -> bool {
+        let age = fs::metadata(path).and_then(|there| there.modified());
+        age.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < self.kept.time))
+    }
+
     fn rotate(&self) -> io::Result<()> {
         // Up to the first number that is free: a rotation that fails may be tried again and again.
-        let taken = (1..self.kept).take_while(|number| self.numbered(*number).exists()).count();
-        for number in (1..=taken as u32).rev() {
+        let goes_on = |number: &u32| {
+            let path = self.numbered(*number);
+            let is_kept = *number < self.kept.files || *number < FILES_MAX && self.is_young(&path);
+            is_kept && path.exists()
+        };
+        let moved = (1..).take_while(goes_on).count() as u32;
+        for number in (1..=moved).rev() {
             match fs::rename(self.numbered(number), self.numbered(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        fs::rename(&self.path, self.numbered(1))
+        // Without the room that is kept behind its end.
+        self.file.set_len(self.len)?;
+        fs::rename(&self.path, self.numbered(1))?;
+        if self.kept.time.is_zero() {
+            return Ok(());
+        }
+        // Those that were kept for their age, and are old now.
+        let old = (self.kept.files.max(moved + 1) + 1..).map(|number| self.numbered(number));
+        for path in old.take_while(|path| path.exists() && !self.is_young(path)) {
+            fs::remove_file(path)?;
+        }
+        Ok(())
     }
 }
 
@@ -106,11 +141,42 @@ impl LineSink for FileSink {
         self.len += added;
         Ok(())
     }
+
+    /// Has the file system keep room behind the end of the file, where it can.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        if self.is_gone()? {
+            (self.file, self.len) = open(&self.path)?;
+        }
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            reserved => Ok(reserved?),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TWO: Retention = Retention { files: 2, time: Duration::ZERO };
+
+    #[test]
+    fn files_are_kept_for_their_age_and_then_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let count = || fs::read_dir(directory.path()).unwrap().count();
+        let day = Duration::from_secs(24 * 3600);
+        let mut sink = FileSink::open(&path, 4, Retention { time: day, ..TWO }).unwrap();
+        (0..8).for_each(|_| sink.write(b"a line\n").unwrap());
+        assert_eq!(count(), 8, "all are young");
+        let long_ago = std::time::SystemTime::UNIX_EPOCH + day;
+        for number in 3..8 {
+            let file = File::open(sink.numbered(number)).unwrap();
+            file.set_modified(long_ago).unwrap();
+        }
+        sink.write(b"a line\n").unwrap();
+        assert_eq!(count(), 4, "those of one day are kept");
+    }
 
     fn read(path: &Path) -> String {
         fs::read_to_string(path).unwrap()
@@ -121,7 +187,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("made/for/it");
         let path = directory.join("audit.jsonl");
-        let mut sink = FileSink::open(&path, 25, 2).unwrap();
+        let mut sink = FileSink::open(&path, 25, TWO).unwrap();
         for line in ["first line\n", "second line\n", "third line\n", "fourth line\n", "fifth\n"] {
             sink.write(line.as_bytes()).unwrap();
         }
@@ -139,8 +205,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"b").unwrap();
-        let mut sink = FileSink::open(&path, 1 << 20, 2).unwrap();
-        assert!(FileSink::open(&path, 1 << 20, 2).is_err(), "it is in use");
+        let mut sink = FileSink::open(&path, 1 << 20, TWO).unwrap();
+        assert!(FileSink::open(&path, 1 << 20, TWO).is_err(), "it is in use");
         sink.write(b"{\"c\":1}\n").unwrap();
         assert_eq!(read(&path), "{\"a\":1}\n{\"c\":1}\n");
         let moved = directory.path().join("moved");

@@ -19,10 +19,10 @@ use cairn_doors::Records;
 use cairn_fs::Fs;
 use tokio::time::{sleep, timeout};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use bucket::BucketSink;
 use errors::ErrorRates;
-use file::FileSink;
+use file::{FileSink, Retention};
 use webhook::WebhookSink;
 
 /// For how long lines are gathered for a file, and for what costs more.
@@ -42,6 +42,10 @@ pub struct AuditArgs {
     /// POST the lines of the audit to this URL
     #[arg(long, value_name = "URL", env = "CAIRN_AUDIT_WEBHOOK", hide_env_values = true)]
     audit_webhook: Option<String>,
+    /// Change nothing that cannot be recorded: room for the record is made sure of first, at each
+    /// of the other options of the audit. Deletions by root go on
+    #[arg(long)]
+    audit_required: bool,
     /// Size beyond which files of the audit and of the access log are rotated, MiB
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 20))]
@@ -50,6 +54,11 @@ pub struct AuditArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..10_000))]
     log_files: u32,
+    /// Days for which further rotated files of these logs are kept, whatever their number; 0 for
+    /// none. They take as much of the disk as requests make them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..10_000))]
+    log_days: u64,
 }
 
 /// Where records of a server or gateway go.
@@ -146,8 +155,15 @@ async fn tell_refusals(audit: LineLog) {
 }
 
 impl AuditArgs {
+    fn queue(&self, sink: &'static str) -> Arc<LineQueue> {
+        let queue = LineQueue::new("audit", sink);
+        Arc::new(if self.audit_required { queue.required() } else { queue })
+    }
+
     fn file(&self, path: &Path) -> Result<FileSink> {
-        FileSink::open(path, self.log_file_mib << 20, self.log_files)
+        let time = Duration::from_secs(self.log_days * 24 * 3600);
+        let kept = Retention { files: self.log_files, time };
+        FileSink::open(path, self.log_file_mib << 20, kept)
     }
 
     /// Starts the sinks. `more`: those that are started already. Must be called within a runtime.
@@ -161,13 +177,18 @@ impl AuditArgs {
         mut more: Vec<Arc<LineQueue>>,
         memory: Memory,
     ) -> Result<Option<LineLog>> {
-        let queue = |sink| Arc::new(LineQueue::new("audit", sink));
+        let queue = |sink| self.queue(sink);
         if let Some(path) = &self.audit_log {
             more.push(sinks.start(queue("file"), clock, FILE_PACE, self.file(path)?)?);
         }
         if let Some(url) = &self.audit_webhook {
             let sink = WebhookSink::new("--audit-webhook", url)?;
             more.push(sinks.start(queue("webhook"), clock, SLOW_PACE, sink)?);
+        }
+        if more.is_empty() && self.audit_required {
+            return Err(Failure::usage(
+                "--audit-required needs --audit-log, --audit-webhook or --audit-bucket",
+            ));
         }
         if more.is_empty() && memory != Memory::Always {
             return Ok(None);
@@ -188,6 +209,11 @@ impl RecordArgs {
         self.audit_bucket.as_deref()
     }
 
+    /// The buckets that records and the log of this process go to.
+    pub fn buckets(&self) -> impl Iterator<Item = &str> {
+        [&self.audit_bucket, &self.log_bucket].into_iter().flatten().map(String::as_str)
+    }
+
     /// From here on the log of this process is kept for its bucket.
     pub fn keep_own_log(&self) {
         if self.log_bucket.is_some() {
@@ -205,11 +231,14 @@ impl RecordArgs {
         let bucket = |name: &str| BucketSink::new(fs.clone(), name, source);
         let mut audit = Vec::new();
         if let Some(name) = &self.audit_bucket {
-            let queue = Arc::new(LineQueue::new("audit", "bucket"));
+            let queue = self.audit.queue("bucket");
             audit.push(sinks.start(queue, clock, SLOW_PACE, bucket(name))?);
         }
         let memory = if self.audit_memory { Memory::Always } else { Memory::WithSinks };
         let audit = self.audit.start(&mut sinks, (clock, &names), audit, memory)?;
+        if let Some(log) = audit.clone().filter(LineLog::is_required) {
+            fs.require_records(move || log.check_room());
+        }
         let access = match &self.access_log {
             None => None,
             Some(path) => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use cairn_audit::{LineQueue, levels};
-use cairn_base::{Timestamp, rfc3339};
+use cairn_base::{Party, Timestamp, rfc3339};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -46,7 +46,7 @@ impl<S: Subscriber> Layer<S> for OwnLog {
         members.set("target", metadata.target());
         event.record(&mut members);
         let line = format!("{}\n", Value::Object(members.0));
-        queue.add(line.as_bytes());
+        queue.add(Party::Other, line.as_bytes());
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use cairn_base::{Applicant, Error, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId};
+use cairn_base::{
+    Applicant, CapabilitySet, Error, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId,
+};
 use cairn_cluster::identity::{Pins, Tokens};
 use parking_lot::Mutex;
 
@@ -40,6 +42,10 @@ impl Pins for Map {
         let inner = self.0.lock();
         let all = inner.nodes.iter().map(|(node, pin)| (*node, *pin));
         all.filter(|(_, pin)| pin.roles.contains(role)).collect()
+    }
+
+    fn required(&self) -> CapabilitySet {
+        CapabilitySet::NONE
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{NodeId, Result, Role, Roles};
-use cairn_cluster::wire::{Authenticated, Link, Peer, Service, Terms, accept, connect};
+use cairn_cluster::wire::{
+    Authenticated, Link, Peer, Service, Terms, accept, connect, require_none,
+};
 use tokio::io::{DuplexStream, duplex};
 
 use super::{GATEWAY, MASTER, terms};
@@ -31,7 +33,8 @@ pub fn ends() -> Ends {
 pub fn link(stream: End, node: NodeId, role: Role) -> Link {
     let standing = Arc::new(|| Ok(()));
     let (roles, address) = (Roles::from(role), "memory".to_owned());
-    let peer = Authenticated { node, roles, address, certificate: None, standing };
+    let required = require_none();
+    let peer = Authenticated { node, roles, address, certificate: None, required, standing };
     Link { stream: Box::new(stream), peer }
 }
 

@@ -38,9 +38,10 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let visibility = acl.unwrap_or(Visibility::Private);
     let create = CreateBucket { name: name.to_owned(), kind: BucketKind::S3, visibility };
     let fs = &call.store.fs;
-    let made = match tags.is_empty() {
-        true => fs.run(call.caller, create).await,
-        false => {
+    let made = match (fs.check_new_bucket(call.caller, name), tags.is_empty()) {
+        (Err(error), _) => Err(error),
+        (Ok(()), true) => fs.run(call.caller, create).await,
+        (Ok(()), false) => {
             let verb = CreateTaggedBucket { create, tags: tags.clone() };
             fs.run(call.caller, verb).await
         }

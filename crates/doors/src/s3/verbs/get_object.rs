@@ -30,6 +30,7 @@ use super::super::{attributes, checksums, conditions};
 use super::check_version;
 use crate::content_type;
 use crate::cors;
+use crate::dates::last_modified;
 
 /// A page that a user has stored gets an origin of its own: so it neither reads other objects with
 /// the browser's help nor has a say in how they are fetched later. Its scripts run.
@@ -217,7 +218,7 @@ impl Reading<'_> {
         };
         if let Some(validator) = self.headers.get(IF_RANGE) {
             let etag = format!("\"{}\"", object.etag());
-            let date = http_date(object);
+            let date = last_modified(object.inode().mtime);
             if validator.as_bytes() != etag.as_bytes() && validator.as_bytes() != date.as_bytes() {
                 return Asked::Whole;
             }
@@ -351,9 +352,5 @@ fn body(object: &Object, range: Range<u64>) -> Body {
 
 fn write_validators(object: &Object, headers: &mut HeaderMap) {
     insert(headers, ETAG, &format!("\"{}\"", object.etag()));
-    insert(headers, LAST_MODIFIED, &http_date(object));
-}
-
-pub(super) fn http_date(object: &Object) -> String {
-    httpdate::fmt_http_date(object.inode().mtime.to_system_time())
+    headers.insert(LAST_MODIFIED, last_modified(object.inode().mtime));
 }

@@ -17,8 +17,9 @@ use super::super::headers::text;
 use super::super::reply;
 use super::super::store::Store;
 use super::super::xml::{self, DECLARATION};
-use super::get_object::{body_of, http_date};
+use super::get_object::body_of;
 use super::{check_version, page_size};
+use crate::dates::last_modified;
 
 const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
 
@@ -49,7 +50,8 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     };
     let text = xml::write(&document, DECLARATION)?;
     let mut response = reply::text(without_quotes(&String::from_utf8_lossy(&text)));
-    reply::insert(response.headers_mut(), LAST_MODIFIED, &http_date(&object));
+    let modified = last_modified(object.inode().mtime);
+    response.headers_mut().insert(LAST_MODIFIED, modified);
     Ok(response)
 }
 

@@ -14,7 +14,7 @@ use super::receive::{Received, receive, stored};
 pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
     let headers = call.headers();
     let (integrity, further) = Integrity::of_object(headers)?;
-    acl::check_object(&call).await?;
+    Box::pin(acl::check_object(&call)).await?;
     let mut request = PutRequest {
         bucket: call.bucket().to_owned(),
         key: call.key().to_owned(),
@@ -22,11 +22,12 @@ pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
         tags: tags::of_header(headers)?,
         conditions: conditions::of_change(headers)?,
     };
-    let Received { written, etag, checksums } = receive(&mut call, integrity, further).await?;
+    let Received { written, etag, checksums } =
+        receive(&mut call, integrity, further, false).await?;
     request.object = ObjectAttributes { etag, checksums: checksums.clone(), ..request.object };
-    let put = match call.store.fs.put_object(call.caller, request, written).await {
+    let put = match Box::pin(call.store.fs.put_object(call.caller, request, written)).await {
         Ok(put) => put,
-        Err(error) => return Err(call.refused(error, Codes::object()).await),
+        Err(error) => return Err(Box::pin(call.refused(error, Codes::object())).await),
     };
     let mut response = stored(&put.etag, &checksums);
     checksums::write_kind(&checksums, response.headers_mut());

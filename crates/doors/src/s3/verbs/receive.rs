@@ -20,30 +20,38 @@ pub(super) struct Received {
     pub(super) checksums: Vec<Checksum>,
 }
 
-/// Reads the body to its end. `further` is computed besides what the client sent.
+/// Reads the body to its end, that of an object or of a part of one. `further` is computed besides
+/// what the client sent.
 pub(super) async fn receive(
     call: &mut Call<'_>,
     integrity: Integrity,
     further: Option<Algorithm>,
+    is_part: bool,
 ) -> S3Result<Received> {
     if call.payload.announced().is_some_and(|length| length > limits::PART_BYTES_MAX) {
         let what = "your proposed upload exceeds the maximum allowed size of 5 GiB";
         return Err(refuse(S3ErrorCode::EntityTooLarge, what));
     }
     let fs = &call.store.fs;
-    let mut writer = match fs.begin(call.caller, call.bucket()).await {
+    let mut writer = match Box::pin(fs.begin(call.caller, call.bucket())).await {
         Ok(writer) => writer,
-        Err(error) => return Err(call.refused(error, Codes::bucket()).await),
+        Err(error) => return Err(Box::pin(call.refused(error, Codes::bucket())).await),
     };
+    let key = (!is_part).then(|| call.key());
+    let expected = Box::pin(writer.expect(call.payload.announced(), key)).await;
+    expected.map_err(|error| translate(error, Codes::object()))?;
     call.payload.shares(fs.upload_memory(), party_of(call.caller));
     let mut digester = integrity.digester(further);
     while let Some(piece) = call.payload.next().await? {
         digester.update(&piece);
-        writer.push(piece).await.map_err(|error| translate(error, Codes::object()))?;
+        // In memory of its own: a body that is waited for takes less.
+        let pushed = Box::pin(writer.push(piece)).await;
+        pushed.map_err(|error| translate(error, Codes::object()))?;
     }
     let digests = digester.finish();
     let checksums = integrity.verify(call.payload, &digests)?;
-    let written = writer.finish().await.map_err(|error| translate(error, Codes::object()))?;
+    let written = Box::pin(writer.finish()).await;
+    let written = written.map_err(|error| translate(error, Codes::object()))?;
     Ok(Received { written, etag: digests.md5_hex(), checksums })
 }
 

@@ -27,13 +27,16 @@ pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
     let number = part_of(call.query())?;
     let name = upload_id::of(&call);
     let (integrity, wanted) = Integrity::of_object(call.headers())?;
-    let upload = call.read(Codes::upload(), GetUpload { name: name.clone() }).await?;
+    let read = call.read(Codes::upload(), GetUpload { name: name.clone() });
+    let upload = Box::pin(read).await?;
     let further = announced(&upload, integrity.algorithm().or(wanted))?;
-    let Received { written, etag, checksums } = receive(&mut call, integrity, further).await?;
+    let Received { written, etag, checksums } =
+        receive(&mut call, integrity, further, true).await?;
     let response = stored(&etag, &checksums);
-    match call.store.fs.put_part(call.caller, name, number, written, etag, checksums).await {
+    let put = call.store.fs.put_part(call.caller, name, number, written, etag, checksums);
+    match Box::pin(put).await {
         Ok(()) => Ok(response),
-        Err(error) => Err(call.refused(error, Codes::upload()).await),
+        Err(error) => Err(Box::pin(call.refused(error, Codes::upload())).await),
     }
 }
 

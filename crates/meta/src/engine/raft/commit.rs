@@ -64,6 +64,7 @@ async fn wait_for_room(member: &Member, changes: &[Change]) -> Result<(), Commit
     };
     let bytes = HEADER_BYTES + head.encoded_bytes() + changes::encoded_bytes(changes);
     let begun = shared.now();
+    member.wait_for_purge(bytes).await;
     loop {
         let waiting = shared.with_store(move |store| Ok(store.wait_for_room(bytes)));
         let error = match waiting.await.map_err(CommitError::Failed)? {

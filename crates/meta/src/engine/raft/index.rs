@@ -14,9 +14,6 @@ use cairn_base::{Error, Result};
 use super::super::ring::LogPosition;
 use super::entry::{Entry, EntryId};
 
-/// Memory of entries that were appended last, bytes.
-const RECENT_BYTES: usize = 16 << 20;
-
 /// The part of a record's entries that is in effect: the indexes `first <= index < end`.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -44,6 +41,8 @@ pub struct Index {
     pinned: BTreeMap<u64, Entry>,
     recent: VecDeque<Entry>,
     recent_bytes: usize,
+    /// The most bytes of entries that were appended last, and stay in memory.
+    recent_bytes_max: usize,
     /// How often entries were removed from the end.
     removals: u64,
 }
@@ -85,7 +84,13 @@ impl Index {
 
     /// Goes on from `other`, whose entries are not those of this log.
     pub fn replacing(self, other: &Index) -> Index {
-        Index { removals: other.removals + 1, ..self }
+        let recent_bytes_max = other.recent_bytes_max;
+        Index { removals: other.removals + 1, recent_bytes_max, ..self }
+    }
+
+    /// Keeps up to so many bytes of entries in memory that are appended from now on.
+    pub fn keep_recent(&mut self, bytes: usize) {
+        self.recent_bytes_max = bytes;
     }
 
     /// Differs from what it was before if entries were removed from the end since.
@@ -140,7 +145,7 @@ impl Index {
                 }
             }
         }
-        while self.recent_bytes > RECENT_BYTES && self.recent.len() > 1 {
+        while self.recent_bytes > self.recent_bytes_max && self.recent.len() > 1 {
             self.forget_oldest();
         }
         self.move_first();
@@ -180,6 +185,12 @@ impl Index {
             self.spans.pop_front();
         }
         self.move_first();
+    }
+
+    /// The last entry that has its record in the file `segment`, in which the oldest records are.
+    pub fn last_in_segment(&self, segment: usize) -> Option<EntryId> {
+        let spans = self.spans.iter().take_while(|span| span.place.segment == segment);
+        self.id(spans.last()?.end - 1)
     }
 
     /// The entries before `next` are applied, and in a table that is durable or will be before

@@ -13,7 +13,7 @@ use openraft::{AnyError, LogId, LogState, RaftLogReader, StorageError, StorageIO
 
 use super::entry::Entry;
 use super::shared::MemberShared;
-use super::store::MemberStore;
+use super::store::{LeaderEntries, MemberStore};
 use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
 
 /// Between two looks whether there is room.
@@ -76,14 +76,14 @@ impl RaftLogReader<Types> for Log {
         range: R,
     ) -> Result<Vec<LogEntry>, StorageError<u64>> {
         let (from, end) = ends(&range);
-        let store = &self.shared.store;
-        let entries = match self.removals {
-            None => store.entries(from, end, usize::MAX),
-            Some(removals) => store.entries_of(removals, from, end, usize::MAX),
-        };
-        entries.map(|entries| entries.into_iter().map(log_entry).collect()).map_err(unread)
+        let entries = self.shared.store.entries(from, end, usize::MAX).map_err(unread)?;
+        Ok(entries.into_iter().map(log_entry).collect())
     }
 
+    /// Reads entries for another member. An error would end the leader's core, so only damage is
+    /// one. The library takes an empty answer for a heartbeat and asks for the same entries again;
+    /// where they were overwritten the call with that heartbeat fails, which ends it
+    /// ([`super::transfers`]).
     async fn limited_get_log_entries(
         &mut self,
         from: u64,
@@ -92,7 +92,19 @@ impl RaftLogReader<Types> for Log {
         let store = &self.shared.store;
         let (removals, bytes) =
             (self.removals.unwrap_or_else(|| store.removals()), store.portion());
-        let entries = store.entries_of(removals, from, end, bytes).map_err(unread)?;
+        let entries = match store.leader_entries(removals, from, end, bytes).map_err(unread)? {
+            LeaderEntries::Some(mut entries) => {
+                if is_planted(Bug::GapSent) && entries.len() > 1 {
+                    entries.remove(0);
+                }
+                entries
+            }
+            LeaderEntries::Overwritten => {
+                self.shared.transfers.note_overwritten(from);
+                Vec::new()
+            }
+            LeaderEntries::Replaced => Vec::new(),
+        };
         Ok(entries.into_iter().map(log_entry).collect())
     }
 }
@@ -103,6 +115,7 @@ impl RaftLogStorage<Types> for Log {
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError<u64>> {
         let store = &self.shared.store;
         let last_purged_log_id = store.before().map(log_id);
+        store.set_purged(store.before().map_or(0, |id| id.index + 1));
         let last_log_id = store.last().map(log_id).or(last_purged_log_id);
         Ok(LogState { last_purged_log_id, last_log_id })
     }
@@ -147,6 +160,7 @@ impl RaftLogStorage<Types> for Log {
     /// is in place.
     async fn purge(&mut self, upto: LogId<u64>) -> Result<(), StorageError<u64>> {
         self.covered.0.fetch_max(upto.index + 1, Ordering::AcqRel);
+        self.shared.store.set_purged(upto.index + 1);
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::super::Fence;
 use super::apply::Outcome;
 use super::entry::{EntryId, Proposal};
+use super::progress::Stall;
 use super::receiving::Receiving;
 use super::record::Vote;
 use super::shared::MemberShared;
@@ -39,6 +40,10 @@ pub struct Member {
     /// Tasks outlive the thread that asks for them.
     pub(super) runtime: Handle,
     pub(super) watching: Mutex<Option<JoinHandle<()>>>,
+    /// The last entry of which the library was told that it is purged.
+    pub(super) told_purged: Mutex<Option<u64>>,
+    /// What stands still, and for how long.
+    pub(super) stalls: Mutex<BTreeMap<Stall, Duration>>,
 }
 
 /// A term that this member leads.
@@ -56,6 +61,8 @@ pub(super) struct View {
     pub leads: bool,
     /// A majority of each decides.
     pub voters: Vec<BTreeSet<u64>>,
+    /// The entries that are committed as far as this member knows: an index plus one.
+    pub committed: u64,
 }
 
 /// The reason for which a proposal has no outcome.
@@ -168,9 +175,10 @@ impl Member {
             vote: vote_of(state.vote_ref()),
             leads: state.server_state == ServerState::Leader,
             voters: state.membership_state.effective().membership().get_joint_config().clone(),
+            committed: state.committed.map_or(0, |id| id.index + 1),
         };
         let view = self.raft.with_raft_state(look).await;
-        let view = view.map_err(|fatal| Error::Unavailable(fatal.to_string()))?;
+        let view = view.map_err(ended)?;
         let mut led = self.led.lock();
         let term = view.vote.term;
         match *led {
@@ -217,4 +225,9 @@ impl Member {
         }
         true
     }
+}
+
+/// The error that says that the library's core has ended.
+pub(super) fn ended(fatal: openraft::error::Fatal<u64>) -> Error {
+    Error::Unavailable(fatal.to_string())
 }

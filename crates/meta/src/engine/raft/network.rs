@@ -69,7 +69,7 @@ pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Resu
     let reply = message::parse_reply(&reply?)?;
     if let Reply::Superseded { generation } = reply {
         shared.supersede(generation).await;
-        return Err(Error::Denied(format!("member {target:x} is of generation {generation}")));
+        return Err(Error::Denied(format!("member {target} is of generation {generation}")));
     }
     shared.contact.answered(target, sent);
     Ok(reply)
@@ -115,6 +115,8 @@ impl Link {
             sleep(shared.timing.look()).await;
             return Err(Error::Unavailable("no majority answers this leader".into()));
         }
+        let next = rpc.prev_log_id.map_or(0, |id| id.index + 1);
+        let fails = shared.transfers.fails(self.target, next);
         let message = Message::Append {
             vote: vote_of(&rpc.vote),
             before: rpc.prev_log_id.map(id_of),
@@ -122,6 +124,11 @@ impl Link {
             entries: rpc.entries.into_iter().map(entry_of).collect::<Vec<Entry>>(),
         };
         match self.call(&message).await {
+            Ok(Reply::Appended(Appended::All | Appended::UpTo(_))) if fails => {
+                let target = self.target;
+                let text = format!("entries from {next} on for member {target} begin anew");
+                Err(Error::Unavailable(text))
+            }
             Ok(Reply::Appended(appended)) => Ok(appended),
             Ok(other) => Err(unexpected(&other)),
             Err(_) if is_planted(Bug::CommitBeforeMajority) => Ok(Appended::All),
@@ -163,6 +170,7 @@ impl Link {
             };
             let rows = page.into_iter().map(|(key, row)| (key, Some(row))).collect();
             self.section(&Message::Page { transfer, number, rows }).await?;
+            self.shared.transfers.count_page(self.target);
         }
         Err(Error::TooLarge("a snapshot without an end".into()))
     }

@@ -14,6 +14,7 @@ use super::super::Later;
 use super::contact::Contact;
 use super::store::MemberStore;
 use super::timing::Timing;
+use super::transfers::Transfers;
 use super::work;
 
 /// The way to other members.
@@ -45,6 +46,7 @@ pub struct MemberShared {
     pub me: u64,
     pub generation: u64,
     pub contact: Contact,
+    pub transfers: Transfers,
     ending: watch::Sender<bool>,
     /// A generation that has begun without this member; 0: none.
     superseded_by: AtomicU64,
@@ -58,7 +60,18 @@ impl MemberShared {
         contact.hear_leader(seams.clock.monotonic());
         let ending = watch::Sender::new(false);
         let superseded_by = AtomicU64::default();
-        MemberShared { store, seams, timing, me, generation, contact, ending, superseded_by }
+        let transfers = Transfers::default();
+        MemberShared {
+            store,
+            seams,
+            timing,
+            me,
+            generation,
+            contact,
+            transfers,
+            ending,
+            superseded_by,
+        }
     }
 
     pub fn now(&self) -> Duration {
@@ -132,7 +145,7 @@ impl MemberShared {
 /// What is said of a member in whose place a newer generation has begun.
 pub fn superseded(member: u64, its: u64, now: u64) -> String {
     format!(
-        "the metadata of member {member:x} are of generation {its}, and generation {now} has begun \
+        "the metadata of member {member} are of generation {its}, and generation {now} has begun \
          without it: it was given up when another master recovered, or loaded a dump. It must not \
          serve again: let a new directory join with a new token"
     )

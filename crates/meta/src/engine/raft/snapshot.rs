@@ -177,7 +177,16 @@ impl MemberStore {
             let checksums = vec![(ring.sequence, ring.previous)];
             let mut state = self.state.lock();
             let index = index.replacing(&state.index);
-            *state = MemberState { held, index, sequence, settled, checksums };
+            let (next_segment, purged_next) = (state.next_segment, state.purged_next);
+            *state = MemberState {
+                held,
+                index,
+                sequence,
+                settled,
+                checksums,
+                next_segment,
+                purged_next,
+            };
             installed = true;
             Ok(Some((file, table)))
         })?;

@@ -64,6 +64,8 @@ impl Member {
             receiving: tokio::sync::Mutex::default(),
             runtime: Handle::current(),
             watching: Mutex::default(),
+            told_purged: Mutex::default(),
+            stalls: Mutex::default(),
         });
         *member.watching.lock() = Some(tokio::spawn(watch::run(Arc::clone(&member))));
         Ok(member)

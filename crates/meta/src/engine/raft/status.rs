@@ -8,7 +8,8 @@ use openraft::{ChangeMembers, EmptyNode, ServerState};
 use tokio::time::timeout;
 
 use super::entry::{EntryId, Members};
-use super::member::Member;
+use super::member::{Member, View};
+use super::progress::{FollowerProgress, ProgressSample, Stall};
 use super::types::members_of;
 
 /// The state of a member, by what it knows itself.
@@ -30,6 +31,8 @@ pub struct MemberStatus {
     pub followers: BTreeMap<u64, Option<u64>>,
     /// The reason for which its disk takes nothing more until it starts again.
     pub failure: Option<String>,
+    /// What stands still though nothing that is known keeps it, and for how long.
+    pub stalls: BTreeMap<Stall, Duration>,
 }
 
 impl MemberStatus {
@@ -47,6 +50,46 @@ impl MemberStatus {
 }
 
 impl Member {
+    /// What stands still though nothing that is known keeps it, and for how long.
+    pub fn stalls(&self) -> BTreeMap<Stall, Duration> {
+        self.stalls.lock().clone()
+    }
+
+    /// How many ranges of entries could not be sent, since their first one was overwritten. Each
+    /// was begun anew.
+    pub fn ranges_overwritten(&self) -> u64 {
+        self.shared.transfers.overwritten()
+    }
+
+    /// How often in a row one range was asked for whose first entry was overwritten, at most.
+    pub fn most_repeated_range(&self) -> u64 {
+        self.shared.transfers.most_repeated()
+    }
+
+    /// The state of this member as far as it has to move.
+    pub(super) fn progress_sample(&self, view: &View, now: Duration) -> ProgressSample {
+        let (shared, store) = (&self.shared, &self.shared.store);
+        let lately = now.saturating_sub(shared.timing.lease);
+        let since = self.led.lock().map_or(now, |lead| lead.since);
+        let heard = shared.contact.majority(shared.me, &view.voters, (since, now));
+        let answering = shared.contact.answering(lately);
+        let replication = self.raft.metrics().borrow().replication.clone();
+        let followers = replication.filter(|_| view.leads).unwrap_or_default();
+        let followers = followers.into_iter().filter(|(id, _)| answering.contains(id));
+        let progress = |(id, last): (u64, Option<openraft::LogId<u64>>)| {
+            let entries = last.map_or(0, |id| id.index + 1);
+            (id, FollowerProgress { entries, pages: shared.transfers.pages_of(id) })
+        };
+        ProgressSample {
+            term: view.vote.term,
+            entries: store.next(),
+            committed: view.committed,
+            applied: store.applied_next(),
+            has_majority: view.leads && heard >= lately,
+            followers: followers.map(progress).collect(),
+        }
+    }
+
     /// The state of this member.
     ///
     /// # Errors
@@ -81,6 +124,7 @@ impl Member {
             silence: now.saturating_sub(heard),
             followers: others.map(|(id, last)| (id, last.map(|id| id.index))).collect(),
             failure: shared.superseded().or_else(|| store.failure()),
+            stalls: self.stalls(),
         })
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Disk, DiskFile, Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -48,6 +49,22 @@ pub(super) struct MemberState {
     pub settled: u64,
     /// Records after the mark, and their checksums.
     pub checksums: Vec<(u64, u32)>,
+    /// The file of the ring that is overwritten next.
+    pub next_segment: usize,
+    /// The index after the last entry that the consensus library asks for no more.
+    pub purged_next: u64,
+}
+
+/// The entries of a leader's log that were asked for, in so far as they can be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LeaderEntries {
+    /// One or more, from the first one on.
+    Some(Vec<Entry>),
+    /// The first one was overwritten. A member that needs it gets a later entry that follows its
+    /// log, or a snapshot.
+    Overwritten,
+    /// Another leader's entries have replaced some of this log since: nothing is sent from it.
+    Replaced,
 }
 
 impl fmt::Debug for MemberStore {
@@ -115,13 +132,20 @@ impl MemberStore {
         ring.resume(&mark, true);
         ring.go_on_after(recovered.segment);
         let mut index = recovered.index;
+        index.keep_recent(config.memtable_bytes);
         recovered.unapplied.into_values().for_each(|entry| index.pin(entry));
+        if !counts_on_old_files() {
+            // The next record goes there. Nobody may count on what it overwrites.
+            index.forget_segment(ring.next_segment());
+        }
         let state = MemberState {
             held: Held { vote: recovered.vote, ..held },
             index,
             sequence: mark.sequence,
             settled: mark.sequence,
             checksums: Vec::new(),
+            next_segment: ring.next_segment(),
+            purged_next: 0,
         };
         let behind = Behind { rows: Memtable::default(), load: Load::default(), mark };
         let rows = RowStore::open(Arc::clone(&disk), file, table, behind, config.limits())?;
@@ -175,6 +199,33 @@ impl MemberStore {
     /// first of all.
     pub fn before(&self) -> Option<EntryId> {
         self.state.lock().index.before()
+    }
+
+    /// The last entry that nobody may count on any more: those up to it were overwritten, or will
+    /// be when the current file of the ring is full. All are applied.
+    pub fn purgeable(&self) -> Option<EntryId> {
+        let state = self.state.lock();
+        let soon = state.index.last_in_segment(state.next_segment);
+        let soon = soon.filter(|id| id.index < state.held.next() && !counts_on_old_files());
+        soon.max(state.index.before())
+    }
+
+    /// Notes that the consensus library asks for no entry before `next` any more.
+    pub fn set_purged(&self, next: u64) {
+        let mut state = self.state.lock();
+        state.purged_next = state.purged_next.max(next);
+    }
+
+    /// Whether a record of `bytes` may have to wait until the consensus library has let go of the
+    /// entries that are overwritten next. It was asked to when the current file was begun.
+    pub fn awaits_purge(&self, bytes: usize) -> bool {
+        let ring = self.ring.lock();
+        if !ring.is_half_full(bytes as u64) || counts_on_old_files() {
+            return false;
+        }
+        let state = self.state.lock();
+        let soon = state.index.last_in_segment(state.next_segment);
+        soon.is_some_and(|id| id.index >= state.purged_next)
     }
 
     /// The last applied entry, and the members as of it.
@@ -267,7 +318,9 @@ impl MemberStore {
         let needs = ring.needs(bytes);
         self.rows.wait_for_log(&mut writer, |done| needs <= done).map_err(into_error)?;
         drop(writer);
-        if let Some(segment) = ring.overwrites(bytes) {
+        if let Some(segment) = ring.overwrites(bytes)
+            && !is_planted(Bug::OldFileCountedOn)
+        {
             self.state.lock().index.forget_segment(segment);
         }
         let place = match ring.write(header).and_then(|place| ring.sync().map(|()| place)) {
@@ -280,6 +333,7 @@ impl MemberStore {
         let writer = self.rows.writer();
         let mut state = self.state.lock();
         state.sequence = header.sequence;
+        state.next_segment = ring.next_segment();
         state.checksums.push((header.sequence, header.crc));
         match record {
             Record::Vote(vote) => state.held.vote = vote,
@@ -337,19 +391,25 @@ impl MemberStore {
         }
     }
 
-    /// As `entries`, but none if entries were removed since `removals` was the number.
+    /// The entries `from <= index < end` of the log that was there when `removals` was the number
+    /// of removals, up to `max_bytes` of them, but at least one.
     ///
     /// # Errors
-    /// As for `entries`.
-    pub fn entries_of(
+    /// `Corrupt` for a record that is there and damaged, and `Io`.
+    pub fn leader_entries(
         &self,
         removals: u64,
         from: u64,
         end: u64,
         max_bytes: usize,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<LeaderEntries> {
         let entries = self.find(from, end, max_bytes)?;
-        Ok(if self.removals() == removals { entries } else { Vec::new() })
+        let state = self.state.lock();
+        Ok(match state.index.removals() == removals && from < state.index.next() {
+            false => LeaderEntries::Replaced,
+            true if entries.is_empty() => LeaderEntries::Overwritten,
+            true => LeaderEntries::Some(entries),
+        })
     }
 
     /// May mix entries from before and after a removal.
@@ -495,6 +555,12 @@ impl MemberStore {
     pub fn abandon(self) {
         self.rows.abandon();
     }
+}
+
+/// Whether a bug is planted that shows only where entries are overwritten that the library has not
+/// let go of.
+fn counts_on_old_files() -> bool {
+    is_planted(Bug::OverwrittenIsEmpty) || is_planted(Bug::OldFileCountedOn)
 }
 
 fn require_member(mark: &Mark, member: Option<u64>) -> Result<Held> {

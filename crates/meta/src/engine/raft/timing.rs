@@ -65,6 +65,11 @@ impl Timing {
         self.lease * 2
     }
 
+    /// What stands still for so long without a reason is a stall.
+    pub fn stall(&self) -> Duration {
+        self.lease * 5
+    }
+
     /// The longest wait for the outcome of a batch that is unknown.
     pub fn settle(&self) -> Duration {
         self.lease * 5

@@ -5,18 +5,19 @@
 //! the others whether they would vote for it, and whether their leader is silent too. This decides
 //! only when there is an election, never who wins it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::Result;
 use tokio::task::JoinHandle;
 
-use super::member::{Member, View};
+use super::member::{Member, View, ended};
 use super::message::Message;
 use super::network::ask_each;
+use super::progress::{self, ProgressWatch, Stall};
 
-/// Between two looks at which entries the ring has let go.
+/// Between two times at which the library and former members are told the same again.
 const UPKEEP: Duration = Duration::from_secs(1);
 
 /// The state of the task.
@@ -30,13 +31,29 @@ struct Watch {
     kept: Duration,
     /// Tells former members.
     telling: Option<JoinHandle<()>>,
+    progress: ProgressWatch,
+    /// The last attempt to end stalls.
+    cured: Duration,
+    /// This leader falls silent until then, so that another member is elected.
+    silent_until: Option<Duration>,
 }
 
 /// Returns when the member ends.
 pub async fn run(member: Arc<Member>) {
     let now = member.shared.now();
     let patience = draw_patience(&member);
-    let mut watch = Watch { member, patience, asked: now, beaten: now, kept: now, telling: None };
+    let progress = ProgressWatch::new(member.shared.timing.stall());
+    let mut watch = Watch {
+        member,
+        patience,
+        asked: now,
+        beaten: now,
+        kept: now,
+        telling: None,
+        progress,
+        cured: now,
+        silent_until: None,
+    };
     loop {
         let shared = &watch.member.shared;
         if shared.rest(shared.timing.look()).await.is_err() {
@@ -66,12 +83,55 @@ impl Watch {
         } else if view.is_voter(self.member.id()) {
             self.stand(&view, now).await?;
         }
-        if now.saturating_sub(self.kept) >= UPKEEP {
+        let is_due = now.saturating_sub(self.kept) >= UPKEEP;
+        self.member.tell_purged(is_due).await?;
+        if is_due {
             self.kept = now;
-            self.tell_purged().await?;
             self.tell_former();
+            self.check_progress(&view, now);
         }
         Ok(())
+    }
+
+    /// Looks for what stands still, says so, and tries to end it.
+    fn check_progress(&mut self, view: &View, now: Duration) {
+        let shared = Arc::clone(&self.member.shared);
+        let sample = self.member.progress_sample(view, now);
+        let stalls = self.progress.observe(now, &sample);
+        let (begun, over) = progress::changed(&self.member.stalls.lock(), &stalls);
+        for stall in over {
+            tracing::info!(member = shared.me, ?stall, "moves again");
+        }
+        for stall in begun {
+            let lasts = stalls.get(&stall).copied().unwrap_or_default();
+            tracing::warn!(member = shared.me, ?stall, ?lasts, "stands still");
+        }
+        let is_due = now.saturating_sub(self.cured) >= shared.timing.stall();
+        if view.leads && is_due && !stalls.is_empty() {
+            self.cured = now;
+            self.cure(&stalls, now);
+        }
+        if self.silent_until.take_if(|until| now >= *until).is_some() {
+            shared.contact.stand_down(false);
+        }
+        *self.member.stalls.lock() = stalls;
+    }
+
+    /// Tries to end stalls: has what is on its way to other members begin anew. Where a majority
+    /// goes on confirming nothing, another member is to be elected, whose transfers all are new.
+    fn cure(&mut self, stalls: &BTreeMap<Stall, Duration>, now: Duration) {
+        let shared = &self.member.shared;
+        for (stall, lasts) in stalls {
+            match stall {
+                Stall::Follower(member) => shared.transfers.restart(*member),
+                Stall::Commits if *lasts >= shared.timing.stall() * 2 => {
+                    tracing::warn!(member = shared.me, "falls silent for an election");
+                    shared.contact.stand_down(true);
+                    self.silent_until = Some(now + shared.timing.handing_over());
+                }
+                Stall::Commits | Stall::Applying | Stall::Elections => {}
+            }
+        }
     }
 
     async fn lead(&mut self, view: &View, now: Duration) -> Result<()> {
@@ -125,6 +185,8 @@ impl Watch {
         if view.is_majority(&said_yes) && still_silent && !is_superseded {
             tracing::info!(member = shared.me, term = view.vote.term, "an election begins");
             shared.contact.invite(Duration::ZERO);
+            // As a leader it sends nothing that is overwritten.
+            self.member.settle_purged().await?;
             self.member.raft.trigger().elect().await.map_err(ended)?;
         }
         Ok(())
@@ -153,22 +215,4 @@ impl Watch {
         let telling = async move { drop(ask_each(&shared, former, &Message::Probe).await) };
         self.telling = Some(tokio::spawn(telling));
     }
-
-    /// Entries that the ring has let go are sent no more: who needs them gets a snapshot. The
-    /// library must know of a snapshot that has them; making one costs nothing.
-    async fn tell_purged(&self) -> Result<()> {
-        let store = &self.member.shared.store;
-        let Some(before) = store.before() else { return Ok(()) };
-        let purged = self.member.raft.metrics().borrow().purged.map(|id| id.index);
-        if purged.is_some_and(|purged| purged >= before.index) {
-            return Ok(());
-        }
-        let trigger = self.member.raft.trigger();
-        trigger.snapshot().await.map_err(ended)?;
-        trigger.purge_log(before.index).await.map_err(ended)
-    }
-}
-
-fn ended(fatal: openraft::error::Fatal<u64>) -> cairn_base::Error {
-    cairn_base::Error::Unavailable(fatal.to_string())
 }

@@ -117,7 +117,7 @@ impl Ring {
     pub fn needs(&self, bytes: u64) -> u64 {
         match self.offset + bytes <= self.segment_bytes {
             true => 0,
-            false => self.segments[(self.current + 1) % self.segments.len()].last,
+            false => self.segments[self.next_segment()].last,
         }
     }
 
@@ -142,9 +142,19 @@ impl Ring {
     pub fn overwrites(&self, bytes: u64) -> Option<usize> {
         match (self.offset, self.offset + bytes > self.segment_bytes) {
             (0, false) => Some(self.current),
-            (_, true) => Some((self.current + 1) % self.segments.len()),
+            (_, true) => Some(self.next_segment()),
             (_, false) => None,
         }
+    }
+
+    /// The file that is overwritten when the current one is full.
+    pub fn next_segment(&self) -> usize {
+        (self.current + 1) % self.segments.len()
+    }
+
+    /// Whether less than half of the current file is left after a record of `bytes`.
+    pub fn is_half_full(&self, bytes: u64) -> bool {
+        self.offset + bytes > self.segment_bytes / 2
     }
 
     /// Writes the record in `buffer`, which has this header, into the page cache. Room was checked
@@ -152,7 +162,7 @@ impl Ring {
     pub fn write(&mut self, header: RawHeader) -> io::Result<LogPosition> {
         let bytes = self.buffer.len() as u64;
         if self.offset + bytes > self.segment_bytes {
-            self.current = (self.current + 1) % self.segments.len();
+            self.current = self.next_segment();
             self.offset = 0;
         }
         let offset = self.offset;

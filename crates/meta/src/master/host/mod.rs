@@ -93,6 +93,8 @@ impl Sessions {
                     Err(error) => self.reply::<Attached>(Err(error)).map(Answer::Bytes),
                 };
             }
+            SessionMethod::Bind => self.reply(self.bind(peer, &wire::decode(message)?).await),
+            SessionMethod::Succeed => self.reply(self.succeed(peer, &wire::decode(message)?)),
             SessionMethod::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
             SessionMethod::Read => self.reply(self.read(peer, wire::decode(message)?).await),
             SessionMethod::Run => {

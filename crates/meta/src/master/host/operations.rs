@@ -109,9 +109,14 @@ impl Sessions {
         if !manner.is_replay {
             self.opened().await;
         }
+        let is_replay = manner.is_replay;
         let (verb, once) = self.once(peer, change, manner, None)?;
         let noting = self.noting(peer, &once.caller, &*verb, number(&once));
-        let ran = executed(self.master.run_once(once, verb).await);
+        // What is sent again was perhaps done, and then it has a record.
+        let ran = match self.check_records(peer, &*verb) {
+            Err(error) if !is_replay => Err(error),
+            _ => executed(self.master.run_once(once, verb).await),
+        };
         if let Some(noting) = noting {
             noting.end(&ran);
         }
@@ -141,6 +146,15 @@ impl Sessions {
             ..AuditRecord::default()
         };
         Some(Noting::new(log.clone(), record, is_change && is_seen))
+    }
+
+    /// Whether a change of a mount can be recorded, where it must be. What a mount gives up is not
+    /// asked about.
+    fn check_records(&self, peer: &Sender, verb: &dyn ReceivedVerb) -> Result<()> {
+        match self.audit_of(peer) {
+            Some(log) if verb.subject().is_some() => log.check_room(),
+            _ => Ok(()),
+        }
     }
 
     fn audit_of(&self, peer: &Sender) -> Option<&LineLog> {
@@ -221,6 +235,10 @@ impl Sessions {
         }
         self.opened().await;
         self.master.check_space()?;
+        // A mount would say that something is done before there is room for its record.
+        if self.audit_of(peer).is_some_and(LineLog::is_required) {
+            return Err(Error::Conflict("nothing is delegated where records are required".into()));
+        }
         let directory = delegate.directory;
         let delegated = self.master.delegate(delegate, peer.user()).await;
         self.note_delegated(peer, directory, &delegated);

@@ -11,16 +11,18 @@ use cairn_base::inflight::Awaited;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Allowance, Clock, Error, Party, Result, SessionId, Stages};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::dumps::Dumps;
 use super::peer::{Owner, Sender};
 use crate::Watched;
 use crate::master::{Event, Master};
-use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
+use crate::ops::sessions::{BindSession, EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::{Session, SessionState};
-use crate::session::{Attach, Attached, Detach, Recall, Renew, Renewed, Replayed, SessionMethod};
+use crate::session::{
+    Attach, Attached, Bind, Bound, Detach, Recall, Renew, Renewed, Replayed, SessionMethod, Succeed,
+};
 
 /// Sessions of mounts that one user has at a time. Each leaves a row.
 pub const SESSIONS_OF_A_USER: usize = 512;
@@ -76,6 +78,11 @@ struct SessionsState {
 }
 
 impl SessionsState {
+    /// Whether a session that has not come yet may hold what former masters have leased to it.
+    fn awaits_any(&self) -> bool {
+        self.inherited.values().any(|one| one.may_hold)
+    }
+
     /// How many sessions an owner has besides this one.
     fn others_of(&self, owner: u64, session: SessionId) -> usize {
         let live = self.live.iter().map(|(id, one)| (*id, one.peer.owner));
@@ -88,6 +95,8 @@ impl SessionsState {
 /// A session that lived when this master began, or one that is about to be attached.
 struct Inherited {
     owner: u64,
+    /// Whether it may hold what former masters have leased to it.
+    may_hold: bool,
     lapses: Duration,
 }
 
@@ -104,6 +113,8 @@ struct Live {
     hasty: bool,
     /// Until this master is open it goes on reading what former masters have leased to it.
     holds: bool,
+    /// Is closed when the connection has ended.
+    told: UnboundedSender<Recall>,
 }
 
 impl Live {
@@ -125,7 +136,12 @@ impl Sessions {
         const PAGE: usize = 1000;
         let lapses = master.working_time() + lease;
         let mut inherited = BTreeMap::new();
-        let from = |row: &Session| Inherited { owner: row.owner, lapses };
+        let epoch = master.epoch();
+        let from = |row: &Session| Inherited {
+            owner: row.owner,
+            may_hold: !is_bound_to_former(row, epoch),
+            lapses,
+        };
         let mut after = None;
         loop {
             let list = ListSessions { after, limit: PAGE };
@@ -138,8 +154,9 @@ impl Sessions {
             after = page.last().map(|(session, _)| *session);
         }
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
-        let open = Arc::new(Watched::new(inherited.is_empty() || forgotten));
-        let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
+        let state = SessionsState { inherited, ..SessionsState::default() };
+        let open = Arc::new(Watched::new(!state.awaits_any() || forgotten));
+        let state = Mutex::new(state);
         let (export, audit) = (OnceLock::new(), OnceLock::new());
         let claimed = Allowance::new(Duration::from_secs(1), CLAIMED);
         let dumps = Mutex::default();
@@ -198,7 +215,8 @@ impl Sessions {
             let first = if holds || was_inherited { 0 } else { durable };
             let (reads_from, due) = former.unwrap_or((first, (durable, counted)));
             let reads_from = if holds { 0 } else { reads_from };
-            let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty, holds };
+            let told = sender.clone();
+            let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty, holds, told };
             state.live.insert(session, live);
             // Before this is open, all others wait until it has sent everything again. A new
             // session has nothing to send, and one that comes again has no more time than it had.
@@ -227,7 +245,8 @@ impl Sessions {
     ) -> Result<()> {
         self.master.check_serving()?;
         let held = state.live.get(&session).is_some_and(|live| live.holds);
-        let is_due = !state.recalling && (held || state.inherited.contains_key(&session));
+        let inherited = state.inherited.get(&session).is_some_and(|one| one.may_hold);
+        let is_due = !state.recalling && (held || inherited);
         match peer.user.is_none() && is_due && !self.opened_now() {
             true => Ok(()),
             false => Err(Error::Conflict(format!(
@@ -256,7 +275,8 @@ impl Sessions {
             return Err(Error::Unavailable(text));
         }
         let lapses = self.master.working_time() + self.lease;
-        state.opening.insert(session, Inherited { owner: peer.owner, lapses });
+        let opening = Inherited { owner: peer.owner, may_hold: false, lapses };
+        state.opening.insert(session, opening);
         Ok(())
     }
 
@@ -320,6 +340,50 @@ impl Sessions {
         Ok(Some(Renewed { settled }))
     }
 
+    /// Notes that the session reads under the lease of this master, if that is the one it names:
+    /// the next master then need not wait for it.
+    pub(super) async fn bind(&self, peer: &Sender, bind: &Bind) -> Result<Option<Bound>> {
+        let Bind { session, epoch } = *bind;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        if peer.user.is_some() {
+            return Err(Error::Denied("a mount is in no process with a master".into()));
+        }
+        if epoch == self.master.epoch() {
+            self.master.run(&Caller::system(), BindSession { session, epoch }).await?;
+        }
+        Ok(Some(Bound { epoch: self.master.epoch() }))
+    }
+
+    /// Ends the sessions that former processes of this node have left: nobody need wait until they
+    /// lapse. One that is attached by a connection that has not ended is left alone: its process is
+    /// there, whatever the other one says.
+    pub(super) fn succeed(&self, peer: &Sender, message: &Succeed) -> Result<Option<()>> {
+        if !self.is_attached(peer, message.session) {
+            return Ok(None);
+        }
+        if peer.user.is_some() {
+            return Err(Error::Denied("a mount is not the only process of its user".into()));
+        }
+        let mut state = self.state.lock();
+        let is_former =
+            |session: &SessionId, owner: u64| *session != message.session && owner == peer.owner;
+        let inherited = state.inherited.iter().filter(|(id, one)| is_former(id, one.owner));
+        let mut former: Vec<SessionId> = inherited.map(|(id, _)| *id).collect();
+        let gone = state.live.iter().filter(|(id, one)| {
+            is_former(id, one.peer.owner) && one.told.is_closed() && !state.opening.contains_key(id)
+        });
+        former.extend(gone.map(|(id, _)| *id));
+        for session in former {
+            tracing::info!(%session, %peer, "session ended: its process has a successor");
+            state.live.remove(&session);
+            self.retire(&mut state, session);
+        }
+        self.open_if_due(&mut state);
+        Ok(Some(()))
+    }
+
     pub(super) async fn detach(&self, peer: &Sender, detach: &Detach) -> Result<Option<()>> {
         let session = detach.session;
         if !self.is_attached(peer, session) {
@@ -368,7 +432,7 @@ impl Sessions {
     /// Opens when all have come or lapsed. From then on nobody else may hold anything, and sessions
     /// that do let go first.
     fn open_if_due(&self, state: &mut SessionsState) {
-        let is_due = state.inherited.is_empty() && state.replaying.is_empty();
+        let is_due = !state.awaits_any() && state.replaying.is_empty();
         if !is_due || state.recalling || self.opened_now() {
             return;
         }
@@ -418,7 +482,7 @@ impl Sessions {
     fn note_lapsed(&self) {
         let now = self.master.working_time();
         let mut state = self.state.lock();
-        let SessionsState { live, inherited, opening, ending, replaying, .. } = &mut *state;
+        let SessionsState { live, inherited, opening, replaying, .. } = &mut *state;
         let mut lapsed = Vec::new();
         opening.retain(|session, one| {
             lapsed.extend((now >= one.lapses).then_some(*session));
@@ -443,13 +507,18 @@ impl Sessions {
         for session in lapsed {
             tracing::warn!(%session, "session ended: it has not renewed, not let go of what was \
                 recalled, not sent all again, or read what was before, for too long");
-            inherited.remove(&session);
-            opening.remove(&session);
-            replaying.remove(&session);
-            ending.insert(session);
-            self.master.tell(Event::Ended { session });
+            self.retire(&mut state, session);
         }
         self.open_if_due(&mut state);
+    }
+
+    /// A session that is not among the live ones any more is about to be ended.
+    fn retire(&self, state: &mut SessionsState, session: SessionId) {
+        state.inherited.remove(&session);
+        state.opening.remove(&session);
+        state.replaying.remove(&session);
+        state.ending.insert(session);
+        self.master.tell(Event::Ended { session });
     }
 
     /// No session reads a state older than this batch.
@@ -506,6 +575,16 @@ impl Sessions {
         };
         state.live.iter().map(one).collect()
     }
+}
+
+/// Whether a session reads leased rows only under the lease of the master before that of `epoch`.
+/// That lease is over. A session that named an earlier master may have been attached since.
+fn is_bound_to_former(row: &Session, epoch: u64) -> bool {
+    let named = match is_planted(Bug::BoundToAnyMaster) {
+        true => row.bound > 0,
+        false => row.bound > 0 && row.bound + 1 == epoch,
+    };
+    named && !row.loaded
 }
 
 fn lapsed(session: SessionId) -> Error {

@@ -4,8 +4,8 @@ use cairn_auth::Action;
 use cairn_base::{BodyId, Error, SessionId, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
-use super::UploadName;
 use super::chunks::ChunkWriter;
+use super::{UploadName, forget_upload};
 use crate::ops::conditions::Conditions;
 use crate::ops::namespace::{
     chunk_of, count_uploads, load, release_body, require_session, retain_body, store,
@@ -196,6 +196,8 @@ impl Verb for CompleteUpload {
         let drain = Draining::from(Drain::Completed { body: self.body });
         store(view, keys::drain_upload(*id), &drain);
         count_uploads(view, opened.id, -1)?;
+        // From here on its bytes count as those of the object.
+        forget_upload(view, opened.id, &upload)?;
         let object = ObjectAttributes {
             etag: self.etag.clone(),
             checksums: self.checksums.clone(),

@@ -165,7 +165,7 @@ impl CopyPart {
         }
         let extent = Extent { offset: 0, len, place: Place::Inline(bytes) };
         let extents = (len > 0).then_some(extent).into_iter().collect();
-        let row = Extents { extents, ..Extents::default() };
+        let row = Extents { extents };
         store_extents(view, self.body, 0, &row)?;
         Ok(Content::Body(self.body))
     }

@@ -15,7 +15,8 @@ use super::replay::unserved;
 use crate::session::connection::{Attacher, Attachment};
 use crate::session::link::{Lost, MasterLink, call};
 use crate::session::messages::{
-    Acknowledge, Attach, Attached, Recall, Renew, Renewed, Reply, SessionMethod,
+    Acknowledge, Attach, Attached, Bind, Bound, Recall, Renew, Renewed, Reply, SessionMethod,
+    Succeed,
 };
 use crate::{keys, wire};
 
@@ -132,6 +133,10 @@ impl Inner {
         if self.keeper.is_some() || !self.lease.is_valid() {
             return Ok(None);
         }
+        // The next master does not wait for it.
+        if self.lease.bound_to().is_some() {
+            return Ok(None);
+        }
         // Rows of former metadata are no rows of these.
         if self.is_of_other_metadata(generation) {
             return Ok(None);
@@ -177,6 +182,56 @@ impl Inner {
             () = self.connection.detached(link) => {}
             () = take => {}
             () = renew => {}
+            () = self.succeed_and_stay_bound(&**link) => {}
+        }
+    }
+
+    /// Has the sessions of former processes of this node ended, if there can be any.
+    async fn succeed(&self, link: &dyn MasterLink) -> Result<(), Lost> {
+        if !self.succeeds.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let succeed = Succeed { session: self.session() };
+        match call::<_, ()>(link, SessionMethod::Succeed, &succeed).await? {
+            Reply::Done(()) | Reply::Failed(_) => self.succeeds.store(false, Ordering::SeqCst),
+            Reply::NotAttached | Reply::NotServing(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn succeed_and_stay_bound(&self, link: &dyn MasterLink) {
+        if self.succeed(link).await.is_ok() {
+            self.stay_bound(link).await;
+        }
+    }
+
+    /// Binds the session to the master in this process whenever that serves, so that the next
+    /// master need not wait for a process that died with its master. Ends when the connection is no
+    /// good.
+    async fn stay_bound(&self, link: &dyn MasterLink) {
+        // One that is bound stays so until it knows that a later master has attached it: the master
+        // to which it is bound may have noted that.
+        let (mut ask, mut known) = (self.lease.bound_to(), None);
+        loop {
+            let epoch = match (ask.take(), &self.own) {
+                (Some(epoch), _) => epoch,
+                (None, None) => std::future::pending().await,
+                (None, Some(own)) => {
+                    let serving = own.next(known).await;
+                    let epoch = serving.epoch();
+                    self.lease.bind(Some(serving));
+                    epoch
+                }
+            };
+            known = Some(epoch);
+            let bind = Bind { session: self.session(), epoch };
+            match call::<_, Bound>(link, SessionMethod::Bind, &bind).await {
+                Ok(Reply::Done(bound)) if bound.epoch == epoch => {}
+                Ok(Reply::Done(bound)) if bound.epoch > epoch => self.lease.bind(None),
+                // A master of an earlier version, which is not in this process.
+                Ok(Reply::Failed(Error::NotImplemented(_))) => self.lease.bind(None),
+                _ => return,
+            }
         }
     }
 

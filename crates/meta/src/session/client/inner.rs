@@ -1,6 +1,6 @@
 //! One session, with all that its operations share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::session::lease::Lease;
 use crate::session::link::Dialer;
 use crate::session::posted::Posts;
 use crate::session::rows::LeasedRows;
+use crate::session::serving::OwnMaster;
 use crate::session::slots::{SessionSlots, Taken};
 use crate::session::unknown::Unknown;
 
@@ -32,6 +33,11 @@ pub struct Config {
     /// they are durable. They are kept until then, and run again in their order after a failure of
     /// the master.
     pub hasty: bool,
+    /// The master in this process, if it has one.
+    pub own: Option<Arc<OwnMaster>>,
+    /// This is the only process of its node, as it holds the lock of the node's directory: sessions
+    /// of former processes are over.
+    pub is_sole: bool,
 }
 
 impl Default for Config {
@@ -41,6 +47,8 @@ impl Default for Config {
             patience: waits::MASTER,
             alone: Duration::from_secs(600),
             hasty: false,
+            own: None,
+            is_sole: false,
         }
     }
 }
@@ -71,6 +79,10 @@ pub struct Inner {
     pub rng: Arc<dyn Rng>,
     pub rows: LeasedRows,
     pub lease: Lease,
+    /// The master is still to hear that former processes of this node have ended.
+    pub succeeds: AtomicBool,
+    /// The master in this process.
+    pub own: Option<Arc<OwnMaster>>,
     pub connection: Connection,
     alone: Duration,
     session: AtomicU64,
@@ -99,6 +111,8 @@ impl Inner {
         let inner = Inner {
             dialer,
             lease: Lease::new(Arc::clone(&clock)),
+            own: config.own.clone(),
+            succeeds: AtomicBool::new(config.is_sole),
             clock,
             rows: LeasedRows::new(config.cache_bytes),
             connection,

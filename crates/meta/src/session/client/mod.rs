@@ -32,7 +32,7 @@ use read::Leased;
 
 use super::connection::Attachment;
 use super::kept::KeptOperations;
-use super::link::{Dialer, call};
+use super::link::{Dialer, MasterSilence, call};
 use super::messages::{Detach, Reply, SessionMethod};
 use super::operation::Operation;
 use super::step::unanswered;
@@ -264,7 +264,18 @@ impl Client {
         self.inner.connection.now().is_some()
     }
 
+    /// How long no master has answered.
+    pub fn silence(&self) -> MasterSilence {
+        let silence = self.inner.dialer.silence();
+        let of_session = match self.is_attached() {
+            true => Duration::ZERO,
+            false => self.inner.lease.silent(),
+        };
+        MasterSilence { lasts: silence.lasts.max(of_session), ..silence }
+    }
+
     pub fn stats(&self) -> Stats {
-        self.inner.counters.stats(self.inner.rows.usage())
+        let stats = self.inner.counters.stats(self.inner.rows.usage());
+        Stats { silence: self.silence().lasts, ..stats }
     }
 }

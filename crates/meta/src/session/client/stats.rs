@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 #[derive(Default)]
 pub struct Counters {
@@ -25,6 +26,8 @@ pub struct Stats {
     pub recalls: u64,
     pub rows: u64,
     pub bytes: u64,
+    /// How long no master has answered.
+    pub silence: Duration,
 }
 
 impl Counters {
@@ -37,6 +40,7 @@ impl Counters {
             recalls: self.recalls.load(Relaxed),
             rows,
             bytes,
+            silence: Duration::ZERO,
         }
     }
 }

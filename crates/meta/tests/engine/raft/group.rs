@@ -49,13 +49,13 @@ impl Threads for Inline {
     }
 }
 
-type Delays = Box<dyn Fn(u64, &Message) -> Duration + Send>;
+type Delays = Box<dyn Fn(u64, u64, &Message) -> Duration + Send>;
 
 /// The ways between members.
 #[derive(Default)]
 pub struct Wires {
     members: Mutex<BTreeMap<u64, Arc<Member>>>,
-    /// Tells how long messages are on their way, by their senders.
+    /// Tells how long messages are on their way, by their senders and receivers.
     delays: Mutex<Option<Delays>>,
     /// From whom nothing reaches whom.
     cuts: Mutex<BTreeSet<(u64, u64)>>,
@@ -88,8 +88,8 @@ impl Wires {
         }
     }
 
-    /// Messages take so long from now on, by their senders.
-    pub fn delay(&self, delays: impl Fn(u64, &Message) -> Duration + Send + 'static) {
+    /// Messages take so long from now on, by their senders and receivers.
+    pub fn delay(&self, delays: impl Fn(u64, u64, &Message) -> Duration + Send + 'static) {
         *self.delays.lock() = Some(Box::new(delays));
     }
 
@@ -98,8 +98,8 @@ impl Wires {
         self.delays.lock().take();
     }
 
-    fn delay_of(&self, from: u64, message: &Message) -> Duration {
-        self.delays.lock().as_ref().map_or(Duration::ZERO, |delays| delays(from, message))
+    fn delay_of(&self, from: u64, to: u64, message: &Message) -> Duration {
+        self.delays.lock().as_ref().map_or(Duration::ZERO, |delays| delays(from, to, message))
     }
 
     fn is_cut(&self, from: u64, to: u64) -> bool {
@@ -117,7 +117,7 @@ impl Peers for Port {
             let target = wires.members.lock().get(&to).cloned();
             let target = target.ok_or_else(|| Error::Unavailable("nobody listens".into()))?;
             if let Ok((_, message)) = message::parse(&bytes) {
-                let delay = wires.delay_of(from, &message);
+                let delay = wires.delay_of(from, to, &message);
                 if !delay.is_zero() {
                     sleep(delay).await;
                 }

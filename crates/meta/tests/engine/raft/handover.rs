@@ -66,7 +66,7 @@ async fn the_former_leader_stands_in_nobodys_way() {
     let to = successor(&group, id).await.unwrap();
     give_up(&group, id).await;
     let (look, third) = (timing.look(), MEMBERS.into_iter().find(|one| ![id, to].contains(one)));
-    group.wires.delay(move |from, message| match message {
+    group.wires.delay(move |from, _, message| match message {
         Message::Append { .. } if from == to => look * 3,
         // It has no turn.
         Message::Ask { .. } if third == Some(from) => look * 8,

@@ -14,7 +14,10 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Model> {
     let mut allowed = vec![Model::default()];
     for _ in 0..2 {
         let Ok(store) = open(disk, config(seed)) else { return allowed };
-        let mut model = Model::adopt(&store, &[&allowed[0]], "reopened");
+        let Ok(mut model) = Model::try_adopt(&store, &[&allowed[0]], "reopened") else {
+            store.abandon();
+            return allowed;
+        };
         for step in 0..25 {
             let before = model.clone();
             let done = match step {

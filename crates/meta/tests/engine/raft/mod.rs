@@ -1,5 +1,6 @@
 //! A member of several masters: its disk, and three of them together.
 
+mod all_members_die;
 mod changes;
 mod directory;
 mod entries_and_records;

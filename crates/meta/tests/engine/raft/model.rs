@@ -40,8 +40,12 @@ pub fn batch(term: u64, index: u64, expected: Fence, changes: Vec<Change>) -> En
 
 /// All entries that the store can return.
 pub fn log(store: &MemberStore) -> Vec<Entry> {
+    try_log(store).unwrap()
+}
+
+fn try_log(store: &MemberStore) -> cairn_base::Result<Vec<Entry>> {
     let first = store.before().map_or(0, |id| id.index + 1);
-    store.entries(first, u64::MAX, usize::MAX).unwrap()
+    store.entries(first, u64::MAX, usize::MAX)
 }
 
 /// Rows and fence after so many entries.
@@ -229,9 +233,18 @@ impl Model {
 
     /// As `find`, without a look at the rows.
     pub fn adopt(store: &MemberStore, allowed: &[&Model], what: &str) -> Model {
+        Model::try_adopt(store, allowed, what).unwrap()
+    }
+
+    /// As `adopt`; an error where the disk lets the log not be read.
+    pub fn try_adopt(
+        store: &MemberStore,
+        allowed: &[&Model],
+        what: &str,
+    ) -> cairn_base::Result<Model> {
         let (id, membership) = store.applied();
         let applied = id.map_or(0, |id| id.index as usize + 1);
-        let (found, vote, last) = (log(store), store.vote(), store.last());
+        let (found, vote, last) = (try_log(store)?, store.vote(), store.last());
         let votes: Vec<Vote> = allowed.iter().map(|model| model.vote).collect();
         assert!(votes.contains(&vote), "{what}: vote {vote:?}, not one of {votes:?}");
         for model in allowed {
@@ -249,7 +262,7 @@ impl Model {
                 let members = log[..applied].iter().rfind(|entry| is_members(entry));
                 assert_eq!(membership.entry, members.map(|entry| entry.id), "{what}");
                 let (on_disk, log, states) = (log.clone(), log.clone(), model.states.clone());
-                return Model { on_disk, log, vote, applied, states, behind: 0 };
+                return Ok(Model { on_disk, log, vote, applied, states, behind: 0 });
             }
         }
         panic!("{what}: a log that ends at {last:?}, {applied} applied, fits none");

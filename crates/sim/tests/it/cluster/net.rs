@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, NodeId, Result, Roles};
-use cairn_cluster::wire::{Authenticated, Dial, Handshake, Link, Listen, Taker};
+use cairn_cluster::wire::{Authenticated, Dial, Handshake, Link, Listen, Taker, require_none};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -232,6 +232,7 @@ impl Net {
             roles,
             address: address.to_owned(),
             certificate: None,
+            required: require_none(),
             standing: Arc::new(|| Ok(())),
         };
         let dialed =

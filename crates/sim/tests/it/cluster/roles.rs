@@ -27,6 +27,7 @@ use cairn_fs::Fs;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::raft::RaftEngine;
+use cairn_meta::session::OwnMaster;
 use cairn_meta::session::client;
 use cairn_nfs::{Behaviour, Watch, converse};
 use cairn_roles::chunkserver::ChunkserverNode;
@@ -54,6 +55,8 @@ const ALONE: Duration = Duration::from_secs(6);
 const LATE: Duration = Duration::from_secs(40);
 /// How long a master serves before it hands over since its disk is full.
 const REST: Duration = Duration::from_secs(3);
+/// Memory of a lease, about.
+const LEASE_BYTES: usize = 300;
 /// Faster than the product's, as a simulation lasts for less than a minute.
 const PACE: Pace = Pace {
     garbage: Duration::from_secs(1),
@@ -84,6 +87,8 @@ pub struct Surroundings {
     /// Whether gateways bring hostile mounts.
     pub hostile: Arc<AtomicBool>,
     pub tuning: Tuning,
+    /// What a master and a gateway share that run in one process, by the number of either.
+    pub shared: BTreeMap<NodeId, Arc<OwnMaster>>,
 }
 
 /// The settings that differ from seed to seed.
@@ -93,6 +98,7 @@ pub struct Tuning {
     pub lease: Duration,
     /// The master reads missing rows itself.
     pub near: bool,
+    /// So many leases are held at a time, about.
     pub leases: usize,
     pub cache_bytes: u64,
     pub segment_bytes: u64,
@@ -185,7 +191,9 @@ fn take_turns(process: Process, engine: Option<Arc<RaftEngine>>) {
     let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
     let settings = Settings { silence, patience, rest: REST, ..Settings::default() };
     let (lease, audit) = (all.tuning.lease, None);
-    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit, member };
+    let own_master = all.shared.get(&node).cloned().unwrap_or_default();
+    let config =
+        master::Config { lease, settings, late: LATE, pace: PACE, audit, member, own: own_master };
     let secrets = Secrets { seal: None, authority: None, links: None };
     let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
     let stored = Stored { node: own.clone(), all, threads, engine, shared: Mutex::default() };
@@ -241,11 +249,11 @@ impl Source for Stored {
         let tuning = &self.all.tuning;
         let config = cairn_meta::master::Config {
             threads: Some(Arc::clone(&self.threads)),
-            leases: tuning.leases,
+            lease_bytes: tuning.leases * LEASE_BYTES,
             inline_us: if tuning.near { u64::MAX } else { 0 },
             ..cairn_meta::master::Config::far()
         };
-        let master = Master::start(engine, Arc::clone(&self.node.clock), config)?;
+        let master = Master::start_later(engine, Arc::clone(&self.node.clock), config).await?;
         *self.shared.lock() = shared;
         Ok((master, shown.into()))
     }
@@ -289,6 +297,12 @@ async fn give_orders(service: ControlService, orders: Arc<Mutex<Vec<Edit>>>) {
 pub struct Drive {
     pub disk: SimDisk,
     pub id: u128,
+}
+
+impl Drive {
+    pub fn new(node: NodeId, rng: &SeededRng) -> Drive {
+        Drive { disk: SimDisk::new(rng.next_u64()), id: u128::from(node.0) << 32 | 1 }
+    }
 }
 
 /// A chunkserver while it runs.
@@ -348,8 +362,15 @@ pub fn gateway(all: &Surroundings, node: NodeId, door: &Slot<Door>, given: Given
     let files = all.tuning.files.then(|| (Arc::clone(&all.rng), connections));
     let hasty = !all.tuning.files && all.tuning.is_hasty(node);
     let cache_bytes = all.tuning.cache_bytes;
+    let shared = all.shared.get(&node).cloned();
     let config = gateway::Config {
-        session: client::Config { alone: ALONE, hasty, ..client::Config::default() },
+        session: client::Config {
+            alone: ALONE,
+            hasty,
+            own: shared,
+            is_sole: true,
+            ..client::Config::default()
+        },
         fs: cairn_fs::Config { cache_bytes, ..cairn_fs::Config::default() },
         connections: NODE_REQUESTS,
     };

@@ -17,6 +17,7 @@ use cairn_cluster::control::Edit;
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::cluster::PutMap;
 use cairn_meta::rows::BucketKind;
+use cairn_meta::session::OwnMaster;
 use cairn_meta::{Master, master};
 use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
@@ -49,6 +50,9 @@ pub const SERVING: u64 = 1 << 34;
 const BESIDE: usize = 2;
 /// In seeds with this bit, and of any kind otherwise, three masters keep the metadata together.
 pub const TOGETHER: u64 = 1 << 35;
+/// In seeds with this bit, and of any kind otherwise, the first masters share their processes with
+/// gateways.
+pub const PAIRED: u64 = 1 << 36;
 /// How often streams break while they break again and again, and how often it is looked at
 /// whether members have what they should, microseconds.
 const FLAKY_US: u64 = 100_000;
@@ -78,6 +82,15 @@ impl Layout {
             replicas: 2 + rng.below(2) as u8,
             together,
         }
+    }
+
+    /// What each gateway and the master share that runs in the same process.
+    fn pairs(&self) -> BTreeMap<NodeId, Arc<OwnMaster>> {
+        let pair = |(master, gateway): (&NodeId, &NodeId)| {
+            let own = Arc::<OwnMaster>::default();
+            [(*master, Arc::clone(&own)), (*gateway, own)]
+        };
+        self.masters.iter().zip(&self.gateways).flat_map(pair).collect()
     }
 
     pub fn all(&self) -> Vec<NodeId> {
@@ -167,11 +180,11 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Report {
 
 impl World {
     fn new(seed: u64) -> World {
-        let kind = seed & !TOGETHER;
+        let kind = seed & !(TOGETHER | PAIRED);
         let serves = kind >= SERVING;
         let makes = kind >= MAKING && !serves;
         let rng = Arc::new(SeededRng::new(seed));
-        let layout = Layout::draw(&rng, seed != kind);
+        let layout = Layout::draw(&rng, seed & TOGETHER != 0);
         let net = Net::new(Arc::clone(&rng));
         let database = Database::new(net.clone(), Arc::clone(&rng));
         let mut tuning = Tuning {
@@ -187,21 +200,24 @@ impl World {
         if aimed {
             (tuning.lease, tuning.leases) = (Duration::from_secs(3), 1 << 20);
         }
-        let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
-        let hostile = Arc::new(AtomicBool::new(kind >= HOSTILE && !serves));
         let seated = layout.masters.iter().filter(|_| layout.together);
-        let seats = seated.map(|node| (*node, Seat::new(rng.next_u64()))).collect();
-        let own = Arc::clone(&rng);
-        let all = Surroundings { net, rng: own, database, masters, seats, orders, hostile, tuning };
+        let all = Surroundings {
+            net,
+            rng: Arc::clone(&rng),
+            database,
+            masters: layout.masters.clone(),
+            seats: seated.map(|node| (*node, Seat::new(rng.next_u64()))).collect(),
+            orders: Arc::default(),
+            hostile: Arc::new(AtomicBool::new(kind >= HOSTILE && !serves)),
+            tuning,
+            shared: if seed & PAIRED != 0 { layout.pairs() } else { BTreeMap::new() },
+        };
         let skew = || rng.below(20_000) as i64 - 10_000;
         let hosts = layout.all().into_iter().chain([CLIENT_HOST]);
         let hosts = hosts.map(|node| (node, Host::new(skew()))).collect();
-        let drive = |node: &NodeId| {
-            let disk = SimDisk::new(rng.next_u64());
-            (*node, Drive { disk, id: u128::from(node.0) << 32 | 1 })
-        };
-        let drives = layout.chunkservers.iter().map(drive).collect();
+        let drives = layout.chunkservers.iter().map(|node| (*node, Drive::new(*node, &rng)));
+        let drives = drives.collect();
         let serving = layout.chunkservers.iter().map(|node| (*node, Slot::default())).collect();
         let doors = layout.gateways.iter().map(|_| Slot::default()).collect();
         let changing = if aimed { 1 } else { layout.gateways.len() };

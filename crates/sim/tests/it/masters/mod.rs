@@ -37,7 +37,7 @@ use crate::cluster::{each, number, trace};
 /// Seeds of the test command, of each kind.
 const SEEDS: u64 = 4;
 /// In one of so many seeds at most a bug must be found.
-const BUG_SEEDS: u64 = 12;
+const BUG_SEEDS: u64 = 24;
 /// Three members that stay, and any faults.
 const STAYING: Scene = Scene { changes: false, script: None, jumps: true };
 /// Members come and go, lose their disks and are replaced.
@@ -55,7 +55,7 @@ const fn aimed_at_changes(script: Script) -> Scene {
 const RECOVERING: Scene = aimed_at_changes(scripts::given_up);
 
 /// All that can be planted here, each with the scene in which it is found.
-const PLANTED: [(Planted, Scene); 13] = [
+const PLANTED: [(Planted, Scene); 16] = [
     (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
     (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
@@ -69,6 +69,9 @@ const PLANTED: [(Planted, Scene); 13] = [
     (Planted::Of(Bug::FormerNotTold), RECOVERING),
     (Planted::WipedVotes, aimed_at_changes(scripts::wiped_and_heir_behind)),
     (Planted::RemovedVotes, aimed_at_changes(scripts::two_replaced)),
+    (Planted::Of(Bug::OverwrittenIsEmpty), aimed(scripts::masters_die)),
+    (Planted::Of(Bug::OldFileCountedOn), aimed(scripts::masters_die)),
+    (Planted::Of(Bug::GapSent), aimed(scripts::masters_die)),
 ];
 /// One more, which no seed can find: see `snapshots.rs`.
 const OF_DISKS: Bug = Bug::NewerEntriesDropped;
@@ -150,6 +153,12 @@ fn a_member_that_stayed_behind_once_does_not_again() {
             panic!("seed {seed}: {what}");
         }
     });
+}
+
+/// Whoever dies, all serve again, though what others need may be overwritten.
+#[test]
+fn masters_that_die_come_back() {
+    check_seeds(aimed(scripts::masters_die));
 }
 
 #[test]

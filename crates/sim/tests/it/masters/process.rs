@@ -57,9 +57,13 @@ pub struct Start {
 
 pub fn start(start: Start, given: Given) {
     tokio::spawn(async move {
-        let (id, shown) = (start.id, start.shown.clone());
+        let (id, shown, list) = (start.id, start.shown.clone(), start.list.clone());
         if let Err(error) = run(start, given).await {
             tracing::warn!(id, %error, "a process of a master has ended");
+            // No bit of a disk is flipped here.
+            if error.to_string().contains("corrupt") {
+                list.with(|state| state.violations.push(format!("member {id}: {error}")));
+            }
         }
         shown.clear();
         shown.member.end();
@@ -94,7 +98,8 @@ async fn run(start: Start, given: Given) -> Result<()> {
         let config =
             master::Config { threads: Some(Arc::clone(&given.threads)), ..master::Config::far() };
         let clock = Arc::clone(&given.clock);
-        let master = Master::start(Arc::clone(&engine) as Arc<dyn Engine>, clock, config)?;
+        let master =
+            Master::start_later(Arc::clone(&engine) as Arc<dyn Engine>, clock, config).await?;
         let number = start.masters.fetch_add(1, Ordering::Relaxed);
         *start.shown.master.lock() = Some((number, master.clone()));
         tracing::info!(id = start.id, "serves");

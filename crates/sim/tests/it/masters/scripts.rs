@@ -38,7 +38,7 @@ pub struct Cast<'a> {
 pub type Script = fn(&mut Cast<'_>);
 
 /// The scripts, each as often as its number says.
-const SCRIPTS: [(u64, Script); 9] = [
+const SCRIPTS: [(u64, Script); 10] = [
     (3, cut_off),
     (2, heard_by_one),
     (3, stopped_and_cut_off),
@@ -48,6 +48,7 @@ const SCRIPTS: [(u64, Script); 9] = [
     (2, short_lives),
     (3, contested),
     (1, power_cuts),
+    (2, masters_die),
 ];
 /// Faults at random, as often.
 const RANDOM: u64 = 7;
@@ -252,6 +253,27 @@ fn power_cuts(cast: &mut Cast<'_>) {
         let lasts_us = cast.between(50, 1_000);
         cast.of(at_us, Fault::CrashAll, lasts_us);
         at_us += cast.between(1_500, 6_000);
+    }
+}
+
+/// One, two or all masters die while clients write, by a cut of power or not, and come back in any
+/// order. Their logs have gone round their rings meanwhile. Of all, the one that served comes back
+/// last every second time: it leads at once, and the others answer it from the first message on.
+pub fn masters_die(cast: &mut Cast<'_>) {
+    let at_us = cast.between(2_000, 5_000);
+    let count = 3 - cast.rng.below(5).saturating_sub(2) as usize;
+    let all = [cast.serving, cast.others[0], cast.others[1]];
+    let first = cast.rng.below(3) as usize;
+    let serving_is_last = count == 3 && cast.chance(50);
+    for id in all.into_iter().cycle().skip(first).take(count) {
+        let fault = if cast.chance(50) { Fault::Crash(id) } else { Fault::Kill(id) };
+        let dies_us = at_us + cast.between(0, 100);
+        let lasts_us = match (serving_is_last, id == cast.serving) {
+            (true, true) => cast.between(700, 1_400),
+            (true, false) => cast.between(200, 600),
+            (false, _) => cast.between(200, 2_000),
+        };
+        cast.of(dies_us, fault, lasts_us);
     }
 }
 

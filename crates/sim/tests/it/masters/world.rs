@@ -34,6 +34,8 @@ const RECOVERY_US: u64 = 120_000_000;
 /// answer to a part of a snapshot that is lost, and then begins anew.
 const AGREEING_US: u64 = 75_000_000;
 const RESTING_US: u64 = 500_000;
+/// A range whose first entry is overwritten is asked for so often at most, by several members.
+const RANGE_REPEATS: u64 = 12;
 /// Between two looks at processes that have ended by themselves.
 const LOOK_US: u64 = 500_000;
 /// Clocks differ by less than a tenth, the margin of leases.
@@ -480,6 +482,18 @@ impl World {
         }
     }
 
+    /// No member may be asked for one range again and again, though lost messages would end that.
+    fn check_ranges(&mut self) {
+        for (id, place) in &self.places {
+            let engine = place.shown.member.engine.lock().clone();
+            let repeated = engine.map_or(0, |engine| engine.member().most_repeated_range());
+            if repeated > RANGE_REPEATS {
+                let text = format!("member {id} was asked for one range {repeated} times");
+                self.list.with(|state| state.violations.push(text));
+            }
+        }
+    }
+
     fn tick(&mut self, works: bool) {
         self.now_us += TICK_US;
         self.deliver();
@@ -488,6 +502,7 @@ impl World {
         }
         if self.now_us % LOOK_US < TICK_US {
             self.restart_ended();
+            self.check_ranges();
             self.beat();
             if self.scene.changes {
                 self.operate();

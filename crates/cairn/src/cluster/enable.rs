@@ -1,0 +1,46 @@
+//! `cairn cluster enable`: turns on what all nodes must know.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cairn_base::Capability;
+use cairn_cluster::control::Edit;
+
+use super::reach;
+use crate::failure::Result;
+use crate::output;
+
+/// Turn a capability on, for good, or list what can be turned on
+///
+/// A capability lets the store write what programs before it must not read. It can be turned on
+/// when all nodes are up and their programs have it: `cairn cluster upgrade-check` shows which
+/// have. From then on a program without it is refused, at nodes and at mounts. There is no way
+/// back: make a backup first. Without a name, the capabilities of this program are listed.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster enable /srv/cairn                     (lists them)
+  cairn cluster enable /srv/cairn required-fields")]
+pub struct EnableArgs {
+    /// The directory of a master; to list, of any node
+    dir: PathBuf,
+    /// The capability
+    name: Option<Capability>,
+}
+
+pub fn run(args: &EnableArgs) -> Result<ExitCode> {
+    let status = reach::status(&args.dir)?;
+    let Some(name) = args.name else {
+        for one in Capability::ALL {
+            let state = if status.map.capabilities.contains(*one) { "on" } else { "off" };
+            output::line(format!("{:<20} {state:<4} {}", one.name(), one.purpose()))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    if status.map.capabilities.contains(name) {
+        output::line(format!("{name} is on already"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    reach::edit(&args.dir, Edit::Enable(name))?;
+    output::line(format!("{name} is on: programs without it are refused from now on"))?;
+    Ok(ExitCode::SUCCESS)
+}

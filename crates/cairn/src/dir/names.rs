@@ -1,0 +1,17 @@
+//! Names of files and directories that say what a directory is.
+
+use cairn_base::Role;
+
+/// The files in the directory of a node of a cluster, once it has joined.
+pub const CLUSTER_FILE: &str = "cluster.toml";
+/// Says that a directory is that of a machine of `cairn node`.
+pub const MACHINE: &str = "machine.toml";
+
+/// Where a machine has its node of a role; of a chunkserver, its first one.
+pub fn directory_of_role(role: Role) -> &'static str {
+    match role {
+        Role::Master => "master",
+        Role::Chunkserver => "disk",
+        Role::Gateway => "gateway",
+    }
+}

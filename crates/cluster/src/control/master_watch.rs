@@ -1,0 +1,59 @@
+//! A look at the masters by a node that none answers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::Role;
+use cairn_meta::wire;
+use tokio::time::{Instant, sleep};
+
+use super::agent::{Agent, Recalls};
+use super::messages::ControlMethod;
+use super::report::MemberReport;
+use super::silence::is_cut_off;
+use crate::identity::Pins;
+
+/// Without an answer for so long a node looks whether others have a master. Three beats.
+const LOOKS_AFTER: Duration = Duration::from_millis(1500);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// For a connection to any master. The first address may be that of a machine that is silent.
+const CONNECT: Duration = Duration::from_secs(3);
+/// For the report of one master.
+const REPORT: Duration = Duration::from_millis(500);
+
+impl Agent {
+    /// Looks, while no master answers, whether this node alone reaches none. Until it is dropped.
+    pub async fn watch_masters(&self) {
+        loop {
+            sleep(LOOK).await;
+            if self.silence_lasts() > LOOKS_AFTER {
+                let cut_off = self.look_at_masters().await;
+                // One may have answered meanwhile.
+                if self.silence_lasts() > LOOKS_AFTER {
+                    self.silence.set_cut_off(cut_off);
+                }
+            }
+        }
+    }
+
+    fn silence_lasts(&self) -> Duration {
+        self.silence.lasts(self.clock.monotonic())
+    }
+
+    /// Asks each master that can be reached whom it follows. Returns why this node alone has no
+    /// master, if that is so.
+    async fn look_at_masters(&self) -> Option<String> {
+        let masters = self.view.nodes(Role::Master).len();
+        let reconnect = self.reconnect.beside(Recalls::default());
+        let mut reports: Vec<MemberReport> = Vec::new();
+        for _ in 0..masters {
+            let deadline = Instant::now() + CONNECT;
+            let Ok(peer) = reconnect.peer(deadline).await else { break };
+            let report = peer.call(ControlMethod::MemberReport as u16, Bytes::new(), REPORT).await;
+            reconnect.leave(&peer);
+            reports.extend(report.ok().and_then(|report| wire::decode(&report).ok()));
+        }
+        is_cut_off(masters, &reports)
+    }
+}

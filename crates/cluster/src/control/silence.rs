@@ -1,0 +1,107 @@
+//! How long no master has answered a node, and whether others fare better.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_base::NodeId;
+use cairn_meta::session::MasterSilence;
+use parking_lot::Mutex;
+
+use super::report::MemberReport;
+
+/// A master that heard a leader so recently has one.
+const HEARD_MS: u64 = 1000;
+
+/// What an agent knows of the masters while none that serves answers.
+#[derive(Default)]
+pub(super) struct Silence {
+    /// When the last beat was sent that was answered, by the monotonic clock, milliseconds.
+    heard_ms: AtomicU64,
+    cut_off: Mutex<Option<String>>,
+}
+
+impl Silence {
+    /// A beat that was sent at `sent` was answered.
+    pub fn end(&self, sent: Duration) {
+        self.heard_ms.fetch_max(millis(sent), Ordering::Relaxed);
+        *self.cut_off.lock() = None;
+    }
+
+    /// Why this node alone has no master, if that is so.
+    pub fn set_cut_off(&self, why: Option<String>) {
+        *self.cut_off.lock() = why;
+    }
+
+    pub fn at(&self, now: Duration) -> MasterSilence {
+        MasterSilence { lasts: self.lasts(now), cut_off: self.cut_off.lock().clone() }
+    }
+
+    pub fn lasts(&self, now: Duration) -> Duration {
+        Duration::from_millis(millis(now).saturating_sub(self.heard_ms.load(Ordering::Relaxed)))
+    }
+}
+
+/// Whether a node that reaches the masters of these reports, of so many, is the only one without a
+/// master: the reason in words.
+pub(super) fn is_cut_off(masters: usize, reports: &[MemberReport]) -> Option<String> {
+    if reports.is_empty() {
+        return (masters > 1).then(|| format!("none of the {masters} masters can be reached"));
+    }
+    let leads = reports.iter().find_map(|report| {
+        let leader =
+            (report.leader != 0 && report.silence_ms < HEARD_MS).then_some(report.leader)?;
+        let is_reached = reports.iter().any(|other| other.member == leader);
+        (!is_reached).then_some((leader, report.member))
+    });
+    leads.map(|(leader, by)| {
+        let (leader, by) = (NodeId(leader), NodeId(by));
+        format!(
+            "master {leader}, which leads, cannot be reached from here, though master {by} hears it"
+        )
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(member: u64, leader: u64, silence_ms: u64) -> MemberReport {
+        MemberReport { member, leader, silence_ms, ..MemberReport::default() }
+    }
+
+    #[test]
+    fn a_node_is_cut_off_if_others_hear_a_leader_that_it_does_not_reach() {
+        let is = |reports: &[MemberReport]| is_cut_off(3, reports).unwrap_or_default();
+        assert!(is(&[]).contains("none of the 3 masters"));
+        assert!(is(&[report(2, 1, 300)]).contains("master 1, which leads, cannot be reached"));
+        assert!(is(&[report(2, 0, 300), report(3, 1, 10)]).contains("though master 3 hears it"));
+        for all_are_without in [
+            &[report(2, 1, 1700), report(3, 1, 1500)][..],
+            &[report(2, 0, 10), report(3, 0, 10)],
+            // It leads, and does not serve yet.
+            &[report(2, 3, 10), report(3, 3, 10)],
+        ] {
+            assert_eq!(is(all_are_without), "");
+        }
+        assert_eq!(is_cut_off(1, &[]), None, "nobody else could tell");
+    }
+
+    #[test]
+    fn silence_is_counted_from_the_last_beat_that_was_answered() {
+        let silence = Silence::default();
+        let secs = Duration::from_secs;
+        silence.end(secs(5));
+        silence.end(secs(4));
+        silence.set_cut_off(Some("why".into()));
+        assert_eq!(silence.lasts(secs(8)), secs(3));
+        silence.end(secs(8));
+        assert_eq!(
+            (silence.lasts(secs(8)), silence.cut_off.lock().clone()),
+            (Duration::ZERO, None)
+        );
+    }
+}

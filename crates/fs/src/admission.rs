@@ -1,0 +1,82 @@
+//! The admission of bytes of uploads, before they come.
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Result};
+use cairn_meta::ops::user_quotas::{FindRoom, QuotaRoom};
+
+use crate::Fs;
+use crate::incoming::{Held, Quota, Wanted};
+
+impl Fs {
+    /// Lets in bytes of an upload to a bucket, before they come. They count until what is returned
+    /// is dropped; nothing where there is no quota. The object of the key, if it is named, makes
+    /// room.
+    ///
+    /// # Errors
+    /// `Full` if a quota leaves too little.
+    pub async fn let_in(
+        &self,
+        bucket: &str,
+        key: Option<&str>,
+        wanted: Wanted,
+    ) -> Result<Option<Held>> {
+        let Some(room) = self.find_room(bucket, key).await? else { return Ok(None) };
+        let quotas = quotas_of(&room);
+        if quotas.is_empty() {
+            return Ok(None);
+        }
+        let incoming = &self.inner.incoming;
+        let held = incoming.hold(quotas.iter().map(|(quota, _)| *quota), wanted.bytes());
+        // Others may have published meanwhile what they held: of two at once the later one sees
+        // what the other holds, or has stored.
+        let Some(room) = self.find_room(bucket, key).await? else { return Ok(None) };
+        for (quota, room) in quotas_of(&room) {
+            let before = held.quotas.iter().find(|(held, _)| *held == quota);
+            let free = room.saturating_sub(before.map_or(0, |(_, before)| *before));
+            if !wanted.fits(free) {
+                return Err(full(bucket, quota, free, wanted));
+            }
+        }
+        Ok(Some(held))
+    }
+
+    /// Whether there is room for so many bytes now. Nothing is held.
+    ///
+    /// # Errors
+    /// As [`Fs::let_in`].
+    pub async fn check_room(&self, bucket: &str, bytes: u64) -> Result<()> {
+        self.let_in(bucket, None, Wanted::Exactly(bytes)).await.map(drop)
+    }
+
+    /// `None` where the master is of a version before: then quotas decide when bytes are published.
+    async fn find_room(&self, bucket: &str, key: Option<&str>) -> Result<Option<QuotaRoom>> {
+        let verb = FindRoom { bucket: bucket.to_owned(), key: key.map(str::to_owned) };
+        let system = Caller::system();
+        let found = match self.read_now(&system, &verb) {
+            Some(found) => found,
+            None => self.read(&system, verb).await,
+        };
+        match found {
+            Err(Error::NotImplemented(_)) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+}
+
+fn quotas_of(room: &QuotaRoom) -> Vec<(Quota, u64)> {
+    let of_bucket = room.of_bucket.map(|left| (Quota::Bucket(room.bucket), left));
+    let of_owner = room.of_owner.map(|left| (Quota::Owner(room.owner), left));
+    of_bucket.into_iter().chain(of_owner).collect()
+}
+
+fn full(bucket: &str, quota: Quota, free: u64, wanted: Wanted) -> Error {
+    let whose = match quota {
+        Quota::Bucket(_) => format!("the quota of bucket {bucket}"),
+        Quota::Owner(_) => format!("the quota of the owner of bucket {bucket} for all its buckets"),
+    };
+    let what = match wanted {
+        Wanted::Exactly(bytes) => format!("leaves {free} bytes, and these are {bytes}"),
+        Wanted::Portion => "is used up".to_owned(),
+    };
+    Error::Full(format!("{whose} {what}: delete something, or have root raise it"))
+}

@@ -1,0 +1,68 @@
+//! What belongs to a user over all buckets.
+
+use bytes::Bytes;
+use cairn_base::Result;
+use cairn_base::codec::{Fields, Writer};
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, Row};
+
+/// How much the buckets of a user hold together, and what the user has begun: the row
+/// `c owned/<user>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Owned {
+    pub buckets: u64,
+    /// Inodes in its buckets that are not directories.
+    pub objects: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes of parts of unfinished uploads in its buckets.
+    pub upload_bytes: u64,
+    /// Unfinished uploads that it began, in any bucket.
+    pub uploads: u64,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Owned {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer
+            .number(1, self.buckets)
+            .number(2, self.objects)
+            .number(3, self.bytes)
+            .number(4, self.upload_bytes)
+            .number(5, self.uploads)
+            .raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Owned> {
+        let mut owned = Owned::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => owned.buckets = field.number()?,
+                2 => owned.objects = field.number()?,
+                3 => owned.bytes = field.number()?,
+                4 => owned.upload_bytes = field.number()?,
+                5 => owned.uploads = field.number()?,
+                _ => field.keep(&mut owned.unknown),
+            }
+        }
+        Ok(owned)
+    }
+}
+
+/// The most that a user may have; 0 stands for what holds unless it is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UserQuotas {
+    /// In all buckets of the user together, with unfinished uploads. 0: no quota.
+    pub bytes: u64,
+    /// In all buckets of the user together. 0: no quota.
+    pub objects: u64,
+    /// Buckets that it owns. 0: [`cairn_base::limits::USER_BUCKETS`].
+    pub buckets: u64,
+    /// Unfinished uploads that it began. 0: [`cairn_base::limits::USER_UPLOADS`].
+    pub uploads: u64,
+}
