@@ -43,7 +43,7 @@ def client(cluster, name, services):
 
 def test_status_and_changes(cluster, admin):
     protos, services = admin
-    by_master, node = client(cluster, "m1", services), int(cluster["c3"].id, 16)
+    by_master, node = client(cluster, "m1", services), int(cluster["c3"].id)
     status = by_master.GetStatus(protos.GetStatusRequest(), timeout=PATIENCE_SECONDS)
     assert len(status.nodes) == 5
     by_master.DrainNode(protos.DrainNodeRequest(node=node), timeout=PATIENCE_SECONDS)

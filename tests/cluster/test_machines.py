@@ -155,9 +155,15 @@ def test_three_machines_from_five_commands(machines, capsys):
     three = machines[:3]
     for place, command in five_commands():
         token = machines[place].follow(command, token)
+    waited = one.run("cluster", "status", str(one.directory), "--wait", "--json")
+    assert waited.returncode == 0, waited
+    settled = json.loads(waited.stdout)
+    assert settled["members"]["voters"] == 3 and not settled["few_copies"], settled
     eventually(lambda: is_whole(one), "all nine nodes are up, and three masters vote")
     said = one.run("cluster", "status", str(one.directory)).stdout
     assert "WARNING" not in said, said
+    check_refused_drain(one)
+    check_inflight(one)
     one.s3.create_bucket("machines")
     bodies = {key: content("m", int(key), size) for key, size in SIZES.items()}
     for key, body in bodies.items():
@@ -184,11 +190,30 @@ def test_three_machines_from_five_commands(machines, capsys):
     check_another_machine(left[0], serving, machines[3])
 
 
+def check_refused_drain(machine):
+    """What a dry run refuses is refused, in words that are true."""
+    drain = ("cluster", "drain", str(machine.directory), node_of(machine.directory / "disk"))
+    for command in (drain, (*drain, "--dry-run")):
+        refused = machine.run(*command)
+        assert refused.returncode == 1 and "want 3 replicas" in refused.stderr, refused
+        assert "meanwhile" not in refused.stderr, refused
+    assert not any(node["draining"] for node in machine.status()["nodes"])
+
+
+def check_inflight(machine):
+    told = machine.run("inflight", str(machine.directory), "--json")
+    roles = [json.loads(line)["role"] for line in told.stdout.splitlines()]
+    assert told.returncode == 0 and roles == ["master", "chunkserver", "gateway"], told
+    shown = machine.run("inflight", str(machine.directory))
+    assert shown.returncode == 0 and f"gateway {machine.directory}/gateway" in shown.stdout, shown
+
+
 def check_another_machine(told, lost, new):
     """A machine takes the place of one that is lost, and one command removes the nodes of that."""
     token = told.follow("cairn cluster token /srv/cairn --machine", None)
     new.follow("cairn node /srv/cairn --address 10.0.0.4 --join cairn-node-1.…", token)
     eventually(lambda: is_whole(told, 12), "the new machine has joined")
+    assert all(node["node"].isdecimal() for node in told.status()["nodes"]), told.status()
     lost.kill()
     disk = lost.directory.with_suffix(".disk2")
     nodes = [node_of(place) for place in (lost.directory / "master", disk, lost.directory / "gateway")]
@@ -244,8 +269,7 @@ def own_master(machine):
 def node_of(directory):
     text = (directory / "cluster.toml").read_text()
     node = [line for line in text.splitlines() if line.startswith("node = ")][0]
-    number = int(node.split('"')[1], 16)
-    return f"{number:x}"
+    return str(int(node.split('"')[1], 16))
 
 
 def test_machines_reach_each_other_by_ipv6():

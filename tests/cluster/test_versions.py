@@ -14,6 +14,7 @@ from harness.cluster import Cluster
 from harness.doors import S3
 from harness.mount import Mount
 from harness.server import Server
+from harness.wait import eventually
 
 PREVIOUS = os.environ.get("CAIRN_PREVIOUS")
 pytestmark = pytest.mark.skipif(not PREVIOUS, reason="no other version: CAIRN_PREVIOUS")
@@ -91,3 +92,52 @@ def test_a_store_of_the_version_before_is_opened():
         server.start()
         get(S3(server.s3), "one", "first")
         put(S3(server.s3), "two", "second")
+
+
+def test_a_capability_waits_for_the_last_old_node_and_locks_it_out():
+    """Skipped where the other version has the capability itself."""
+    name = "required-fields"
+    with Cluster(chunkservers=2, gateways=1, replicas=1) as cluster:
+        s3, directory = cluster.s3("g1"), str(cluster["m1"].directory)
+        s3.create_bucket("shared")
+        old = cluster["c1"]
+        assert old.stop() == 0
+        old.program = PREVIOUS
+        cluster.start("c1")
+        cluster.wait_whole()
+        put(s3, "one", "first")
+        refused = cluster.command("cluster", "enable", directory, name, ok=False)
+        if refused.returncode == 0:
+            pytest.skip("the other version has it")
+        assert f"nodes {old.id}, which lack it" in refused.stderr, refused
+        # Until then the programs before may be at any node.
+        assert cluster["m1"].stop() == 0
+        cluster["m1"].program = PREVIOUS
+        cluster.start("m1")
+        get(s3, "one", "first")
+        for node in ["m1", "c1"]:
+            cluster[node].stop()
+            cluster[node].program = None
+            cluster.start(node)
+        cluster.wait_whole()
+        cluster.command("cluster", "enable", directory, name)
+        assert old.stop() == 0
+        old.program = PREVIOUS
+        old.start()
+        said = f"chunkserver {old.id}"
+        eventually(lambda: f"lacks {name}" in cluster["m1"].tail(), "it is refused")
+        assert said in cluster["m1"].tail()
+        put(s3, "two", "second")
+        # A master cannot go back either: it does not read the map, and changes nothing.
+        assert cluster["m1"].stop() == 0
+        cluster["m1"].program = PREVIOUS
+        cluster["m1"].start()
+        eventually(lambda: "format of a metadata row" in cluster["m1"].tail(), "it refuses the map")
+        cluster["m1"].kill()
+        cluster["m1"].program = old.program = None
+        old.kill()
+        cluster.start("m1")
+        cluster.start("c1")
+        cluster.wait_whole()
+        get(s3, "one", "first")
+        get(s3, "two", "second")

@@ -100,7 +100,7 @@ class Machine:
     def node(self, role):
         """The number of one of its nodes, as `cairn cluster status` shows it."""
         text = (self.directory / PLACES[role] / "cluster.toml").read_text()
-        return f"{int(re.search(r'^node = .([0-9a-f]+).', text, re.M)[1], 16):x}"
+        return str(int(re.search(r"^node = .([0-9a-f]+).", text, re.M)[1], 16))
 
     def note_end(self):
         """Notes those that ended though nobody ended them."""

@@ -62,6 +62,7 @@ class Server:
         self.website = ""  # "http://127.0.0.1:PORT" with --website
         self.console = ""  # "http://127.0.0.1:PORT" with --console
         self.redirect = ""  # the same with --redirect
+        self.health = ""  # the same with --health
         self.start_seconds = None
 
     def start(self):
@@ -86,8 +87,8 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website|redirect|console) (\S+)$", text, re.M))
-            optional = ("nfs", "syslog", "website", "redirect", "console")
+            found = dict(re.findall(rb"^(s3|http|nfs|syslog|website|redirect|console|health) (\S+)$", text, re.M))
+            optional = ("nfs", "syslog", "website", "redirect", "console", "health")
             wanted = [door for door in optional if "--" + door in self.args]
             if len(found) == 2 + len(wanted):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
@@ -96,6 +97,7 @@ class Server:
                 self.website = found.get(b"website", b"").decode()
                 self.redirect = found.get(b"redirect", b"").decode()
                 self.console = found.get(b"console", b"").decode()
+                self.health = found.get(b"health", b"").decode()
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")

@@ -167,7 +167,8 @@ class Reader:
             self.env["CAIRN_SERVER"] = f"http://{self.address('127.0.0.1:8080')}"
             if words[:3] == ["cairn", "cluster", "status"]:
                 # It fails until each node has said that it is there.
-                eventually(lambda: self.is_done(words), f"{command} finds all nodes up")
+                eventually(lambda: self.is_up(words), f"{command} finds all nodes up")
+                return
             self.answer(command)
 
     def expanded(self, command):
@@ -199,14 +200,16 @@ class Reader:
 
         if words[1] == "master":
             status = ["cairn", "cluster", "status", words[2]]
-            eventually(lambda: self.is_done(status) or not is_ready and False, f"{words} serves")
+            eventually(lambda: self.is_up(status), f"{words} serves")
         else:
             eventually(is_ready, f"{words} serves", 60)
         time.sleep(0.1)
         self.said += log.read_text()
 
-    def is_done(self, words):
-        return subprocess.run(words, cwd=self.work, env=self.env, capture_output=True).returncode == 0
+    def is_up(self, status):
+        """Whether all nodes are up: the documents start too few chunkservers for writes, which is status 3."""
+        done = subprocess.run(status, cwd=self.work, env=self.env, capture_output=True)
+        return done.returncode in (0, 3)
 
     def stop(self):
         subprocess.run(["umount", "-l", self.work / "mnt"], capture_output=True)

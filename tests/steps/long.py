@@ -80,6 +80,23 @@ def machines(_):
     yield Job("machines in all", [*command, "--parts", str(MACHINE_RUNS)], is_shown=True)
 
 
+def returns(_):
+    """200 rounds, in runs that can go on after a break."""
+    for seed in range(21, 27):
+        command = [jobs.PYTHON, "-B", "tests/cluster/returns.py", "--rounds", "30"]
+        yield Job(f"returns of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
+    command = [jobs.PYTHON, "-B", "tests/cluster/returns.py", "--rounds", "20", "--seed", "27", "--all"]
+    yield Job("returns of all machines, 20 times", command, timeout=HOUR)
+
+
+def failover(_):
+    """100 kills, and cuts and stops, of the machine whose master serves. What is printed are figures."""
+    runs = [("kill", 50), ("kill", 50), ("cut", 20), ("stop", 20)]
+    for number, (how, rounds) in enumerate(runs, 1):
+        command = [jobs.PYTHON, "-B", "tests/cluster/failover.py", "--rounds", str(rounds), "--how", how]
+        yield Job(f"failover {number}, by {how}, {rounds} times", command, timeout=HOUR, is_shown=True)
+
+
 def kills(_):
     for seed in range(11, 15):
         command = [jobs.PYTHON, "-B", "tests/kill/kill.py", "--rounds", "25"]
@@ -122,6 +139,16 @@ def mounts(_):
         yield python(file, env=env, timeout=HOUR)
     env = {"CAIRN_TEST_STALL_SECONDS": "30"}
     yield python("mount/test_stalled_disk.py", env=env, timeout=HOUR)
+
+
+def ends(_):
+    yield python("mount/test_ends.py", "-s", env={"CAIRN_TEST_MOUNT_ENDS": "30"}, timeout=2 * HOUR)
+
+
+def memory(_):
+    """Two million files that one mount makes and removes. What is printed are figures."""
+    env = {"CAIRN_TEST_MEMORY_FILES": "2000000"}
+    yield python("mount/test_memory.py", "-s", env=env, timeout=2 * HOUR)
 
 
 def nfs(programs):
@@ -194,6 +221,10 @@ def browser(_):
 def hostile(_):
     env = {"CAIRN_TEST_HOSTILE_SECONDS": "600"}
     yield python("hostile/test_hostile.py", "-k", "notice", env=env, timeout=HOUR)
+    places = {"CAIRN_TEST_PLACES_SECONDS": "180"}
+    yield python("hostile/test_places.py", "-k", "closes", env=places, timeout=HOUR)
+    attack = {"CAIRN_TEST_ATTACK_SECONDS": "600"}
+    yield python("hostile/test_attack.py", env=attack, timeout=HOUR)
 
 
 def supply(_):
@@ -257,10 +288,14 @@ PARTS = {
     "raft": (raft, "1,000 seeds of simulated masters that stay, and 1,000 of masters that come and go"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "machines": (machines, "60 faults of three machines under load, each kind twice, 100,000 operations, and a table of the times"),
+    "returns": (returns, "200 kills of one, two or all of three machines under load, which come back within 20 s"),
+    "failover": (failover, "140 losses of the machine whose master serves, and how long each is felt"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "logs": (logs, "50 kill -9 of a server under each client of logs, 25 fail-overs and nights, 1,000 followers"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
+    "ends": (ends, "60 servers that end while their mounts are unmounted"),
+    "memory": (memory, "2,000,000 files that come and go through one mount, and the memory of both ends"),
     "nfs": (nfs, "NFS: 1,000,000 operations; in a guest: programs, 100,000 files, 50 kills, 20 fail-overs"),
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, backups of 100,000 objects and 20 GiB"),
