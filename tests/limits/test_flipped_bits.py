@@ -8,6 +8,7 @@ import pytest
 
 from harness.doors import S3, Http
 from harness.server import Server, ServerFailed
+from harness.wait import eventually
 
 SIZES = {"small": 2_000, "medium": 200_000, "large": 6 << 20}
 
@@ -85,3 +86,23 @@ def test_rotten_metadata_is_never_silent():
         except (OSError, http.client.HTTPException):
             return
         assert reply.status >= 500 or (reply.status == 200 and reply.body == content(victim)), reply
+
+
+def test_fsck_goes_on_beside_rotten_metadata():
+    """It names the file, the row, the object and the remedy; the server says so by itself."""
+    victim = "small-3"
+    with Server() as server:
+        s3 = S3(server.s3)
+        s3.create_bucket("rotten")
+        for number in range(5):
+            name = f"small-{number}"
+            assert s3.object("PUT", "rotten", name, body=content(name)).status == 200
+        server.stop()
+        assert flip(server.directory, content(victim)[1000:1064])
+        code, output = server.fsck()
+        assert code == 1 and "rows.redb: row " in output and "cairn restore" in output, output
+        assert f'entry "{victim}" leads to inode' in output and "4 files" in output, output
+        for number in range(5):
+            assert number == 3 or f"small-{number}" not in output, output
+        server.start()
+        eventually(lambda: "the metadata are damaged" in server.tail(100_000), "the server says so")

@@ -97,6 +97,13 @@ def failover(_):
         yield Job(f"failover {number}, by {how}, {rounds} times", command, timeout=HOUR, is_shown=True)
 
 
+def rot(_):
+    """280 flips and 14 truncations beside many flips at once, in runs that can go on after a break."""
+    for seed in range(1, 5):
+        command = [jobs.PYTHON, "-B", "tests/cluster/rot.py", "--rounds", "14", "--seed", str(seed)]
+        yield Job(f"rot of seed {seed}", command, timeout=HOUR)
+
+
 def kills(_):
     for seed in range(11, 15):
         command = [jobs.PYTHON, "-B", "tests/kill/kill.py", "--rounds", "25"]
@@ -290,6 +297,7 @@ PARTS = {
     "machines": (machines, "60 faults of three machines under load, each kind twice, 100,000 operations, and a table of the times"),
     "returns": (returns, "200 kills of one, two or all of three machines under load, which come back within 20 s"),
     "failover": (failover, "140 losses of the machine whose master serves, and how long each is felt"),
+    "rot": (rot, "flips and truncations of the files of one master of three, which heals by itself"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "logs": (logs, "50 kill -9 of a server under each client of logs, 25 fail-overs and nights, 1,000 followers"),

@@ -86,10 +86,14 @@ pub enum Bug {
     BoundLeaseIgnored,
     /// A new master does not wait for sessions that were bound to any master before.
     BoundToAnyMaster,
+    /// A member fills another one with its own rows, but for those that do not check out.
+    DamagedFills,
+    /// A member whose rows do not check out says that it would lead.
+    DamagedLeads,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 41] = [
+    pub const ALL: [Bug; 43] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -131,6 +135,8 @@ impl Bug {
         Bug::GapSent,
         Bug::BoundLeaseIgnored,
         Bug::BoundToAnyMaster,
+        Bug::DamagedFills,
+        Bug::DamagedLeads,
     ];
 }
 

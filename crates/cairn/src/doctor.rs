@@ -203,13 +203,15 @@ fn cluster(dir: &Path) -> Result<Cluster> {
     });
     let said = members::ask(dir, Some(map)).ok();
     let copies = said.as_ref().and_then(|said| Copies::of(dir, map, said).ok());
-    let stalls = said.as_ref().and_then(MastersSaid::members).map(MembersShown::stalls);
+    let shown = said.as_ref().and_then(MastersSaid::members);
+    let (stalls, damage) = (shown.map(MembersShown::stalls), shown.map(MembersShown::damage));
     Ok(Cluster {
         stores: stores.collect(),
         degraded_groups: degraded.count() as u64,
         replicas: map.most_replicas().into(),
         metadata_copies: copies.and_then(Copies::number),
         stalls: stalls.unwrap_or_default(),
+        damage: damage.unwrap_or_default(),
     })
 }
 

@@ -6,6 +6,10 @@ use std::path::Path;
 
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
+/// What to do about damaged metadata that only this machine has.
+pub const DAMAGED_METADATA: &str = "restore the store from a backup (cairn restore), or its \
+    metadata from a dump (cairn meta load), into an empty directory; keep this one until then";
+
 /// Why a command ends without having done what it was told.
 #[derive(Debug)]
 pub struct Failure {
@@ -16,6 +20,7 @@ pub struct Failure {
     is_passing: bool,
     is_unmet: bool,
     is_full: bool,
+    is_damage: bool,
     /// Of the operating system, if it is of a file.
     kind: Option<io::ErrorKind>,
 }
@@ -30,6 +35,7 @@ impl Failure {
             is_passing: false,
             is_unmet: false,
             is_full: false,
+            is_damage: false,
             kind: None,
         }
     }
@@ -69,6 +75,21 @@ impl Failure {
 
     pub fn is_unmet(&self) -> bool {
         self.is_unmet
+    }
+
+    /// Something at rest does not check out, or is gone.
+    pub fn damage(text: impl Into<String>) -> Failure {
+        Failure { is_damage: true, ..Failure::new(text) }
+    }
+
+    pub fn is_damage(&self) -> bool {
+        self.is_damage
+    }
+
+    /// Metadata that only this machine has could not be opened.
+    pub fn of_metadata(error: cairn_base::Error, path: &Path) -> Failure {
+        let failure = Failure::from(error).of(path.display());
+        if failure.is_damage { failure.and(DAMAGED_METADATA) } else { failure }
     }
 
     /// There is no room for it.
@@ -142,7 +163,8 @@ impl fmt::Display for Failure {
 impl From<cairn_base::Error> for Failure {
     fn from(error: cairn_base::Error) -> Failure {
         let is_passing = matches!(error, cairn_base::Error::Unavailable(_));
-        Failure { is_passing, ..Failure::new(error.to_string()) }
+        let is_damage = matches!(error, cairn_base::Error::Corrupt { .. });
+        Failure { is_passing, is_damage, ..Failure::new(error.to_string()) }
     }
 }
 

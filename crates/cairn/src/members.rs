@@ -70,7 +70,7 @@ pub async fn open(
 ) -> Result<Arc<Member>> {
     let path = dir.meta();
     if !path.join("rows.redb").exists() {
-        return Err(Failure::new(format!(
+        return Err(Failure::damage(format!(
             "{}: the metadata of this master are gone, and with them its votes. It must not vote \
              again as node {node}: remove it (cairn cluster remove DIR {node}), and let a new \
              directory join with a new token",

@@ -76,8 +76,8 @@ impl Metadata {
             )));
         }
         let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
-        let engine = Embedded::open(Arc::new(disk), dir.sizes.of_meta())
-            .map_err(|error| Failure::from(error).of(path.display()))?;
+        let opened = Embedded::open(Arc::new(disk), dir.sizes.of_meta());
+        let engine = opened.map_err(|error| Failure::of_metadata(error, &path))?;
         let engine = Arc::new(engine);
         Ok(Metadata {
             engine: engine.clone(),

@@ -124,6 +124,8 @@ pub struct Cluster {
     pub metadata_copies: Option<u64>,
     /// Sentences about masters that make no progress, each with a remedy.
     pub stalls: Vec<String>,
+    /// Sentences about masters whose metadata are damaged, each with a remedy.
+    pub damage: Vec<String>,
 }
 
 /// A chunkserver.

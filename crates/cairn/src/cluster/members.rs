@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use cairn_base::{ClusterMap, NodeId, Role};
 use cairn_cluster::members::{
-    Asked, MemberReport, StallKind, StallReport, ask_all, best, copies, masters_of, patience,
+    Asked, DamageReport, MemberReport, StallKind, StallReport, ask_all, best, copies, masters_of,
+    patience,
 };
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
@@ -174,12 +175,13 @@ impl MembersShown {
         self.best().is_some_and(|best| best.is_majority(|member| self.is_there(member)))
     }
 
-    /// Whether a voter does not answer, or a member has failed or has metadata of before.
+    /// Whether a voter does not answer, or a member has failed, makes no progress, or has metadata
+    /// of before or damaged ones.
     pub fn is_faulty(&self) -> bool {
         let is_away = self.voters().iter().any(|id| !self.is_there(*id));
         is_away
             || self.reports.keys().any(|id| !self.is_there(*id))
-            || self.reports.values().any(|report| !report.stalls.is_empty())
+            || self.reports.values().any(|one| !one.stalls.is_empty() || !one.damage.is_empty())
     }
 
     /// Whether enough voters answer and have caught up, if these nodes do not.
@@ -243,6 +245,7 @@ impl MembersShown {
             }
         }
         out.extend(self.stalls().into_iter().map(|text| format!("NO PROGRESS: {text}")));
+        out.extend(self.damage().into_iter().map(|text| format!("DAMAGED: {text}")));
         out
     }
 
@@ -251,6 +254,15 @@ impl MembersShown {
         let texts = |report: &MemberReport| {
             let member = report.member;
             report.stalls.iter().map(|stall| stall.text(member)).collect::<Vec<_>>()
+        };
+        self.reports.values().flat_map(texts).collect()
+    }
+
+    /// Sentences about members whose metadata are damaged, each with a remedy.
+    pub fn damage(&self) -> Vec<String> {
+        let texts = |report: &MemberReport| {
+            let member = report.member;
+            report.damage.iter().map(|damage| damage.text(member)).collect::<Vec<_>>()
         };
         self.reports.values().flat_map(texts).collect()
     }
@@ -324,6 +336,7 @@ impl MembersShown {
                 "applied": report.applied.1,
                 "lag": self.lag_of(report.member),
                 "silence_ms": report.silence_ms,
+                "damage": report.damage.iter().map(damage_to_json).collect::<Vec<_>>(),
                 "stalls": report.stalls.iter().map(stall_to_json).collect::<Vec<_>>(),
                 "failure": (!report.failure.is_empty()).then_some(&report.failure),
             })
@@ -343,6 +356,10 @@ impl MembersShown {
             "masters": there.chain(away).collect::<Vec<_>>(),
         })
     }
+}
+
+fn damage_to_json(report: &DamageReport) -> Value {
+    json!({ "what": report.what, "since_ms": report.since_ms, "heals": report.heals })
 }
 
 fn stall_to_json(report: &StallReport) -> Value {

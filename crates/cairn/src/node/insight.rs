@@ -36,6 +36,7 @@ struct KnownMembers {
     at: Instant,
     keepers: MetadataKeepers,
     stalls: Vec<String>,
+    damage: Vec<String>,
 }
 
 /// The last news of an fsck.
@@ -81,9 +82,9 @@ impl Masters {
             let map = admin.status().await?.map;
             let masters = masters_of(&map);
             let asked = ask_all(dialer, terms, &masters).await;
-            let stalls = stalls_of(&asked);
+            let (stalls, damage) = (stalls_of(&asked), damage_of(&asked));
             let keepers = keepers_of(asked, masters.len())?;
-            let members = KnownMembers { at: Instant::now(), keepers, stalls };
+            let members = KnownMembers { at: Instant::now(), keepers, stalls, damage };
             *known.lock() = Some(members.clone());
             Ok(members)
         })
@@ -127,6 +128,11 @@ impl Nodes for Masters {
         Box::pin(async move { Ok(members.await?.stalls) })
     }
 
+    fn damage(&self) -> Asking<Vec<String>> {
+        let members = self.members();
+        Box::pin(async move { Ok(members.await?.damage) })
+    }
+
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
         let (admin, run) = (Arc::clone(&self.admin), order.number(&RealRng));
         Box::pin(async move { admin.scrub(run, order).await })
@@ -162,6 +168,15 @@ fn stalls_of(asked: &[Asked]) -> Vec<String> {
     let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
     let texts = reports.flat_map(|report| {
         report.stalls.iter().map(|stall| stall.text(report.member)).collect::<Vec<_>>()
+    });
+    texts.collect()
+}
+
+/// Sentences about members whose metadata are damaged.
+fn damage_of(asked: &[Asked]) -> Vec<String> {
+    let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
+    let texts = reports.flat_map(|report| {
+        report.damage.iter().map(|damage| damage.text(report.member)).collect::<Vec<_>>()
     });
     texts.collect()
 }

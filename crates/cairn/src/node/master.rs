@@ -15,29 +15,36 @@ use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{ControlService, Settings};
 use cairn_cluster::identity::Desk;
 use cairn_cluster::members::{Entered, WirePeers};
-use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
+use cairn_cluster::wire::{Listen, Terms, serve};
 use cairn_meta::Master;
 use cairn_meta::engine::postgres;
 use cairn_meta::engine::raft::RaftEngine;
 use cairn_meta::session::OwnMaster;
 use cairn_roles::beat_of;
 use cairn_roles::master::{Config, DRAIN, MasterNode, Source};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::ThisNode;
 use super::listen;
-use super::status::StatusArgs;
+use super::refill;
+use super::status::{Status, StatusArgs};
 use super::told;
 use crate::config::ConfigArgs;
 use crate::dir::{self, DataDir, MetaPlace};
-use crate::failure::{Failure, Result};
+use crate::failure::{DAMAGED_METADATA, Failure, Result};
 use crate::inflight;
 use crate::members;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::records::{AuditArgs, Memory, Sinks};
 use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
+
+/// How often, and how long after one another, a socket is bound that is in use.
+const BIND_ATTEMPTS: usize = 20;
+const BIND_RETRY: Duration = Duration::from_millis(100);
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
@@ -85,14 +92,27 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
     })
 }
 
+/// The end of a master.
+enum Ended {
+    Stopped,
+    /// It goes on under a new number.
+    Renumbered,
+}
+
 /// The role, until the process is told to stop. `own` is told when this master serves.
 pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
+    while let Ended::Renumbered = run_once(args, &own, &mut signals).await? {}
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The role as one node.
+async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals) -> Result<Ended> {
     let node = ThisNode::to_run(&args.dir, Role::Master)?;
+    refill::end_renumbering(&node, &args.dir)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
     let cluster = node.loaded.identity.cluster();
-    let (tcp, address) = args.listen.bind().await?;
-    let status = args.status.bind()?;
+    let ((tcp, address), status) = bind(args).await?;
     let (stop, stopped) = watch::channel(false);
     let service = ControlService::default();
     let told = told::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
@@ -101,29 +121,31 @@ pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCo
     space::start(&mut work, &args.dir, &stopped);
     let entering = tokio::select! {
         place = place(args, &node) => place?,
-        () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
+        () = signals.stop(None) => return Ok(Ended::Stopped),
     };
     let dir = DataDir::of_node(&args.dir, cluster, entering.place, &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
-    node.running()?.beat(move || beat_of(address.clone()));
-    let starting = async {
-        let secrets = secrets(&node, &dir).await?;
-        Ok::<_, Failure>((secrets, member(&node, &dir, entering.generation).await?))
+    let (agent, here) = (Arc::clone(&node.agent), address.clone());
+    work.spawn(async move { agent.beat(move || beat_of(here.clone())).await });
+    let begun = tokio::select! {
+        begun = begin(&node, &dir, entering.generation) => begun?,
+        () = signals.stop(None) => return Ok(Ended::Stopped),
     };
-    let (secrets, engine) = tokio::select! {
-        started = starting => started?,
-        () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
+    let (secrets, engine) = match begun {
+        (secrets, Ok(engine)) => (secrets, engine),
+        (_, Err(failure)) if failure.is_damage() && has_others(&node, &address) => {
+            return tokio::select! {
+                ended = lack(&node, &service, tcp, &stopped, failure) => ended,
+                () = signals.stop(None) => Ok(Ended::Stopped),
+            };
+        }
+        (_, Err(failure)) if failure.is_damage() => return Err(failure.and(DAMAGED_METADATA)),
+        (_, Err(failure)) => return Err(failure),
     };
     if let Some(engine) = &engine {
         service.keep(Arc::clone(engine.member()));
     }
-    let desk = Arc::new(Desk {
-        ca: node.directory.load_ca(cluster)?,
-        tokens: Arc::new(service.clone()),
-        pins: node.trust().pins,
-        clock: Arc::clone(&node.clock),
-        rng: Arc::clone(&node.rng),
-    });
+    let desk = desk(&node, &service)?;
     let (mut sinks, names) = (Sinks::default(), Arc::new(|_| None) as Names);
     let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new(), Memory::Never)?;
     let admin = AdminServer::new(service.clone(), audit.clone());
@@ -131,10 +153,9 @@ pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCo
     let known = Some(Arc::clone(&desk));
     let trust = node.trust_with_former();
     let listener = Arc::new(TlsListener::with_takers(tcp, trust, known, takers)?);
-    let patience = Duration::from_secs(args.repair_after);
-    let is_alone = dir.format.meta == MetaPlace::Directory;
-    let settings = Settings { patience, is_alone, ..Settings::default() };
+    let settings = settings(args, &dir);
     let member = engine.as_ref().map(|engine| Arc::clone(engine.member()));
+    let own = Arc::clone(own);
     let config = Config { settings, audit, member, own, ..Config::default() };
     let stored =
         Stored { args, node: &node, dir: &dir, seal: secrets.seal, engine: engine.clone() };
@@ -142,9 +163,9 @@ pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCo
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {
         ended = master.take_turns(&stored) => ended.and_then(ended_alone),
-        () = signals.stop(None) => Ok(()),
+        () = signals.stop(None) => Ok(Ended::Stopped),
         lost = dir.lost() => Err(lost),
-        failed = attend(engine.as_ref(), &node) => Err(failed),
+        ended = attend(engine.as_ref(), &node, &master.service) => ended,
     };
     tracing::info!("stopping");
     master.service.serve(None);
@@ -154,10 +175,80 @@ pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCo
     let _ = stop.send(true);
     let _ = tokio::join!(tokio::time::timeout(DRAIN, served), admin.stop(DRAIN));
     sinks.close().await;
-    ended.map(|()| ExitCode::SUCCESS)
+    ended
 }
 
-fn ended_alone(reason: String) -> Result<()> {
+/// Where this master admits nodes.
+fn desk(node: &ThisNode, service: &ControlService) -> Result<Arc<Desk>> {
+    Ok(Arc::new(Desk {
+        ca: node.directory.load_ca(node.loaded.identity.cluster())?,
+        tokens: Arc::new(service.clone()),
+        pins: node.trust().pins,
+        clock: Arc::clone(&node.clock),
+        rng: Arc::clone(&node.rng),
+    }))
+}
+
+fn settings(args: &MasterArgs, dir: &DataDir) -> Settings {
+    let patience = Duration::from_secs(args.repair_after);
+    let is_alone = dir.format.meta == MetaPlace::Directory;
+    Settings { patience, is_alone, ..Settings::default() }
+}
+
+/// The keys of the cluster, and the member of this master, or why it cannot begin.
+async fn begin(
+    node: &ThisNode,
+    dir: &DataDir,
+    generation: Option<u64>,
+) -> Result<(Secrets, Result<Option<Arc<RaftEngine>>>)> {
+    let secrets = secrets(node, dir).await?;
+    Ok((secrets, member(node, dir, generation).await))
+}
+
+/// Binds the sockets of a master. Those of the same one under its former number may be about to be
+/// closed.
+async fn bind(args: &MasterArgs) -> Result<((TcpListener, String), Status)> {
+    let mut left = BIND_ATTEMPTS;
+    loop {
+        let tcp = args.listen.bind().await;
+        match tcp.and_then(|tcp| Ok((tcp, args.status.bind()?))) {
+            Err(_) if left > 0 => left -= 1,
+            bound => return bound,
+        }
+        sleep(BIND_RETRY).await;
+    }
+}
+
+/// Whether this node, which others reach at `address`, knows of other masters.
+fn has_others(node: &ThisNode, address: &str) -> bool {
+    let others = node.loaded.masters.iter().any(|known| known.node != node.loaded.identity.node());
+    others || node.loaded.addresses.iter().any(|other| other != address)
+}
+
+/// A master whose member does not start, since something of it is damaged or gone: says so to those
+/// that ask, until it has got a new number.
+async fn lack(
+    node: &ThisNode,
+    service: &ControlService,
+    tcp: TcpListener,
+    stopped: &watch::Receiver<bool>,
+    failure: Failure,
+) -> Result<Ended> {
+    let damage = failure.to_string();
+    tracing::error!(damage, "the metadata of this master are damaged");
+    service.lack(format!("its metadata are damaged, and it fills itself again: {damage}"));
+    let trust = node.trust_with_former();
+    let listener: Arc<dyn Listen> =
+        Arc::new(TlsListener::with_takers(tcp, trust, None, Takers::default())?);
+    let terms = node.running()?.terms;
+    let answering = serve(listener, terms, service.clone(), DRAIN, stopped.clone());
+    let mut work = JoinSet::new();
+    work.spawn(answering);
+    refill::until_renumbered(node, &damage).await?;
+    Ok(Ended::Renumbered)
+}
+
+fn ended_alone(reason: String) -> Result<Ended> {
     Err(Failure::new(format!("the master stopped: {reason}: start it again")))
 }
 
@@ -220,11 +311,25 @@ async fn member(
     Ok(Some(engine))
 }
 
-async fn attend(engine: Option<&Arc<RaftEngine>>, node: &ThisNode) -> Failure {
-    match engine {
-        Some(engine) => members::attend(engine, &node.view).await,
-        None => std::future::pending().await,
-    }
+/// Attends to the member, if there is one. Ends when it can take no further part, and, if its
+/// metadata are damaged, when it has got a new number.
+async fn attend(
+    engine: Option<&Arc<RaftEngine>>,
+    node: &ThisNode,
+    service: &ControlService,
+) -> Result<Ended> {
+    let Some(engine) = engine else { return std::future::pending().await };
+    let failed = tokio::select! {
+        failed = members::attend(engine, &node.view) => failed,
+        renumbered = refill::when_damaged(engine, node) => {
+            return renumbered.map(|()| Ended::Renumbered);
+        }
+    };
+    let Some(damage) = engine.member().damage() else { return Err(failed) };
+    tracing::error!(%failed, "its metadata are damaged");
+    service.lack(format!("its metadata are damaged, and it fills itself again: {}", damage.what));
+    refill::until_renumbered(node, &damage.what).await?;
+    Ok(Ended::Renumbered)
 }
 
 /// The keys of the cluster: those in the directory, or, the first time, those of the master that

@@ -7,6 +7,7 @@ mod insight;
 mod listen;
 mod machine;
 pub mod master;
+mod refill;
 mod status;
 mod this;
 mod told;

@@ -54,7 +54,15 @@ fn of_member(member: &Member) -> Vec<Number> {
     });
     let help = "Transfers of entries that began anew, since the first entry was overwritten";
     let overwritten = counter("master_transfers_overwritten", help, member.ranges_overwritten());
-    stalled.into_iter().chain([overwritten]).collect()
+    let help =
+        "Since when the metadata of this master are known to be damaged, Unix seconds; 0: no";
+    let since = member.damage().map_or(0, |damage| damage.since.0 / 1_000_000_000);
+    let damaged = gauge("master_damaged_since", help, u64::try_from(since).unwrap_or(0));
+    let help = "Passes of the scrub over the metadata of this master";
+    let passes = counter("master_scrub_passes", help, member.scrub_passes());
+    let help = "Damaged records of the log that were found, and are needed no more";
+    let healed = counter("master_log_records_healed", help, member.records_healed());
+    stalled.into_iter().chain([overwritten, damaged, passes, healed]).collect()
 }
 
 fn turn(serves: bool, hears: bool) -> Condition {

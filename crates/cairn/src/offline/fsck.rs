@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cairn_auth::SealKey;
-use cairn_base::{Owner, SessionId};
+use cairn_base::{Error, Owner, SessionId};
 use cairn_blocks::Store;
 use cairn_meta::check::damage::{self, BadBlock, Damaged};
-use cairn_meta::check::{self, Bound, Chunk};
+use cairn_meta::check::{self, Bound, Chunk, Sifted};
 use cairn_meta::engine::{Snapshot, embedded};
 use cairn_meta::keys;
 use cairn_meta::rows::{AccessKey, Row};
@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::frozen::FrozenDisk;
 use super::store::{Frozen, refuse_node};
 use crate::dir::{DataDir, MetaPlace};
-use crate::failure::{Failure, Result};
+use crate::failure::{DAMAGED_METADATA, Failure, Result};
 use crate::metadata::MetaArgs;
 use crate::output;
 
@@ -51,6 +51,8 @@ pub struct FsckArgs {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     sound: bool,
+    /// Rows, or pages of their table, do not check out.
+    damaged_metadata: bool,
     /// The metadata table had not been closed properly; the next start repairs that on its own.
     unclean: bool,
     rows: u64,
@@ -95,13 +97,20 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode> {
         verify_engine(&args.dir, &mut report)?;
     }
     let store = Frozen::open(&args.dir, &args.meta)?;
-    let snapshot = store.snapshot()?;
-    check_rows(&*snapshot, &mut report)?;
-    check_secrets(&*snapshot, &store.dir, &mut report)?;
-    let bad = check_blocks(&*snapshot, &store.blocks, args.quick, &mut report)?;
-    count_orphans(&*snapshot, &store.blocks, &mut report)?;
+    let rows = store.snapshot()?;
+    let sifted = Sifted::new(&*rows);
+    check_rows(&sifted, &mut report)?;
+    check_secrets(&sifted, &store.dir, &mut report)?;
+    let bad = check_blocks(&sifted, &store.blocks, args.quick, &mut report)?;
+    count_orphans(&sifted, &store.blocks, &mut report)?;
     report.damaged_segments = store.blocks.open_report().damaged_segments;
-    let named = damage::name(&*snapshot, &bad, Bound::none())?;
+    let named = damage::name(&sifted, &bad, Bound::none())?;
+    let place = store.dir.meta().join("rows.redb");
+    for finding in sifted.findings() {
+        report.damaged_metadata = true;
+        let about = format!("{}: {}", place.display(), finding.about);
+        report.found(&about, finding.what);
+    }
     (report.damaged, report.damaged_garbage) = (named.damaged, named.garbage.len() as u64);
     report.sound = report.finding_count == 0
         && report.damaged.is_empty()
@@ -118,14 +127,17 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode> {
 fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
     let dir = DataDir::open(path, MetaPlace::Directory)?;
     let disk = FrozenDisk::open(&dir.meta());
-    let verified = embedded::verify(&disk, &embedded::Config::default()).map_err(|error| {
-        let text = format!(
-            "{}: {error}: restore the metadata from a dump (cairn meta load)",
-            dir.meta().display()
-        );
-        Failure::new(text)
-    })?;
-    report.unclean = verified.repaired;
+    match embedded::verify(&disk, &embedded::Config::default()) {
+        Ok(verified) => report.unclean = verified.repaired,
+        // The rows that can be read are checked nevertheless.
+        Err(error @ Error::Corrupt { .. }) => {
+            report.damaged_metadata = true;
+            report.found(&dir.meta().display().to_string(), error.to_string());
+        }
+        Err(error) => {
+            return Err(Failure::from(error).of(dir.meta().display()).and(DAMAGED_METADATA));
+        }
+    }
     Ok(())
 }
 
@@ -138,9 +150,9 @@ fn check_rows(snapshot: &dyn Snapshot, report: &mut Report) -> Result<()> {
     report.directories = found.directories;
     report.files = found.files;
     report.uploads = found.uploads;
-    report.finding_count = found.finding_count;
+    report.finding_count += found.finding_count;
     let named = check::name_findings(snapshot, found.findings, &mut Bound::none())?;
-    report.findings = named.into_iter().map(|(about, what)| Finding { about, what }).collect();
+    report.findings.extend(named.into_iter().map(|(about, what)| Finding { about, what }));
     Ok(())
 }
 
@@ -314,5 +326,8 @@ fn print(report: &Report) -> Result<()> {
         "{rows} rows, {buckets} buckets, {directories} directories, {files} files, {blocks} \
          blocks ({read} read), {garbage} blocks of garbage"
     ))?;
+    if report.damaged_metadata {
+        output::line(format!("metadata: {DAMAGED_METADATA}"))?;
+    }
     output::line(if report.sound { "sound" } else { "DAMAGED" })
 }

@@ -4,6 +4,7 @@ pub mod acme;
 mod args;
 pub mod doors;
 pub mod log;
+mod metadata_check;
 pub mod mounts;
 pub mod open;
 pub mod otlp;
@@ -64,7 +65,7 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mounts = Some(mounts::of_server(&parts));
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
     let lines = sinks.queues().to_vec();
-    let numbers = vec![space::numbers(&args.dir)];
+    let numbers = metadata_check::start(&mut duties, &parts, space::numbers(&args.dir), &stopped);
     let insight = Insight { scrubs: Some(scrubs), ..Insight::default() };
     let offers = doors::Offers {
         mounts,

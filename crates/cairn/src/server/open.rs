@@ -36,6 +36,11 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// The engine, if only this server has the metadata.
+    pub fn embedded(&self) -> Option<Arc<Embedded>> {
+        self.embedded.clone()
+    }
+
     pub async fn open(args: &ServerArgs) -> Result<Parts> {
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());

@@ -11,7 +11,7 @@ use cairn_base::map::Group;
 use cairn_base::scrub::{DegradedObjects, Wholeness};
 use cairn_base::{BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
 use cairn_meta::check::damage::is_named;
-use cairn_meta::check::{Bound, Estimate, check_within, chunks_after, name_findings};
+use cairn_meta::check::{Bound, Estimate, Sifted, check_within, chunks_after, name_findings};
 use tokio::time::sleep;
 
 use super::controller::Controller;
@@ -226,17 +226,22 @@ async fn blocking<R: Send + 'static>(
 /// Compares all rows of one state with each other, and names what does not fit.
 fn check_rows(fsck: &Fsck) -> Result<Vec<(String, String)>> {
     let snapshot = fsck.going.snapshot()?;
-    let paced = Paced::new(&*snapshot, &fsck.going);
+    let sifted = Sifted::new(&*snapshot);
+    let paced = Paced::new(&sifted, &fsck.going);
     let estimate = Estimate::of(&paced)?;
     let portions = estimate.portions(FSCK_KEPT * 3 / 4);
     let total = estimate.rows.saturating_mul(portions).saturating_add(estimate.chunks);
     fsck.note(|state| state.total_rows = total);
-    let report = check_within(&paced, portions, FSCK_KEPT, &mut |rows| {
+    let mut report = check_within(&paced, portions, FSCK_KEPT, &mut |rows| {
         fsck.note(|state| {
             state.rows = rows;
             state.total_rows = state.total_rows.max(rows);
         });
     })?;
+    // What could not be read on this master comes first.
+    let damaged = sifted.findings();
+    report.finding_count += damaged.len() as u64;
+    report.findings.splice(..0, damaged);
     fsck.note(|state| {
         (state.buckets, state.directories, state.files) =
             (report.buckets, report.directories, report.files);
@@ -263,7 +268,8 @@ fn fitting(findings: &[(String, String)]) -> usize {
 /// The next blocks that rows name now.
 fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<NamedBlocks> {
     let snapshot = going.snapshot()?;
-    let paced = Paced::new(&*snapshot, going);
+    let sifted = Sifted::new(&*snapshot);
+    let paced = Paced::new(&sifted, going);
     let mut batch = NamedBlocks { blocks: ByGroup::new(), chunks: 0, last: None };
     let mut count = 0;
     for chunk in chunks_after(&paced, after) {

@@ -155,12 +155,14 @@ impl Controller {
             ControlMethod::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             ControlMethod::Extra => self.extra(wire::decode(message)?).await,
             ControlMethod::Enter => wire::encode(&self.enter(peer).await?),
+            ControlMethod::Renumber => wire::encode(&self.renumber(peer).await?),
             ControlMethod::Recall
             | ControlMethod::Vouched
             | ControlMethod::VouchedFrom
             | ControlMethod::Member
             | ControlMethod::MemberReport
-            | ControlMethod::MemberStalls => {
+            | ControlMethod::MemberStalls
+            | ControlMethod::MemberDamage => {
                 Err(Error::NotImplemented(format!("a master does not take the call {method:?}")))
             }
         }

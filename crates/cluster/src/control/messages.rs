@@ -44,13 +44,19 @@ pub enum ControlMethod {
     Enter = 42,
     /// Answered with the [`StallReport`](crate::members::StallReport)s of its member by any master.
     MemberStalls = 43,
+    /// Answered with the [`DamageReport`](crate::members::DamageReport)s of its member by any
+    /// master.
+    MemberDamage = 44,
+    /// From a master whose member has lost what it had, or has damaged metadata: answered with
+    /// [`Renumbered`](crate::members::Renumbered). It may be asked again.
+    Renumber = 47,
 }
 
 impl ControlMethod {
     pub fn from_number(number: u16) -> Result<ControlMethod> {
         use ControlMethod::{
-            Beat, CaughtUp, Certify, Enter, Extra, Map, Member, MemberReport, MemberStalls, Recall,
-            Secrets, Serves, Vouched, VouchedFrom,
+            Beat, CaughtUp, Certify, Enter, Extra, Map, Member, MemberDamage, MemberReport,
+            MemberStalls, Recall, Renumber, Secrets, Serves, Vouched, VouchedFrom,
         };
         let all = [
             Recall,
@@ -67,6 +73,8 @@ impl ControlMethod {
             MemberReport,
             Enter,
             MemberStalls,
+            MemberDamage,
+            Renumber,
         ];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| {

@@ -47,7 +47,9 @@ pub use joined::join;
 pub(crate) use joined::split;
 pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
-pub use report::{Entered, MemberReport, StallKind, StallReport, best, copies};
+pub use report::{
+    DamageReport, Entered, MemberReport, Renumbered, StallKind, StallReport, best, copies,
+};
 pub use seating::{Roster, Seating};
 pub use seats::{HandOver, Standing};
 pub use service::ControlService;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use cairn_base::NodeId;
-use cairn_meta::engine::raft::{MemberStatus, Stall};
+use bytes::Bytes;
+use cairn_base::{NodeId, Timestamp, rfc3339};
+use cairn_meta::engine::raft::{Damage, MemberStatus, Stall};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MEMBER_LAG;
@@ -38,6 +39,51 @@ pub struct MemberReport {
     /// The answer to a message of its own (43); empty for a master of an earlier version.
     #[serde(skip)]
     pub stalls: Vec<StallReport>,
+    /// The answer to a message of its own (44); empty for a master of an earlier version.
+    #[serde(skip)]
+    pub damage: Vec<DamageReport>,
+}
+
+/// Damage of the metadata of one member. See [`Damage`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DamageReport {
+    /// The file or the row, and what is wrong with it.
+    pub what: String,
+    /// When it was noticed: milliseconds since 1970.
+    pub since_ms: u64,
+    /// The member fills itself again. If not, nobody knows which of two members is right.
+    pub heals: bool,
+}
+
+impl DamageReport {
+    /// Returns the reports of a member's damage.
+    pub fn of(damage: Option<&Damage>) -> Vec<DamageReport> {
+        let report = |damage: &Damage| DamageReport {
+            what: damage.what.clone(),
+            since_ms: u64::try_from(damage.since.0 / 1_000_000).unwrap_or(0),
+            heals: true,
+        };
+        damage.into_iter().map(report).collect()
+    }
+
+    /// Returns what an operator reads about this damage of the member `of`, with a remedy.
+    pub fn text(&self, of: u64) -> String {
+        let node = NodeId(of);
+        let since = Timestamp(i64::try_from(self.since_ms).unwrap_or(0).saturating_mul(1_000_000));
+        let (since, what) = (rfc3339(since), &self.what);
+        if !self.heals {
+            return format!(
+                "master {node} has found at {since}: {what}. Nothing decides which is right, and \
+                 nothing is overwritten. Start all masters, and let more join until there are \
+                 three: they decide"
+            );
+        }
+        format!(
+            "the metadata of master {node} are damaged since {since}: {what}. It serves only if no \
+             other master can, and fills itself again from the others, under a new number. If this \
+             stays, look whether the others are up and have caught up; look at its disk, too"
+        )
+    }
 }
 
 /// Something of a member that stands still. See [`Stall`].
@@ -161,6 +207,7 @@ impl MemberReport {
             failure: status.failure.clone().unwrap_or_default(),
             serves,
             stalls: StallReport::of(&status.stalls),
+            damage: DamageReport::of(status.damage.as_ref()),
         }
     }
 
@@ -173,6 +220,14 @@ impl MemberReport {
         let is_one = |ids: &Vec<u64>| ids.iter().filter(|id| present(**id)).count() * 2 > ids.len();
         !self.voters.is_empty() && self.voters.iter().all(is_one)
     }
+}
+
+/// The answer to a master whose member is to be replaced by a new one: the number of the node that
+/// it is from now on, and a certificate for its key under this number.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Renumbered {
+    pub node: u64,
+    pub certificate: Bytes,
 }
 
 /// The instructions for a new master before it makes its member.

@@ -26,6 +26,12 @@ pub trait Roster: Send + Sync {
 
     /// Takes a node out of the map.
     async fn strike(&self, node: NodeId) -> Result<()>;
+
+    /// The numbers that the master `node` had before. They are not among [`Roster::masters`].
+    fn former_numbers(&self, node: NodeId) -> BTreeSet<NodeId>;
+
+    /// Gives the master `node` a new number, which is returned, or the one that it has got before.
+    async fn renumber(&self, node: NodeId) -> Result<NodeId>;
 }
 
 /// Changes of the members by one master, as long as it serves.
@@ -88,16 +94,24 @@ impl Seating {
         // A master that was cut off may have the members of before.
         master.check_serving()?;
         standing.check_entry(node)?;
+        for former in roster.former_numbers(node) {
+            if standing.is_member(former.0) {
+                let text = format!("node {former}, which it was, is still a member: ask again");
+                return Err(Error::Unavailable(text));
+            }
+            roster.strike(former).await?;
+        }
         Ok(Entered { generation: standing.status.generation })
     }
 
     /// Has the masters of the map keep the metadata, as far as they are there, and hands over if
-    /// this one has no room for more and `has_served` long enough. To be called about twice a
-    /// second; returns at once where there is nothing to change.
+    /// this one has no room for more and `has_served` long enough, or its metadata are damaged and
+    /// it `has_begun`. To be called about twice a second; returns at once where there is nothing to
+    /// change.
     ///
     /// # Errors
     /// Of [`Member::change_members`].
-    pub async fn seat(&self, roster: &dyn Roster, has_served: bool) -> Result<()> {
+    pub async fn seat(&self, roster: &dyn Roster, has_served: bool, has_begun: bool) -> Result<()> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(()) };
         let standing = self.standing(roster).await?;
         if !standing.status.leads() {
@@ -110,10 +124,52 @@ impl Seating {
             self.begin_to_hand_over(to, "its disk is nearly full");
             return Ok(());
         }
+        if self.member.damage().is_some()
+            && has_begun
+            && let Some(to) = self.successor(&standing).await
+        {
+            self.begin_to_hand_over(to, "its metadata are damaged");
+            return Ok(());
+        }
         match standing.next_seats() {
             Some(next) => self.change(&next).await,
             None => Ok(()),
         }
+    }
+
+    /// Leaves out the member of `node`, a master that has lost something of its vote or log, or has
+    /// damaged rows, and gives it a new number, under which it may enter with nothing. It is asked
+    /// again where that was interrupted.
+    ///
+    /// # Errors
+    /// `Conflict` if the others cannot do without it, or too many are being filled already;
+    /// `Unavailable` if another master is to be asked; those of the map and of
+    /// [`Member::change_members`].
+    pub async fn renumber(
+        &self,
+        roster: &dyn Roster,
+        node: NodeId,
+        master: &Master,
+    ) -> Result<NodeId> {
+        let _turn = self.turn.lock().await;
+        let standing = self.standing(roster).await?;
+        master.check_serving()?;
+        if node.0 == self.member.id() || !standing.status.leads() {
+            let text = "the master that serves is another one, or is to be: ask again";
+            return Err(Error::Unavailable(text.into()));
+        }
+        if standing.masters.contains(&node.0) {
+            standing.check_removable(node)?;
+            standing.check_refill(node)?;
+        }
+        let new = roster.renumber(node).await?;
+        let standing = self.standing(roster).await?;
+        if standing.is_member(node.0)
+            && let Some(next) = standing.next_seats()
+        {
+            self.change(&next).await?;
+        }
+        Ok(new)
     }
 
     /// Waits until another master is to serve in place of this one.

@@ -81,6 +81,27 @@ impl Standing {
         )))
     }
 
+    /// Whether the member of `node` may begin anew: at most a minority of the masters lack
+    /// something at a time, or one of two.
+    ///
+    /// # Errors
+    /// `Conflict` if not.
+    pub fn check_refill(&self, node: NodeId) -> Result<()> {
+        let caught_up = self.caught_up();
+        let others = self.masters.iter().filter(|id| **id != node.0);
+        let lacking = others.filter(|id| !caught_up.contains(id)).count() + 1;
+        let most = (self.masters.len().saturating_sub(1) / 2).max(1);
+        if lacking <= most {
+            return Ok(());
+        }
+        Err(Error::Conflict(format!(
+            "of {} masters, {} others are away or have not caught up: node {node} keeps what it has \
+             until they have",
+            self.masters.len(),
+            lacking - 1
+        )))
+    }
+
     /// Whether `node` may begin as a new member, with a directory that has nothing. It begins as
     /// one that only learns, whatever the node was before.
     ///
@@ -271,6 +292,7 @@ mod tests {
             .into(),
             failure: None,
             stalls: BTreeMap::new(),
+            damage: None,
         };
         assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
     }
@@ -300,6 +322,7 @@ mod tests {
             followers,
             failure: None,
             stalls: BTreeMap::new(),
+            damage: None,
         };
         let all = set(&[1, 2, 3, 4, 5]);
         let leaving = BTreeSet::new();
@@ -378,6 +401,22 @@ mod tests {
         assert!(check(&[1, 2], &[2], joint, 2) && !check(&[1, 2, 5], &[2, 5], joint, 3));
         let alone: &[&[u64]] = &[&[1]];
         assert!(check(&[1], &[], alone, 1) && !check(&[1], &[], alone, 4));
+    }
+
+    #[test]
+    fn a_minority_is_filled_at_a_time() {
+        let refused = |masters: &[u64], answering: &[u64], node| {
+            let voters = [masters];
+            let (masters, answering) = (set(masters), set(answering));
+            let standing = Standing { masters, answering, ..standing(&voters, &[], Some(1)) };
+            is_conflict(standing.check_refill(NodeId(node)))
+        };
+        assert!(!refused(&[1, 2, 3], &[2, 3], 3));
+        assert!(!refused(&[1, 2, 3], &[2], 3), "it does not answer itself");
+        assert!(refused(&[1, 2, 3], &[3], 3), "another one is away");
+        assert!(!refused(&[1, 2], &[], 2), "one of two has all");
+        assert!(!refused(&[1, 2, 3, 4, 5], &[2, 3], 4));
+        assert!(refused(&[1, 2, 3, 4, 5], &[2], 3));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::controller::Controller;
 use super::joined::split;
 use super::messages::{ControlMethod, Vouched, VouchedFrom};
 use super::recalls::forward;
-use super::report::{MemberReport, StallReport};
+use super::report::{DamageReport, MemberReport, StallReport};
 use crate::identity::Tokens;
 use crate::wire::{Peer, PeerInfo, Service};
 
@@ -36,6 +36,8 @@ pub struct ControlService {
     member: Arc<ArcSwapOption<Member>>,
     /// Nodes that look for a master while this one stands by.
     callers: Arc<Callers>,
+    /// Why this master has no member for now.
+    absence: Arc<ArcSwapOption<String>>,
 }
 
 impl ControlService {
@@ -51,6 +53,12 @@ impl ControlService {
     /// From now on messages to this member are answered, whether its master serves or not.
     pub fn keep(&self, member: Arc<Member>) {
         self.member.store(Some(member));
+    }
+
+    /// From now on this master has no member, for a reason that others are told.
+    pub fn lack(&self, reason: String) {
+        self.absence.store(Some(Arc::new(reason)));
+        self.member.store(None);
     }
 
     /// The member of this master, where several keep the metadata together.
@@ -94,7 +102,7 @@ impl Service for ControlService {
 
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         let (active, peer) = (self.active.load_full(), peer.clone());
-        let member = self.member.load_full();
+        let (member, absence) = (self.member.load_full(), self.absence.load_full());
         let info = peer.info();
         if active.is_none() && method == ControlMethod::Beat as u16 {
             self.callers.add(info.authenticated.node);
@@ -106,9 +114,13 @@ impl Service for ControlService {
                     receive(member, peer.info(), payload).await
                 }
                 (Asked::Node(ControlMethod::MemberReport), active) => {
-                    report(member, active.is_some()).await
+                    match absence.filter(|_| member.is_none()) {
+                        Some(why) => Err(Error::Unavailable(why.to_string())),
+                        None => report(member, active.is_some()).await,
+                    }
                 }
                 (Asked::Node(ControlMethod::MemberStalls), _) => stalls(member).await,
+                (Asked::Node(ControlMethod::MemberDamage), _) => damage(member).await,
                 _ if is_former => Err(Error::Denied(FORMER.into())),
                 (Asked::Session { method, message, mount }, Some(active)) => {
                     converse(&active, &peer, mount, method, &message).await
@@ -180,6 +192,11 @@ async fn report(member: Option<Arc<Member>>, serves: bool) -> Result<Bytes> {
 async fn stalls(member: Option<Arc<Member>>) -> Result<Bytes> {
     let member = member.ok_or_else(|| Error::NotImplemented(NO_MEMBER.into()))?;
     wire::encode(&StallReport::of(&member.stalls()))
+}
+
+async fn damage(member: Option<Arc<Member>>) -> Result<Bytes> {
+    let member = member.ok_or_else(|| Error::NotImplemented(NO_MEMBER.into()))?;
+    wire::encode(&DamageReport::of(member.damage().as_ref()))
 }
 
 /// A message of a session.

@@ -3,6 +3,7 @@
 //! ```text
 //!   DIR/node.key      private, 0600: made here, never leaves
 //!   DIR/node.pem      the node's certificate: replaced when renewed
+//!   DIR/node.next.pem its certificate under a new number, until it is in node.pem
 //!   DIR/ca.pem        the certificate of the cluster's authority
 //!   DIR/cluster.toml  who this node is and where masters are: written last, so that the identity
 //!                     is whole when it is there
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_base::{ClusterId, Error, KeyHash, NodeId, Pin, Result, Role, Roles, Secret, Timestamp};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,8 @@ use super::pins::KnownNode;
 const VERSION: u32 = 1;
 const NODE_KEY: &str = "node.key";
 const NODE_CERTIFICATE: &str = "node.pem";
+/// The certificate for a new number, until `node.pem` is that.
+const NEXT_CERTIFICATE: &str = "node.next.pem";
 const CA_KEY: &str = "ca.key";
 const CA_CERTIFICATE: &str = "ca.pem";
 const CLUSTER: &str = "cluster.toml";
@@ -40,6 +44,8 @@ const CLUSTER: &str = "cluster.toml";
 #[derive(Debug)]
 pub struct Directory {
     root: PathBuf,
+    /// Held while `cluster.toml` is changed.
+    changing: Mutex<()>,
 }
 
 /// `cluster.toml`.
@@ -78,7 +84,7 @@ impl Directory {
     pub fn open(root: &Path) -> Result<Directory> {
         match DirBuilder::new().mode(0o700).create(root) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
-            _ => Ok(Directory { root: root.to_path_buf() }),
+            _ => Ok(Directory { root: root.to_path_buf(), changing: Mutex::default() }),
         }
     }
 
@@ -134,6 +140,7 @@ impl Directory {
     /// Notes who the masters are now, and where, if that is not what is kept already: a node that
     /// starts later than they changed has to find them.
     pub fn remember_masters(&self, masters: &[KnownNode], addresses: &[String]) -> Result<()> {
+        let _changing = self.changing.lock();
         let Some(text) = self.read(CLUSTER)? else { return Ok(()) };
         let text = String::from_utf8(text).map_err(invalid(CLUSTER))?;
         let mut file: ClusterFile = toml::from_str(&text).map_err(invalid(&self.shown(CLUSTER)))?;
@@ -146,6 +153,46 @@ impl Directory {
     /// Replaces the node's certificate, after it was renewed.
     pub fn save_node_certificate(&self, certificate: &CertificateDer<'_>) -> Result<()> {
         self.save_certificate(NODE_CERTIFICATE, certificate)
+    }
+
+    /// From now on this is `node`, with this certificate for the same key. Durable when
+    /// `cluster.toml` names the number; [`Directory::end_renumbering`] is to follow.
+    ///
+    /// # Errors
+    /// `NotFound` if this node has not joined.
+    pub fn renumber(&self, node: NodeId, certificate: &CertificateDer<'_>) -> Result<()> {
+        let _changing = self.changing.lock();
+        let text = self.read(CLUSTER)?.ok_or_else(|| Error::NotFound(self.shown(CLUSTER)))?;
+        let text = String::from_utf8(text).map_err(invalid(CLUSTER))?;
+        let mut file: ClusterFile = toml::from_str(&text).map_err(invalid(&self.shown(CLUSTER)))?;
+        self.save_certificate(NEXT_CERTIFICATE, certificate)?;
+        file.node = format!("{:016x}", node.0);
+        let text = toml::to_string(&file).map_err(invalid(CLUSTER))?;
+        self.write(CLUSTER, text.as_bytes(), 0o644)
+    }
+
+    /// Whether the node has got a new number, and what it kept under the former one is still to be
+    /// let go of.
+    ///
+    /// # Errors
+    /// Those of [`Directory::load`].
+    pub fn is_renumbered(&self, now: Timestamp) -> Result<bool> {
+        let next = self.read(NEXT_CERTIFICATE)?;
+        let Some(loaded) = next.is_some().then(|| self.load(now)).transpose()?.flatten() else {
+            return Ok(false);
+        };
+        Ok(loaded.identity.certificate() == self.read_certificate(NEXT_CERTIFICATE)?)
+    }
+
+    /// Keeps the certificate for the new number in the usual place.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn end_renumbering(&self) -> Result<()> {
+        self.save_node_certificate(&self.read_certificate(NEXT_CERTIFICATE)?)?;
+        fs::remove_file(self.root.join(NEXT_CERTIFICATE))?;
+        File::open(&self.root)?.sync_all()?;
+        Ok(())
     }
 
     /// Reads the identity; `None` if this node has not joined yet.
@@ -177,7 +224,16 @@ impl Directory {
         let key = self.read_secret(NODE_KEY)?.ok_or_else(|| bad("there is no node.key"))?;
         let key = NodeKey::from_pem(&key)?;
         let certificate = self.read_certificate(NODE_CERTIFICATE)?;
-        let identity = Identity::new(node, authority, key, certificate, now)?;
+        let identity = match self.read(NEXT_CERTIFICATE)? {
+            None => Identity::new(node, authority, key, certificate, now)?,
+            Some(_) => {
+                // A change of its number was begun: the one that `cluster.toml` names counts.
+                let next = self.read_certificate(NEXT_CERTIFICATE)?;
+                let again = NodeKey::from_pem(&key.to_pem())?;
+                Identity::new(node, authority.clone(), again, next, now)
+                    .or_else(|_| Identity::new(node, authority, key, certificate, now))?
+            }
+        };
         let roles = read_roles(&file.roles)?;
         Ok(Some(Loaded { identity, roles, addresses: file.addresses, masters }))
     }

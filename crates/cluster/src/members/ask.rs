@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 use cairn_meta::wire;
+use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::control::MemberReport;
 use crate::control::messages::ControlMethod;
 use crate::limits::{MEMBER_REPORT, MEMBER_REPORT_AWAY};
-use crate::wire::{Dial, NoService, Terms, connect};
+use crate::wire::{Dial, NoService, Peer, Terms, connect};
 
 /// A master's answer, or why there is none. The node is that of its certificate, if it showed one.
 #[derive(Debug)]
@@ -72,12 +73,16 @@ async fn ask(
     let method = ControlMethod::MemberReport as u16;
     let report: MemberReport =
         wire::decode(&peer.call(method, Bytes::new(), MEMBER_REPORT).await?)?;
-    let method = ControlMethod::MemberStalls as u16;
-    let stalls = match peer.call(method, Bytes::new(), MEMBER_REPORT).await {
-        Ok(stalls) => wire::decode(&stalls)?,
-        // A master of an earlier version.
-        Err(Error::NotImplemented(_)) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    Ok(MemberReport { stalls, ..report })
+    let stalls = ask_more(&peer, ControlMethod::MemberStalls).await?;
+    let damage = ask_more(&peer, ControlMethod::MemberDamage).await?;
+    Ok(MemberReport { stalls, damage, ..report })
+}
+
+/// Asks for what masters of earlier versions do not tell; nothing of those.
+async fn ask_more<T: DeserializeOwned>(peer: &Peer, method: ControlMethod) -> Result<Vec<T>> {
+    match peer.call(method as u16, Bytes::new(), MEMBER_REPORT).await {
+        Ok(told) => wire::decode(&told),
+        Err(Error::NotImplemented(_)) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }

@@ -12,7 +12,8 @@ mod ask;
 mod peers;
 
 pub use crate::control::{
-    Entered, MemberReport, Roster, Seating, StallKind, StallReport, Standing, best, copies,
+    DamageReport, Entered, MemberReport, Renumbered, Roster, Seating, StallKind, StallReport,
+    Standing, best, copies,
 };
 pub use ask::{Asked, ask_all, masters_of, patience};
 pub use peers::WirePeers;

@@ -128,3 +128,30 @@ fn a_write_that_was_interrupted_leaves_the_former_file() {
     assert_eq!(kept.load().unwrap().unwrap().identity.certificate(), renewed);
     assert_ne!(loaded.identity.certificate(), renewed);
 }
+
+/// Wherever a change of its number ends early, the node is the former one or the new one.
+#[test]
+fn a_change_of_the_number_that_was_interrupted_leaves_a_whole_identity() {
+    const NEXT: NodeId = NodeId(0xdef);
+    let kept = kept();
+    let (now, key) = (kept.cluster.clock.now(), kept.directory().key().unwrap());
+    let number = || kept.load().unwrap().unwrap().identity.node();
+    let certificate = kept.cluster.issue(NEXT, Role::Gateway, &key);
+    let former = fs::read(kept.path("cluster.toml")).unwrap();
+    kept.directory().renumber(NEXT, &certificate).unwrap();
+    assert_eq!(number(), NEXT);
+    assert!(kept.directory().is_renumbered(now).unwrap());
+    // The power failed before the number was noted.
+    let noted = fs::read(kept.path("cluster.toml")).unwrap();
+    fs::write(kept.path("cluster.toml"), former).unwrap();
+    assert_eq!(number(), NodeId(0xabc));
+    assert!(!kept.directory().is_renumbered(now).unwrap());
+    fs::write(kept.path("cluster.toml"), noted).unwrap();
+    // The masters that are noted meanwhile change nothing of that.
+    kept.directory().remember_masters(&[], &["m2:7100".to_owned()]).unwrap();
+    assert_eq!(number(), NEXT);
+    kept.directory().end_renumbering().unwrap();
+    assert_eq!(number(), NEXT);
+    assert!(!kept.directory().is_renumbered(now).unwrap());
+    assert!(!kept.path("node.next.pem").exists());
+}

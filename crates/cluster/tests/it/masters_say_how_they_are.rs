@@ -32,9 +32,11 @@ impl Dial for Masters {
         tokio::spawn(async move {
             let service = move |_: &Peer, method: u16, _: Bytes| {
                 let report = MemberReport { member, ..MemberReport::default() };
-                let reply = match method == ControlMethod::MemberStalls as u16 {
-                    true => wire::encode(&report.stalls),
-                    false => wire::encode(&report),
+                let is = |asked| method == asked as u16;
+                let reply = match () {
+                    () if is(ControlMethod::MemberStalls) => wire::encode(&report.stalls),
+                    () if is(ControlMethod::MemberDamage) => wire::encode(&report.damage),
+                    () => wire::encode(&report),
                 };
                 std::future::ready(reply)
             };

@@ -11,7 +11,7 @@ use cairn_blocks::BlockPlace;
 use cairn_cluster::control::messages::{
     Beat, Beaten, CaughtUp, ControlMethod, Extra, Secrets, Vouched, VouchedFrom,
 };
-use cairn_cluster::members::{Entered, MemberReport, StallReport};
+use cairn_cluster::members::{DamageReport, Entered, MemberReport, Renumbered, StallReport};
 use cairn_cluster::mount::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
 use cairn_meta::session::Recall;
 use cairn_meta::wire;
@@ -55,7 +55,9 @@ fn check_method(method: ControlMethod) -> Option<String> {
         ControlMethod::VouchedFrom => check::<VouchedFrom, ()>(number),
         ControlMethod::MemberReport => check::<(), MemberReport>(number),
         ControlMethod::MemberStalls => check::<(), Vec<StallReport>>(number),
+        ControlMethod::MemberDamage => check::<(), Vec<DamageReport>>(number),
         ControlMethod::Enter => check::<(), Entered>(number),
+        ControlMethod::Renumber => check::<(), Renumbered>(number),
     }
 }
 

@@ -66,6 +66,8 @@ pub trait Nodes: Send + Sync {
     fn keepers(&self) -> Asking<MetadataKeepers>;
     /// Sentences about masters that answer and make no progress, each with a remedy.
     fn stalls(&self) -> Asking<Vec<String>>;
+    /// Sentences about masters whose metadata are damaged, each with a remedy.
+    fn damage(&self) -> Asking<Vec<String>>;
     /// Of all chunkservers: the scrub that runs, or the one that ended last.
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
     /// The objects that the last scrub found damaged, and those that lack replicas. `None` while

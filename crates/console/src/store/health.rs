@@ -101,6 +101,10 @@ pub async fn concerns(
             let says = |text| concern(Level::Failure, format!("No progress: {text}."));
             all.extend(stalls.into_iter().map(says));
         }
+        if let Ok(damage) = masters::soon(inner, |nodes| nodes.damage()).await {
+            let says = |text| concern(Level::Failure, format!("Damaged: {text}."));
+            all.extend(damage.into_iter().map(says));
+        }
     }
     all.extend(of_requests(moments));
     all.sort_by_key(|one| std::cmp::Reverse(one.level));

@@ -351,6 +351,10 @@ impl Nodes for ToldMasters {
         Box::pin(ready(Ok(vec!["node 2 has got no entries for 25 s".to_owned()])))
     }
 
+    fn damage(&self) -> Asking<Vec<String>> {
+        Box::pin(std::future::ready(Ok(vec!["the metadata of master 2 are damaged".to_owned()])))
+    }
+
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>> {
         match order {
             RunOrder::Look => {}
@@ -466,6 +470,7 @@ fn a_scrub_of_a_cluster_is_begun_and_what_it_found_is_listed() {
     assert!(page.contains("few copies") && page.contains("blocks have 2"), "{page}");
     assert!(root.get("/store").body.contains("Few copies: names, and objects of up to 16 KiB"));
     assert!(root.get("/store").body.contains("No progress: node 2 has got no entries for 25 s."));
+    assert!(root.get("/store").body.contains("Damaged: the metadata of master 2 are damaged."));
     assert_eq!(root.post("/store/scrub", "order=begin").status, 303);
     for place in ["/store/cluster", "/store/scrub"] {
         let page = root.get(place).body;

@@ -68,6 +68,19 @@ pub fn stalls(pair: &Pair<'_>) -> Vec<Finding> {
     }]
 }
 
+/// Masters whose metadata are damaged.
+pub fn damage(pair: &Pair<'_>) -> Vec<Finding> {
+    let damage = pair.after.cluster.as_ref().map(|cluster| cluster.damage.clone());
+    let Some(evidence) = damage.filter(|damage| !damage.is_empty()) else { return Vec::new() };
+    vec![Finding {
+        kind: "damaged metadata",
+        cost_percent: 100.0,
+        what: "the metadata of a master are damaged".to_owned(),
+        evidence,
+        remedy: "do what each line says; `cairn cluster status` shows when it is over".to_owned(),
+    }]
+}
+
 fn fullest(stores: &[Store]) -> Option<Finding> {
     let up = stores.iter().filter(|store| store.up && store.weight > 0);
     let (bytes, weights) = up.clone().fold((0, 0), |(bytes, weights), store| {

@@ -51,6 +51,7 @@ pub fn report(pair: &Pair<'_>) -> Report {
     findings.extend(balance::uneven(pair));
     findings.extend(balance::few_copies(pair));
     findings.extend(balance::stalls(pair));
+    findings.extend(balance::damage(pair));
     findings.extend(network::clocks(pair));
     findings.retain(|found| found.cost_percent >= WORTH_PERCENT);
     findings.sort_by(|one, other| other.cost_percent.total_cmp(&one.cost_percent));

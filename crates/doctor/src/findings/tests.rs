@@ -418,6 +418,16 @@ fn masters_without_progress_are_found() {
 }
 
 #[test]
+fn damaged_metadata_are_found() {
+    let (before, mut after) = quiet();
+    let damage = vec!["the metadata of master 2 are damaged".to_owned()];
+    after.cluster = Some(Cluster { damage: damage.clone(), ..Cluster::default() });
+    let report = look(&before, &after);
+    assert_eq!(kinds(&report), ["damaged metadata"]);
+    assert_eq!(report.findings[0].evidence, damage);
+}
+
+#[test]
 fn what_could_not_be_seen_is_said() {
     let (mut before, after) = quiet();
     before.nodes[0].metrics = Err("connection refused".into());

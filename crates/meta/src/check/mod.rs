@@ -20,6 +20,7 @@ mod inodes;
 mod names;
 mod portion;
 mod report;
+mod sifted;
 mod small;
 mod tables;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::rows::{Extents, Place, Row};
 pub use estimate::Estimate;
 pub use names::{Bound, Hit, Piece, name_findings, name_inodes, name_pieces};
 pub use report::{About, Finding, Report};
+pub use sifted::Sifted;
 
 use portion::Portion;
 use tables::{Checker, Table};

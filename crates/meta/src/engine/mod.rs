@@ -22,6 +22,7 @@ pub use embedded::Embedded;
 pub use lease::Lease;
 pub use memory::{CommitFault, Memory};
 pub use postgres::Postgres;
+pub use row_store::Pace;
 
 /// One changed row: its key and its new value, or `None` where it was deleted.
 pub type Change = (Bytes, Option<Bytes>);
@@ -129,4 +130,16 @@ pub trait Snapshot: Send + Sync {
 
     /// Up to `limit` rows with `start <= key < end`, in key order.
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>>;
+
+    /// As `scan`, but `damaged` is told of rows that do not check out, by their keys, and these are
+    /// left out. For checks, which are to go on.
+    fn scan_sound(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+        _damaged: &mut dyn FnMut(&[u8], Error),
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        self.scan(start, end, limit)
+    }
 }

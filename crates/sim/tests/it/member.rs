@@ -34,6 +34,12 @@ impl MemberShown {
         self.ended.store(true, Ordering::Relaxed);
     }
 
+    /// Its scrub has found nothing: no disk of a member rots here.
+    pub fn assert_whole(&self) {
+        let damage = self.engine.lock().as_ref().and_then(|engine| engine.member().damage());
+        assert!(damage.is_none(), "{damage:?}");
+    }
+
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use self::record::{Draft, Kind};
 use super::files;
 use super::ring::Ring;
-use super::row_store::{Mark, RowStore, Table, Writer};
+use super::row_store::{Mark, Pace, RowStore, Table, Writer};
 use super::{Change, CommitError, Engine, Fence, Snapshot};
 
 pub use self::verify::{Report, verify};
@@ -68,6 +68,15 @@ impl Embedded {
     /// `Full` and `Io`; nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
         self.rows.checkpoint()
+    }
+
+    /// Checks all rows at rest, and every page of their table, while the engine is in use.
+    ///
+    /// # Errors
+    /// `Corrupt` for the first that does not check out; `Io`; `Unavailable` if the check was to
+    /// end.
+    pub fn check_rows(&self, pace: &Pace) -> Result<()> {
+        self.rows.check(pace)
     }
 
     /// Ends the engine without a last checkpoint: the next start finds what is in the log.

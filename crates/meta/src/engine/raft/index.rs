@@ -187,6 +187,24 @@ impl Index {
         self.move_first();
     }
 
+    /// The records up to `sequence` are not to be read any more. Their entries are applied, or
+    /// pinned.
+    pub fn forget_records(&mut self, sequence: u64) {
+        while self.spans.pop_front_if(|span| span.place.header.sequence <= sequence).is_some() {}
+        self.move_first();
+    }
+
+    /// Where the records are, oldest first.
+    pub fn places(&self) -> Vec<LogPosition> {
+        self.spans.iter().map(|span| span.place).collect()
+    }
+
+    /// Whether the record at `place` holds entries that are in effect.
+    pub fn has(&self, place: &LogPosition) -> bool {
+        let sequence = place.header.sequence;
+        self.spans.iter().any(|span| span.place.header.sequence == sequence)
+    }
+
     /// The last entry that has its record in the file `segment`, in which the oldest records are.
     pub fn last_in_segment(&self, segment: usize) -> Option<EntryId> {
         let spans = self.spans.iter().take_while(|span| span.place.segment == segment);

@@ -40,6 +40,7 @@ pub struct Member {
     /// Tasks outlive the thread that asks for them.
     pub(super) runtime: Handle,
     pub(super) watching: Mutex<Option<JoinHandle<()>>>,
+    pub(super) scrubbing: Mutex<Option<JoinHandle<()>>>,
     /// The last entry of which the library was told that it is purged.
     pub(super) told_purged: Mutex<Option<u64>>,
     /// What stands still, and for how long.
@@ -130,9 +131,9 @@ impl Member {
         if let Err(error) = self.raft.shutdown().await {
             tracing::error!(%error, "the core of the consensus library failed");
         }
-        let watching = self.watching.lock().take();
-        if let Some(watching) = watching {
-            let _ = watching.await;
+        let tasks = [self.watching.lock().take(), self.scrubbing.lock().take()];
+        for task in tasks.into_iter().flatten() {
+            let _ = task.await;
         }
         self.receiving.lock().await.take();
     }

@@ -17,6 +17,7 @@
 //! docs/format-members.md.
 
 mod apply;
+mod check;
 mod commit;
 mod contact;
 mod engine;
@@ -35,6 +36,8 @@ mod receive;
 mod receiving;
 mod record;
 mod recover;
+mod scrub;
+mod scrubbed;
 mod shared;
 mod snapshot;
 mod start;
@@ -55,6 +58,7 @@ pub use self::held::Membership;
 pub use self::member::{Lead, Member};
 pub use self::progress::Stall;
 pub use self::record::Vote;
+pub use self::scrubbed::Damage;
 pub use self::shared::{Peers, Seams};
 pub use self::snapshot::{Incoming, Outgoing, Taken};
 pub use self::status::MemberStatus;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::super::Later;
 use super::contact::Contact;
+use super::scrubbed::Scrubbed;
 use super::store::MemberStore;
 use super::timing::Timing;
 use super::transfers::Transfers;
@@ -47,6 +48,9 @@ pub struct MemberShared {
     pub generation: u64,
     pub contact: Contact,
     pub transfers: Transfers,
+    pub scrubbed: Scrubbed,
+    /// Set once a scrub is to end.
+    pub scrub_stop: Arc<AtomicBool>,
     ending: watch::Sender<bool>,
     /// A generation that has begun without this member; 0: none.
     superseded_by: AtomicU64,
@@ -69,6 +73,8 @@ impl MemberShared {
             generation,
             contact,
             transfers,
+            scrubbed: Scrubbed::default(),
+            scrub_stop: Arc::default(),
             ending,
             superseded_by,
         }
@@ -111,6 +117,7 @@ impl MemberShared {
     }
 
     pub fn end(&self) {
+        self.scrub_stop.store(true, Relaxed);
         self.ending.send_replace(true);
     }
 

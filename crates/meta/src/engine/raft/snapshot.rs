@@ -56,7 +56,10 @@ impl Outgoing {
     /// Of the rows.
     pub fn page(&mut self) -> Result<Option<Vec<(Bytes, Bytes)>>> {
         let Some(next) = self.next.take() else { return Ok(None) };
-        let mut page = self.rows.scan(&next, END, PAGE)?;
+        let mut page = match is_planted(Bug::DamagedFills) {
+            true => self.rows.scan_sound(&next, END, PAGE, &mut |_, _| {})?,
+            false => self.rows.scan(&next, END, PAGE)?,
+        };
         let (found, mut bytes) = (page.len(), 0);
         let fits = |(key, row): &&(Bytes, Bytes)| {
             bytes += key.len() + row.len();

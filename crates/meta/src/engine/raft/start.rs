@@ -17,7 +17,7 @@ use super::shared::{MemberShared, Seams, superseded};
 use super::state_machine::StateMachine;
 use super::store::MemberStore;
 use super::timing::Timing;
-use super::{watch, work};
+use super::{scrub, watch, work};
 
 /// Entries that are sent at once.
 const ENTRIES_MAX: u64 = 300;
@@ -64,10 +64,12 @@ impl Member {
             receiving: tokio::sync::Mutex::default(),
             runtime: Handle::current(),
             watching: Mutex::default(),
+            scrubbing: Mutex::default(),
             told_purged: Mutex::default(),
             stalls: Mutex::default(),
         });
         *member.watching.lock() = Some(tokio::spawn(watch::run(Arc::clone(&member))));
+        *member.scrubbing.lock() = Some(tokio::spawn(scrub::run(Arc::clone(&member))));
         Ok(member)
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::entry::{EntryId, Members};
 use super::member::{Member, View};
 use super::progress::{FollowerProgress, ProgressSample, Stall};
+use super::scrubbed::Damage;
 use super::types::members_of;
 
 /// The state of a member, by what it knows itself.
@@ -33,6 +34,8 @@ pub struct MemberStatus {
     pub failure: Option<String>,
     /// What stands still though nothing that is known keeps it, and for how long.
     pub stalls: BTreeMap<Stall, Duration>,
+    /// Damage at rest that is not healed.
+    pub damage: Option<Damage>,
 }
 
 impl MemberStatus {
@@ -125,6 +128,7 @@ impl Member {
             followers: others.map(|(id, last)| (id, last.map(|id| id.index))).collect(),
             failure: shared.superseded().or_else(|| store.failure()),
             stalls: self.stalls(),
+            damage: self.damage(),
         })
     }
 

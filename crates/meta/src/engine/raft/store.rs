@@ -30,13 +30,17 @@ pub struct MemberStore {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) config: Config,
     /// The files of the ring.
-    log_files: Vec<Arc<dyn DiskFile>>,
+    pub(super) log_files: Vec<Arc<dyn DiskFile>>,
     /// Locks are taken in this order: `ring`, the writer of `rows`, `state`.
     pub(super) ring: Mutex<Ring>,
     pub(super) rows: RowStore,
     pub(super) state: Mutex<MemberState>,
     /// The number of the snapshot that is being received.
     pub(super) receiving: Mutex<u64>,
+    /// A damaged record that is needed.
+    pub(super) log_damage: Mutex<Option<String>>,
+    /// A record was read that does not check out.
+    pub(super) log_suspected: Mutex<bool>,
 }
 
 /// The member as of now.
@@ -157,6 +161,8 @@ impl MemberStore {
             rows,
             state: Mutex::new(state),
             receiving: Mutex::new(0),
+            log_damage: Mutex::default(),
+            log_suspected: Mutex::default(),
         })
     }
 
@@ -253,9 +259,11 @@ impl MemberStore {
         self.rows.is_low_on_space()
     }
 
-    /// Whether the disk works and has room now.
+    /// Whether the disk works, what is on it checks out as far as that is known, and there is room
+    /// now.
     pub fn is_fit(&self) -> bool {
-        self.failure().is_none() && !self.rows.is_low_on_space_now()
+        let is_whole = self.damage().is_none() || is_planted(Bug::DamagedLeads);
+        self.failure().is_none() && is_whole && !self.rows.is_low_on_space_now()
     }
 
     /// Makes a vote durable.
@@ -392,10 +400,11 @@ impl MemberStore {
     }
 
     /// The entries `from <= index < end` of the log that was there when `removals` was the number
-    /// of removals, up to `max_bytes` of them, but at least one.
+    /// of removals, up to `max_bytes` of them, but at least one. A record that is damaged counts as
+    /// overwritten: an error would end the leader.
     ///
     /// # Errors
-    /// `Corrupt` for a record that is there and damaged, and `Io`.
+    /// `Io`.
     pub fn leader_entries(
         &self,
         removals: u64,
@@ -403,7 +412,13 @@ impl MemberStore {
         end: u64,
         max_bytes: usize,
     ) -> Result<LeaderEntries> {
-        let entries = self.find(from, end, max_bytes)?;
+        let entries = match self.find(from, end, max_bytes) {
+            Err(error) if is_damage(&error) => {
+                self.suspect_log();
+                Vec::new()
+            }
+            found => found?,
+        };
         let state = self.state.lock();
         Ok(match state.index.removals() == removals && from < state.index.next() {
             false => LeaderEntries::Replaced,
@@ -561,6 +576,15 @@ impl MemberStore {
 /// let go of.
 fn counts_on_old_files() -> bool {
     is_planted(Bug::OverwrittenIsEmpty) || is_planted(Bug::OldFileCountedOn)
+}
+
+/// Whether a record could not be read since it is damaged, or its file was cut short.
+fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::Corrupt { .. } => true,
+        Error::Io(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+        _ => false,
+    }
 }
 
 fn require_member(mark: &Mark, member: Option<u64>) -> Result<Held> {

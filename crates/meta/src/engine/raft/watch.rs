@@ -173,7 +173,10 @@ impl Watch {
             }
             false => now.saturating_sub(last) >= self.patience,
         };
-        if !is_due && !is_alone {
+        // Where its own rows are damaged, others are to lead, if they can.
+        let is_early = now.saturating_sub(last) < self.patience + shared.timing.handing_over();
+        let gives_way = is_early && shared.store.damage().is_some();
+        if (!is_due || gives_way) && !is_alone {
             return Ok(());
         }
         self.patience = draw_patience(&self.member);

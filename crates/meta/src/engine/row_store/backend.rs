@@ -38,7 +38,8 @@ impl Health {
         *self.first.lock() = Some((Failure::Write, text));
     }
 
-    fn note<T>(&self, failure: Failure, result: io::Result<T>) -> io::Result<T> {
+    /// Remembers the first failure, or the worse one of two.
+    pub fn note<T>(&self, failure: Failure, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|error| {
             let mut first = self.first.lock();
             let text = error.to_string();
@@ -58,13 +59,17 @@ impl Health {
 pub struct Backend {
     file: Arc<dyn DiskFile>,
     health: Arc<Health>,
-    header: Mutex<HeaderPage>,
+    header: Arc<Mutex<HeaderPage>>,
 }
 
 impl Backend {
     pub fn open(file: Arc<dyn DiskFile>, health: Arc<Health>) -> io::Result<Backend> {
-        let header = Mutex::new(HeaderPage::load(&*file)?);
+        let header = Arc::new(Mutex::new(HeaderPage::load(&*file)?));
         Ok(Backend { file, health, header })
+    }
+
+    pub fn header(&self) -> Arc<Mutex<HeaderPage>> {
+        Arc::clone(&self.header)
     }
 
     fn read_both(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

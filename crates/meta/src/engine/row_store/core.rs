@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::super::{Change, CommitError, Fence};
 use super::backend::Failure;
+use super::check::{self, Image, Pace};
 use super::inserter::Inserter;
 use super::limits::Limits;
 use super::mark::Mark;
@@ -87,6 +88,8 @@ pub struct Core {
     pub view: RwLock<View>,
     /// Held for a whole checkpoint.
     pub slot: Mutex<TableSlot>,
+    /// The first damage that was found at rest, by whoever read it.
+    pub damage: Mutex<Option<String>>,
 }
 
 impl Core {
@@ -343,7 +346,10 @@ impl Core {
                 reserve::mark_suspect(&*self.disk);
                 writer.poison(text);
             }
-            (_, Error::Corrupt { .. }) => writer.poison(text),
+            (_, Error::Corrupt { .. }) => {
+                self.note_damage(error);
+                writer.poison(text);
+            }
             (_, Error::Full(_)) => {
                 self.space.set_short(true);
                 writer.stalled = Some(Stall::Full(text));
@@ -353,6 +359,54 @@ impl Core {
         self.room.notify_all();
         drop(writer);
         self.space.look(&*self.disk);
+    }
+
+    /// Notes what was found, if it is damage and the first.
+    pub fn note_damage(&self, error: &Error) {
+        if let Error::Corrupt { .. } = error {
+            self.damage.lock().get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    /// Checks all that the last checkpoint left, while rows are read and added. What does not check
+    /// out is checked again while no checkpoint runs, and noted.
+    ///
+    /// # Errors
+    /// As [`check::check`].
+    pub fn check(&self, pace: &Pace) -> Result<()> {
+        // A reader as of that checkpoint: its pages stay as they are.
+        let (image, reader) = {
+            let mut slot = self.slot.lock();
+            (self.image(&mut slot)?, Arc::clone(&self.view.read().tables))
+        };
+        match check::check(&image, pace) {
+            Err(Error::Corrupt { .. }) => {}
+            other => return other,
+        }
+        drop(reader);
+        let mut slot = self.slot.lock();
+        let image = self.image(&mut slot)?;
+        let checked = check::check(&image, &Pace { rate: None, ..pace.clone() });
+        checked.inspect_err(|error| self.note_damage(error))
+    }
+
+    /// The file of rows as the last checkpoint left it. For who holds the slot. A copy of its first
+    /// page that does not check out is written anew: there are others.
+    fn image(&self, slot: &mut TableSlot) -> Result<Image> {
+        let table = slot.table.as_ref().filter(|table| table.failure().is_none());
+        let closed = || Error::Unavailable("table of rows: closed, or it has failed".into());
+        let table = table.ok_or_else(closed)?;
+        let first_page = match table.first_page(&*slot.file) {
+            Err(Error::Corrupt { what, got, .. }) => {
+                tracing::warn!("{what}: {got}: it is written anew");
+                table.write_first_page(&*slot.file)?;
+                table.first_page(&*slot.file)?
+            }
+            other => other?,
+        };
+        let mark = self.view.read().tables.cold.mark.clone();
+        let file = Arc::clone(&slot.file);
+        Ok(Image { len: file.len()?, file, first_page, mark })
     }
 
     /// Puts another table in the place of all rows. `swap` is told the mark, gives the table its
@@ -390,6 +444,7 @@ impl Core {
         (writer.frozen, writer.stalled) = (None, None);
         let mut view = self.view.write();
         view.fence = cold.mark.fence;
+        *self.damage.lock() = None;
         let tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
         let old = std::mem::replace(&mut view.tables, Arc::new(tables));
         drop(view);

@@ -56,6 +56,21 @@ impl HeaderPage {
         Ok(header)
     }
 
+    /// The page. Its newest copy in `file` must be this page, unless it is being changed.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is not.
+    pub fn check(&self, file: &dyn DiskFile) -> io::Result<[u8; PAGE_BYTES]> {
+        let mut bytes = [0; SLOT_BYTES];
+        let slot = self.sequence % SLOTS as u64;
+        let read = file.read_at(&mut bytes, slot * SLOT_BYTES as u64)?;
+        if self.dirty || read == SLOT_BYTES && parse(&bytes) == Some((self.page, self.sequence)) {
+            return Ok(self.page);
+        }
+        let text = "the newest copy of the table's first page does not check out";
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
     /// Reads at `offset` of the database; what lies behind the page is left as it is.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         let from = usize::try_from(offset).unwrap_or(PAGE_BYTES);

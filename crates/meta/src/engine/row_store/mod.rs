@@ -17,6 +17,7 @@
 )]
 
 mod backend;
+mod check;
 mod core;
 mod header;
 mod inserter;
@@ -44,6 +45,7 @@ use self::snapshot::RowSnapshot;
 use self::tables::Tables;
 use super::{Change, CommitError, Fence, Snapshot};
 
+pub use self::check::Pace;
 pub use self::core::Writer;
 pub use self::limits::Limits;
 pub use self::mark::Mark;
@@ -121,6 +123,7 @@ impl RowStore {
             work: Condvar::new(),
             view: RwLock::new(View { fence, tables: Arc::new(tables) }),
             slot: Mutex::new(TableSlot { file, table: Some(table) }),
+            damage: Mutex::default(),
         });
         RowStore::start(core, is_behind)
     }
@@ -245,6 +248,19 @@ impl RowStore {
         kept: impl FnOnce(T),
     ) -> Result<()> {
         self.core.set_aside(entries, kept)
+    }
+
+    /// The first damage that was found at rest, if any was.
+    pub fn damage(&self) -> Option<String> {
+        self.core.damage.lock().clone()
+    }
+
+    /// See [`Core::check`].
+    ///
+    /// # Errors
+    /// `Corrupt` for what does not check out, `Io`, `Unavailable`.
+    pub fn check(&self, pace: &Pace) -> Result<()> {
+        self.core.check(pace)
     }
 
     /// Moves all that was added into the table.

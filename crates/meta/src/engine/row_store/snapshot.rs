@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::Result;
+use cairn_base::{Error, Result};
 
 use super::super::{Change, Snapshot};
 use super::core::Core;
@@ -23,8 +23,12 @@ pub struct RowSnapshot {
 
 impl RowSnapshot {
     /// Reads the table of rows; once more where it was stopped by what a reopening cures.
-    fn cold<T>(&self, read: impl Fn(&Cold) -> Result<T>) -> Result<T> {
-        match read(&self.tables.cold) {
+    fn cold<T>(&self, mut read: impl FnMut(&Cold) -> Result<T>) -> Result<T> {
+        let found = read(&self.tables.cold);
+        if let Err(error) = &found {
+            self.core.note_damage(error);
+        }
+        match found {
             Err(error) if self.tables.cold.curable() => {
                 match self.core.revive(&self.tables.cold.mark) {
                     Some(cold) => read(&cold),
@@ -33,6 +37,26 @@ impl RowSnapshot {
             }
             other => other,
         }
+    }
+
+    /// The rows of a range. `damaged` decides what becomes of those that do not check out.
+    fn scan_with(
+        &self,
+        (start, end): (&[u8], &[u8]),
+        limit: usize,
+        mut damaged: impl FnMut(&[u8], Error) -> Result<()>,
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        let mut out = Vec::new();
+        let mut from = start.to_vec();
+        while out.len() < limit && from[..] < *end {
+            let wanted = limit - out.len();
+            let (overlay, horizon) = self.overlay(&from, end, wanted.min(PAGE_ROWS));
+            let page =
+                self.cold(|cold| over(&overlay, cold, (&from, &horizon), wanted, &mut damaged))?;
+            out.extend(page);
+            from = horizon;
+        }
+        Ok(out)
     }
 
     /// The rows of the memtables from `start` on, up to the end of the page, which is returned.
@@ -70,16 +94,21 @@ impl Snapshot for RowSnapshot {
     }
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
-        let mut out = Vec::new();
-        let mut from = start.to_vec();
-        while out.len() < limit && from[..] < *end {
-            let wanted = limit - out.len();
-            let (overlay, horizon) = self.overlay(&from, end, wanted.min(PAGE_ROWS));
-            let page = self.cold(|cold| over(&overlay, cold, &from, &horizon, wanted))?;
-            out.extend(page);
-            from = horizon;
-        }
-        Ok(out)
+        self.scan_with((start, end), limit, |_, error| Err(error))
+    }
+
+    fn scan_sound(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+        damaged: &mut dyn FnMut(&[u8], Error),
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        self.scan_with((start, end), limit, |key, error| {
+            self.core.note_damage(&error);
+            damaged(key, error);
+            Ok(())
+        })
     }
 }
 
@@ -111,13 +140,13 @@ fn merge(newer: Vec<Change>, older: Vec<Change>, horizon: &[u8]) -> Vec<Change> 
 fn over(
     overlay: &[Change],
     cold: &Cold,
-    start: &[u8],
-    end: &[u8],
+    (start, end): (&[u8], &[u8]),
     limit: usize,
+    damaged: &mut impl FnMut(&[u8], Error) -> Result<()>,
 ) -> Result<Vec<(Bytes, Bytes)>> {
     let mut out: Vec<(Bytes, Bytes)> = Vec::new();
     let mut next = overlay.iter().peekable();
-    cold.scan(start, end, |key, value| {
+    let each = |key: &[u8], value: &[u8]| {
         while let Some((over, value)) = next.next_if(|(over, _)| over[..] < *key) {
             out.extend(value.as_ref().map(|value| (over.clone(), value.clone())));
         }
@@ -128,6 +157,12 @@ fn over(
             None => out.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))),
         }
         out.len() < limit
+    };
+    // A newer row takes the place of a damaged one.
+    let is_newer = |key: &[u8]| overlay.binary_search_by(|(over, _)| over[..].cmp(key)).is_ok();
+    cold.scan(start, end, each, |key, error| match is_newer(key) {
+        true => Ok(()),
+        false => damaged(key, error),
     })?;
     let rest = next.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
     let missing = limit.saturating_sub(out.len());

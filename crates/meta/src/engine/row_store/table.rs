@@ -7,11 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::{DiskFile, Error, Result};
+use parking_lot::Mutex;
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
 };
 
 use super::backend::{Backend, Failure, Health};
+use super::header::{HeaderPage, PAGE_BYTES};
 use super::mark::Mark;
 use super::memtable::Memtable;
 
@@ -28,6 +30,8 @@ pub struct Table {
     /// `None` only while it is being dropped.
     database: Option<Database>,
     health: Arc<Health>,
+    /// redb's first page, as its backend has it.
+    header: Arc<Mutex<HeaderPage>>,
 }
 
 /// Entries of a replicated log, encoded, each with its index.
@@ -58,12 +62,13 @@ impl Table {
             std::io::ErrorKind::InvalidData => corrupt(error),
             _ => Error::from(error),
         })?;
+        let header = backend.header();
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
         let database = guard(&health, || {
             builder.create_with_backend(backend).map_err(|error| failed(&health, error))
         })?;
-        Ok(Table { database: Some(database), health })
+        Ok(Table { database: Some(database), health, header })
     }
 
     /// Writes the rows of `memtable` and the mark in one transaction. Durable on return.
@@ -121,6 +126,30 @@ impl Table {
             let mark = mark.ok_or_else(|| corrupt("no mark"))?;
             Ok(Cold { rows: Some(rows), health, mark: Mark::parse(&mark)? })
         })
+    }
+
+    /// The first page of redb as it is durable. No checkpoint may run.
+    ///
+    /// # Errors
+    /// `Corrupt` if its newest copy in `file` does not check out, `Io`.
+    pub fn first_page(&self, file: &dyn DiskFile) -> Result<[u8; PAGE_BYTES]> {
+        let header = self.header.lock();
+        header.check(file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => corrupt(error),
+            _ => Error::from(error),
+        })
+    }
+
+    /// Writes the first page of redb anew, durably. No checkpoint may run.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn write_first_page(&self, file: &dyn DiskFile) -> Result<()> {
+        let mut header = self.header.lock();
+        header.write(file, 0, &[])?;
+        file.sync_data()?;
+        header.synced();
+        Ok(())
     }
 
     fn database(&self) -> Result<&Database> {
@@ -207,7 +236,7 @@ fn read_pending(transaction: ReadTransaction, end: u64) -> Result<Pending, redb:
     Ok(out)
 }
 
-fn read(transaction: ReadTransaction) -> Result<(Rows, Option<Vec<u8>>), redb::Error> {
+pub(super) fn read(transaction: ReadTransaction) -> Result<(Rows, Option<Vec<u8>>), redb::Error> {
     let rows = transaction.open_table(ROWS)?;
     let mark = transaction.open_table(STATE)?.get(MARK)?;
     Ok((rows, mark.map(|mark| mark.value().to_vec())))
@@ -222,11 +251,13 @@ impl Cold {
     }
 
     /// Calls `each` with the rows `start <= key < end` in key order until it returns `false`.
+    /// `damaged` decides what becomes of a row that does not check out.
     pub fn scan(
         &self,
         start: &[u8],
         end: &[u8],
         mut each: impl FnMut(&[u8], &[u8]) -> bool,
+        mut damaged: impl FnMut(&[u8], Error) -> Result<()>,
     ) -> Result<()> {
         if start >= end {
             return Ok(());
@@ -235,8 +266,10 @@ impl Cold {
             let range = self.rows()?.range(start..end).map_err(|e| failed(&self.health, e))?;
             for row in range {
                 let (key, value) = row.map_err(|e| failed(&self.health, e))?;
-                if !each(key.value(), unseal(key.value(), value.value())?) {
-                    break;
+                match unseal(key.value(), value.value()) {
+                    Ok(value) if !each(key.value(), value) => break,
+                    Ok(_) => {}
+                    Err(error) => damaged(key.value(), error)?,
                 }
             }
             Ok(())
@@ -264,7 +297,7 @@ impl Drop for Cold {
 }
 
 /// Runs a piece of redb. It asserts on some damaged pages; that is no reason to die.
-fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
@@ -273,8 +306,8 @@ fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-fn corrupt(got: impl std::fmt::Display) -> Error {
-    Error::corrupt("table of rows", got, "a sound file: restore it from a dump")
+pub(super) fn corrupt(got: impl std::fmt::Display) -> Error {
+    Error::corrupt("table of rows", got, "a sound file")
 }
 
 /// A value at rest ends in the crc32c of key and value: redb itself checks pages only on demand.
@@ -287,7 +320,7 @@ fn seal(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
+pub(super) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
     let (value, crc) = sealed.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
     let mut covered = Vec::with_capacity(key.len() + value.len());
     covered.extend_from_slice(key);
@@ -300,7 +333,7 @@ fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
     Err(Error::corrupt(what, format!("{got:08x}"), format!("{expected:08x}")))
 }
 
-fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
+pub(super) fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     match (health.failure(), error) {
         (_, redb::Error::Corrupted(got)) => corrupt(got),

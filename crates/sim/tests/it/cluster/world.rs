@@ -264,7 +264,7 @@ impl World {
         ];
         for (role, nodes) in roles {
             for node in nodes {
-                let pin = Pin { key: KeyHash([0; 32]), roles: role.into() };
+                let pin = Pin { key: key_of(*node), roles: role.into() };
                 let address = match role {
                     Role::Gateway => String::new(),
                     _ => address_of(*node),
@@ -427,6 +427,7 @@ impl World {
 
     /// The process of a master whose member has ended is started again, as its machine would.
     fn restart_ended(&mut self) {
+        self.all.seats.values().for_each(|seat| seat.shown.assert_whole());
         let ended = self.all.seats.iter().filter(|(_, seat)| seat.shown.has_ended());
         for node in ended.map(|(node, _)| *node).collect::<Vec<_>>() {
             self.stop(node, false);
@@ -660,6 +661,13 @@ impl World {
         }
         self.history.lock().check()
     }
+}
+
+/// The key of a node. No two have the same one: a master is known by it under a new number.
+fn key_of(node: NodeId) -> KeyHash {
+    let mut hash = [0; 32];
+    hash[..8].copy_from_slice(&node.0.to_le_bytes());
+    KeyHash(hash)
 }
 
 fn both(a: NodeId, b: NodeId, cut: impl Fn(NodeId, NodeId)) {

@@ -11,6 +11,7 @@
 //! the world sets forward; disks lose what was not synced; threads are given turns.
 
 mod clients;
+mod damaged;
 mod faults;
 mod history;
 mod operator;
@@ -73,12 +74,12 @@ const PLANTED: [(Planted, Scene); 16] = [
     (Planted::Of(Bug::OldFileCountedOn), aimed(scripts::masters_die)),
     (Planted::Of(Bug::GapSent), aimed(scripts::masters_die)),
 ];
-/// One more, which no seed can find: see `snapshots.rs`.
-const OF_DISKS: Bug = Bug::NewerEntriesDropped;
+/// More of them, which these worlds cannot find: see `snapshots.rs` and `damaged.rs`.
+const OF_DISKS: [Bug; 3] = [Bug::NewerEntriesDropped, Bug::DamagedFills, Bug::DamagedLeads];
 
 /// Whether these worlds, and no others, look for it.
 pub fn is_planted_here(bug: Bug) -> bool {
-    bug == OF_DISKS || PLANTED.iter().any(|(planted, _)| *planted == Planted::Of(bug))
+    OF_DISKS.contains(&bug) || PLANTED.iter().any(|(planted, _)| *planted == Planted::Of(bug))
 }
 
 /// A run, or the assertion that ended it.
@@ -256,6 +257,16 @@ fn how_many_seeds_find_each_planted_bug() {
 fn a_late_snapshot_leaves_newer_entries() {
     for seed in 1..=30 {
         assert_eq!(snapshots::run(seed, None), Ok(()), "seed {seed}");
-        assert!(snapshots::run(seed, Some(OF_DISKS)).is_err(), "seed {seed}");
+        assert!(snapshots::run(seed, Some(Bug::NewerEntriesDropped)).is_err(), "seed {seed}");
+    }
+}
+
+#[test]
+fn damaged_rows_go_nowhere() {
+    for seed in 1..=30 {
+        assert_eq!(damaged::run(seed, None), Ok(()), "seed {seed}");
+        for bug in [Bug::DamagedFills, Bug::DamagedLeads] {
+            assert!(damaged::run(seed, Some(bug)).is_err(), "seed {seed}: {bug:?}");
+        }
     }
 }

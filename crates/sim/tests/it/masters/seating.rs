@@ -143,6 +143,14 @@ impl Roster for Served {
         });
         Ok(())
     }
+
+    fn former_numbers(&self, _: NodeId) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
+
+    async fn renumber(&self, node: NodeId) -> Result<NodeId> {
+        Err(Error::NotImplemented(format!("a new number for node {node}")))
+    }
 }
 
 /// The duties of one master, as long as it serves.
@@ -180,7 +188,7 @@ impl Duties {
         for id in list.entering() {
             self.admit(id).await;
         }
-        seating.seat(&**served, has_served).await?;
+        seating.seat(&**served, has_served, has_served).await?;
         if !self.changes {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::Result;
 use cairn_base::planted::{Bug, plant};
 use cairn_base::rng::SeededRng;
@@ -16,11 +17,16 @@ use cairn_sim::SimDisk;
 
 use crate::member::config;
 
-fn open(disk: &SimDisk, rng: &Arc<SeededRng>) -> Result<MemberStore> {
+pub fn open(disk: &SimDisk, rng: &Arc<SeededRng>) -> Result<MemberStore> {
     MemberStore::open(Arc::new(disk.clone()), config(rng), 1)
 }
 
-fn entries(rng: &SeededRng, count: u64) -> Vec<Entry> {
+/// All rows of a state.
+pub fn rows(snapshot: Box<dyn Snapshot>) -> Result<Vec<(Bytes, Bytes)>> {
+    snapshot.scan(b"", &[0xff; 40], usize::MAX)
+}
+
+pub fn entries(rng: &SeededRng, count: u64) -> Vec<Entry> {
     let entry = |index| {
         let key = format!("r{}", rng.below(8)).into();
         let row = vec![index as u8; 1 + rng.below(400) as usize].into();
@@ -69,7 +75,6 @@ fn install(seed: u64) -> Result<usize> {
     let rest = target.entries(sent as u64, log.len() as u64, usize::MAX)?;
     let lost = log.len() - sent - rest.len();
     target.apply(rest)?;
-    let rows = |snapshot: Box<dyn Snapshot>| snapshot.scan(b"", &[0xff; 40], usize::MAX);
     source.append(log[sent..].to_vec())?;
     source.apply(log[sent..].to_vec())?;
     let same = lost > 0 || rows(source.snapshot())? == rows(target.snapshot())?;

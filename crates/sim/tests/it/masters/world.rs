@@ -501,6 +501,7 @@ impl World {
             place.host.advance(TICK_US);
         }
         if self.now_us % LOOK_US < TICK_US {
+            self.places.values().for_each(|place| place.shown.member.assert_whole());
             self.restart_ended();
             self.check_ranges();
             self.beat();

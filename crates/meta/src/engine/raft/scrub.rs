@@ -1,0 +1,96 @@
+//! The scrub of a member: it checks its rows and its log again and again, and notes since when
+//! something is damaged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cairn_base::Error;
+
+use super::super::row_store::Pace;
+use super::member::Member;
+use super::scrubbed::Damage;
+
+/// Bytes that a scrub reads in a second.
+const RATE: u64 = 32 << 20;
+/// Rest between two passes, at least. It is also four times as long as the pass before.
+const REST: Duration = Duration::from_secs(20);
+const REST_PASSES: u32 = 4;
+
+impl Member {
+    /// The damage at rest that was found and is not healed, if any was.
+    pub fn damage(&self) -> Option<Damage> {
+        self.shared.scrubbed.damage.lock().clone()
+    }
+
+    /// How many passes of the scrub ended.
+    pub fn scrub_passes(&self) -> u64 {
+        self.shared.scrubbed.passes.load(Ordering::Relaxed)
+    }
+
+    /// How many records of the log were damaged and are needed no more.
+    pub fn records_healed(&self) -> u64 {
+        self.shared.scrubbed.healed.load(Ordering::Relaxed)
+    }
+
+    /// Notes damage that somebody found.
+    pub(super) fn note_damage(&self) {
+        let (shared, found) = (&self.shared, self.shared.store.damage());
+        let mut known = shared.scrubbed.damage.lock();
+        match (&*known, found) {
+            (None, Some(what)) => {
+                tracing::error!(member = shared.me, what, "the metadata here are damaged");
+                *known = Some(Damage { what, since: shared.seams.clock.now() });
+            }
+            (Some(_), None) => {
+                tracing::info!(member = shared.me, "the metadata here are whole again");
+                *known = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// One pass over rows and log.
+    ///
+    /// # Errors
+    /// Of the disk; `Corrupt` for damage that is not healed here, which is noted.
+    pub async fn scrub(&self) -> Result<(), Error> {
+        let shared = &self.shared;
+        let rate = shared.seams.threads.is_none().then_some(RATE);
+        let pace = Pace { rate, stop: Arc::clone(&shared.scrub_stop) };
+        let log_pace = pace.clone();
+        let log = shared.with_store(move |store| store.check_log(&log_pace)).await;
+        let healed = log.as_ref().map_or(0, |healed| *healed as u64);
+        shared.scrubbed.healed.fetch_add(healed, Ordering::Relaxed);
+        let rows = shared.with_store(move |store| store.check_rows(&pace)).await;
+        self.note_damage();
+        shared.scrubbed.passes.fetch_add(1, Ordering::Relaxed);
+        log.and(rows)
+    }
+}
+
+/// Scrubs until the member ends.
+pub async fn run(member: Arc<Member>) {
+    let shared = Arc::clone(&member.shared);
+    // Others start as well, and elect a leader.
+    let mut rest = shared.timing.lease;
+    let mut begun = shared.now();
+    loop {
+        if shared.rest(shared.timing.heartbeat()).await.is_err() {
+            return;
+        }
+        member.note_damage();
+        let waited = shared.now().saturating_sub(begun);
+        if waited < rest && !shared.store.suspects_log() {
+            continue;
+        }
+        begun = shared.now();
+        match member.scrub().await {
+            Ok(()) | Err(Error::Corrupt { .. }) => {}
+            Err(_) if shared.is_ending() => return,
+            Err(error) => tracing::warn!(%error, "the scrub of the metadata did not end"),
+        }
+        let took = shared.now().saturating_sub(begun);
+        rest = took + REST.max(took * REST_PASSES);
+    }
+}
