@@ -97,17 +97,17 @@ def start(cluster, rng, names):
     return ran
 
 
-def until_written(cluster, number):
-    """The seconds until a write is acknowledged through each machine that runs."""
+def until_written(cluster, number, names=None, size=100):
+    """The seconds until a write is acknowledged through each machine that runs, or each of `names`."""
     began = time.monotonic()
-    for name in cluster.machines():
+    for name in names or cluster.machines():
         if not cluster[name].processes:
             continue
         http = cluster.http(name, timeout=ATTEMPT_SECONDS)
         key = f"after/{number}-{name}"
         while time.monotonic() < began + 6 * SERVES_SECONDS:
             try:
-                if http.request("PUT", path(key), content(key, 100, 100)).status == 201:
+                if http.request("PUT", path(key), content(key, size, size)).status == 201:
                     break
             except LOST:
                 pass

@@ -1,6 +1,8 @@
 """Small disks on loop devices, that can be full, slow or stuck."""
 
+import fcntl
 import os
+import struct
 import subprocess
 import threading
 
@@ -9,6 +11,8 @@ from harness.server import scratch
 MIB = 1 << 20
 RESERVE_BYTES = 1 << 20
 STUCK_SECONDS, FREE_SECONDS = 0.3, 0.1
+# From linux/fs.h (the ioctl of ext4 has the number of XFS): what is in the log is not written.
+SHUTDOWN, WITHOUT_LOG = 0x8004587D, 2
 
 
 class Unavailable(Exception):
@@ -67,6 +71,28 @@ class SmallDisk:
             self._freeze(True)
             ended.wait(STUCK_SECONDS)
             self._freeze(False)
+
+    def die(self):
+        """Each call fails with EIO from now on, and what was not synced is lost: until `revive`."""
+        directory = os.open(self.mount, os.O_RDONLY)
+        try:
+            fcntl.ioctl(directory, SHUTDOWN, struct.pack("I", WITHOUT_LOG))
+        finally:
+            os.close(directory)
+
+    def revive(self):
+        """Mounts it again, when nobody uses it any more, by a loop device of its own: in the namespaces
+        of other machines the former mount is still there, and would be shared as it is."""
+        subprocess.run(["umount", self.mount], check=True)
+        attach = ["losetup", "--find", "--show", self.image]
+        device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+        subprocess.run(["mount", device, self.mount], check=True)
+        # Detached once nothing is mounted from it.
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+    def make_read_only(self):
+        """As the kernel does after an error of the file system: an abort of its journal."""
+        subprocess.run(["mount", "-o", "remount,abort", self.mount], capture_output=True, check=True)
 
     def _freeze(self, on):
         subprocess.run(["fsfreeze", "-f" if on else "-u", self.mount], capture_output=True)

@@ -87,6 +87,7 @@ def returns(_):
         yield Job(f"returns of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
     command = [jobs.PYTHON, "-B", "tests/cluster/returns.py", "--rounds", "20", "--seed", "27", "--all"]
     yield Job("returns of all machines, 20 times", command, timeout=HOUR)
+    yield python("cluster/test_sick_disks.py", env={"CAIRN_TEST_SICK_DISKS": "all"}, timeout=HOUR)
 
 
 def failover(_):
@@ -295,7 +296,7 @@ PARTS = {
     "raft": (raft, "1,000 seeds of simulated masters that stay, and 1,000 of masters that come and go"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "machines": (machines, "60 faults of three machines under load, each kind twice, 100,000 operations, and a table of the times"),
-    "returns": (returns, "200 kills of one, two or all of three machines under load, which come back within 20 s"),
+    "returns": (returns, "200 kills of one, two or all of three machines under load, which come back within 20 s; disks that fail"),
     "failover": (failover, "140 losses of the machine whose master serves, and how long each is felt"),
     "rot": (rot, "flips and truncations of the files of one master of three, which heals by itself"),
     "kills": (kills, "100 kill -9 of a server under load"),

@@ -265,6 +265,9 @@ impl StoreShared {
             writer.rolling = true;
             drop(writer);
             let rolled = self.roll(footprint, class);
+            if let Err(Error::Io(error)) = &rolled {
+                self.health.note_failed_write(error);
+            }
             writer = self.writer.lock();
             writer.rolling = false;
             self.changed.notify_all();
@@ -398,6 +401,7 @@ impl StoreShared {
     pub(crate) fn poison(&self, log: &Arc<Log>, error: &std::io::Error) {
         let Some(flights) = log.poison() else { return };
         tracing::error!(segment = log.number, %error, "segment takes no more writes");
+        self.health.note_failed_write(error);
         {
             let mut state = self.state.write();
             if let Some(segment) = state.segments.get_mut(&log.number) {

@@ -22,6 +22,7 @@ mod config;
 #[deny(clippy::indexing_slicing)]
 mod format;
 
+mod failing;
 mod files;
 mod index;
 mod log;

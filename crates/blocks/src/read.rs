@@ -71,6 +71,9 @@ impl StoreShared {
             self.corrupt_reads.fetch_add(1, Ordering::Relaxed);
             tracing::error!(what, "stored bytes do not check out");
         }
+        if let Err(Error::Io(_)) = &result {
+            self.health.note_failed_read();
+        }
         result
     }
 }

@@ -9,6 +9,7 @@ use cairn_base::{Disk, DiskFile, Error, Result};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::config::Config;
+use crate::failing::DiskHealth;
 use crate::files::{self, RESERVE, UNFINISHED, hint_name, number_of, segment_name};
 use crate::format::Key;
 use crate::format::hint::{BlockEntry, Hint, HintEntry};
@@ -288,6 +289,7 @@ impl Opening {
             moving: RwLock::new(()),
             compacting: Mutex::new(()),
             corrupt_reads: AtomicU64::new(0),
+            health: DiskHealth::default(),
             memory: ReadMemory::default(),
         };
         if let Err(error) = shared.ensure_reserve() {

@@ -11,6 +11,7 @@ use cairn_base::Disk;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::config::Config;
+use crate::failing::DiskHealth;
 use crate::format::Key;
 use crate::log::Log;
 use crate::memory::ReadMemory;
@@ -29,6 +30,7 @@ pub(crate) struct StoreShared {
     pub moving: RwLock<()>,
     pub compacting: Mutex<()>,
     pub corrupt_reads: AtomicU64,
+    pub health: DiskHealth,
     pub memory: ReadMemory,
 }
 

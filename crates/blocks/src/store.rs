@@ -153,6 +153,16 @@ impl Store {
         receiver.await.unwrap_or_else(|_| Err(ended()))
     }
 
+    /// The error because of which the disk takes no writes, until trials succeed.
+    pub fn disk_failure(&self) -> Option<String> {
+        self.shared.health.failure()
+    }
+
+    /// Writes a little to the disk, if a call to it has failed before. Blocks.
+    pub fn try_disk(&self) {
+        self.shared.health.try_disk(&*self.shared.disk);
+    }
+
     /// Groups that have blocks here.
     pub fn groups(&self) -> Vec<GroupId> {
         self.shared.state.read().index.groups().map(|(group, _)| group).collect()

@@ -196,6 +196,7 @@ fn cluster(dir: &Path) -> Result<Cluster> {
             live_bytes: store.live_bytes,
             free_bytes: store.free_bytes,
             weight: node.weight,
+            failure: said.and_then(|one| one.failure.clone()),
         }
     });
     let degraded = map.groups.values().filter(|group| {

@@ -136,6 +136,8 @@ pub struct Store {
     pub live_bytes: u64,
     pub free_bytes: u64,
     pub weight: u32,
+    /// The error because of which its disk takes no writes.
+    pub failure: Option<String>,
 }
 
 /// Two samples: what happened between them.

@@ -57,7 +57,7 @@ impl ChunkserverNode {
                 free_bytes: usage.free_bytes,
                 corrupt: served.damaged(),
                 healed: served.healed(),
-                is_full: store.is_short_of_space(),
+                is_full: store.is_short_of_space() || store.disk_failure().is_some(),
             };
             let (copying, groups) = (copies.progress(), store.bytes_by_group());
             Beat { disk, store: state, copying, groups, ..own() }
@@ -81,6 +81,7 @@ impl ChunkserverNode {
         let listening = tokio::spawn(serving);
         let mut work = JoinSet::new();
         work.spawn(until(stopped.clone(), duties::compact(store, pace)));
+        work.spawn(until(stopped.clone(), Arc::clone(&copies).watch_disk()));
         work.spawn(until(stopped.clone(), Arc::clone(&copies).keep_up()));
         work.spawn(until(stopped.clone(), copies.heal(to_heal)));
         Running { served, listening, work }

@@ -11,7 +11,9 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result, waits};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::Agent;
-use cairn_cluster::control::messages::{CaughtUp, ControlMethod, Copying, EXTRA_BLOCKS, Extra};
+use cairn_cluster::control::messages::{
+    CaughtUp, ControlMethod, Copying, DiskFault, EXTRA_BLOCKS, Extra,
+};
 use cairn_cluster::data::repair::{self, Options, Progress};
 use cairn_cluster::data::{Chunkserver, MapSource, Sick};
 use parking_lot::Mutex;
@@ -23,6 +25,8 @@ use tokio::time::{sleep, timeout};
 const GROUPS: usize = 2;
 /// How often all groups are looked at, if the map does not change.
 const PERIOD: Duration = Duration::from_secs(2);
+/// How often a disk that failed is tried, and the masters are told.
+const TRIAL_PERIOD: Duration = Duration::from_secs(1);
 /// Corrupt blocks that are tried again if no other member could be asked. Of more, those that are
 /// forgotten are found again by the next reader or scrub.
 const UNHEALED: usize = 10_000;
@@ -194,8 +198,47 @@ impl Copies {
         Ok(())
     }
 
+    /// Tries the disk while it fails, and tells the masters of that, indefinitely. When it takes
+    /// writes again all groups are compared: it has missed deletions.
+    pub async fn watch_disk(self: Arc<Self>) {
+        let mut has_failed = false;
+        loop {
+            sleep(TRIAL_PERIOD).await;
+            let trying = self.store.blocking(|store| {
+                store.try_disk();
+                Ok(())
+            });
+            // A trial that hangs goes on, and meanwhile no other one begins.
+            let _ = timeout(TRIAL_PERIOD, trying).await;
+            let failure = self.store.disk_failure();
+            match (&failure, has_failed) {
+                (Some(error), false) => tracing::error!(
+                    error,
+                    "the disk takes no writes, so other chunkservers get them: see the kernel's \
+                     log; restart this node when the disk is mounted again, or replace the disk"
+                ),
+                (None, true) => {
+                    tracing::info!("the disk takes writes again");
+                    let map = self.agent.current();
+                    self.unchecked.lock().extend(map.groups.keys().copied());
+                }
+                _ => {}
+            }
+            has_failed = failure.is_some();
+            if let Some(error) = failure {
+                let fault = DiskFault { error };
+                let told = self.agent.tell(ControlMethod::DiskFault, &fault);
+                // A master of an earlier version takes the disk for a full one.
+                let _ = timeout(waits::BEAT, told).await;
+            }
+        }
+    }
+
     /// Deletes the blocks of groups that others hold now, all of them in sync.
     async fn forget_groups(&self, map: &ClusterMap) {
+        if self.store.disk_failure().is_some() {
+            return;
+        }
         let own = self.agent.node();
         for id in self.store.groups() {
             let Some(group) = map.groups.get(&id) else { continue };

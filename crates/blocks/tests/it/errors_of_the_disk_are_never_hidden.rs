@@ -1,6 +1,7 @@
 //! Every call of a workload fails once, and for good: what was acknowledged is there, now and
 //! after a power cut; what was not is never shown wrong; nothing panics.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use cairn_base::{Disk, Error};
@@ -168,6 +169,46 @@ fn a_failed_segment_takes_no_more_writes() {
         check_lengths(&store);
         check_lengths(&try_open(&disk.crash_image(1)).unwrap());
     }
+}
+
+/// The error of a write lasts until some trials in a row have succeeded.
+#[test]
+fn a_disk_that_fails_is_tried_until_it_takes_writes() {
+    let disk = SimDisk::new(1);
+    let store = try_open(&disk).unwrap();
+    let tries = |count| (0..count).for_each(|_| store.try_disk());
+    run(async { put(&store, 0, 900).await.unwrap() });
+    let calls = disk.calls();
+    tries(3);
+    assert_eq!((disk.calls(), store.disk_failure()), (calls, None));
+    disk.add_fault(Fault::once(Some(Call::Write), 0).sticky());
+    assert!(run(put(&store, 1, 900)).is_err());
+    tries(20);
+    assert!(store.disk_failure().unwrap().contains("planned fault in Write"));
+    // What is there is read meanwhile.
+    assert!(is_there(&store, 0, 900));
+    disk.clear_faults();
+    tries(4);
+    assert!(store.disk_failure().is_some());
+    tries(1);
+    assert_eq!(store.disk_failure(), None);
+    assert!(!disk.list().unwrap().contains(&"trial".to_owned()));
+    run(async { put(&store, 1, 900).await.unwrap() });
+    // A read that fails has the disk tried, and says nothing of writes.
+    disk.add_fault(Fault::once(Some(Call::Read), 0).sticky());
+    assert!(run(store.get(GROUP, id(1), 0..900)).is_err());
+    tries(1);
+    assert_eq!(store.disk_failure(), None);
+    disk.add_fault(Fault::once(Some(Call::SyncNames), 0).sticky());
+    assert!(run(store.get(GROUP, id(1), 0..900)).is_err());
+    tries(1);
+    assert!(store.disk_failure().unwrap().contains("SyncNames"));
+    // A full disk does not fail.
+    disk.clear_faults();
+    tries(5);
+    disk.add_fault(Fault::once(Some(Call::Write), 0).kind(ErrorKind::StorageFull));
+    assert!(run(put(&store, 2, 900)).is_err());
+    assert_eq!(store.disk_failure(), None);
 }
 
 fn check_lengths(store: &Store) {

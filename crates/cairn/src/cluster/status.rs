@@ -277,7 +277,8 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
         "disk": (node.disk != 0).then(|| format!("{:032x}", node.disk)),
         "groups": groups_of(map, id),
         "silent_ms": said.map(|one| one.silent_ms),
-        "full": store.map(|store| store.is_full),
+        "full": said.map(is_full),
+        "failure": said.and_then(|one| one.failure.as_deref()),
         "blocks": store.map(|store| store.blocks),
         "live_bytes": store.map(|store| store.live_bytes),
         "free_bytes": store.map(|store| store.free_bytes),
@@ -311,6 +312,7 @@ fn print(
         (None, None) => {}
     }
     copies::warning(copies, map).into_iter().try_for_each(output::line)?;
+    failure_warnings(status).try_for_each(output::line)?;
     full_warning(status).into_iter().try_for_each(output::line)?;
     output::line("")?;
     print_nodes(status)?;
@@ -321,9 +323,28 @@ fn print(
     Ok(())
 }
 
+/// A disk that fails says that it is full, too.
+fn is_full(said: &NodeStatus) -> bool {
+    said.store.is_full && said.failure.is_none()
+}
+
+/// Lines about nodes whose disks take no writes, each with what to do.
+fn failure_warnings(status: &Status) -> impl Iterator<Item = String> {
+    let failing = status.nodes.iter().filter_map(|said| Some((said.node, said.failure.as_ref()?)));
+    failing.map(|(node, error)| {
+        format!(
+            "DISK FAILS: the disk of node {node} takes no writes ({error}): other groups get what \
+             is written, and its blocks are copied to other nodes if there are enough. See the \
+             kernel's log of its machine. When the disk is mounted again, restart the node. To \
+             replace the disk, let another chunkserver join (cairn cluster token --role \
+             chunkserver), stop this one, and run cairn cluster remove DIR {node}"
+        )
+    })
+}
+
 /// The nodes whose disks are full, and what that means.
 fn full_warning(status: &Status) -> Option<String> {
-    let full = status.nodes.iter().filter(|said| said.store.is_full);
+    let full = status.nodes.iter().filter(|said| is_full(said));
     let names: Vec<String> = full.map(|said| said.node.to_string()).collect();
     if names.is_empty() {
         return None;
@@ -350,12 +371,12 @@ fn print_nodes(status: &Status) -> Result<()> {
     output::line(row(["node", "state", "role", "address", "groups", "blocks", "free GiB", ""]))?;
     for (id, node) in &map.nodes {
         let said = said.get(id).filter(|said| said.disk != 0);
-        let is_full = said.is_some_and(|said| said.store.is_full);
-        let state = match (node.is_up, node.is_draining, is_full) {
-            (false, ..) => "DOWN",
-            (true, _, true) => "FULL",
-            (true, true, false) => "draining",
-            (true, false, false) => "up",
+        let state = match said {
+            _ if !node.is_up => "DOWN",
+            Some(said) if said.failure.is_some() => "FAILS",
+            Some(said) if is_full(said) => "FULL",
+            _ if node.is_draining => "draining",
+            _ => "up",
         };
         let number = |number: Option<u64>| number.map_or(String::new(), |n| n.to_string());
         let copying: u64 = said.map_or(0, |said| said.copying.iter().map(|one| one.blocks).sum());
@@ -433,5 +454,20 @@ mod tests {
         let text = full_warning(&full).unwrap();
         assert!(text.starts_with("FULL: the disk of node 12 "), "{text}");
         assert_eq!(condition(full, 1), Condition::Wrong);
+        let mut failing = status(1);
+        let failure = Some("no disk".to_owned());
+        failing.nodes.push(NodeStatus {
+            node: NodeId(13),
+            store,
+            failure,
+            ..NodeStatus::default()
+        });
+        assert_eq!(full_warning(&failing), None);
+        let text = failure_warnings(&failing).collect::<String>();
+        assert!(
+            text.starts_with("DISK FAILS: the disk of node 13 takes no writes (no disk)"),
+            "{text}"
+        );
+        assert_eq!(condition(failing, 1), Condition::Wrong);
     }
 }

@@ -210,6 +210,7 @@ fn report(said: NodeStatus) -> NodeReport {
         free_bytes: said.store.free_bytes,
         corrupt: said.store.corrupt,
         healed: said.store.healed,
+        disk_fails: said.failure.is_some(),
     }
 }
 

@@ -91,6 +91,8 @@ pub fn of_a_chunkserver(
         all.push(counter("blocks_healed", help, served.healed()));
         let help = "Whether there is hardly any room for further blocks";
         all.push(gauge("blocks_full", help, u64::from(store.is_short_of_space())));
+        let help = "Whether the disk takes no writes, since it fails";
+        all.push(gauge("blocks_disk_fails", help, u64::from(store.disk_failure().is_some())));
         all.push(hears(&agent));
         all
     };
@@ -142,6 +144,10 @@ fn of_cluster(status: &Status) -> Vec<Number> {
     }));
     all.extend(of(&stores, &|one| {
         counter("node_corrupt_reads", "Damaged blocks found on a node", one.store.corrupt)
+    }));
+    all.extend(of(&stores, &|one| {
+        let help = "Whether the disk of a node takes no writes, since it fails";
+        gauge("node_disk_fails", help, u64::from(one.failure.is_some()))
     }));
     all.extend(of_groups(map));
     let mounts = status.sessions.iter().filter(|one| one.user.is_some()).count();

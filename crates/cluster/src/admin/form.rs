@@ -264,8 +264,16 @@ fn read_program(said: &proto::Program) -> Result<NodeProgram> {
 
 fn write_beat(said: &NodeStatus) -> proto::Beat {
     let StoreState { blocks, live_bytes, free_bytes, corrupt, healed, is_full } = said.store;
-    let disk = write_disk(said.disk);
-    let store = proto::Store { disk, blocks, live_bytes, free_bytes, corrupt, healed, is_full };
+    let store = proto::Store {
+        disk: write_disk(said.disk),
+        blocks,
+        live_bytes,
+        free_bytes,
+        corrupt,
+        healed,
+        is_full,
+        failure: said.failure.clone().unwrap_or_default(),
+    };
     let copying = said.copying.iter().map(|one| proto::Copying {
         group: one.group.0,
         blocks: one.blocks,
@@ -388,6 +396,7 @@ fn read_beat(node: NodeId, beat: &proto::Beat) -> Result<NodeStatus> {
             healed: store.healed,
             is_full: store.is_full,
         }),
+        failure: store.map(|store| store.failure.clone()).filter(|error| !error.is_empty()),
         copying: copying.collect(),
         groups: beat.groups.iter().map(|one| (GroupId(one.group), one.bytes)).collect(),
     })

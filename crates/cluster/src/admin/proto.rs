@@ -140,9 +140,12 @@ pub struct Store {
     /// Of these, replaced by what another node has.
     #[prost(uint64, tag = "6")]
     pub healed: u64,
-    /// There is hardly any room for further blocks.
+    /// There is hardly any room for further blocks, or the disk fails.
     #[prost(bool, tag = "7")]
     pub is_full: bool,
+    /// The error because of which the disk takes no writes; empty if it takes them.
+    #[prost(string, tag = "8")]
+    pub failure: ::prost::alloc::string::String,
 }
 /// How far a member of a group has caught up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -20,10 +20,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::degraded::Naming;
+use super::disk_faults::DiskFaults;
 use super::edit::Edit;
 use super::fsck::Fsck;
 use super::keeper::MapKeeper;
-use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
+use super::messages::{
+    Beat, Beaten, CaughtUp, ControlMethod, DiskFault, EXTRA_BLOCKS, Extra, Secrets,
+};
 use super::plan::{Patience, plan};
 use super::seating::Seating;
 use super::status::{NodeStatus, SessionStatus, Status};
@@ -72,6 +75,7 @@ pub struct Controller {
     pub(super) settings: Settings,
     pub(super) begun: Instant,
     seen: Mutex<BTreeMap<NodeId, Seen>>,
+    faults: DiskFaults,
     /// The only nodes that looked for a master before this one served, if that is known.
     looked: OnceLock<BTreeSet<NodeId>>,
     /// Where several masters keep the metadata together.
@@ -114,6 +118,7 @@ impl Controller {
             settings,
             begun: Instant::now(),
             seen: Mutex::default(),
+            faults: DiskFaults::default(),
             looked: OnceLock::new(),
             seating: None,
             pool: None,
@@ -154,6 +159,7 @@ impl Controller {
             ControlMethod::Certify => self.certify(peer),
             ControlMethod::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             ControlMethod::Extra => self.extra(wire::decode(message)?).await,
+            ControlMethod::DiskFault => self.note_fault(peer, &wire::decode(message)?),
             ControlMethod::Enter => wire::encode(&self.enter(peer).await?),
             ControlMethod::Renumber => wire::encode(&self.renumber(peer).await?),
             ControlMethod::Recall
@@ -225,6 +231,26 @@ impl Controller {
         edited.await?;
         tracing::info!(%node, group = %id, "has caught up");
         Ok(Bytes::new())
+    }
+
+    fn note_fault(&self, peer: &PeerInfo, fault: &DiskFault) -> Result<Bytes> {
+        let node = peer.authenticated.node;
+        if !peer.authenticated.roles.contains(Role::Chunkserver) {
+            return Err(Error::Denied(format!("node {node} is no chunkserver")));
+        }
+        let error = &fault.error;
+        if self.faults.note(node, error, self.time.now(), self.settings.silence) {
+            tracing::error!(%node, error, "the disk of a node takes no writes, others get them");
+        }
+        Ok(Bytes::new())
+    }
+
+    /// For how long the disks of nodes have failed, and their errors.
+    fn failing(&self, seen: &BTreeMap<NodeId, Seen>) -> BTreeMap<NodeId, (Duration, String)> {
+        let mut failing = self.faults.lasting(self.time.now(), self.settings.silence);
+        // The last beat is later than what was told before it.
+        failing.retain(|node, _| seen.get(node).is_some_and(|seen| seen.beat.store.is_full));
+        failing
     }
 
     async fn extra(&self, extra: Extra) -> Result<Bytes> {
@@ -315,7 +341,9 @@ impl Controller {
         let mut programs: BTreeMap<NodeId, Arc<NodeProgram>> =
             known.clone().map(|(node, seen)| (*node, Arc::clone(&seen.program))).collect();
         programs.entry(self.node).or_insert_with(|| Arc::new(own_program(VERSION_MIN)));
+        let mut failing = self.failing(&seen);
         let nodes = known.map(|(node, Seen { at, beat, .. })| NodeStatus {
+            failure: failing.remove(node).map(|(_, error)| error),
             node: *node,
             silent_ms: millis(now.saturating_sub(*at)),
             version: beat.version.clone(),
@@ -362,8 +390,10 @@ impl Controller {
         let Settings { silence, patience, .. } = self.settings;
         let mut silent: BTreeMap<NodeId, Duration> = BTreeMap::new();
         let (mut is_heard, mut full) = (BTreeSet::from([self.node]), BTreeSet::new());
+        let failing;
         {
             let seen = self.seen.lock();
+            failing = self.failing(&seen);
             for node in map.nodes.keys().copied().filter(|node| *node != self.node) {
                 let said = seen.get(&node);
                 // Of those who were not heard since this master serves, it is not known how long
@@ -386,7 +416,9 @@ impl Controller {
             }
             let is_up = |id: &NodeId| map.nodes.get(id).is_some_and(|node| node.is_up);
             let away = silent.iter().filter(|(id, _)| !is_up(id));
-            let away = away.map(|(id, time)| (*id, *time)).collect();
+            // Blocks on a disk that fails are copied elsewhere, too, and it is a source meanwhile.
+            let failing = failing.iter().map(|(id, (time, _))| (*id, *time));
+            let away = failing.chain(away.map(|(id, time)| (*id, *time))).collect();
             if let Some(next) = plan(map, &away, &full, Patience(patience)) {
                 *map = next;
             }

@@ -50,13 +50,15 @@ pub enum ControlMethod {
     /// From a master whose member has lost what it had, or has damaged metadata: answered with
     /// [`Renumbered`](crate::members::Renumbered). It may be asked again.
     Renumber = 47,
+    /// [`DiskFault`], from a chunkserver while its disk takes no writes; answered with nothing.
+    DiskFault = 48,
 }
 
 impl ControlMethod {
     pub fn from_number(number: u16) -> Result<ControlMethod> {
         use ControlMethod::{
-            Beat, CaughtUp, Certify, Enter, Extra, Map, Member, MemberDamage, MemberReport,
-            MemberStalls, Recall, Renumber, Secrets, Serves, Vouched, VouchedFrom,
+            Beat, CaughtUp, Certify, DiskFault, Enter, Extra, Map, Member, MemberDamage,
+            MemberReport, MemberStalls, Recall, Renumber, Secrets, Serves, Vouched, VouchedFrom,
         };
         let all = [
             Recall,
@@ -75,6 +77,7 @@ impl ControlMethod {
             MemberStalls,
             MemberDamage,
             Renumber,
+            DiskFault,
         ];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| {
@@ -131,8 +134,15 @@ pub struct StoreState {
     pub corrupt: u64,
     /// Of these, replaced by what another node has.
     pub healed: u64,
-    /// There is hardly any room for further blocks.
+    /// There is hardly any room for further blocks, or the disk fails: a master that does not know
+    /// [`DiskFault`] has others take its place all the same.
     pub is_full: bool,
+}
+
+/// The error because of which the disk of a chunkserver takes no writes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiskFault {
+    pub error: String,
 }
 
 /// How far a member of a group has caught up.

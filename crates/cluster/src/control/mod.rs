@@ -16,6 +16,7 @@ mod callers;
 mod checking;
 mod controller;
 mod degraded;
+mod disk_faults;
 mod edit;
 pub mod forecast;
 mod fsck;

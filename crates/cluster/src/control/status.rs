@@ -52,6 +52,8 @@ pub struct NodeStatus {
     /// The id of its store of blocks; 0 for none.
     pub disk: u128,
     pub store: StoreState,
+    /// The error because of which its disk takes no writes.
+    pub failure: Option<String>,
     pub copying: Vec<Copying>,
     /// Bytes of blocks by group.
     pub groups: Vec<(GroupId, u64)>,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_base::GroupId;
 use cairn_blocks::BlockPlace;
 use cairn_cluster::control::messages::{
-    Beat, Beaten, CaughtUp, ControlMethod, Extra, Secrets, Vouched, VouchedFrom,
+    Beat, Beaten, CaughtUp, ControlMethod, DiskFault, Extra, Secrets, Vouched, VouchedFrom,
 };
 use cairn_cluster::members::{DamageReport, Entered, MemberReport, Renumbered, StallReport};
 use cairn_cluster::mount::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
@@ -56,6 +56,7 @@ fn check_method(method: ControlMethod) -> Option<String> {
         ControlMethod::MemberReport => check::<(), MemberReport>(number),
         ControlMethod::MemberStalls => check::<(), Vec<StallReport>>(number),
         ControlMethod::MemberDamage => check::<(), Vec<DamageReport>>(number),
+        ControlMethod::DiskFault => check::<DiskFault, ()>(number),
         ControlMethod::Enter => check::<(), Entered>(number),
         ControlMethod::Renumber => check::<(), Renumbered>(number),
     }

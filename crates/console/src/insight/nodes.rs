@@ -21,6 +21,8 @@ pub struct NodeReport {
     /// Blocks that did not check out when read since its start, and those replaced since.
     pub corrupt: u64,
     pub healed: u64,
+    /// Its disk takes no writes.
+    pub disk_fails: bool,
     /// Groups of which it copies blocks, and how many blocks and bytes it has copied.
     pub copying: Vec<(GroupId, u64, u64)>,
 }

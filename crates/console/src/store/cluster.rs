@@ -135,9 +135,10 @@ fn kept(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
     }
 }
 
-fn state_of_node(node: &Node) -> (&'static str, &'static str) {
+fn state_of_node(node: &Node, report: Option<&NodeReport>) -> (&'static str, &'static str) {
     match (node.is_up, node.is_draining) {
         (false, _) => ("tag bad", "down"),
+        _ if report.is_some_and(|report| report.disk_fails) => ("tag bad", "disk fails"),
         (true, true) => ("tag warn", "drains"),
         (true, false) => ("tag good", "up"),
     }
@@ -149,7 +150,7 @@ fn nodes(map: &ClusterMap, reports: &Result<BTreeMap<NodeId, NodeReport>>) -> Ma
     let rows = html! {
         @for (id, node) in &map.nodes {
             @let report = report(id).filter(|_| node.pin.roles.contains(Role::Chunkserver));
-            @let (class, state) = state_of_node(node);
+            @let (class, state) = state_of_node(node, report);
             tr {
                 td class="name" { (id) " " span class="of" { (node.address) " " (node.zone) } }
                 td { span class=(class) { (state) } }

@@ -30,6 +30,25 @@ pub fn uneven(pair: &Pair<'_>) -> Vec<Finding> {
     found
 }
 
+/// Chunkservers whose disks take no writes.
+pub fn failing_disks(pair: &Pair<'_>) -> Vec<Finding> {
+    let stores = pair.after.cluster.iter().flat_map(|cluster| &cluster.stores);
+    let failing = |store: &Store| Some(format!("node {}: {}", store.node, store.failure.as_ref()?));
+    let evidence: Vec<String> = stores.filter_map(failing).collect();
+    if evidence.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding {
+        kind: "failing disk",
+        cost_percent: 100.0,
+        what: "disks of chunkservers take no writes, others get them".to_owned(),
+        evidence,
+        remedy: "see the kernel's log of that machine; restart the node when the disk is mounted \
+                 again, or replace the disk as `cairn cluster status` says"
+            .to_owned(),
+    }]
+}
+
 /// Names and small objects that are lost sooner than what is in blocks.
 pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
     let cluster = pair.after.cluster.as_ref();

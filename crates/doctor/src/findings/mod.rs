@@ -49,6 +49,7 @@ pub fn report(pair: &Pair<'_>) -> Report {
     // They threaten to cost all, whatever else there is.
     findings.extend(limits::near(pair));
     findings.extend(balance::uneven(pair));
+    findings.extend(balance::failing_disks(pair));
     findings.extend(balance::few_copies(pair));
     findings.extend(balance::stalls(pair));
     findings.extend(balance::damage(pair));

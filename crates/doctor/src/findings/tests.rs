@@ -376,6 +376,7 @@ fn a_cluster_out_of_balance() {
         live_bytes: gib << 30,
         free_bytes: 1 << 40,
         weight: 1,
+        failure: None,
     };
     let mut with = |stores: Vec<Store>, degraded_groups| {
         after.cluster = Some(Cluster { stores, degraded_groups, ..Cluster::default() });
@@ -386,6 +387,8 @@ fn a_cluster_out_of_balance() {
     assert_eq!(kinds(&with(vec![store("1", 5), store("2", 5)], 3)), ["degraded"]);
     let gone = Store { up: false, ..store("2", 5) };
     assert_eq!(kinds(&with(vec![store("1", 5), gone], 0)), ["degraded"]);
+    let sick = Store { failure: Some("no disk".into()), ..store("2", 5) };
+    assert_eq!(kinds(&with(vec![store("1", 5), sick], 0)), ["failing disk"]);
 }
 
 #[test]

@@ -42,7 +42,8 @@ pub enum Fault {
     Jump(NodeId, i64),
     /// The disk is slower by a factor.
     Slow(NodeId, u64),
-    /// A call to the disk fails, after so many.
+    /// A call to the disk fails, after so many; all from then on, if it is a chunkserver's and the
+    /// number is even.
     DiskError(NodeId, u64),
     DiskFull(NodeId),
     /// Bits of stored blocks change.

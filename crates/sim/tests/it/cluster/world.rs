@@ -535,6 +535,9 @@ impl World {
             Fault::Slow(node, factor) => self.host(node, |host| host.set_slow(factor)),
             Fault::DiskError(node, after) => {
                 let fault = DiskFault::once(None, after);
+                // Every other disk of a chunkserver fails until the fault ends.
+                let lasts = after.is_multiple_of(2) && !self.all.seats.contains_key(&node);
+                let fault = if lasts { fault.sticky() } else { fault };
                 if let Some(disk) = self.disk(node) {
                     disk.add_fault(fault);
                 }

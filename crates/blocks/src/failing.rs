@@ -1,0 +1,85 @@
+//! Disks that fail: whether one takes what is written is found out by writing a little to it.
+
+use std::io::{self, ErrorKind};
+
+use cairn_base::Disk;
+use parking_lot::Mutex;
+
+/// The file of a trial. One that is left over is replaced by the next trial.
+const TRIAL: &str = "trial";
+/// So many trials in a row must succeed after a write that failed: a disk that is dying takes a
+/// write now and then.
+const TRIALS: u32 = 5;
+
+/// The errors of a disk, as far as they matter for what is to be written to it.
+#[derive(Default)]
+pub(crate) struct DiskHealth {
+    known: Mutex<Known>,
+    /// Held during a trial, which may hang.
+    trying: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// A read failed since the last trial.
+    is_suspect: bool,
+    /// The error of the last write that failed.
+    failure: Option<String>,
+    /// Trials that succeeded since then.
+    trials: u32,
+}
+
+impl DiskHealth {
+    /// Notes that a write, a sync or the making of a file failed. A full disk does not fail.
+    pub(crate) fn note_failed_write(&self, error: &io::Error) {
+        if !is_full(error) {
+            *self.known.lock() = Known { failure: Some(error.to_string()), ..Known::default() };
+        }
+    }
+
+    /// Notes that a read failed: a trial says whether writes fail, too.
+    pub(crate) fn note_failed_read(&self) {
+        self.known.lock().is_suspect = true;
+    }
+
+    /// The error because of which the disk takes no writes, until trials succeed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.known.lock().failure.clone()
+    }
+
+    /// Writes a little to the disk, if a call to it has failed before. One trial at a time is made.
+    pub(crate) fn try_disk(&self, disk: &dyn Disk) {
+        let Some(_alone) = self.trying.try_lock() else { return };
+        {
+            let known = self.known.lock();
+            if !known.is_suspect && known.failure.is_none() {
+                return;
+            }
+        }
+        match write_trial(disk) {
+            Err(error) if !is_full(&error) => self.note_failed_write(&error),
+            _ => self.note_trial(),
+        }
+    }
+
+    fn note_trial(&self) {
+        let mut known = self.known.lock();
+        known.is_suspect = false;
+        known.trials += 1;
+        if known.trials >= TRIALS {
+            *known = Known::default();
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Does what making a segment and writing to it take.
+fn write_trial(disk: &dyn Disk) -> io::Result<()> {
+    let _ = disk.remove(TRIAL);
+    let file = disk.create(TRIAL)?;
+    let written = file.write_at(&[TRIAL.as_bytes()], 0).and_then(|()| file.sync_data());
+    written.and_then(|()| disk.sync()).and(disk.remove(TRIAL))
+}
