@@ -200,6 +200,7 @@ def test_a_link_with_a_password_is_opened_in_another_profile(in_store, chromium,
     expect(page.get_by_text("password", exact=True)).to_be_visible()
     page.get_by_role("button", name="End the link to shared/trip/").click()
     page.get_by_role("button", name="End link").click()
+    expect(page.get_by_role("heading", name="Links", exact=True, level=1)).to_be_visible()
     expect(page.get_by_role("button", name="End the link to shared/trip/")).to_have_count(0)
     assert fetch(address, password="open sesame").status == 404
 
@@ -291,6 +292,8 @@ def test_a_file_is_deleted_by_keyboard_alone(in_store, store):
     expect(page.get_by_text("This cannot be undone.")).to_be_visible()
     press_to(page, page.get_by_role("button", name="Delete", exact=True))
     page.keyboard.press("Enter")
+    # The page that asked shows neither.
+    expect(page.get_by_role("link", name="b.txt")).to_be_visible()
     expect(page.get_by_role("link", name="a.txt")).to_have_count(0)
     assert keys_in(client, "keyboard") == ["b.txt"]
 
