@@ -90,10 +90,12 @@ pub enum Bug {
     DamagedFills,
     /// A member whose rows do not check out says that it would lead.
     DamagedLeads,
+    /// A member applies other rows than the others: well-formed, and wrong.
+    RowMisapplied,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 43] = [
+    pub const ALL: [Bug; 44] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -137,6 +139,7 @@ impl Bug {
         Bug::BoundToAnyMaster,
         Bug::DamagedFills,
         Bug::DamagedLeads,
+        Bug::RowMisapplied,
     ];
 }
 

@@ -56,14 +56,17 @@ pub struct DamageReport {
 }
 
 impl DamageReport {
-    /// Returns the reports of a member's damage.
-    pub fn of(damage: Option<&Damage>) -> Vec<DamageReport> {
-        let report = |damage: &Damage| DamageReport {
-            what: damage.what.clone(),
+    /// Returns the reports of a member: of its damage, and of rows that differ where no majority
+    /// agrees.
+    pub fn of(damage: Option<Damage>, undecided: Option<Damage>) -> Vec<DamageReport> {
+        let report = |damage: Damage, heals| DamageReport {
+            what: damage.what,
             since_ms: u64::try_from(damage.since.0 / 1_000_000).unwrap_or(0),
-            heals: true,
+            heals,
         };
-        damage.into_iter().map(report).collect()
+        let damage = damage.map(|damage| report(damage, true));
+        let undecided = undecided.map(|damage| report(damage, false));
+        damage.into_iter().chain(undecided).collect()
     }
 
     /// Returns what an operator reads about this damage of the member `of`, with a remedy.
@@ -207,7 +210,7 @@ impl MemberReport {
             failure: status.failure.clone().unwrap_or_default(),
             serves,
             stalls: StallReport::of(&status.stalls),
-            damage: DamageReport::of(status.damage.as_ref()),
+            damage: DamageReport::of(status.damage.clone(), status.undecided.clone()),
         }
     }
 

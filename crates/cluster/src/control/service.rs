@@ -196,7 +196,7 @@ async fn stalls(member: Option<Arc<Member>>) -> Result<Bytes> {
 
 async fn damage(member: Option<Arc<Member>>) -> Result<Bytes> {
     let member = member.ok_or_else(|| Error::NotImplemented(NO_MEMBER.into()))?;
-    wire::encode(&DamageReport::of(member.damage().as_ref()))
+    wire::encode(&DamageReport::of(member.damage(), member.undecided()))
 }
 
 /// A message of a session.

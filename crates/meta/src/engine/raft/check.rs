@@ -18,7 +18,14 @@ const ATTEMPTS: usize = 3;
 impl MemberStore {
     /// The first damage at rest that was found and is not healed.
     pub fn damage(&self) -> Option<String> {
-        self.rows.damage().or_else(|| self.log_damage.lock().clone())
+        let log = || self.log_damage.lock().clone();
+        self.rows.damage().or_else(log).or_else(|| self.differing.lock().clone())
+    }
+
+    /// Notes that the rows are not those of a majority: `what` says which, and is damage until
+    /// they are replaced.
+    pub(super) fn note_differing(&self, what: String) {
+        self.differing.lock().get_or_insert(what);
     }
 
     /// Whether a record was read for another member that does not check out.

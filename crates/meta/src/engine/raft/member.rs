@@ -40,7 +40,8 @@ pub struct Member {
     /// Tasks outlive the thread that asks for them.
     pub(super) runtime: Handle,
     pub(super) watching: Mutex<Option<JoinHandle<()>>>,
-    pub(super) scrubbing: Mutex<Option<JoinHandle<()>>>,
+    /// The scrub, and the comparison with others.
+    pub(super) scrubbing: Mutex<Vec<JoinHandle<()>>>,
     /// The last entry of which the library was told that it is purged.
     pub(super) told_purged: Mutex<Option<u64>>,
     /// What stands still, and for how long.
@@ -131,8 +132,9 @@ impl Member {
         if let Err(error) = self.raft.shutdown().await {
             tracing::error!(%error, "the core of the consensus library failed");
         }
-        let tasks = [self.watching.lock().take(), self.scrubbing.lock().take()];
-        for task in tasks.into_iter().flatten() {
+        let scrubbing = std::mem::take(&mut *self.scrubbing.lock());
+        let watching = self.watching.lock().take();
+        for task in watching.into_iter().chain(scrubbing) {
             let _ = task.await;
         }
         self.receiving.lock().await.take();

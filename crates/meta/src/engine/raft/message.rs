@@ -2,10 +2,13 @@
 //! input, on any bytes. See docs/format-members.md.
 #![deny(clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 
 use super::super::{Change, Fence, changes};
+use super::digest::{RowDigests, TableDigest};
 use super::entry::{Entry, EntryId, Members, parse_entries};
 use super::held::Membership;
 use super::record::{VOTE_BYTES, Vote};
@@ -49,6 +52,10 @@ pub enum Message {
     Page { transfer: u64, number: u64, rows: Vec<Change> },
     /// All pages were sent.
     End { vote: Vote, transfer: u64, pages: u64 },
+    /// The next empty entry is the one as of which rows are compared.
+    Compare,
+    /// What are the digests of your rows?
+    Digests,
 }
 
 /// The answer to a message.
@@ -63,8 +70,10 @@ pub enum Reply {
     Asked {
         yes: bool,
     },
-    /// To a probe, and to a part of a snapshot.
+    /// To a probe, to a part of a snapshot, and when a comparison begins.
     Heard,
+    /// The digests of the last comparison; `None` while there are none.
+    Digests(Option<RowDigests>),
     /// The snapshot was installed, or the vote is of a newer leader.
     Installed {
         vote: Vote,
@@ -110,7 +119,7 @@ pub fn encode(envelope: Envelope, message: &Message) -> Result<Bytes> {
             put_id(&mut out, *last);
         }
         Message::Ask { last } => put_id(&mut out, *last),
-        Message::Probe => {}
+        Message::Probe | Message::Compare | Message::Digests => {}
         Message::HandOver { vote, last, begins } => {
             vote.encode(&mut out);
             put_id(&mut out, *last);
@@ -169,6 +178,7 @@ pub fn encode_reply(reply: &Reply) -> Bytes {
         Reply::Asked { yes } => (103, u8::from(*yes)),
         Reply::Heard => (104, 0),
         Reply::Installed { .. } => (105, 0),
+        Reply::Digests(digests) => (106, u8::from(digests.is_some())),
         Reply::Superseded { .. } => (254, 0),
         Reply::Refused { .. } => (255, 0),
     };
@@ -182,7 +192,8 @@ pub fn encode_reply(reply: &Reply) -> Bytes {
             vote.encode(&mut out);
             put_id(&mut out, *last);
         }
-        Reply::Asked { .. } | Reply::Heard => {}
+        Reply::Asked { .. } | Reply::Heard | Reply::Digests(None) => {}
+        Reply::Digests(Some(digests)) => put_digests(&mut out, digests),
         Reply::Installed { vote } => vote.encode(&mut out),
         Reply::Superseded { generation } => put_numbers(&mut out, &[*generation]),
         Reply::Refused { reason } => {
@@ -217,6 +228,8 @@ impl Message {
             Message::Page { .. } => 6,
             Message::End { .. } => 7,
             Message::HandOver { .. } => 8,
+            Message::Compare => 9,
+            Message::Digests => 10,
         }
     }
 
@@ -242,6 +255,16 @@ fn put_id(out: &mut Vec<u8>, id: Option<EntryId>) {
     out.push(u8::from(id.is_some()));
     let EntryId { term, index } = id.unwrap_or(EntryId { term: 0, index: 0 });
     put_numbers(out, &[term, index]);
+}
+
+fn put_digests(out: &mut Vec<u8>, digests: &RowDigests) {
+    put_id(out, Some(digests.entry));
+    // One for each byte at most.
+    out.extend_from_slice(&(digests.tables.len() as u16).to_le_bytes());
+    for (table, TableDigest { rows, sum }) in &digests.tables {
+        out.push(*table);
+        put_numbers(out, &[*rows, *sum]);
+    }
 }
 
 fn put_taken(out: &mut Vec<u8>, taken: &Taken) -> Result<()> {
@@ -287,6 +310,19 @@ fn take_id(rest: &mut Rest<'_>) -> Option<Option<EntryId>> {
     Some(is_some.then_some(id))
 }
 
+/// Digests by the first byte of keys, each byte once, in their order.
+fn take_digests(rest: &mut Rest<'_>) -> Option<RowDigests> {
+    let entry = take_id(rest)??;
+    let mut tables = BTreeMap::new();
+    for _ in 0..u16::from_le_bytes(rest.take()?) {
+        let [table] = rest.take()?;
+        let follows = tables.last_key_value().is_none_or(|(last, _)| *last < table);
+        let digest = TableDigest { rows: rest.u64()?, sum: rest.u64()? };
+        follows.then(|| tables.insert(table, digest))?;
+    }
+    Some(RowDigests { entry, tables })
+}
+
 fn take_taken(rest: &mut Rest<'_>) -> Option<Taken> {
     let applied = take_id(rest)??;
     let fence = Fence { epoch: rest.u64()?, batch: rest.u64()? };
@@ -327,6 +363,8 @@ fn parse_short(kind: u16, mut rest: Rest<'_>) -> Option<Message> {
         2 => Message::Vote { vote: take_vote(rest)?, last: take_id(rest)? },
         3 => Message::Ask { last: take_id(rest)? },
         4 => Message::Probe,
+        9 => Message::Compare,
+        10 => Message::Digests,
         5 => {
             let (vote, transfer) = (take_vote(rest)?, rest.u64()?);
             Message::Begin { vote, transfer, taken: take_taken(rest)? }
@@ -355,6 +393,8 @@ fn parse_known_reply(kind: u16, mut rest: Rest<'_>) -> Option<Reply> {
         (103, 0 | 1) => Reply::Asked { yes: code == 1 },
         (104, 0) => Reply::Heard,
         (105, 0) => Reply::Installed { vote: take_vote(rest)? },
+        (106, 0) => Reply::Digests(None),
+        (106, 1) => Reply::Digests(Some(take_digests(rest)?)),
         (254, 0) => Reply::Superseded { generation: rest.u64()? },
         _ => return None,
     };

@@ -19,7 +19,9 @@
 mod apply;
 mod check;
 mod commit;
+mod comparison;
 mod contact;
+pub mod digest;
 mod engine;
 pub mod entry;
 mod frozen;
@@ -48,6 +50,7 @@ mod survive;
 mod timing;
 mod transfers;
 mod types;
+mod verdict;
 mod watch;
 mod work;
 

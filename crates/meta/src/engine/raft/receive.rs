@@ -89,7 +89,9 @@ impl Member {
             Message::Vote { .. }
             | Message::Ask { .. }
             | Message::Probe
-            | Message::HandOver { .. } => &self.votes,
+            | Message::HandOver { .. }
+            | Message::Compare
+            | Message::Digests => &self.votes,
             _ => &self.messages,
         };
         let permit = Arc::clone(which).try_acquire_owned();
@@ -105,6 +107,11 @@ impl Member {
             Message::Vote { vote, last } => self.vote(vote, last).await,
             Message::Ask { last } => self.would_vote(from, last).await,
             Message::Probe => Ok(Reply::Heard),
+            Message::Compare => {
+                self.shared.store.await_comparison();
+                Ok(Reply::Heard)
+            }
+            Message::Digests => Ok(Reply::Digests(self.shared.store.digests())),
             Message::HandOver { vote, last, begins } => {
                 self.would_lead((from, vote), last, begins).await
             }

@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use cairn_base::Error;
 
-use super::super::row_store::Pace;
 use super::member::Member;
 use super::scrubbed::Damage;
 
-/// Bytes that a scrub reads in a second.
-const RATE: u64 = 32 << 20;
 /// Rest between two passes, at least. It is also four times as long as the pass before.
 const REST: Duration = Duration::from_secs(20);
 const REST_PASSES: u32 = 4;
@@ -56,8 +53,7 @@ impl Member {
     /// Of the disk; `Corrupt` for damage that is not healed here, which is noted.
     pub async fn scrub(&self) -> Result<(), Error> {
         let shared = &self.shared;
-        let rate = shared.seams.threads.is_none().then_some(RATE);
-        let pace = Pace { rate, stop: Arc::clone(&shared.scrub_stop) };
+        let pace = shared.scrub_pace();
         let log_pace = pace.clone();
         let log = shared.with_store(move |store| store.check_log(&log_pace)).await;
         let healed = log.as_ref().map_or(0, |healed| *healed as u64);
@@ -89,6 +85,9 @@ pub async fn run(member: Arc<Member>) {
             Ok(()) | Err(Error::Corrupt { .. }) => {}
             Err(_) if shared.is_ending() => return,
             Err(error) => tracing::warn!(%error, "the scrub of the metadata did not end"),
+        }
+        if member.begin_comparison().await.is_err() {
+            return;
         }
         let took = shared.now().saturating_sub(begun);
         rest = took + REST.max(took * REST_PASSES);

@@ -18,6 +18,8 @@ pub struct Damage {
 #[derive(Debug, Default)]
 pub struct Scrubbed {
     pub damage: Mutex<Option<Damage>>,
+    /// Rows that differ among members, where no majority agrees.
+    pub undecided: Mutex<Option<Damage>>,
     /// Passes that ended, and damaged records of the log that are needed no more.
     pub passes: AtomicU64,
     pub healed: AtomicU64,

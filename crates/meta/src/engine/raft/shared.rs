@@ -11,12 +11,16 @@ use cairn_base::{Clock, Error, Result, Rng, Threads};
 use tokio::sync::watch;
 
 use super::super::Later;
+use super::super::row_store::Pace;
 use super::contact::Contact;
 use super::scrubbed::Scrubbed;
 use super::store::MemberStore;
 use super::timing::Timing;
 use super::transfers::Transfers;
 use super::work;
+
+/// Bytes that a scrub reads in a second.
+const SCRUB_RATE: u64 = 32 << 20;
 
 /// The way to other members.
 pub trait Peers: Send + Sync + 'static {
@@ -114,6 +118,12 @@ impl MemberShared {
             0 => None,
             generation => Some(superseded(self.me, self.generation, generation)),
         }
+    }
+
+    /// The pace of what reads all rows in the background, until the member ends.
+    pub fn scrub_pace(&self) -> Pace {
+        let rate = self.seams.threads.is_none().then_some(SCRUB_RATE);
+        Pace { rate, stop: Arc::clone(&self.scrub_stop) }
     }
 
     pub fn end(&self) {

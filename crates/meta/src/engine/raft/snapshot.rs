@@ -193,6 +193,9 @@ impl MemberStore {
             installed = true;
             Ok(Some((file, table)))
         })?;
+        if installed {
+            *self.differing.lock() = None;
+        }
         Ok(installed)
     }
 }

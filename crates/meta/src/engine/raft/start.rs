@@ -17,7 +17,7 @@ use super::shared::{MemberShared, Seams, superseded};
 use super::state_machine::StateMachine;
 use super::store::MemberStore;
 use super::timing::Timing;
-use super::{scrub, watch, work};
+use super::{comparison, scrub, watch, work};
 
 /// Entries that are sent at once.
 const ENTRIES_MAX: u64 = 300;
@@ -69,7 +69,10 @@ impl Member {
             stalls: Mutex::default(),
         });
         *member.watching.lock() = Some(tokio::spawn(watch::run(Arc::clone(&member))));
-        *member.scrubbing.lock() = Some(tokio::spawn(scrub::run(Arc::clone(&member))));
+        *member.scrubbing.lock() = vec![
+            tokio::spawn(scrub::run(Arc::clone(&member))),
+            tokio::spawn(comparison::run(Arc::clone(&member))),
+        ];
         Ok(member)
     }
 }

@@ -35,6 +35,26 @@ impl StateMachine {
         let meta = meta_of(&outgoing.taken);
         Some(Snapshot { meta, snapshot: Box::new(Rows::Sent(outgoing)) })
     }
+
+    /// Applies entries. Where there is no room, this waits for it: an error would end the library's
+    /// core, and the member with it. Only this member is late then.
+    async fn apply_portion(&self, entries: Vec<Entry>) -> Result<Vec<Outcome>, StorageError<u64>> {
+        let shared = &self.shared;
+        let mut warned = false;
+        loop {
+            let batch = entries.clone();
+            match shared.with_store(move |store| store.apply(batch)).await {
+                Ok(outcomes) => return Ok(outcomes),
+                Err(error) if shared.passes(&error) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(%error, "entries wait for room");
+                    }
+                    shared.rest(ROOM_RETRY).await.map_err(unwritten)?;
+                }
+                Err(error) => return Err(unwritten(error)),
+            }
+        }
+    }
 }
 
 impl RaftSnapshotBuilder<Types> for StateMachine {
@@ -54,29 +74,18 @@ impl RaftStateMachine<Types> for StateMachine {
         Ok((applied.map(log_id), library_membership(&membership)))
     }
 
-    /// Where there is no room, this waits for it: an error would end the library's core, and the
-    /// member with it. Only this member is late then.
     async fn apply<I>(&mut self, entries: I) -> Result<Vec<Outcome>, StorageError<u64>>
     where
         I: IntoIterator<Item = LogEntry> + Send,
         I::IntoIter: Send,
     {
-        let entries: Vec<Entry> = entries.into_iter().map(entry_of).collect();
-        let shared = &self.shared;
-        let mut warned = false;
-        loop {
-            let batch = entries.clone();
-            match shared.with_store(move |store| store.apply(batch)).await {
-                Ok(outcomes) => return Ok(outcomes),
-                Err(error) if shared.passes(&error) => {
-                    if !std::mem::replace(&mut warned, true) {
-                        tracing::warn!(%error, "entries wait for room");
-                    }
-                    shared.rest(ROOM_RETRY).await.map_err(unwritten)?;
-                }
-                Err(error) => return Err(unwritten(error)),
-            }
+        let mut entries: Vec<Entry> = entries.into_iter().map(entry_of).collect();
+        let mut outcomes = Vec::with_capacity(entries.len());
+        while !entries.is_empty() {
+            let portion = self.shared.store.split_portion(&mut entries);
+            outcomes.extend(self.apply_portion(portion).await?);
         }
+        Ok(outcomes)
     }
 
     async fn get_snapshot_builder(&mut self) -> StateMachine {

@@ -36,6 +36,8 @@ pub struct MemberStatus {
     pub stalls: BTreeMap<Stall, Duration>,
     /// Damage at rest that is not healed.
     pub damage: Option<Damage>,
+    /// Rows that differ among members, where no majority agrees.
+    pub undecided: Option<Damage>,
 }
 
 impl MemberStatus {
@@ -129,6 +131,7 @@ impl Member {
             failure: shared.superseded().or_else(|| store.failure()),
             stalls: self.stalls(),
             damage: self.damage(),
+            undecided: self.undecided(),
         })
     }
 

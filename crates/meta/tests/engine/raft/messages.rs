@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use cairn_meta::engine::Fence;
+use cairn_meta::engine::raft::digest::{RowDigests, TableDigest};
 use cairn_meta::engine::raft::entry::{EntryId, Members};
 use cairn_meta::engine::raft::message::{
     Appended, Envelope, Message, Reply, SECTION_BYTES, encode, encode_reply, parse, parse_reply,
@@ -44,7 +45,27 @@ fn all_kinds() -> Vec<Message> {
         Message::End { vote, transfer: 77, pages: 1 },
         Message::HandOver { vote, last: id(9), begins: true },
         Message::HandOver { vote, last: None, begins: false },
+        Message::Compare,
+        Message::Digests,
     ]
+}
+
+fn digests() -> RowDigests {
+    let digest = |rows| TableDigest { rows, sum: u64::MAX - rows };
+    let tables = [(0, digest(1)), (b'i', digest(7)), (255, digest(9))].into();
+    RowDigests { entry: EntryId { term: 2, index: 5 }, tables }
+}
+
+/// A table that comes twice, and tables in another order, are no digests.
+#[test]
+fn digests_have_each_table_once_in_order() {
+    let bytes = encode_reply(&Reply::Digests(Some(digests())));
+    let entry_end = 5 + 17 + 2;
+    for (of, to) in [(1, 0), (0, 2), (2, 0)] {
+        let mut wrong = bytes.to_vec();
+        wrong[entry_end + of * 17] = bytes[entry_end + to * 17];
+        assert!(parse_reply(&wrong).is_err(), "{of} {to}");
+    }
 }
 
 fn all_replies() -> Vec<Reply> {
@@ -62,6 +83,8 @@ fn all_replies() -> Vec<Reply> {
         Reply::Heard,
         Reply::Installed { vote },
         Reply::Superseded { generation: u64::MAX },
+        Reply::Digests(None),
+        Reply::Digests(Some(digests())),
     ]
 }
 
@@ -126,7 +149,7 @@ fn what_is_cut_short_or_too_long_or_newer_is_refused() {
 proptest! {
     #[test]
     fn any_bytes_are_a_message_or_an_error(
-        kind in 0u16..10,
+        kind in 0u16..12,
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         of in any::<prop::sample::Index>(),

@@ -2,6 +2,7 @@
 
 mod all_members_die;
 mod changes;
+mod comparison;
 mod damage;
 mod directory;
 mod entries_and_records;

@@ -56,7 +56,7 @@ const fn aimed_at_changes(script: Script) -> Scene {
 const RECOVERING: Scene = aimed_at_changes(scripts::given_up);
 
 /// All that can be planted here, each with the scene in which it is found.
-const PLANTED: [(Planted, Scene); 16] = [
+const PLANTED: [(Planted, Scene); 17] = [
     (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
     (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
@@ -73,6 +73,7 @@ const PLANTED: [(Planted, Scene); 16] = [
     (Planted::Of(Bug::OverwrittenIsEmpty), aimed(scripts::masters_die)),
     (Planted::Of(Bug::OldFileCountedOn), aimed(scripts::masters_die)),
     (Planted::Of(Bug::GapSent), aimed(scripts::masters_die)),
+    (Planted::Of(Bug::RowMisapplied), STAYING),
 ];
 /// More of them, which these worlds cannot find: see `snapshots.rs` and `damaged.rs`.
 const OF_DISKS: [Bug; 3] = [Bug::NewerEntriesDropped, Bug::DamagedFills, Bug::DamagedLeads];

@@ -1,0 +1,223 @@
+//! The comparison of members: rows that check out and are wrong all the same are found by digests
+//! of all rows as of one entry.
+//!
+//! ```text
+//!   leader                          every member
+//!   ── a comparison begins (9) ───► its next empty entry counts
+//!   ── an empty entry ────────────► keeps its rows as of it, and sums them up
+//!                                   ── your digests? (10) ──► each other member
+//!                                   judges itself alone (verdict.rs)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Error, Result};
+use tokio::time::timeout;
+
+use super::super::Snapshot;
+use super::super::row_store::Pace;
+use super::digest::RowDigests;
+use super::entry::{Entry, EntryId, Proposal};
+use super::member::Member;
+use super::message::{Message, Reply};
+use super::network::{ask_each, call};
+use super::scrubbed::Damage;
+use super::store::MemberStore;
+use super::verdict::Verdict;
+
+/// Between two times at which a member is asked that has no digests yet.
+const RETRY: Duration = Duration::from_secs(1);
+/// A member waits for the digests of others as long as its own took, and this long besides.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The part of a member in the last comparison.
+#[derive(Default)]
+pub(super) struct Comparison {
+    /// The next empty entry counts.
+    awaited: bool,
+    /// The rows as of that entry, until they are summed up.
+    rows: Option<(EntryId, Box<dyn Snapshot>)>,
+    digests: Option<RowDigests>,
+}
+
+impl fmt::Debug for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Comparison").field("awaited", &self.awaited).finish_non_exhaustive()
+    }
+}
+
+impl MemberStore {
+    /// Has the rows as of the next empty entry compared.
+    pub fn await_comparison(&self) {
+        self.comparison.lock().awaited = true;
+    }
+
+    /// Takes those of `entries` off that are to be applied at once: where a comparison is awaited,
+    /// the rows as of the first empty one must be seen before those after it change them.
+    pub fn split_portion(&self, entries: &mut Vec<Entry>) -> Vec<Entry> {
+        let is_awaited = self.comparison.lock().awaited;
+        let empty = entries.iter().position(|entry| entry.proposal == Proposal::Empty);
+        let rest = match empty {
+            Some(at) if is_awaited => entries.split_off(at + 1),
+            _ => Vec::new(),
+        };
+        std::mem::replace(entries, rest)
+    }
+
+    /// Keeps the rows as of `entry`, which is empty and the last one applied, for a comparison if
+    /// one awaits them.
+    pub(super) fn keep_compared_rows(&self, entry: EntryId) {
+        let mut comparison = self.comparison.lock();
+        if std::mem::take(&mut comparison.awaited) {
+            comparison.rows = Some((entry, self.snapshot()));
+        }
+    }
+
+    /// The digests of the last comparison, if its rows are summed up.
+    pub fn digests(&self) -> Option<RowDigests> {
+        self.comparison.lock().digests.clone()
+    }
+
+    fn has_compared_rows(&self) -> bool {
+        self.comparison.lock().rows.is_some()
+    }
+
+    /// Sums up the rows that were kept last.
+    ///
+    /// # Errors
+    /// Those of [`RowDigests::of`].
+    pub fn sum_compared_rows(&self, pace: &Pace) -> Result<Option<RowDigests>> {
+        let taken = self.comparison.lock().rows.take();
+        let Some((entry, rows)) = taken else { return Ok(None) };
+        let digests = RowDigests::of(entry, &*rows, pace)?;
+        self.comparison.lock().digests = Some(digests.clone());
+        Ok(Some(digests))
+    }
+}
+
+impl Member {
+    /// The digests of its rows as of the last comparison, if they are summed up.
+    pub fn digests(&self) -> Option<RowDigests> {
+        self.shared.store.digests()
+    }
+
+    /// Rows that differ among members, where no majority agrees.
+    pub fn undecided(&self) -> Option<Damage> {
+        self.shared.scrubbed.undecided.lock().clone()
+    }
+
+    /// Has all members compare their rows, if this one leads.
+    ///
+    /// # Errors
+    /// `Unavailable` when the member has ended.
+    pub async fn begin_comparison(&self) -> Result<()> {
+        let view = self.view().await?;
+        let shared = &self.shared;
+        let mut others: BTreeSet<u64> = view.voters.iter().flatten().copied().collect();
+        others.remove(&shared.me);
+        if !view.leads || others.is_empty() {
+            return Ok(());
+        }
+        ask_each(shared, others, &Message::Compare).await;
+        shared.store.await_comparison();
+        // Whatever comes of it: without an empty entry nothing is compared.
+        drop(timeout(shared.timing.settle(), self.propose(Proposal::Empty)).await);
+        Ok(())
+    }
+
+    /// Sums up the rows that a comparison has kept, asks the others for theirs, and judges.
+    ///
+    /// # Errors
+    /// Of the rows; `Unavailable` when the member ends.
+    async fn compare(&self) -> Result<()> {
+        let shared = &self.shared;
+        let (pace, begun) = (shared.scrub_pace(), shared.now());
+        let summed = shared.with_store(move |store| store.sum_compared_rows(&pace)).await?;
+        let Some(own) = summed else { return Ok(()) };
+        let patience = shared.now().saturating_sub(begun) + PATIENCE;
+        let view = self.view().await?;
+        // While members change, the next comparison decides.
+        let [voters] = &view.voters[..] else { return Ok(()) };
+        let entry = own.entry;
+        let mut digests = BTreeMap::from([(shared.me, own)]);
+        let begun = shared.now();
+        loop {
+            for other in voters {
+                if !digests.contains_key(other)
+                    && let Some(answer) = self.ask_digests(*other, entry).await
+                {
+                    digests.insert(*other, answer);
+                }
+            }
+            let is_late = shared.now().saturating_sub(begun) >= patience;
+            if is_late || voters.iter().all(|voter| digests.contains_key(voter)) {
+                break;
+            }
+            shared.rest(RETRY).await?;
+        }
+        self.note_verdict(entry, Verdict::of(shared.me, voters.len(), &digests));
+        Ok(())
+    }
+
+    /// The digests of `other` as of `entry`, if it has them now.
+    async fn ask_digests(&self, other: u64, entry: EntryId) -> Option<RowDigests> {
+        let shared = &self.shared;
+        let asked = timeout(shared.timing.call(), call(shared, other, &Message::Digests)).await;
+        match asked {
+            Ok(Ok(Reply::Digests(Some(digests)))) if digests.entry == entry => Some(digests),
+            _ => None,
+        }
+    }
+
+    fn note_verdict(&self, entry: EntryId, verdict: Verdict) {
+        let shared = &self.shared;
+        let mut undecided = shared.scrubbed.undecided.lock();
+        let index = entry.index;
+        match verdict {
+            Verdict::Sound => *undecided = None,
+            Verdict::Wrong(tables) => {
+                *undecided = None;
+                drop(undecided);
+                shared.store.note_differing(format!(
+                    "rows that begin with {} are not those of a majority, as of entry {index}",
+                    letters(&tables)
+                ));
+                self.note_damage();
+            }
+            Verdict::Undecided(tables) => {
+                let what = format!(
+                    "rows that begin with {} differ among the masters, as of entry {index}",
+                    letters(&tables)
+                );
+                tracing::error!(member = shared.me, what, "nothing decides which are right");
+                let since = undecided.as_ref().map(|known| known.since);
+                let since = since.unwrap_or_else(|| shared.seams.clock.now());
+                *undecided = Some(Damage { what, since });
+            }
+        }
+    }
+}
+
+/// Takes part in comparisons until the member ends.
+pub async fn run(member: Arc<Member>) {
+    let shared = Arc::clone(&member.shared);
+    while shared.rest(shared.timing.heartbeat()).await.is_ok() {
+        if !shared.store.has_compared_rows() {
+            continue;
+        }
+        match member.compare().await {
+            Ok(()) | Err(Error::Corrupt { .. }) => {}
+            Err(_) if shared.is_ending() => return,
+            Err(error) => tracing::warn!(%error, "the rows were not compared"),
+        }
+    }
+}
+
+/// The first bytes of keys, for people.
+fn letters(tables: &[u8]) -> String {
+    let letters = tables.iter().map(|table| format!("{}", table.escape_ascii()));
+    letters.collect::<Vec<_>>().join(", ")
+}

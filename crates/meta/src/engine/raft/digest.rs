@@ -1,0 +1,75 @@
+//! Digests of all rows of a member, as of one entry: members whose digests differ have different
+//! rows, though each row and each page may check out.
+#![deny(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+
+use cairn_base::Result;
+use cairn_base::checksum::crc32c;
+
+use super::super::Snapshot;
+use super::super::row_store::Pace;
+use super::entry::EntryId;
+
+/// Rows read at once.
+const PAGE: usize = 500;
+/// All keys are between these.
+const FIRST: &[u8] = b"";
+const END: &[u8] = b"\xff";
+/// Makes a sum depend on the order of its rows: an odd number with bits in all places.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The digest of all rows whose keys begin with one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableDigest {
+    /// Count of rows.
+    pub rows: u64,
+    /// Sum of the checksums of keys and rows.
+    pub sum: u64,
+}
+
+/// The digests of all rows as of `entry`, by the first byte of the keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowDigests {
+    pub entry: EntryId,
+    pub tables: BTreeMap<u8, TableDigest>,
+}
+
+impl TableDigest {
+    fn add(&mut self, key: &[u8], row: &[u8]) {
+        let pair = u64::from(crc32c(key)) << 32 | u64::from(crc32c(row));
+        self.sum = self.sum.wrapping_mul(FACTOR).wrapping_add(pair);
+        self.rows += 1;
+    }
+}
+
+impl RowDigests {
+    /// Reads all rows of `rows`, which are as of `entry`.
+    ///
+    /// # Errors
+    /// Of the rows; `Io` if `pace` says that it is to end.
+    pub fn of(entry: EntryId, rows: &dyn Snapshot, pace: &Pace) -> Result<RowDigests> {
+        let mut tables: BTreeMap<u8, TableDigest> = BTreeMap::new();
+        let mut next = FIRST.to_vec();
+        loop {
+            let page = rows.scan(&next, END, PAGE)?;
+            let Some((last, _)) = page.last() else { return Ok(RowDigests { entry, tables }) };
+            next = [last, &b"\0"[..]].concat();
+            for (key, row) in &page {
+                let table = key.first().copied().unwrap_or_default();
+                tables.entry(table).or_default().add(key, row);
+            }
+            pace.rest(page.iter().map(|(key, row)| key.len() + row.len()).sum())?;
+        }
+    }
+
+    /// The first bytes of the keys whose rows differ from those of `other`, in their order.
+    pub fn differing(&self, other: &RowDigests) -> Vec<u8> {
+        let differs = |table: &u8| self.tables.get(table) != other.tables.get(table);
+        let mut tables: Vec<u8> =
+            self.tables.keys().chain(other.tables.keys()).copied().filter(differs).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        tables
+    }
+}
