@@ -55,16 +55,6 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
         MetaStats::Local(_) => ("server", "metadata"),
         MetaStats::Remote(_) => ("gateway", "master"),
     };
-    let master = match fs.meta().silence() {
-        Some(silence) => master(&silence),
-        None => Condition::unless(
-            metadata,
-            fs.meta().failed().map(|failure| {
-                tracing::error!(%failure, "not ready");
-                "the master has ended".to_owned()
-            }),
-        ),
-    };
     // Where chunkservers are cut off, those that are there do the work: `available` knows.
     let blocks = match timeout(BLOCKS_ANSWER, fs.blocks().usage()).await {
         Err(_) if role == "gateway" => None,
@@ -78,6 +68,17 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
             Some(format!("the block store: {}", error.kind()))
         }
     };
+    // Last: the block store may have taken its time.
+    let master = match fs.meta().silence() {
+        Some(silence) => master(&silence),
+        None => Condition::unless(
+            metadata,
+            fs.meta().failed().map(|failure| {
+                tracing::error!(%failure, "not ready");
+                "the master has ended".to_owned()
+            }),
+        ),
+    };
     let members = fs.blocks().available().err().map(|error| error.to_string());
     let mut conditions = vec![master, Condition::unless("blocks", blocks)];
     if role == "gateway" || members.is_some() {
@@ -88,8 +89,9 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
 
 /// The answer of a block store that works.
 const BLOCKS_ANSWER: Duration = Duration::from_millis(700);
-/// Without a master for so long that is said. Three beats of a node.
-const SILENCE_SAID: Duration = Duration::from_millis(1500);
+/// Without a master for so long that is said. More than two beats of a node; with the wait for
+/// blocks less than 2 s.
+const SILENCE_SAID: Duration = Duration::from_millis(1200);
 /// Without a master for so long a gateway is not ready. An election is over by then.
 const SILENCE_LIMIT: Duration = Duration::from_secs(15);
 
