@@ -92,10 +92,12 @@ pub enum Bug {
     DamagedLeads,
     /// A member applies other rows than the others: well-formed, and wrong.
     RowMisapplied,
+    /// A member whose log may have lost its end votes at once.
+    SuspectVotes,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 44] = [
+    pub const ALL: [Bug; 45] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -140,6 +142,7 @@ impl Bug {
         Bug::DamagedFills,
         Bug::DamagedLeads,
         Bug::RowMisapplied,
+        Bug::SuspectVotes,
     ];
 }
 

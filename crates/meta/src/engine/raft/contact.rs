@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cairn_base::planted::{Bug, is_planted};
 use parking_lot::Mutex;
 
 /// Times are of `Clock::monotonic`.
@@ -22,6 +23,8 @@ struct ContactState {
     answers: BTreeMap<u64, Duration>,
     /// Until then this member is to follow a leader that hands over to it.
     invited: Duration,
+    /// Until then this member gives no vote and asks for none.
+    suspect_until: Duration,
 }
 
 impl Contact {
@@ -29,6 +32,22 @@ impl Contact {
     pub fn hear_leader(&self, now: Duration) {
         let mut state = self.state.lock();
         state.leader = state.leader.max(now);
+    }
+
+    /// Has this member, which may have lost the end of its log, leave it to the others until `until`
+    /// to elect a leader. If they are no majority without it, all vote after that: there is nobody
+    /// else whose log could count.
+    pub fn suspect(&self, until: Duration) {
+        self.state.lock().suspect_until = until;
+    }
+
+    /// Notes that this member has all that a leader has committed.
+    pub fn clear_suspicion(&self) {
+        self.state.lock().suspect_until = Duration::ZERO;
+    }
+
+    pub fn is_suspect(&self, now: Duration) -> bool {
+        now < self.state.lock().suspect_until && !is_planted(Bug::SuspectVotes)
     }
 
     pub fn heard_leader(&self) -> Duration {

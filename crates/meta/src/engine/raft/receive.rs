@@ -19,6 +19,9 @@ use super::record::Vote;
 use super::snapshot::Taken;
 use super::types::{Rows, library_vote, log_entry, log_id, meta_of, vote_of};
 
+/// The reason for which a member gives no vote for now.
+const SUSPECT: &str = "the end of this member's log may be lost: it does not vote yet";
+
 /// The fields of a message that appends.
 struct Append {
     vote: Vote,
@@ -134,10 +137,15 @@ impl Member {
             entries: append.entries.into_iter().map(log_entry).collect(),
             leader_commit: append.committed.map(log_id),
         };
+        let committed = append.committed.map_or(0, |id| id.index + 1);
         let heard = self.shared.now();
         let done = self.raft.append_entries(request).await.map_err(refused)?;
         if !matches!(done, AppendEntriesResponse::HigherVote(_)) {
             self.shared.contact.hear_leader(heard);
+        }
+        let has_all = matches!(done, AppendEntriesResponse::Success);
+        if has_all && self.shared.store.next() >= committed {
+            self.shared.contact.clear_suspicion();
         }
         Ok(Reply::Appended(match done {
             AppendEntriesResponse::Success => Appended::All,
@@ -150,6 +158,9 @@ impl Member {
     }
 
     async fn vote(&self, vote: Vote, last: Option<EntryId>) -> Result<Reply> {
+        if self.shared.contact.is_suspect(self.shared.now()) {
+            return Err(Error::Unavailable(SUSPECT.into()));
+        }
         let request = VoteRequest::new(library_vote(vote), last.map(log_id));
         let response = self.raft.vote(request).await.map_err(refused)?;
         Ok(Reply::Voted {
@@ -168,6 +179,7 @@ impl Member {
         let silence = shared.now().saturating_sub(shared.contact.heard_leader());
         let leads = view.leads && !shared.contact.is_deaf();
         let yes = !leads
+            && !shared.contact.is_suspect(shared.now())
             && (view.leads || silence > shared.timing.silence())
             && match view.names_nobody() || view.is_voter(from) {
                 true => last >= shared.store.last(),

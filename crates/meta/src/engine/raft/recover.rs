@@ -21,6 +21,9 @@ pub struct Recovered {
     pub previous: u32,
     /// The file in which it is.
     pub segment: usize,
+    /// The bytes after the last record are those of a further one that does not check out: it was
+    /// being written when the power failed, or it was confirmed and has rotted since.
+    pub ends_badly: bool,
     /// The entries that are not applied by the mark, by index.
     pub unapplied: BTreeMap<u64, Entry>,
 }
@@ -29,7 +32,8 @@ type Places = HashMap<u64, Vec<LogPosition>>;
 
 /// Reads the records before `mark` for as far as they form a chain, the `pending` entries, and the
 /// records after `mark` up to the first that is missing or fails its checksum. That record was
-/// being written when the machine or the process stopped, and was not acknowledged.
+/// being written when the machine or the process stopped, and was not acknowledged; or it has
+/// rotted since, so the member is a suspect (`contact.rs`).
 ///
 /// # Errors
 /// `Corrupt` where a later record is there: a record is written only once all before it are
@@ -50,6 +54,7 @@ pub fn recover(
         sequence: mark.sequence,
         previous: mark.previous,
         segment: 0,
+        ends_badly: false,
         unapplied: BTreeMap::new(),
     };
     let end = held.next().max(mark.pending);
@@ -123,16 +128,20 @@ impl Recovered {
 
     fn add_new(&mut self, ring: &Ring, held: &Held, places: &mut Places) -> Result<()> {
         while let Some(candidates) = places.remove(&(self.sequence + 1)) {
-            let mut found = None;
+            let (mut found, mut follows) = (None, false);
             // A torn record of an earlier life may lie elsewhere under the same number.
             for place in candidates.iter().filter(|place| place.header.previous == self.previous) {
                 record::require_known(&place.header)?;
+                follows = true;
                 if let Some(body) = ring.body(place)? {
                     found = Some((*place, record::parse(&place.header, &body)?));
                     break;
                 }
             }
-            let Some((place, record)) = found else { return Ok(()) };
+            let Some((place, record)) = found else {
+                self.ends_badly = follows;
+                return Ok(());
+            };
             (self.sequence, self.previous) = (place.header.sequence, place.header.crc);
             self.segment = place.segment;
             match record {

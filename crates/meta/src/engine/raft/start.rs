@@ -49,6 +49,14 @@ impl Member {
             return Err(Error::Denied(why));
         }
         let shared = Arc::new(MemberShared::new(store, seams, timing));
+        if shared.store.ends_badly() {
+            tracing::warn!(
+                member = id,
+                "the last record of the log does not check out: this member votes once it has caught \
+                 up with a leader, or if no other majority has elected one"
+            );
+            shared.contact.suspect(shared.now() + timing.suspicion());
+        }
         let network = Network { shared: Arc::clone(&shared) };
         let (log, machine) =
             (Log::new(Arc::clone(&shared)), StateMachine::new(Arc::clone(&shared)));

@@ -45,6 +45,8 @@ pub struct MemberStore {
     pub(super) comparison: Mutex<Comparison>,
     /// Rows that are not those of a majority.
     pub(super) differing: Mutex<Option<String>>,
+    /// The log ended, when it was opened, in a record that does not check out.
+    ends_badly: bool,
 }
 
 /// The member as of now.
@@ -169,7 +171,14 @@ impl MemberStore {
             log_suspected: Mutex::default(),
             comparison: Mutex::default(),
             differing: Mutex::default(),
+            ends_badly: recovered.ends_badly,
         })
+    }
+
+    /// Whether the log ended, when it was opened, in a record that does not check out: this member
+    /// may have lost what it had confirmed last.
+    pub fn ends_badly(&self) -> bool {
+        self.ends_badly
     }
 
     /// The id under which this member votes.

@@ -65,6 +65,12 @@ impl Timing {
         self.lease * 2
     }
 
+    /// A member that may have lost the end of its log leaves it so long to the others to elect a
+    /// leader.
+    pub fn suspicion(&self) -> Duration {
+        self.lease * 2
+    }
+
     /// What stands still for so long without a reason is a stall.
     pub fn stall(&self) -> Duration {
         self.lease * 5

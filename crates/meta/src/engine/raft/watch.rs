@@ -176,7 +176,8 @@ impl Watch {
         // Where its own rows are damaged, others are to lead, if they can.
         let is_early = now.saturating_sub(last) < self.patience + shared.timing.handing_over();
         let gives_way = is_early && shared.store.damage().is_some();
-        if (!is_due || gives_way) && !is_alone {
+        let is_suspect = shared.contact.is_suspect(now);
+        if (!is_due || gives_way || is_suspect) && !is_alone {
             return Ok(());
         }
         self.patience = draw_patience(&self.member);

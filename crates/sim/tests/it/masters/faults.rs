@@ -2,6 +2,9 @@
 
 use cairn_base::rng::SeededRng;
 
+use cairn_base::Disk;
+use cairn_sim::SimDisk;
+
 use super::wires::Way;
 use super::world::World;
 
@@ -29,6 +32,8 @@ pub enum Fault {
     Crash(u64),
     /// The process is killed.
     Kill(u64),
+    /// As `Kill`, and a bit of the last record of its log flips meanwhile.
+    RotAtEnd(u64),
     CrashAll,
     /// The process is stopped, and goes on.
     Stop(u64),
@@ -138,6 +143,12 @@ impl World {
             Fault::EntriesLost(id) => self.wires.lose_entries(id),
             Fault::Crash(id) => self.stop(id, true),
             Fault::Kill(id) => self.stop(id, false),
+            Fault::RotAtEnd(id) => {
+                self.stop(id, false);
+                if let Some(place) = self.places.get(&id) {
+                    rot_last_record(&place.disk);
+                }
+            }
             Fault::CrashAll => self.ids().into_iter().for_each(|id| self.stop(id, true)),
             Fault::Wiped(id) => {
                 self.wipe(id);
@@ -198,11 +209,34 @@ impl World {
                 Fault::Unheard(from, to) => self.wires.hear((from, to)),
                 Fault::Silent(id) => self.wires.hear((id, 0)),
                 Fault::EntriesLost(id) => self.wires.keep_entries(id),
-                Fault::Crash(id) | Fault::Kill(id) => self.start_again(id),
+                Fault::Crash(id) | Fault::Kill(id) | Fault::RotAtEnd(id) => self.start_again(id),
                 Fault::CrashAll => self.ids().into_iter().for_each(|id| self.start_again(id)),
                 Fault::MajorityLost => self.former_return(),
                 _ => self.bend(fault, false),
             }
         }
+    }
+}
+
+/// Flips a bit in the body of the record with the highest number. See docs/format-engine.md.
+fn rot_last_record(disk: &SimDisk) {
+    const ALIGN: usize = 4096;
+    const HEADER: usize = 64;
+    let names = disk.list().unwrap_or_default().into_iter();
+    let logs: Vec<String> = names.filter(|name| name.starts_with("log-")).collect();
+    let mut last: Option<(u64, &str, usize)> = None;
+    for name in &logs {
+        let bytes = disk.contents(name).unwrap_or_default();
+        for (page, start) in bytes.chunks(ALIGN).enumerate() {
+            let Some(sequence) = start.strip_prefix(b"CRNL").and_then(|rest| rest.get(12..20))
+            else {
+                continue;
+            };
+            let sequence = u64::from_le_bytes(sequence.try_into().unwrap_or_default());
+            last = last.max(Some((sequence, name, page * ALIGN)));
+        }
+    }
+    if let Some((_, name, at)) = last {
+        disk.flip_bit(name, (at + HEADER) as u64, 0).expect("the record is there");
     }
 }

@@ -56,7 +56,7 @@ const fn aimed_at_changes(script: Script) -> Scene {
 const RECOVERING: Scene = aimed_at_changes(scripts::given_up);
 
 /// All that can be planted here, each with the scene in which it is found.
-const PLANTED: [(Planted, Scene); 17] = [
+const PLANTED: [(Planted, Scene); 18] = [
     (Planted::Of(Bug::VoteForgotten), aimed(scripts::voter_dies)),
     (Planted::Of(Bug::SeenVoteGranted), aimed(scripts::contested_again)),
     (Planted::Of(Bug::FormerLeaseIgnored), aimed(scripts::unheard_quietly)),
@@ -74,6 +74,7 @@ const PLANTED: [(Planted, Scene); 17] = [
     (Planted::Of(Bug::OldFileCountedOn), aimed(scripts::masters_die)),
     (Planted::Of(Bug::GapSent), aimed(scripts::masters_die)),
     (Planted::Of(Bug::RowMisapplied), STAYING),
+    (Planted::Of(Bug::SuspectVotes), aimed(scripts::rots_at_the_end)),
 ];
 /// More of them, which these worlds cannot find: see `snapshots.rs` and `damaged.rs`.
 const OF_DISKS: [Bug; 3] = [Bug::NewerEntriesDropped, Bug::DamagedFills, Bug::DamagedLeads];
@@ -155,6 +156,12 @@ fn a_member_that_stayed_behind_once_does_not_again() {
             panic!("seed {seed}: {what}");
         }
     });
+}
+
+/// A member whose last record rots leaves it to the others to lead.
+#[test]
+fn what_one_master_has_confirmed_and_lost_stays() {
+    check_seeds(aimed(scripts::rots_at_the_end));
 }
 
 /// Whoever dies, all serve again, though what others need may be overwritten.

@@ -277,6 +277,19 @@ pub fn masters_die(cast: &mut Cast<'_>) {
     }
 }
 
+/// While one follower is cut off, the master and the other one die, whose last record rots. All come
+/// back at about the same time: the one that was cut off has the least, and may ask first.
+pub fn rots_at_the_end(cast: &mut Cast<'_>) {
+    let [rots, cut] = cast.others;
+    let serving = cast.serving;
+    let die_us = cast.between(200, 900);
+    let back_us = cast.between(50, 700);
+    cast.of(0, Fault::Alone(cut), die_us + back_us);
+    cast.of(die_us, Fault::Kill(serving), back_us);
+    let dies_us = die_us + cast.between(0, 3);
+    cast.of(dies_us, Fault::RotAtEnd(rots), back_us);
+}
+
 /// The master is heard no more while nothing is under way, and another may take over soon. Asked
 /// whether they may, it still answers: so they do not wait for that.
 pub fn unheard_quietly(cast: &mut Cast<'_>) {
