@@ -302,11 +302,24 @@ def leads_nowhere(document, link):
 
 
 def test_links_lead_to_files_and_headings():
-    read = [*documents(), ROOT / "CHANGELOG.md", *(ROOT / "docs/decisions").glob("*.md")]
+    others = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+    read = [*documents(), *others, *(ROOT / "docs/decisions").glob("*.md")]
     links = [(one, link) for one in read for link in re.findall(r"\]\(([^)\s]+)\)", without_blocks(one))]
     links = [(one, link) for one, link in links if not re.match(r"\w+:", link)]
     assert len(links) > 300
     assert not [f"{name_of(one)}: {link}" for one, link in links if leads_nowhere(one, link)]
+
+
+def test_the_index_of_decisions_has_their_titles_and_status():
+    """Each begins with its number and title, and then its status."""
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    rows = re.findall(r"^\| \[(\d{4})\]\((\1-\S+)\) \| (.+?) \| (.+?) \| .+ \|$", index, re.M)
+    files = sorted((ROOT / "docs/decisions").glob("0*.md"))
+    assert [name for _, name, _, _ in rows] == [file.name for file in files]
+    for number, name, title, status in rows:
+        start = f"# {number}: {title}\n\nStatus: {status}\n\n"
+        assert (ROOT / "docs/decisions" / name).read_text().startswith(start), name
+        assert re.match(r"accepted|superseded by \[\d{4}\]|folded into \[", status), name
 
 
 def test_exceptions_are_of_commands():

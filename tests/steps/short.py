@@ -10,7 +10,7 @@ FOLDERS = ["bench", "clients", "cluster", "console", "csi", "doctor", "hostile",
 FOLDERS += ["mount", "nfs", "timing"]
 # With the features of the whole build, so that what one has built the other need not build again:
 # those of all crates, and of what only tests depend on, which counts where examples are asked for.
-# There are none.
+# The examples are measurements of layers.
 PROGRAM = ["cargo", "build", "--workspace", "--bin", "cairn", "--examples"]
 # Looks at the whole machine, so nothing runs beside it.
 ALONE = "doctor/"
