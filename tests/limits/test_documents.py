@@ -302,7 +302,7 @@ def leads_nowhere(document, link):
 
 
 def test_links_lead_to_files_and_headings():
-    others = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+    others = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")]
     read = [*documents(), *others, *(ROOT / "docs/decisions").glob("*.md")]
     links = [(one, link) for one in read for link in re.findall(r"\]\(([^)\s]+)\)", without_blocks(one))]
     links = [(one, link) for one, link in links if not re.match(r"\w+:", link)]
