@@ -60,6 +60,8 @@ GIVEN = {
     "docs/backup.md": ["cairn server /srv/cairn", *OBJECT[1:]],
     "docs/bench.md": [*PUBLIC, "cairn bucket create bench", *MOUNT[-1:]],
     "docs/doctor.md": STORE,
+    "docs/from-gluster.md": STORE,
+    "docs/from-minio.md": STORE,
     "docs/http.md": OBJECT,
     "docs/inflight.md": MOUNT,
     "docs/logs.md": STORE,
