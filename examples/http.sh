@@ -29,7 +29,8 @@ ask -I "$store/notes/hello.txt"                            # type, length, ETag,
 
 # It is made only if there is none: the second one gets 412.
 ask -T hello.txt -H 'If-None-Match: *' "$store/once.txt"
-status=$(curl -s -o refusal -w '%{http_code}' -u "$CAIRN_KEY:$CAIRN_SECRET" -T hello.txt -H 'If-None-Match: *' "$store/once.txt")
+status=$(curl -s -o refusal -w '%{http_code}' -u "$CAIRN_KEY:$CAIRN_SECRET" \
+    -T hello.txt -H 'If-None-Match: *' "$store/once.txt")
 [ "$status" = 412 ] || { echo "expected 412, not $status" >&2; exit 1; }
 
 # Lines from any number of writers: each is appended in one piece.

@@ -38,10 +38,9 @@ until_true "the first machine serves" curl -sf http://127.0.0.2:8080/readyz
 node 3 --address 127.0.0.3 --join "$(token)"
 until_true "the second machine serves" curl -sf http://127.0.0.3:8080/readyz
 node 4 --address 127.0.0.4 --join "$(token)"
-# It is 0 when all nodes are up, and all data have all replicas.
-until_true "three machines are one cluster" cairn cluster status machine2
-until_true "three masters vote" eval 'cairn cluster status machine2 | grep -c voter | grep -qx 3'
-cairn cluster status machine2
+until_true "the third machine serves" curl -sf http://127.0.0.4:8080/readyz
+until_true "three masters vote" eval '[ "$(cairn cluster status machine2 | grep -c voter)" = 3 ]'
+cairn cluster status machine2 --wait                       # until all nodes are up, and all data have all replicas
 
 # The credentials are in what the first machine printed.
 CAIRN_KEY=$(sed -n 's/^ *access key *//p' log2)
@@ -62,6 +61,6 @@ cairn cluster status machine3 || echo "which is status $?: something is down"
 
 echo "it comes back"
 node 2
-until_true "all is whole again" cairn cluster status machine3
+cairn cluster status machine3 --wait
 CAIRN_SERVER=http://127.0.0.2:8080 cairn get films/again - | cmp - film
 echo done

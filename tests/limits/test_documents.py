@@ -66,6 +66,7 @@ GIVEN = {
     "docs/inflight.md": MOUNT,
     "docs/logs.md": STORE,
     "docs/mount.md": OBJECT,
+    "docs/rights.md": STORE,
     "docs/timing.md": MOUNT,
     "docs/top.md": STORE,
 }
@@ -310,6 +311,14 @@ def test_links_lead_to_files_and_headings():
     links = [(one, link) for one, link in links if not re.match(r"\w+:", link)]
     assert len(links) > 300
     assert not [f"{name_of(one)}: {link}" for one, link in links if leads_nowhere(one, link)]
+
+
+def test_the_index_lists_every_page_and_each_says_for_whom_it_is():
+    index = (ROOT / "docs/README.md").read_text()
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        if page.name != "README.md":
+            assert f"]({page.name})" in index, f"docs/README.md does not list {page.name}"
+            assert re.match(r"# .+\n\n\*For [a-z ]+\.\*", page.read_text()), f"{page.name} does not say for whom it is"
 
 
 def test_the_index_of_decisions_has_their_titles_and_status():
