@@ -14,7 +14,7 @@ pub fn section(action: &str, is_read_only: bool, what: &str) -> Markup {
                     "Changes of what is in " (what) " are refused at every door and mount. Reads go on."
                 } @else {
                     "What is in " (what) " can be changed. In read-only mode every door and mount "
-                    "refuses that in words, and reads go on."
+                    "refuses changes with an error that says so, and reads go on."
                 }
             }
             form method="post" action=(action) {

@@ -93,7 +93,8 @@ struct KnownKey {
     /// Id of the access key, instead of a new one: 3 to 64 of A-Z a-z 0-9 . _ -
     #[arg(long, value_name = "ID", requires = "secret_file", conflicts_with_all = ["dir", "own"])]
     id: Option<String>,
-    /// File with the secret, instead of a new one: 8 to 128 printable ASCII characters; - for stdin
+    /// File with the secret, instead of a new one: 16 to 128 printable ASCII characters; - for
+    /// stdin
     #[arg(long, value_name = "FILE", requires = "id")]
     secret_file: Option<PathBuf>,
 }
