@@ -1,14 +1,15 @@
-//! Requests of operators and their programs to the master that serves: gRPC in the TLS of all
-//! nodes.
+//! Requests of operators and their programs to the master that serves, over gRPC in the same TLS as
+//! between nodes.
 //!
-//! It is not: what nodes say to each other while they run (`control`), an interface for users.
+//! It is not: the messages of nodes to each other while they run (`control`), an interface for
+//! users.
 //!
 //! ```text
 //!   cairn cluster ──► AdminClient ══ HTTP/2 ══► AdminServer ──► Controller
-//!                        │  of the masters, the one that serves     │ status, edit, issue
+//!                        │  finds the master that serves            │ status, edit, issue
 //! ```
 //!
-//! `proto/cairn/admin/v1/admin.proto` is the interface, and what is published of it.
+//! `proto/cairn/admin/v1/admin.proto` is the published interface.
 
 mod client;
 mod code;
@@ -18,7 +19,7 @@ mod server;
 pub use client::AdminClient;
 pub use server::AdminServer;
 
-/// Made of the published interface by `cargo xtask proto`.
+/// Types generated from the published interface by `cargo xtask proto`.
 #[allow(clippy::all, clippy::unwrap_used)]
 #[rustfmt::skip]
 pub mod proto;

@@ -29,7 +29,7 @@ use crate::limits::{
 };
 use crate::wire::{Authenticated, Link, Taker};
 
-/// How often it is asked whether a peer is still admitted.
+/// Interval of the checks that a peer is still admitted.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Serves the administration of a master, whether it serves or stands by.
@@ -158,7 +158,7 @@ async fn converse(
     }
 }
 
-/// When a connection should end: it is old, or this node stops.
+/// Returns when a connection should end: it is old, or this node stops.
 async fn due(end: Instant, stop: &mut watch::Receiver<bool>) {
     tokio::select! {
         () = sleep_until(end) => {}

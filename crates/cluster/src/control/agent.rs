@@ -176,15 +176,15 @@ pub struct Agent {
     node: NodeId,
     papers: Option<Papers>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Where masters were when this node joined.
+    /// Addresses of masters from the time when this node joined.
     addresses: Vec<String>,
     /// The master that a session was attached to last.
     found: Mutex<Option<(NodeId, String)>>,
     epoch: Arc<Watched<u64>>,
     loads: Loads,
-    /// Others may have taken this node for one that is down.
+    /// Set when other nodes may have taken this node for down.
     away: AtomicBool,
-    /// A master has answered the last beat.
+    /// Set while a master has answered the last beat.
     heard: AtomicBool,
     pub(super) silence: Silence,
 }
@@ -276,17 +276,17 @@ impl Agent {
         Epochs { epoch: Arc::clone(&self.epoch), seen: self.epoch.get() }
     }
 
-    /// How full chunkservers are, as the master heard last.
+    /// Returns how full chunkservers are, as the master heard last.
     pub fn loads(&self) -> Loads {
         Arc::clone(&self.loads)
     }
 
-    /// Whether others may have taken this node for one that is down, since this was asked last.
+    /// Returns true if other nodes may have taken this node for down since the last call.
     pub fn was_away(&self) -> bool {
         self.away.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether a master that serves has answered the last beat.
+    /// Returns true if a master that serves has answered the last beat.
     pub fn hears_master(&self) -> bool {
         self.heard.load(Ordering::Relaxed)
     }
@@ -334,12 +334,12 @@ impl Agent {
         wire::decode(&self.ask(method, wire::encode(message)?, waits::SESSION_ANSWER).await?)
     }
 
-    /// As [`Agent::call`] where the answer says no more than that it was done.
+    /// Calls like [`Agent::call`], for methods whose answer has no content.
     pub async fn tell<M: Serialize>(&self, method: ControlMethod, message: &M) -> Result<()> {
         self.ask(method, wire::encode(message)?, waits::SESSION_ANSWER).await.map(drop)
     }
 
-    /// As [`Agent::call`] where the answer is bytes.
+    /// Calls like [`Agent::call`], with a message and an answer in bytes, within a given time.
     pub async fn ask(
         &self,
         method: ControlMethod,
@@ -490,7 +490,7 @@ impl Service for Recalls {
 /// A connection that carries a session.
 pub(crate) struct SessionLink {
     pub peer: Peer,
-    /// How long an answer may take while the peer is there.
+    /// Deadline of an answer while the peer is there.
     pub answer: Duration,
 }
 
@@ -569,8 +569,9 @@ impl Agent {
         }
     }
 
-    /// Whether `peer` serves, by metadata that count. Where these began anew, this node goes by
-    /// their map before it asks for anything: what it had written by another one is not in them.
+    /// Checks that `peer` serves metadata of the current generation. If the metadata began anew,
+    /// this node adopts their map before it asks for anything else: they do not contain what it
+    /// wrote before.
     async fn check_serving(&self, peer: &Peer, patience: Duration) -> Result<()> {
         let answer = peer.call(ControlMethod::Serves as u16, Bytes::new(), patience).await?;
         // Masters of earlier versions answer with nothing.

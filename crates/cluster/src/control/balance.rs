@@ -61,7 +61,8 @@ fn best_move(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Option<Move> {
     best.map(|(_, best)| best)
 }
 
-/// Whether a group may have `to` for `from`: it is whole, and no less spread over zones then.
+/// Returns true if `to` may replace `from` in a group: the group is whole, and is spread over no
+/// fewer zones afterwards.
 fn may_move(map: &ClusterMap, group: &Group, from: NodeId, to: NodeId) -> bool {
     let zone = |node: NodeId| map.nodes.get(&node).map_or("", |node| node.zone.as_str());
     let beside = |node: NodeId| {
@@ -176,8 +177,8 @@ mod tests {
         assert_eq!(has.collect::<Vec<u64>>(), [400, 800, 800, 400]);
     }
 
-    /// Weights are sizes of disks: a further one that is three times as large gets three quarters
-    /// of what its machine has, and the machines beside it give nothing.
+    /// Weights are sizes of disks: an added disk that is three times as large gets three quarters
+    /// of the bytes of its machine, and the machines beside it give nothing.
     #[test]
     fn a_larger_disk_of_a_machine_gets_more_of_its_replicas() {
         let (mut map, bytes) = cluster(3, 1, &[100; 8]);

@@ -12,7 +12,7 @@ const ROUND: Duration = Duration::from_millis(1500);
 /// After a longer time without any beat, those before are of another election.
 const GAP: Duration = Duration::from_secs(5);
 
-/// When nodes have beaten in vain since no master serves.
+/// Times at which nodes have beaten in vain while no master serves.
 #[derive(Default)]
 pub(super) struct Callers(Mutex<BTreeMap<NodeId, Calls>>);
 

@@ -30,11 +30,11 @@ type ByGroup = BTreeMap<GroupId, Vec<NamedBlock>>;
 struct NamedBlocks {
     blocks: ByGroup,
     chunks: u64,
-    /// Where the next batch begins; `None` after the last one.
+    /// Start of the next batch; `None` after the last batch.
     last: Option<(BodyId, u32)>,
 }
 
-/// What is known of blocks that are not whole.
+/// Blocks that were found not to be whole, and members that could not say.
 #[derive(Default)]
 struct Compared {
     listed: Listed,
@@ -43,7 +43,7 @@ struct Compared {
     silent: BTreeMap<NodeId, String>,
 }
 
-/// How many members have a block.
+/// Result of counting the good replicas of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Replicas {
     Whole,
@@ -159,8 +159,9 @@ impl Controller {
         Ok(())
     }
 
-    /// How these blocks stand by what the members of their group list now, except those that are
-    /// whole; and which members did not answer. Of a group that changed meanwhile nothing is known.
+    /// Judges these blocks by what the members of their group list now. Returns the blocks that are
+    /// not whole, and the members that did not answer. If the group changed meanwhile, its blocks
+    /// are unknown.
     async fn look_at(
         &self,
         group: GroupId,
@@ -186,7 +187,7 @@ impl Controller {
         Ok((judged, silent.collect()))
     }
 
-    /// Notes those of the blocks that rows name still.
+    /// Notes those of the blocks that rows still name.
     async fn list(
         &self,
         fsck: &Arc<Fsck>,
@@ -255,7 +256,7 @@ fn check_rows(fsck: &Fsck) -> Result<Vec<(String, String)>> {
     Ok(findings)
 }
 
-/// How many findings are named.
+/// Returns the number of findings that fit in an answer.
 fn fitting(findings: &[(String, String)]) -> usize {
     let mut bytes = 0;
     let fits = findings.iter().take_while(|(about, what)| {
@@ -302,7 +303,7 @@ fn still_named(going: &Going, bad: Vec<Judged>) -> Result<Vec<Judged>> {
     Ok(named)
 }
 
-/// Whether two maps say the same of a group and of who of it is up.
+/// Returns true if two maps agree on a group and on which of its members are up.
 fn is_same(before: &ClusterMap, after: &ClusterMap, group: GroupId) -> bool {
     let of = |map: &ClusterMap| {
         let members = map.groups.get(&group).map(|group| group.members.clone());
@@ -313,7 +314,7 @@ fn is_same(before: &ClusterMap, after: &ClusterMap, group: GroupId) -> bool {
     of(before) == of(after)
 }
 
-/// How a block stands, of which members of its group said whether they have it.
+/// Judges a block by the answers of the members of its group.
 fn judge(group: Option<&Group>, said: &[MemberSays], at: usize) -> Replicas {
     let wanted = group.map_or(1, |group| group.redundancy.members());
     let (mut good, mut spare, mut silent) = (0, 0, 0);

@@ -35,17 +35,17 @@ use crate::data::Pool;
 use crate::identity::{Desk, Tokens};
 use crate::wire::{NodeProgram, PeerInfo, VERSION_MIN, own_program};
 
-/// When nodes are given up, and which may come.
+/// Times after which nodes are given up, and how this master keeps the metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// A node that was silent for so long is not up.
+    /// Time of silence after which a node is not up.
     pub silence: Duration,
-    /// The blocks of a node that is away for so long are copied elsewhere.
+    /// Absence of a node after which its blocks are copied elsewhere.
     pub patience: Duration,
     /// The metadata are on the disk of this master: another one would have none.
     pub is_alone: bool,
-    /// A master that has begun serves so long before it hands over since its disk is full: where
-    /// that fails, or all disks are about full, masters would do nothing else.
+    /// Time for which a new master serves before a full disk makes it hand over: if handing over
+    /// fails, or all disks are nearly full, masters would do nothing else.
     pub rest: Duration,
 }
 
@@ -78,12 +78,12 @@ pub struct Controller {
     faults: DiskFaults,
     /// The only nodes that looked for a master before this one served, if that is known.
     looked: OnceLock<BTreeSet<NodeId>>,
-    /// Where several masters keep the metadata together.
+    /// Seating of the masters, if several keep the metadata together.
     pub(super) seating: Option<Seating>,
     /// Connections to chunkservers.
     pub(super) pool: Option<Arc<Pool>>,
     pub(super) naming: Naming,
-    /// The one that runs, or ended last.
+    /// The fsck that runs, or ended last.
     pub(super) fsck: Mutex<Option<Arc<Fsck>>>,
 }
 
@@ -127,12 +127,12 @@ impl Controller {
         }
     }
 
-    /// The same, which asks chunkservers over connections of `pool`.
+    /// Sets the `pool` of connections over which it asks chunkservers.
     pub fn with_pool(self, pool: Arc<Pool>) -> Controller {
         Controller { pool: Some(pool), ..self }
     }
 
-    /// The same, whose master keeps the metadata together with others by `member`.
+    /// Sets the `member` by which its master keeps the metadata together with others.
     pub fn with_member(self, member: Option<Arc<Member>>) -> Controller {
         Controller { seating: member.map(Seating::new), ..self }
     }
@@ -370,8 +370,9 @@ impl Controller {
         }
     }
 
-    /// A connection to a node has ended. If it is the one over which it beats, a node that runs
-    /// beats again at once; of one that died this is the first sign.
+    /// Notes that a connection to a node has ended. If the node sent its beats over this
+    /// connection, it counts as silent soon: a node that runs beats again at once, and for a node
+    /// that died this is the first sign.
     pub fn lost(&self, peer: &PeerInfo) {
         let Settings { silence, .. } = self.settings;
         let latest = self.time.now().saturating_sub(silence.saturating_sub(waits::BEAT_AGAIN));

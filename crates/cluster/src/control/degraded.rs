@@ -18,7 +18,7 @@ use crate::limits::{
     DEGRADED_BLOCKS, DEGRADED_HITS, DEGRADED_KEPT, DEGRADED_NAMES, DEGRADED_NAMES_BYTES,
 };
 
-/// Of a range in an answer, besides the name of its object.
+/// Bytes of a range in an answer, without the name of its object.
 const RANGE_BYTES: usize = 40;
 
 /// The objects that are being named, or were named last.
@@ -105,7 +105,7 @@ impl Findings {
     }
 }
 
-/// How a block stands of which replicas are damaged on these nodes.
+/// Judges a block of `group` whose replicas on the nodes `damaged` are damaged.
 fn wholeness(map: &ClusterMap, group: GroupId, damaged: &BTreeSet<NodeId>) -> Wholeness {
     let Some(group) = map.groups.get(&group) else { return Wholeness::Lost };
     let up = group.in_sync().filter(|node| map.is_up(*node) && !damaged.contains(node)).count();
@@ -214,7 +214,7 @@ fn count(ranges: &[DegradedObject]) -> u64 {
     objects.count() as u64
 }
 
-/// How many of the ranges are named.
+/// Returns the number of ranges that fit in an answer.
 fn fitting(ranges: &[DegradedObject]) -> usize {
     let (mut bytes, mut objects, mut last) = (0, 0, None);
     let fits = ranges.iter().take_while(|one| {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// Characters of an error that are kept.
 const ERROR_CHARS: usize = 200;
 
-/// The faults of disks that were told lately. A chunkserver tells its own again and again.
+/// Faults of disks that were reported lately. A chunkserver reports its fault again and again.
 #[derive(Default)]
 pub(super) struct DiskFaults {
     told: Mutex<BTreeMap<NodeId, Fault>>,

@@ -14,7 +14,7 @@ pub enum Edit {
         replicas: u8,
         minimum: u8,
     },
-    /// Groups with so many replicas are wanted too.
+    /// Adds a number of replicas for which groups are wanted too.
     Count(u8),
     Move(Move),
     /// Turns a capability on. It is never turned off.

@@ -28,7 +28,8 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// How long it takes where each node takes so many bytes a second: nodes copy at the same time.
+    /// Estimates the duration if each node copies this many bytes per second; all nodes copy at
+    /// once.
     pub fn takes(&self, bytes_per_second: u64) -> Duration {
         let most = self.targets.values().copied().max().unwrap_or_default();
         Duration::from_secs(most.div_ceil(bytes_per_second.max(1)))
@@ -179,7 +180,7 @@ fn check_room(status: &Status, forecast: &Forecast) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that a node can take, besides those that are on their way to it already.
+/// Returns the bytes that a node can take, less those that are on their way to it already.
 fn room(status: &Status, target: NodeId) -> u64 {
     let Some(said) = status.nodes.iter().find(|said| said.node == target) else { return 0 };
     let free = said.store.free_bytes;
@@ -206,7 +207,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// Groups of 1 GiB each, over the first three of so many nodes.
+    /// Makes a cluster whose first three nodes have `groups` groups of 1 GiB each.
     fn cluster(nodes: u64, groups: u32, free_bytes: u64) -> Status {
         let mut map = ClusterMap { replicas: 3, minimum: 2, ..ClusterMap::default() };
         (map.next_node, map.next_group) = (nodes + 1, groups + 1);

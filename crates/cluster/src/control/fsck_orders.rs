@@ -13,8 +13,9 @@ use super::scrubbing::check_number;
 use crate::limits::FSCK_USER_BYTES;
 
 impl Controller {
-    /// Begins an fsck, stops it, or says how it stands. `run` is its number; 0 for the one that
-    /// runs or ended last. While one runs no other begins: that one is answered about.
+    /// Begins an fsck, stops it, or returns its state. `run` is its number; 0 stands for the fsck
+    /// that runs or ended last. While an fsck runs no other begins: the answer is then the state of
+    /// the running fsck.
     ///
     /// # Errors
     /// `Unavailable` if this master serves no longer.
@@ -65,7 +66,7 @@ impl Controller {
     }
 }
 
-/// Of an fsck that this master does not know. The former master may have made it.
+/// Returns the state of an fsck that this master does not know. The former master may have made it.
 fn unknown(run: u64, knows_another: bool) -> FsckState {
     let (phase, failure) = match (run, knows_another) {
         (0, _) => (FsckPhase::Unknown, "no fsck was made since this master serves"),

@@ -13,7 +13,7 @@ use super::agent::NodeView;
 use crate::data::MapSource;
 use crate::identity::Tokens;
 
-/// How often a change is tried that others come before.
+/// Attempts at a change while other changes keep coming first.
 const ATTEMPTS: usize = 20;
 
 /// Keeps the map of a master.

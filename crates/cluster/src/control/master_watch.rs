@@ -13,17 +13,18 @@ use super::report::MemberReport;
 use super::silence::is_cut_off;
 use crate::identity::Pins;
 
-/// Without an answer for so long a node looks whether others have a master. Three beats.
+/// Silence of the masters after which a node checks whether other nodes have a master: three beats.
 const LOOKS_AFTER: Duration = Duration::from_millis(1500);
-/// Between two looks.
+/// Pause between two checks.
 const LOOK: Duration = Duration::from_millis(500);
-/// For a connection to any master. The first address may be that of a machine that is silent.
+/// Deadline of a connection to any master. The first address may be that of a silent machine.
 const CONNECT: Duration = Duration::from_secs(3);
-/// For the report of one master.
+/// Deadline of the report of one master.
 const REPORT: Duration = Duration::from_millis(500);
 
 impl Agent {
-    /// Looks, while no master answers, whether this node alone reaches none. Until it is dropped.
+    /// Checks, while no master answers, whether only this node reaches none. Runs until it is
+    /// dropped.
     pub async fn watch_masters(&self) {
         loop {
             sleep(LOOK).await;

@@ -1,5 +1,5 @@
-//! Messages between nodes and masters, besides sessions (`cairn_meta::session`, with methods of
-//! their own numbers). Messages are postcard. `docs/protocol.md` lists them.
+//! Messages between nodes and masters, without those of sessions (`cairn_meta::session`, whose
+//! methods have their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
 use cairn_auth::Origin;
@@ -30,11 +30,11 @@ pub enum ControlMethod {
     CaughtUp = 21,
     /// [`Extra`], answered with nothing.
     Extra = 22,
-    /// A message of the session of a mount: [`Vouched`] and the message as it is, joined; answered
-    /// as the message is. Recalls come over the same connection.
+    /// A message of the session of a mount: [`Vouched`] and the unchanged message, joined. The
+    /// answer is that to the message. Recalls come over the same connection.
     Vouched = 26,
-    /// As [`ControlMethod::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of
-    /// versions before.
+    /// Like [`ControlMethod::Vouched`], with [`VouchedFrom`]. Gateways of earlier versions still
+    /// send `Vouched`.
     VouchedFrom = 27,
     /// Between masters: a message of a member as it is (docs/format-members.md), answered so.
     Member = 40,
@@ -91,21 +91,21 @@ impl ControlMethod {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Vouched {
     pub user: UserId,
-    /// Of the message.
+    /// Method of the message.
     pub method: u16,
 }
 
-/// The same, and how the mount came to the gateway.
+/// [`Vouched`], with the origin of the mount at the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VouchedFrom {
     pub vouched: Vouched,
     pub origin: Origin,
 }
 
-/// A node says that it is there, and how it fares.
+/// Tells that a node is alive, and in which state.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Beat {
-    /// Where other nodes reach it, `host:port`; empty if it is not dialed.
+    /// Address at which other nodes reach it, `host:port`; empty if it is not dialed.
     pub address: String,
     /// The URL of its door for clients; empty for none.
     pub url: String,
@@ -113,7 +113,7 @@ pub struct Beat {
     pub weight: u32,
     /// The id of its store of blocks; 0 for none.
     pub disk: u128,
-    /// Of the map it has.
+    /// Epoch of the node's map.
     pub epoch: u64,
     pub version: String,
     pub store: StoreState,
@@ -123,7 +123,7 @@ pub struct Beat {
     pub groups: Vec<(GroupId, u64)>,
 }
 
-/// How a store of blocks fares.
+/// State of a store of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreState {
     pub blocks: u64,
@@ -132,7 +132,7 @@ pub struct StoreState {
     pub free_bytes: u64,
     /// Blocks that were found damaged since the start, each once.
     pub corrupt: u64,
-    /// Of these, replaced by what another node has.
+    /// Blocks counted in `corrupt` that were replaced by another node's replica.
     pub healed: u64,
     /// There is hardly any room for further blocks, or the disk fails: a master that does not know
     /// [`DiskFault`] has others take its place all the same.
@@ -145,7 +145,7 @@ pub struct DiskFault {
     pub error: String,
 }
 
-/// How far a member of a group has caught up.
+/// Progress of a member of a group that catches up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Copying {
     pub group: GroupId,
@@ -177,7 +177,7 @@ pub struct Secrets {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CaughtUp {
     pub group: GroupId,
-    /// That of the map by which it compared itself with them.
+    /// Epoch of the map by which the member compared its blocks with those of the others.
     pub epoch: u64,
 }
 

@@ -1,7 +1,7 @@
-//! How nodes and the master that serves keep each other informed: beats, the map, who is admitted.
+//! Information between nodes and the master that serves: beats, the map, who is admitted.
 //!
 //! It is not: the metadata (sessions go over the same connections, `meta` says what they mean), the
-//! way of blocks (`data`).
+//! path of blocks (`data`).
 //!
 //! ```text
 //!   node                                            master

@@ -15,19 +15,19 @@ use parking_lot::Mutex;
 
 use crate::limits::PACED_ROWS;
 
-/// How long rows are read without a rest.
+/// Longest time that rows are read without a pause.
 const STEP: Duration = Duration::from_millis(20);
-/// Between two looks at whether the master serves again.
+/// Interval of the checks whether the master serves again.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether work that reads rows goes on. Clones are of the same work.
+/// State of work that reads rows: it goes on or is over. Clones share the same work.
 #[derive(Clone)]
 pub(super) struct Going {
     master: Master,
     is_over: Arc<AtomicBool>,
 }
 
-/// The work is over when this is dropped, as where the process ends.
+/// Ends the work when it is dropped, for instance when the process ends.
 pub(super) struct OverWhenDropped(Arc<AtomicBool>);
 
 impl Drop for OverWhenDropped {
@@ -53,7 +53,7 @@ impl Going {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Whether this master serves no longer, and never will again.
+    /// Returns true if this master serves no longer, and never will again.
     pub(super) fn is_replaced(&self) -> bool {
         self.master.failed().is_some()
     }
@@ -70,7 +70,7 @@ impl Going {
         }
     }
 
-    /// As [`Going::look`], once it is sure that this master serves. Blocks.
+    /// Checks like [`Going::look`], and waits until it is certain that this master serves. Blocks.
     fn check(&self) -> Result<()> {
         loop {
             self.look()?;

@@ -1,10 +1,10 @@
-//! Which groups there should be, and who should be in them: one map in, the next one out. Pure:
-//! what is known of the nodes comes in with the map, time as an argument.
+//! Plans which groups there should be, and which nodes should be in them: one map in, the next one
+//! out. Pure: what is known of the nodes comes in with the map, time as an argument.
 //!
 //! ```text
 //!   member lost or draining ──► another node is added, catching up ──► in sync ──► member dropped
-//!   node back in time       ──► who was added for it is dropped
-//!   member to leave         ──► as one that drains, in one group
+//!   node back in time       ──► the node that was added for it is dropped
+//!   member to leave         ──► like a draining member, in one group
 //!   too few groups          ──► new ones, over nodes that share few groups so far
 //! ```
 
@@ -14,20 +14,21 @@ use std::time::Duration;
 use cairn_base::map::{Group, Member};
 use cairn_base::{ClusterMap, GroupId, NodeId, Redundancy};
 
-/// Other nodes with whom a node shares groups, about: so many help to repair it, and so many
-/// combinations of failures lose a group.
+/// Approximate number of other nodes with which a node shares groups: that many nodes help to
+/// repair it, and that many combinations of failures lose a group.
 const SCATTER: usize = 8;
 
-/// Groups that a node is in at least, if others share them or not: what is moved to balance nodes
-/// is one of them.
+/// Least number of groups of a node, even if it shares them with the same nodes: a group is the
+/// unit that is moved to balance nodes.
 const GROUPS_PER_NODE: usize = 8;
 
-/// How long a node is away before its blocks are copied elsewhere.
+/// Absence of a node after which its blocks are copied elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience(pub Duration);
 
-/// The map that should follow `map`, or `None` if nothing is to be changed. `away` says for how
-/// long a node has not been up, `full` who has no room: groups with one of those count as closed.
+/// Returns the map that should follow `map`, or `None` if nothing changes. `away` has for each node
+/// that is not up how long it has been away; `full` has the nodes without room, whose groups count
+/// as closed.
 pub fn plan(
     map: &ClusterMap,
     away: &BTreeMap<NodeId, Duration>,

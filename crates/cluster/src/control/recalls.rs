@@ -1,4 +1,4 @@
-//! Recalls on their way to who holds what is recalled.
+//! Forwarding of recalls to the sessions that hold what is recalled.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::messages::ControlMethod;
 use crate::wire::Peer;
 
-/// How long a session may take to take a recall.
+/// Deadline of a session's acknowledgement that it received a recall.
 const RECALL: Duration = Duration::from_secs(10);
 
-/// Sends recalls on, in their order, until the connection or the session ends. A session that takes
-/// none loses its connection: it would go on renewing what it was not told to let go of.
+/// Forwards recalls in order until the connection or the session ends. A session that takes no
+/// recall loses its connection: otherwise it would go on renewing rows that were recalled.
 pub async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
     while let Some(recall) = next(&peer, &mut recalls).await {
         if !send(&peer, wire::encode(&recall)).await {
@@ -24,8 +24,8 @@ pub async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
     }
 }
 
-/// As [`forward`], of recalls as another master sent them. They come for as long as there is a way
-/// to it: without, the connection is of no use.
+/// Forwards recalls like [`forward`], as another master has encoded them, until the way to that
+/// master ends. The connection is closed then: it is of no use.
 pub async fn relay(peer: Peer, mut recalls: UnboundedReceiver<Bytes>) {
     while let Some(recall) = next(&peer, &mut recalls).await {
         if !send(&peer, Ok(recall)).await {
@@ -43,7 +43,7 @@ async fn next<T>(peer: &Peer, recalls: &mut UnboundedReceiver<T>) -> Option<T> {
     }
 }
 
-/// Whether it was sent; if not, the connection is ended.
+/// Sends a recall. Returns false, and closes the connection, if that failed.
 async fn send(peer: &Peer, recall: Result<Bytes>) -> bool {
     let sent = match recall {
         Ok(message) => peer.tell(ControlMethod::Recall as u16, message, RECALL).await,

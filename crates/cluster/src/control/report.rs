@@ -26,11 +26,12 @@ pub struct MemberReport {
     pub learners: Vec<u64>,
     /// Term and index of the last entry of its log; (0, 0) for none.
     pub last: (u64, u64),
-    /// The same of the last entry that is applied.
+    /// Term and index of the last entry that is applied; (0, 0) for none.
     pub applied: (u64, u64),
     /// Milliseconds since it heard a leader, or as the leader a majority.
     pub silence_ms: u64,
-    /// As the leader: entries that each other member has not yet, if that is known.
+    /// Number of entries that each other member still lacks, as far as known. Only the leader has
+    /// them.
     pub lags: Vec<(u64, Option<u64>)>,
     /// The reason for which its disk takes nothing more; empty for none.
     pub failure: String,
@@ -49,9 +50,9 @@ pub struct MemberReport {
 pub struct DamageReport {
     /// The file or the row, and what is wrong with it.
     pub what: String,
-    /// When it was noticed: milliseconds since 1970.
+    /// Time at which it was noticed, in milliseconds since 1970.
     pub since_ms: u64,
-    /// The member fills itself again. If not, nobody knows which of two members is right.
+    /// The member fills itself again. If not, it is unknown which of two members is right.
     pub heals: bool,
 }
 
@@ -179,7 +180,7 @@ pub fn copies<'a>(reports: impl Iterator<Item = &'a MemberReport> + Clone) -> us
 }
 
 impl MemberReport {
-    /// As the leader: the entries that a member has not yet, if that is known.
+    /// Returns the number of entries that a member still lacks, if this member leads and knows it.
     pub fn lag_of(&self, member: u64) -> Option<u64> {
         match member == self.member {
             true => Some(0),
@@ -218,7 +219,7 @@ impl MemberReport {
         self.voters.iter().any(|ids| ids.contains(&member))
     }
 
-    /// Whether `present` are a majority of each set of voters.
+    /// Returns true if the members for which `present` holds are a majority of each set of voters.
     pub fn is_majority(&self, present: impl Fn(u64) -> bool) -> bool {
         let is_one = |ids: &Vec<u64>| ids.iter().filter(|id| present(**id)).count() * 2 > ids.len();
         !self.voters.is_empty() && self.voters.iter().all(is_one)

@@ -21,7 +21,7 @@ use crate::limits::{MEMBER_LOOK, MEMBER_REPORT};
 pub trait Roster: Send + Sync {
     fn masters(&self) -> BTreeSet<u64>;
 
-    /// Those of them that were heard.
+    /// Returns the masters from which beats arrive.
     fn up(&self) -> BTreeSet<u64>;
 
     /// Takes a node out of the map.
@@ -30,7 +30,7 @@ pub trait Roster: Send + Sync {
     /// The numbers that the master `node` had before. They are not among [`Roster::masters`].
     fn former_numbers(&self, node: NodeId) -> BTreeSet<NodeId>;
 
-    /// Gives the master `node` a new number, which is returned, or the one that it has got before.
+    /// Gives the master `node` a new number, unless it has got one before. Returns that number.
     async fn renumber(&self, node: NodeId) -> Result<NodeId>;
 }
 
@@ -45,7 +45,7 @@ pub struct Seating {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// While it exists, a master counts as one that leaves, however its removal ends.
+/// Marks a master as leaving for as long as it exists, however the removal ends.
 struct Leaving<'a> {
     seating: &'a Seating,
     node: u64,

@@ -25,20 +25,20 @@ pub struct HandOver {
 
 /// The state of affairs by which a leader decides.
 pub struct Standing {
-    /// Of the leader's own member.
+    /// Status of the leader's own member.
     pub status: MemberStatus,
     /// The masters of the cluster map.
     pub masters: BTreeSet<u64>,
-    /// Those of them that were heard.
+    /// Masters from which beats arrive.
     pub up: BTreeSet<u64>,
-    /// Those that are being removed.
+    /// Masters that are being removed.
     pub leaving: BTreeSet<u64>,
     /// Members that answer the leader.
     pub answering: BTreeSet<u64>,
 }
 
 impl Standing {
-    /// The next members, if they differ from those now.
+    /// Returns the next members, if they differ from the current ones.
     pub fn next_seats(&self) -> Option<Seats> {
         let masters = &self.masters - &self.leaving;
         let up = &self.up & &masters;
@@ -51,13 +51,13 @@ impl Standing {
         &self.working() - &self.leaving
     }
 
-    /// Whether `node` votes, or learns.
+    /// Returns true if `node` votes or learns.
     pub fn is_member(&self, node: u64) -> bool {
         let Members { voters, learners } = &self.status.members;
         voters.iter().any(|ids| ids.contains(&node)) || learners.contains(&node)
     }
 
-    /// Whether a majority of those voters works that are left without `node`.
+    /// Checks that a majority of the voters that remain without `node` work.
     ///
     /// # Errors
     /// `Conflict` if not.
@@ -81,8 +81,8 @@ impl Standing {
         )))
     }
 
-    /// Whether the member of `node` may begin anew: at most a minority of the masters lack
-    /// something at a time, or one of two.
+    /// Checks that the member of `node` may begin anew. At most a minority of the masters, or one
+    /// of two, may lack entries at a time.
     ///
     /// # Errors
     /// `Conflict` if not.
@@ -102,11 +102,11 @@ impl Standing {
         )))
     }
 
-    /// Whether `node` may begin as a new member, with a directory that has nothing. It begins as
-    /// one that only learns, whatever the node was before.
+    /// Checks that `node` may begin as a new member with an empty directory. It begins as a
+    /// learner, whatever it was before.
     ///
     /// # Errors
-    /// `Conflict` if it is a member that had something, or is being removed. `Unavailable` if this
+    /// `Conflict` if it is a member that had entries, or is being removed. `Unavailable` if this
     /// member does not lead, and so does not know what others have.
     pub fn check_entry(&self, node: NodeId) -> Result<()> {
         if self.leaving.contains(&node.0) {
@@ -146,13 +146,14 @@ pub fn caught_up(status: &MemberStatus, answering: &BTreeSet<u64>) -> BTreeSet<u
     others.copied().chain([status.member]).collect()
 }
 
-/// The next members, if they differ from those `now`.
+/// Returns the next members, if they differ from those `now`.
 ///
-/// `masters`: of the cluster map, without those that leave. `up`: of these, the ones that were
-/// heard. `caught_up`: see there. The `leader` is not replaced: it votes even where an interrupted
-/// step would have ended without it, since no member can lead such a step to its end.
+/// `masters`: those of the cluster map that do not leave. `up`: masters among these from which
+/// beats arrive. `caught_up`: the result of the function of that name. The `leader` is not
+/// replaced: it votes even if an interrupted step would have ended without it, since no member can
+/// lead such a step to its end.
 ///
-/// One voter stays alone until there are three, since two are no safer than one; so do three until
+/// One voter stays alone until there are three, since two are no safer than one; three stay until
 /// there are five. A voter that leaves is replaced in the same step if a learner has caught up. If
 /// none has, four voters become three, since a fourth one only adds to a majority. Two stay two:
 /// each has all that was acknowledged, and a learner need not.
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
     }
 
-    /// Of five masters that lead by member 1, unless `leader` says otherwise.
+    /// Makes the standing of five masters; member 1 leads, unless `leader` says otherwise.
     fn standing(voters: &[&[u64]], learners: &[u64], leader: Option<u64>) -> Standing {
         let members = Members {
             voters: voters.iter().map(|ids| set(ids)).collect(),

@@ -32,7 +32,7 @@ const FORMER: &str = "this master was given up when another one recovered, or lo
 pub struct ControlService {
     /// Set while this master serves.
     active: Arc<ArcSwapOption<Controller>>,
-    /// Of this master, where several keep the metadata together.
+    /// Member of this master, if several masters keep the metadata together.
     member: Arc<ArcSwapOption<Member>>,
     /// Nodes that look for a master while this one stands by.
     callers: Arc<Callers>,
@@ -41,8 +41,8 @@ pub struct ControlService {
 }
 
 impl ControlService {
-    /// From now on this master serves, or, without a controller, stands by. Nodes that did not look
-    /// for a master while there was none count as silent until they beat.
+    /// Lets this master serve from now on, or stand by if there is no controller. Nodes that did
+    /// not look for a master while there was none count as silent until they beat.
     pub fn serve(&self, controller: Option<Arc<Controller>>) {
         if let (Some(controller), Some(heard)) = (&controller, self.callers.take()) {
             controller.presume_silent(&heard);
@@ -55,18 +55,18 @@ impl ControlService {
         self.member.store(Some(member));
     }
 
-    /// From now on this master has no member, for a reason that others are told.
+    /// Notes that this master has no member from now on, and the reason, which others receive.
     pub fn lack(&self, reason: String) {
         self.absence.store(Some(Arc::new(reason)));
         self.member.store(None);
     }
 
-    /// The member of this master, where several keep the metadata together.
+    /// Returns the member of this master, if several masters keep the metadata together.
     pub fn member(&self) -> Option<Arc<Member>> {
         self.member.load_full()
     }
 
-    /// Whether a node is known as a master that was given up, and as nothing else.
+    /// Returns true if a node is only known as a master that was given up.
     pub fn is_former(&self, node: NodeId) -> bool {
         self.member.load().as_ref().is_some_and(|member| member.is_former(node.0))
     }
@@ -79,7 +79,7 @@ impl ControlService {
     }
 }
 
-/// Where nodes are admitted: by the master that serves.
+/// Admits nodes through the master that serves.
 #[async_trait]
 impl Tokens for ControlService {
     async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {

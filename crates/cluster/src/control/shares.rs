@@ -83,7 +83,8 @@ fn zones(map: &ClusterMap) -> Vec<Zone> {
     zones
 }
 
-/// The most replicas in one zone where so many are spread as evenly as the zones have nodes.
+/// Returns the largest number of replicas in one zone when `replicas` are spread over the zones as
+/// evenly as their numbers of nodes allow.
 fn level(zones: &[Zone], replicas: usize) -> usize {
     let room = |level: usize| zones.iter().map(|zone| zone.nodes.len().min(level)).sum::<usize>();
     (0..=replicas).find(|level| room(*level) >= replicas).unwrap_or(replicas)

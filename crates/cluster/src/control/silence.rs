@@ -1,4 +1,4 @@
-//! How long no master has answered a node, and whether others fare better.
+//! Notes how long no master has answered a node, and whether other nodes fare better.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 
 use super::report::MemberReport;
 
-/// A master that heard a leader so recently has one.
+/// Age up to which a master's contact with a leader counts as current.
 const HEARD_MS: u64 = 1000;
 
-/// What an agent knows of the masters while none that serves answers.
+/// State of the masters as an agent sees it while no serving master answers.
 #[derive(Default)]
 pub(super) struct Silence {
-    /// When the last beat was sent that was answered, by the monotonic clock, milliseconds.
+    /// Time at which the last answered beat was sent, in milliseconds of the monotonic clock.
     heard_ms: AtomicU64,
     cut_off: Mutex<Option<String>>,
 }
 
 impl Silence {
-    /// A beat that was sent at `sent` was answered.
+    /// Notes that a beat sent at `sent` was answered.
     pub fn end(&self, sent: Duration) {
         self.heard_ms.fetch_max(millis(sent), Ordering::Relaxed);
         *self.cut_off.lock() = None;
@@ -41,8 +41,8 @@ impl Silence {
     }
 }
 
-/// Whether a node that reaches the masters of these reports, of so many, is the only one without a
-/// master: the reason in words.
+/// Returns the reason, in words, why a node that reaches only the `masters` of these reports is the
+/// only node without a master; `None` if it may not be the only one.
 pub(super) fn is_cut_off(masters: usize, reports: &[MemberReport]) -> Option<String> {
     if reports.is_empty() {
         return (masters > 1).then(|| format!("none of the {masters} masters can be reached"));

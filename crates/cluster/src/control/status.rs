@@ -19,7 +19,7 @@ pub struct Status {
     pub master: NodeId,
     /// The last batch that is durable.
     pub batch: u64,
-    /// Of nodes that this master has heard of, and its own.
+    /// Programs of this master and of the nodes from which it has heard.
     pub programs: BTreeMap<NodeId, Arc<NodeProgram>>,
     /// The fsck that runs, or ended last at this master.
     pub fsck: Option<FsckState>,

@@ -140,7 +140,8 @@ impl Chunkserver {
         Ok(answer)
     }
 
-    /// That a block is not here says nothing of it while the map tells of another disk.
+    /// Replaces `NotFound` by an error of the disk while the map names another disk: that the block
+    /// is absent here says nothing then.
     fn absent(&self, error: Error) -> Error {
         match error {
             Error::NotFound(_) => self.check_disk(&self.map.current()).err().unwrap_or(error),
@@ -148,7 +149,7 @@ impl Chunkserver {
         }
     }
 
-    /// Whether the map goes by the disk that is here, and not by one that was here before.
+    /// Checks that the map names the disk that is here, and not a former one.
     fn check_disk(&self, map: &ClusterMap) -> Result<()> {
         if map.nodes.get(&self.own).is_some_and(|node| node.disk == self.store.disk()) {
             return Ok(());

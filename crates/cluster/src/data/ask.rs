@@ -103,7 +103,7 @@ impl Pool {
         self.get_as(map, node, key, range).await.map(|(bytes, _)| bytes)
     }
 
-    /// As [`Pool::get`], and whether the block is compressed there.
+    /// Reads like [`Pool::get`]; also returns whether the block is compressed there.
     pub(super) async fn get_as(
         &self,
         map: &ClusterMap,

@@ -90,8 +90,8 @@ enum Phase {
 }
 
 impl Chunkserver {
-    /// `on_corrupt` gets the blocks that a reader found not to check out here; one that has no
-    /// room left misses some.
+    /// Makes a chunkserver. `on_corrupt` receives the blocks that failed verification when they
+    /// were read here; blocks for which it has no room are left out.
     pub fn new(
         own: NodeId,
         store: Store,

@@ -12,7 +12,7 @@ use super::form::Refused;
 use super::replicated::find;
 use crate::limits::{COMPARE_PAGE_LEAST, INVENTORY_BLOCKS};
 
-/// Blocks that are listed for each one that is wanted: between those there are others.
+/// Blocks that are listed for each wanted block: there are others between the wanted ones.
 const SPREAD: usize = 4;
 
 /// A block that a row names.
@@ -20,12 +20,12 @@ const SPREAD: usize = 4;
 pub struct NamedBlock {
     pub block: BlockId,
     pub owner: Owner,
-    /// How many of its bytes are named, from the first one on.
+    /// Number of named bytes, counted from the first byte of the block.
     pub reach: u64,
 }
 
 impl NamedBlock {
-    /// Whether a member that lists this has what is named.
+    /// Returns true if a member that lists `info` has what is named.
     fn is_in(&self, info: &BlockInfo) -> bool {
         info.owner == self.owner && u64::from(info.length) >= self.reach
     }

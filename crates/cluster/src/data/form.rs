@@ -24,7 +24,7 @@ pub(super) const OWNER: HeaderName = HeaderName::from_static("cairn-owner");
 pub(super) const CRC32C: HeaderName = HeaderName::from_static("cairn-crc32c");
 /// All nodes that get a block, in the order in which they get it.
 pub(super) const CHAIN: HeaderName = HeaderName::from_static("cairn-chain");
-/// How long the sender waits, milliseconds.
+/// Time that the sender waits, milliseconds.
 pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("cairn-timeout-ms");
 /// In the answer to a PUT: how long each node took to make the block durable once it had all of it,
 /// microseconds. The order is that of the chain, from the node that answers.
@@ -50,9 +50,9 @@ pub(super) const CHAIN_NODES: usize = 2 * REPLICAS_MAX as usize;
 #[derive(Debug)]
 pub struct Refused {
     pub error: Error,
-    /// The node that failed: the one that was asked, or one that that one asked.
+    /// The node that failed: the node that was asked, or a node that it asked in turn.
     pub node: Option<NodeId>,
-    /// The map of the one that asked is older than the one by which it was refused.
+    /// The asking node's map is older than the map by which it was refused.
     pub stale: bool,
     /// The epoch of the map by which it was refused; 0 if nobody answered.
     pub epoch: u64,
@@ -136,7 +136,7 @@ pub(super) fn path(group: GroupId, rest: &str) -> String {
     format!("/blocks/{:x}{rest}", group.0)
 }
 
-/// As `{:x}` writes it, nothing else.
+/// Parses what `{:x}` writes, and nothing else.
 fn hex(text: &str, digits: usize) -> Option<u64> {
     let plain = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_strict = (text == "0" || !text.starts_with('0'))
@@ -230,7 +230,7 @@ impl Order {
     }
 }
 
-/// Whether a block is to be compressed.
+/// Returns true if a block is to be compressed.
 fn compress(headers: &HeaderMap) -> Result<bool> {
     match headers.contains_key(COMPRESSED) {
         true => parsed(headers, &COMPRESSED, |text| (text == "1").then_some(true)),
@@ -238,7 +238,7 @@ fn compress(headers: &HeaderMap) -> Result<bool> {
     }
 }
 
-/// Whether a block is compressed. A malformed value is passed over: nothing depends on it.
+/// Returns true if a block is compressed. A malformed value counts as false: nothing depends on it.
 pub(super) fn is_compressed(headers: &HeaderMap) -> bool {
     headers.get(COMPRESSED).is_some_and(|value| value == "1")
 }
@@ -281,7 +281,7 @@ pub(super) fn chain(chain: &[NodeId]) -> String {
     text
 }
 
-/// How long nodes took to make a block durable.
+/// Times that nodes took to make a block durable.
 pub(super) type Kept = Vec<(NodeId, Duration)>;
 
 pub(super) fn show_kept(kept: &[(NodeId, Duration)]) -> String {

@@ -14,7 +14,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// The same bytes. `room` is given back when the last of them is dropped.
+/// Returns the same bytes, as an owner of `room` until the last clone of them is dropped.
 pub fn held(bytes: Bytes, room: OwnedSemaphorePermit) -> Bytes {
     Bytes::from_owner(Held { bytes, _room: room })
 }

@@ -48,16 +48,16 @@ pub use pool::Pool;
 pub use replicated::Replicated;
 pub use scrubs::{FOUND, FoundBlock, OrderedScrubs};
 
-/// Where this node's copy of the cluster map is.
+/// Source of this node's copy of the cluster map.
 #[async_trait]
 pub trait MapSource: Send + Sync + 'static {
     /// The copy, from memory. Its epoch never goes back.
     fn current(&self) -> Arc<ClusterMap>;
 
-    /// A map of this epoch or a newer one, which is current from then on: asks for it if the copy
+    /// Returns a map of this epoch or newer, which is current from then on. Asks for it if the copy
     /// is older.
     ///
     /// # Errors
-    /// `Unavailable` if there is none to be had.
+    /// `Unavailable` if no such map can be had.
     async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>>;
 }

@@ -33,9 +33,9 @@ pub(super) struct Nodes {
 
 struct NodesState {
     in_flight: AtomicUsize,
-    /// Suspected until so long after the start, milliseconds.
+    /// End of the suspicion, in milliseconds since the start.
     suspect_ms: AtomicU64,
-    /// Slow until so long after the start, milliseconds.
+    /// End of the time in which it counts as slow, in milliseconds since the start.
     slow_ms: AtomicU64,
     turns: Semaphore,
     read: Sum,
@@ -157,12 +157,12 @@ impl Nodes {
         self.state(node).slow_ms.store(self.until_ms(), Ordering::Relaxed);
     }
 
-    /// Until when a node is avoided that fails now.
+    /// Returns the time until which a node that fails now is avoided.
     fn until_ms(&self) -> u64 {
         self.now_ms() + SUSPECT.as_millis() as u64
     }
 
-    /// A block was written there, or given up, after so long.
+    /// Notes that a write of a block to this node ended or was given up, and how long it took.
     pub(super) fn wrote(&self, node: NodeId, took: Duration) {
         self.state(node).write.add(took);
     }
@@ -185,7 +185,8 @@ impl Nodes {
         until > self.now_ms()
     }
 
-    /// Whether readers had better ask somebody else: one that is slow may yet take writes.
+    /// Returns true if readers should prefer other nodes. A node that is only slow may still take
+    /// writes.
     pub(super) fn is_avoided(&self, node: NodeId) -> bool {
         let all = self.all.read();
         let until = |state: &Arc<NodesState>| {

@@ -105,7 +105,7 @@ impl Pool {
         Ok(Connection { sender, node, address: address.to_owned(), since: Instant::now() })
     }
 
-    /// A connection that is still open, as far as can be told.
+    /// Returns a kept connection that is still open, as far as can be known.
     async fn kept(&self, node: NodeId, address: &str) -> Option<Connection> {
         loop {
             let mut kept = self.idle.lock().get_mut(&node)?.pop()?;
@@ -143,7 +143,7 @@ fn address(map: &ClusterMap, node: NodeId) -> Result<&str> {
     if found.address.is_empty() { Err(unknown()) } else { Ok(&found.address) }
 }
 
-/// The node of a connection that broke is told by whoever asked it.
+/// Makes an error for a connection that broke. The caller adds the node.
 pub(super) fn gone(error: &hyper::Error) -> Error {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     Error::Unavailable(format!("{error}{}", cause.unwrap_or_default()))

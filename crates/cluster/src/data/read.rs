@@ -107,8 +107,8 @@ fn is_final(error: &Error) -> bool {
     matches!(error, Error::RangeNotSatisfiable { .. } | Error::Invalid(_))
 }
 
-/// How much an error tells: that a block is broken more than that it is not there, and that more
-/// than that somebody is not.
+/// Ranks errors by how much they reveal: a broken block above an absent block, and that above a
+/// node that is not there.
 fn weight(error: &Error) -> u8 {
     match error {
         Error::Corrupt { .. } => 3,

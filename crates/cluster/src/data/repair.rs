@@ -23,25 +23,25 @@ use super::replicated::{end_of, find, merge, said};
 use super::{Chunkserver, Sick};
 use crate::limits::{COPIES, COPIES_FAILED, COPIES_NAMED, INVENTORY_BLOCKS};
 
-/// How far it has come, for others to see.
+/// Progress of catching up, for others to see.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Of the group, as far as the others have been listed.
+    /// Blocks of the group, as far as other members have listed them.
     pub listed_blocks: AtomicU64,
     pub listed_bytes: AtomicU64,
-    /// Lacking here, as far as listed.
+    /// Blocks that this member lacks, as far as listed.
     pub lacking_blocks: AtomicU64,
     pub lacking_bytes: AtomicU64,
     pub copied_blocks: AtomicU64,
     pub copied_bytes: AtomicU64,
 }
 
-/// How to catch up.
+/// Options of catching up.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Blocks listed at once.
     pub page_blocks: usize,
-    /// 0 for as many as can be.
+    /// Limit of the rate; 0 for none.
     pub bytes_per_second: u64,
     pub progress: Arc<Progress>,
     /// Stops when it becomes true, or its sender is gone.
@@ -58,11 +58,12 @@ impl Options {
 /// The result of catching up.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Of the map by which it caught up: it is in sync as long as the group takes no writes.
+    /// Epoch of the map by which it caught up: the member is in sync as long as the group takes no
+    /// writes.
     pub epoch: u64,
     pub copied_blocks: u64,
     pub copied_bytes: u64,
-    /// The first of those that were copied.
+    /// The first of the blocks that were copied.
     pub copied: Vec<(BlockId, Owner)>,
     /// Blocks that only this member has. They were never acknowledged, or were deleted.
     pub extra: Vec<(BlockId, Owner)>,
@@ -72,7 +73,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether this member has every block that the others have.
+    /// Returns true if this member has every block that the others have.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty() && !self.canceled
     }
@@ -253,7 +254,7 @@ impl CatchUp<'_> {
     }
 }
 
-/// Not more than so many bytes a second.
+/// Limits the rate to `bytes_per_second`.
 struct Pace {
     bytes_per_second: u64,
     next: Mutex<Instant>,

@@ -93,9 +93,9 @@ impl ReplicatedShared {
         Ok(up)
     }
 
-    /// Deletes on every member that is up, of which there must be one. The members in sync come
-    /// first. So a member that copies from them has copied a block before it is told to delete it,
-    /// or finds none to copy.
+    /// Deletes the blocks on every member that is up; there must be at least one. Members in sync
+    /// come first. So a member that copies from them either has copied a block before it gets the
+    /// request to delete it, or finds none to copy.
     pub(super) async fn delete_all(
         &self,
         map: &ClusterMap,
@@ -161,7 +161,8 @@ pub(super) fn find(page: &[BlockInfo], block: BlockId) -> Option<&BlockInfo> {
     page.binary_search_by_key(&block, |info| info.block).ok().and_then(|at| page.get(at))
 }
 
-/// Where the first of the full pages ends: after that, one may lack what it has.
+/// Returns the last block of the shortest full page: after that block, a page may lack blocks that
+/// its member has.
 pub(super) fn end_of(pages: &[Vec<BlockInfo>], limit: usize) -> Option<BlockId> {
     let full = pages.iter().filter(|page| page.len() >= limit);
     full.filter_map(|page| page.last()).map(|last| last.block).min()
@@ -225,7 +226,7 @@ impl Blocks for Replicated {
         Ok(all)
     }
 
-    /// As the first member says that has the block.
+    /// Asks the members in turn; the first that has the block answers.
     async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool> {
         let shared = &self.shared;
         let (map, key) = (shared.map_of(group).await, Key { group, block });
@@ -241,7 +242,7 @@ impl Blocks for Replicated {
         Err(last.unwrap_or_else(|| Error::NotFound(format!("block {block}"))))
     }
 
-    /// The sum over all chunkservers; one that does not answer counts as nothing.
+    /// Returns the sum over all chunkservers; a chunkserver that does not answer counts as nothing.
     async fn usage(&self) -> Result<Usage> {
         let map = self.shared.map.current();
         let is_asked = |node: &&NodeId| {

@@ -53,7 +53,7 @@ impl Running {
         (map, Ticket { running: self, key })
     }
 
-    /// How many PUTs have begun and not ended.
+    /// Returns the number of PUTs that have begun and not ended.
     pub(super) fn puts(&self) -> usize {
         self.puts.lock().epochs.len()
     }
@@ -85,7 +85,7 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copying {
-    /// `None`: somebody is copying it already.
+    /// Begins a copy. Returns `None` if the block is being copied already.
     pub(super) fn begin(&self, group: GroupId, block: BlockId) -> Option<Copy<'_>> {
         let key = (group, block);
         match self.0.lock().entry(key) {
@@ -97,8 +97,8 @@ impl Copying {
         }
     }
 
-    /// To be said before the blocks are deleted: a copy that is put here afterwards is deleted by
-    /// the one that copies.
+    /// Marks blocks as deleted; to be called before they are deleted. If a copy of one of them is
+    /// stored here afterwards, the task that copies deletes it.
     pub(super) fn delete(&self, group: GroupId, blocks: &[BlockId]) {
         let mut copying = self.0.lock();
         if copying.is_empty() {

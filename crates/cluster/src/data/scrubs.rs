@@ -18,10 +18,10 @@ pub struct FoundBlock {
     pub is_repaired: bool,
 }
 
-/// The scrubs of a chunkserver, which run apart from its answers. A scrub has a number that the
-/// one chose that ordered it; 0 is for the one that runs, or ended last.
+/// Scrubs of a chunkserver, which run apart from its answers. The caller that orders a scrub
+/// chooses its number; 0 stands for the scrub that runs, or ended last.
 pub trait OrderedScrubs: Send + Sync {
-    /// All but the damaged segments.
+    /// Orders a scrub. The damaged segments in the result are left to the caller.
     fn order(&self, run: u64, order: RunOrder) -> NodeScrub;
 
     /// At most [`FOUND`]; with as many there may be more.

@@ -90,7 +90,7 @@ impl Authority {
         Ok(Facts { node, key })
     }
 
-    /// Whether a certificate, verified before, was given to a master.
+    /// Returns true if a certificate, verified before, was issued to a master.
     pub(crate) fn names_master(&self, certificate: &CertificateDer<'_>) -> bool {
         let Ok(parsed) = EndEntityCert::try_from(certificate) else { return false };
         let name = ServerName::try_from(name::of_masters(self.cluster));

@@ -74,7 +74,7 @@ struct KnownFile {
 pub struct Loaded {
     pub identity: Arc<Identity>,
     pub roles: Roles,
-    /// Of masters, each `host:port`.
+    /// Addresses of masters, each `host:port`.
     pub addresses: Vec<String>,
     pub masters: Vec<KnownNode>,
 }
@@ -121,7 +121,7 @@ impl Directory {
         Ca::load(cluster, key, self.read_certificate(CA_CERTIFICATE)?)
     }
 
-    /// Keeps all that a node was told when it joined.
+    /// Saves what a node received when it joined.
     pub fn save(&self, joined: &Joined, addresses: &[String]) -> Result<()> {
         self.save_certificate(CA_CERTIFICATE, joined.authority.certificate())?;
         self.save_node_certificate(&joined.certificate)?;
@@ -171,8 +171,8 @@ impl Directory {
         self.write(CLUSTER, text.as_bytes(), 0o644)
     }
 
-    /// Whether the node has got a new number, and what it kept under the former one is still to be
-    /// let go of.
+    /// Returns true if the node has got a new number, and has not yet let go of what it kept under
+    /// the former number.
     ///
     /// # Errors
     /// Those of [`Directory::load`].

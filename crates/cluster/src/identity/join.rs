@@ -117,7 +117,7 @@ fn write_node(node: NodeId, pin: Pin) -> Bytes {
     out.finish()
 }
 
-/// Where a master admits nodes and renews their certificates.
+/// Admits nodes and renews their certificates, at a master.
 pub struct Desk {
     pub ca: Ca,
     pub tokens: Arc<dyn Tokens>,
@@ -127,7 +127,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A new certificate for a node that is connected, and showed the one that it has.
+    /// Issues a new certificate for a connected node that has shown its current one.
     ///
     /// # Errors
     /// `Denied` if the node is no longer pinned with this key.
@@ -145,7 +145,7 @@ impl Desk {
         }
     }
 
-    /// The answer to one that asks to join, and has shown in the handshake that it has the key
+    /// Answers a node that asks to join, and has shown in the handshake that it has the key
     /// `public`.
     pub(crate) async fn admit(&self, request: &Bytes, public: &PublicKey) -> Result<Bytes> {
         let (mut id, mut hash, mut roles) = (TokenId(0), None, Roles::NONE);

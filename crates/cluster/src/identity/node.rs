@@ -69,7 +69,7 @@ impl Identity {
         certified.cert.first().cloned().unwrap_or_else(|| CertificateDer::from(Vec::new()))
     }
 
-    /// Whether two thirds of the certificate's time are over.
+    /// Returns true if two thirds of the certificate's time are over.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let third = i64::try_from((CERTIFICATE / 3).as_nanos()).unwrap_or(i64::MAX);
         let later = Timestamp(now.0.saturating_add(third));

@@ -30,7 +30,7 @@ pub struct JoinToken {
     pub secret: Secret<[u8; 32]>,
     /// The roles that the joining node will have.
     pub roles: Roles,
-    /// Of masters, each `host:port`.
+    /// Addresses of masters, each `host:port`.
     pub addresses: Vec<String>,
 }
 

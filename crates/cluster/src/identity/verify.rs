@@ -1,4 +1,5 @@
-//! How handshakes ask who is there. Each answer says no unless all of it is known to be right.
+//! Checks of the other side's identity in handshakes. Each check refuses unless everything is
+//! right.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Mutual {
     }
 }
 
-/// Admits whoever has a key, as one that may ask to join and nothing else.
+/// Admits any client that has a key. It may ask to join, and nothing else.
 pub(crate) struct Applying;
 
 /// Knows a master by the authority that a join token names.

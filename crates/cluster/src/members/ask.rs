@@ -23,7 +23,8 @@ pub struct Asked {
     pub answer: Result<MemberReport>,
 }
 
-/// For so long a master is waited for that the one that serves hears, or does not.
+/// Returns how long to wait for a master's report, which depends on whether the leader hears that
+/// master.
 pub fn patience(is_up: bool) -> Duration {
     if is_up { MEMBER_REPORT } else { MEMBER_REPORT_AWAY }
 }
@@ -34,8 +35,8 @@ pub fn masters_of(map: &ClusterMap) -> Vec<(String, Duration)> {
     masters.map(|(_, node)| (node.address.clone(), patience(node.is_up))).collect()
 }
 
-/// Asks the masters at all `addresses` at the same time, and waits for each of them for so long.
-/// The answers come in the order of the addresses.
+/// Asks the masters at all `addresses` at the same time, and waits for each as long as given with
+/// its address. The answers have the order of the addresses.
 pub async fn ask_all(
     dialer: Arc<dyn Dial>,
     mut terms: Terms,

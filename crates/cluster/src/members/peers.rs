@@ -25,7 +25,7 @@ struct PeersShared {
     dialer: Arc<dyn Dial>,
     terms: Terms,
     view: Arc<NodeView>,
-    /// Where masters were when this one ran before.
+    /// Addresses that masters had when this master last ran.
     former: Vec<String>,
     ways: Mutex<BTreeMap<u64, Arc<Way>>>,
 }

@@ -23,7 +23,7 @@ pub struct Agent {
     reconnect: Reconnect<Recalls>,
     recalls: Recalls,
     place: Mutex<Arc<str>>,
-    /// Of the metadata, as a server said last.
+    /// Generation of the metadata, as a server reported last.
     generation: AtomicU64,
 }
 

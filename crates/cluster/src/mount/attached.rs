@@ -44,13 +44,13 @@ impl Attached {
         }
     }
 
-    /// Whether it is attached, by this user.
+    /// Returns true if the session is attached by this user.
     pub fn is_of(&self, session: SessionId, user: UserId) -> bool {
         let sessions = self.sessions.lock();
         sessions.get(&session).is_some_and(|one| one.user == user && Instant::now() < one.until)
     }
 
-    /// It is no more what came over this connection; whether it was.
+    /// Ends a session if it is attached over this connection. Returns true if it was.
     pub fn end(&self, session: SessionId, connection: u64) -> bool {
         let mut sessions = self.sessions.lock();
         let was = sessions.get(&session).is_some_and(|one| one.connection == connection);

@@ -44,7 +44,7 @@ impl Guarded {
         self.0.place(group, block)
     }
 
-    /// How much there is and how much goes in: every mount may know that.
+    /// Returns the used and the free space, which every mount may know.
     pub async fn room(&self) -> Result<Usage> {
         self.0.room().await
     }

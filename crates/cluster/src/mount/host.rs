@@ -1,10 +1,10 @@
-//! The server's side. A mount's requests are made as its user. Where its session is, the caller is
-//! made from the identity proved at the other end here. A mount can say only for which uid and
-//! groups it asks.
+//! The server's side. A mount's requests are made as its user: the caller is made on the side that
+//! keeps the mount's session, from the identity that was proved on this side. A mount can only
+//! choose the uid and the groups for which it asks.
 //!
 //! A mount is trusted with nothing. It runs the verbs that POSIX needs and no others, and publishes
-//! blocks of its own session only. It reads only blocks that it was told of, in buckets that its
-//! user may read now. The contents of replies and rows are decided where its session is
+//! blocks of its own session only. It reads only blocks that were disclosed to it, in buckets that
+//! its user may read now. The contents of replies and rows are decided where its session is
 //! (`meta/src/mounts.rs`).
 
 use std::future::Future;
@@ -52,7 +52,7 @@ use crate::wire::{Link, Peer, Service, accept};
 
 mod blocks;
 
-/// How long it is kept what a session was told of, after its connection was lost.
+/// Time for which the disclosed blocks of a session are remembered after its connection was lost.
 const TOLD: Duration = Duration::from_secs(60);
 
 /// Serves the mounts that come in here.
@@ -90,16 +90,16 @@ pub struct MountService {
 }
 
 struct Line {
-    /// As whom all is asked: a user.
+    /// The caller of all requests: a user.
     caller: Caller,
     way: Way,
-    /// The one that was attached last over this connection.
+    /// Session that was attached last over this connection.
     session: Mutex<Option<SessionId>>,
-    /// KiB of blocks that were read for this connection and are not sent.
+    /// Room for blocks that were read for this connection and are not sent, KiB.
     unsent: Arc<Semaphore>,
-    /// For what is read of the metadata, and not sent.
+    /// Permits for replies about the metadata that are not sent.
     reads: Arc<Semaphore>,
-    /// For blocks that it is to write once more.
+    /// Turns of blocks that the mount is to send again.
     turns: Arc<Turns>,
 }
 
@@ -123,7 +123,8 @@ impl<R> AsRef<[u8]> for Held<R> {
 }
 
 impl MountHost {
-    /// Of a server that has the metadata itself, `meta`. `directory`: of the files of `blocks`.
+    /// Makes the host of a server that has the metadata itself, `meta`. `directory` has the files
+    /// of `blocks`.
     pub fn new(
         sessions: Arc<Sessions>,
         meta: Meta,
@@ -134,8 +135,8 @@ impl MountHost {
         MountHost::at(SessionHome::Here(sessions), meta, blocks, directory)
     }
 
-    /// Of a gateway: sessions are with the master that serves, which takes this node's word for
-    /// who the user of a mount is.
+    /// Makes the host of a gateway. Sessions are with the master that serves, which trusts this
+    /// node on who the user of a mount is.
     pub fn of_gateway(agent: Arc<Agent>, meta: Meta, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
         MountHost::at(SessionHome::of_cluster(agent), meta, blocks, None)
     }

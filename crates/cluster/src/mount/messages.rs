@@ -1,9 +1,9 @@
-//! Messages between a mount and a server, besides sessions (`cairn_meta::session`).
+//! Messages between a mount and a server, without those of sessions (`cairn_meta::session`).
 
 use cairn_base::{BlockId, GroupId, Owner, SessionId};
 use serde::{Deserialize, Serialize};
 
-/// Answered with nothing: there is somebody.
+/// Ping; answered with an empty message.
 pub const SERVES: u16 = 7;
 /// [`Put`] and the bytes, answered with the group.
 pub const PUT: u16 = 32;
@@ -19,7 +19,7 @@ pub const LOCATE: u16 = 36;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Put {
-    /// Of which the block is.
+    /// Session of the block.
     pub session: SessionId,
     pub group: Option<GroupId>,
     pub replicas: u8,

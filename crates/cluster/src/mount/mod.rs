@@ -1,15 +1,15 @@
-//! Clients of the store that are no nodes of it: mounts. They come in by the door of a server, as
-//! a user, and speak the protocol of nodes over the connection that they got there.
+//! Mounts: clients of the store that are not nodes. They connect through the door of a server, as a
+//! user, and speak the protocol of nodes over that connection.
 //!
 //! ```text
 //!   mount                                     server
 //!   Agent ── session ────────────────────►  MountHost ── as this user ──► Sessions ──► Master
-//!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
+//!   MountBlocks ── disclosed blocks ─────►  MountHost ──────────────────► Blocks
 //!       └─ on the same machine, reads them from the server's files ────────────┘
 //!
 //!                                             gateway                       master
 //!   Agent ── session ────────────────────►  MountHost ══ of this user ══► Sessions ──► Master
-//!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
+//!   MountBlocks ── disclosed blocks ─────►  MountHost ──────────────────► Blocks
 //! ```
 //!
 //! It is not: a door (that is the crate `fuse`). It does not decide how a connection is made and

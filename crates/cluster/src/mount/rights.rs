@@ -24,15 +24,17 @@ fn nowhere() -> Error {
 /// Asks the metadata, of which a gateway has leased what it needs for this.
 pub struct Rights {
     meta: Meta,
-    /// Where users were found to have the right to write.
+    /// Bucket in which each user was found to have the right to write.
     writable: Mutex<HashMap<UserId, BucketId>>,
-    /// When users were found to have no right to write: they are not looked up again at once.
+    /// Time at which each user was found to have no right to write; users are not looked up again
+    /// at once.
     refused: Mutex<HashMap<UserId, Instant>>,
-    /// Of each user one looks for such a bucket at a time: the others then know what it found.
+    /// Locks by which only one task at a time looks for such a bucket of a user; the others reuse
+    /// its result.
     looking: Mutex<HashMap<UserId, Turn>>,
 }
 
-/// A mount may have what it asks for. Without it no block is read or written.
+/// Proof that a mount may have what it asks for. Without it no block is read or written.
 #[must_use]
 pub struct Granted(());
 
@@ -69,7 +71,7 @@ impl Rights {
         Ok(Granted(()))
     }
 
-    /// Whether the user may write in any bucket: nobody else has a use for blocks.
+    /// Checks that the user may write in some bucket: other users have no use for blocks.
     ///
     /// # Errors
     /// `Denied` if not. It names no bucket.
@@ -102,7 +104,7 @@ impl Rights {
         }
     }
 
-    /// Whether a user was found a moment ago to have no right to write. Those of longer ago are
+    /// Returns true if a user was recently found to have no right to write. Older findings are
     /// forgotten.
     fn was_refused(&self, user: UserId) -> bool {
         let mut refused = self.refused.lock();

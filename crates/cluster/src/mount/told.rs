@@ -1,7 +1,7 @@
-//! The blocks and bodies that a session was told of, and in which bucket. It may read no other
-//! block, and ask for the extents of no other body. A block's id says nothing of who may read it,
-//! and can be guessed from that of another. Being told is not the right to read: that is decided
-//! again, in the bucket, each time.
+//! Blocks and bodies that were disclosed to a session, and their buckets. A session may read no
+//! other block, and ask for the extents of no other body. A block's id says nothing about the right
+//! to read it, and can be guessed from another id. Disclosure is not that right either: it is
+//! decided again, in the bucket, each time.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const IDS: usize = 1 << 19;
 /// bytes; of more than two, the older are forgotten.
 type Buckets = [Option<BucketId>; 2];
 
-/// Of all sessions of a server.
+/// Disclosed blocks and bodies of all sessions of a server.
 #[derive(Default)]
 pub struct Told {
     sessions: Mutex<HashMap<SessionId, Both>>,
@@ -68,14 +68,14 @@ impl<T: std::hash::Hash + Eq> Known<T> {
 }
 
 impl Told {
-    /// The buckets in which the session was told of a block.
+    /// Returns the buckets in which a block was disclosed to the session.
     pub fn of_block(&self, session: SessionId, block: BlockId) -> impl Iterator<Item = BucketId> {
         let sessions = self.sessions.lock();
         let buckets = sessions.get(&session).map(|both| both.blocks.buckets(&block));
         buckets.unwrap_or_default().into_iter().flatten()
     }
 
-    /// Whether the session was told of a body in this bucket.
+    /// Returns true if a body in this bucket was disclosed to the session.
     pub fn has_body(&self, session: SessionId, bucket: BucketId, body: BodyId) -> bool {
         let sessions = self.sessions.lock();
         let buckets = sessions.get(&session).map(|both| both.bodies.buckets(&body));

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::limits::{UNPUBLISHED_BYTES, UNPUBLISHED_LEAST};
 
-/// Of all sessions of a server.
+/// Unpublished blocks of all sessions of a server.
 #[derive(Default)]
 pub struct Unpublished(Mutex<All>);
 

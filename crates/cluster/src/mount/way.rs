@@ -19,10 +19,10 @@ use crate::control::{Agent, forward, join, relay};
 use crate::limits::MOUNTS;
 use crate::wire::Peer;
 
-/// Where sessions of mounts are.
+/// Home of the sessions of mounts.
 pub enum SessionHome {
     Here(Arc<Sessions>),
-    /// With whatever master serves; and room for so many mounts.
+    /// The master that serves, whichever it is; and room for a limited number of mounts.
     Cluster(Arc<Agent>, Arc<Shares>),
 }
 
@@ -50,11 +50,11 @@ struct Upstream {
 }
 
 impl Way {
-    /// Whether somebody serves.
+    /// Checks that a master serves.
     ///
     /// # Errors
-    /// `Unavailable` if not, or if there is no room for the mount of `user`. The way of this
-    /// connection leads to nobody who serves then, for good: the mount is to open another one.
+    /// `Unavailable` if none does, or if there is no room for the mount of `user`. This connection
+    /// then never leads to a serving master again: the mount has to open another one.
     pub async fn open(&self, place: &SessionHome, (user, mount): (UserId, &Peer)) -> Result<()> {
         let SessionHome::Cluster(agent, mounts) = place else { return Ok(()) };
         let was_open = self.0.initialized();

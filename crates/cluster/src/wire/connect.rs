@@ -103,7 +103,7 @@ impl Terms {
         }
     }
 
-    /// Whether the one who said `hello` is the one at the other end, and welcome.
+    /// Checks that the sender of `hello` is the authenticated peer, and welcome.
     fn check(&self, hello: &Hello, peer: &Authenticated, dialed: bool) -> Result<(Role, u16)> {
         let version = self.agree(hello, dialed)?;
         if hello.cluster != self.cluster {

@@ -1,4 +1,4 @@
-//! Where those that join are answered: one request and one answer.
+//! Answers nodes that join: one request and one answer.
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
@@ -9,7 +9,7 @@ use super::link::lost;
 use crate::identity::{Desk, PublicKey};
 use crate::limits::JOIN_BYTES;
 
-/// Answers one that asks to join, and has shown in the handshake that it has the key `public`.
+/// Answers a node that asks to join, and has shown in the handshake that it has the key `public`.
 pub async fn serve<T>(desk: &Desk, stream: &mut T, public: &PublicKey) -> Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin,

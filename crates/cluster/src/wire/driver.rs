@@ -31,14 +31,14 @@ use crate::limits::{PAYLOAD_BYTES, WRITE_BYTES};
 /// Rounds of reading, answering and writing before other tasks of the runtime have their turn.
 const ROUNDS: usize = 32;
 
-/// How a connection notices that its peer is gone.
+/// Timing by which a connection notices that its peer is gone.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAlive {
-    /// How often is looked; also how exact the timeouts of calls are.
+    /// Interval of the checks, and precision of the timeouts of calls.
     pub tick: Duration,
-    /// A peer that was silent for so many ticks is pinged.
+    /// Ticks of silence after which a peer is pinged.
     pub ping_ticks: u32,
-    /// A peer that was silent, or took no byte of what waits for it, for so many ticks is dead.
+    /// Ticks after which a peer is dead if it was silent, or took no byte of what waits for it.
     pub dead_ticks: u32,
 }
 
@@ -429,7 +429,7 @@ impl<S: Service> Driver<S> {
 }
 
 impl PeerShared {
-    /// Whether something is to be sent, by one of several that call.
+    /// Returns true if something is to be sent, and several calls are open.
     fn expects_more(&self) -> bool {
         let state = self.state.lock();
         !state.out.is_empty() && state.slots.outstanding() > 1

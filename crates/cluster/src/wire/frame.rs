@@ -15,8 +15,8 @@ pub const HEADER_BYTES: usize = 32;
 /// The flag of a request with a trace, which is between its header and its payload.
 const TRACED: u8 = 1;
 
-/// How far memory for a frame may exceed what has come of it. Received bytes are moved each time
-/// that there are more, so the fewer that are here, the better.
+/// Greatest ratio of the memory for a frame to its received bytes. Received bytes are moved
+/// whenever the memory grows, so the fewer have arrived, the better.
 const AHEAD: usize = 15;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,8 @@ pub fn header(kind: Kind, method: u16, id: u64, length: u32) -> [u8; HEADER_BYTE
     out
 }
 
-/// As [`header`], of a request that belongs to `trace`, with the trace behind it.
+/// Makes the header of a request that belongs to `trace`, and the bytes of the trace that follow
+/// it.
 pub fn traced(
     method: u16,
     id: u64,
@@ -95,7 +96,7 @@ pub struct Parser {
     limit: usize,
     /// Bytes that the frame at the front of `buf` still lacks, as far as is known.
     missing: usize,
-    /// Whether `buf` grew for a long payload.
+    /// Set once `buf` grew for a long payload.
     grown: bool,
 }
 
@@ -105,8 +106,8 @@ impl Parser {
         Parser { buf: BytesMut::new(), limit, missing: HEADER_BYTES, grown: false }
     }
 
-    /// Where to append what was read: has spare room, and never more than [`AHEAD`] times what has
-    /// come already, or [`READ_BYTES`].
+    /// Returns the buffer to append received bytes to. It has spare room: at most [`AHEAD`] times
+    /// the received bytes, or [`READ_BYTES`].
     pub fn room(&mut self) -> &mut BytesMut {
         if self.grown && self.buf.is_empty() {
             self.buf = BytesMut::new();
@@ -159,7 +160,7 @@ impl Parser {
         Ok(Some(Frame { kind, method, id, trace, payload }))
     }
 
-    /// Whether a frame has begun and not ended.
+    /// Returns true if a frame has begun and not ended.
     pub fn is_within_frame(&self) -> bool {
         !self.buf.is_empty()
     }

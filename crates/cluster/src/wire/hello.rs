@@ -41,7 +41,7 @@ const READS_TRACES: u32 = 8;
 const FORMATS: u32 = 9;
 const CAPABILITIES: u32 = 10;
 
-/// How much a side takes before it has answered.
+/// Requests and bytes that a side accepts before it has answered them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// Requests.
@@ -181,7 +181,7 @@ pub async fn write(stream: &mut dyn Stream, hello: &Hello) -> Result<()> {
     written.await.map_err(link::lost("hello"))
 }
 
-/// The hello of the peer, also of one that refuses.
+/// Reads the hello of the peer, also of a peer that refuses.
 ///
 /// # Errors
 /// `Invalid` if this is not the protocol of Cairn.

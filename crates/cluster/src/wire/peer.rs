@@ -43,10 +43,9 @@ impl fmt::Display for PeerInfo {
     }
 }
 
-/// A connection to a peer, by which it is called. Cheap to clone.
+/// A connection to a peer, over which the peer is called. Cheap to clone.
 ///
-/// A connection that was dialed ends when its last `Peer` is dropped; one that was accepted does
-/// not.
+/// A dialed connection ends when its last `Peer` is dropped; an accepted connection does not.
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<PeerShared>,
@@ -95,18 +94,18 @@ impl Peer {
         &self.shared.info
     }
 
-    /// Asks the peer and waits for its reply. Waits for room first while as much is asked as the
-    /// peer allows. Dropping the future does not take the request back. The peer is told the trace
-    /// of the request that is being worked on here, if there is one ([`stage::trace`]).
+    /// Calls the peer and waits for its reply. Waits for room first if the peer's window is full.
+    /// Dropping the future does not take the request back. The request carries the trace of the
+    /// request that is being worked on here, if there is one ([`stage::trace`]).
     ///
     /// # Errors
-    /// The answer of the peer. `Unavailable` if no answer came in time or the connection ended: its
-    /// text says whether the outcome is unknown or the request was not sent. `TooLarge`.
+    /// The error that the peer answered. `Unavailable` if no answer came in time or the connection
+    /// ended: its text says whether the outcome is unknown or the request was not sent. `TooLarge`.
     pub async fn call(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<Bytes> {
         Ok(self.attempt(method, payload, timeout).await?)
     }
 
-    /// As [`Peer::call`]; tells whether a failed request was sent.
+    /// Calls like [`Peer::call`]; the error says whether a failed request was sent.
     pub async fn attempt(
         &self,
         method: u16,
@@ -129,7 +128,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Whether a new call can be sent: the connection stands, and the peer takes more.
+    /// Returns true if a new call can be sent: the connection stands, and the peer takes more.
     pub fn is_usable(&self) -> bool {
         let state = self.shared.state.lock();
         state.ended.is_none() && state.leaving.is_none() && !state.end_asked

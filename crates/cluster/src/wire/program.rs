@@ -54,7 +54,7 @@ const FORMATS: [(&str, u16, u16); 10] = [
     ("rows", 1, 1),
 ];
 
-/// Those of this program.
+/// Returns the formats of this program.
 pub(super) fn own_formats() -> Vec<FormatRange> {
     let range = |(name, oldest, newest): &(&str, u16, u16)| FormatRange {
         name: (*name).to_owned(),

@@ -50,7 +50,7 @@ pub struct Reconnect<S> {
     /// Counts on as addresses are left; which is tried first.
     start: AtomicUsize,
     peer: Mutex<Option<Peer>>,
-    /// Held by the one that dials.
+    /// Locked by the task that dials.
     dialing: tokio::sync::Mutex<()>,
 }
 
@@ -161,8 +161,8 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
-    /// Tries each address once, beginning with the one that answered last. A silent address holds
-    /// up nobody: the next is tried meanwhile.
+    /// Tries each address once, first the address that answered last. A silent address delays
+    /// nothing: the next address is tried meanwhile.
     async fn try_all(&self) -> Result<Peer> {
         let addresses = self.addresses.lock().clone();
         let start = self.start.load(Ordering::Relaxed) % addresses.len();

@@ -12,8 +12,8 @@ use super::link::Authenticated;
 /// Nodes that are remembered, at most.
 const NODES: usize = 1_000;
 
-/// Of each node that was refused by another one of this process, from where: what was said of it
-/// last, and when.
+/// Last text and time of a refusal, by the refusing node of this process, the refused node, and its
+/// address.
 type Said = BTreeMap<(NodeId, NodeId, String), (String, Instant)>;
 
 static SAID: Mutex<Said> = Mutex::new(Said::new());

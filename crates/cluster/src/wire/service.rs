@@ -7,12 +7,12 @@ use cairn_base::{Error, Result};
 
 use super::peer::Peer;
 
-/// Answers the requests of peers. Also any `Fn(&Peer, u16, Bytes) -> impl Future`.
+/// Answers the requests of peers. Any `Fn(&Peer, u16, Bytes) -> impl Future` is a service too.
 ///
-/// A call is polled where the connection is driven, and answered at once if it is ready then. It
-/// must not block, and what takes long to compute belongs into a task of its own. A call is
-/// dropped, wherever it is, when its connection ends. If the peer says to which trace the call
-/// belongs, that is the one that is being worked on ([`cairn_base::stage::trace`]).
+/// A call is polled on the task of its connection, and answered at once if it is ready then. It
+/// must not block; long computations belong into a task of their own. A call is dropped, wherever
+/// it is, when its connection ends. If the request carries a trace, that is the trace that is being
+/// worked on ([`cairn_base::stage::trace`]).
 pub trait Service: Clone + Send + Sync + 'static {
     type Reply: Future<Output = Result<Bytes>> + Send + 'static;
 

@@ -27,7 +27,7 @@ enum Phase {
     Free,
     /// Somebody waits for the answer.
     Waiting,
-    /// The deadline has passed, and the one who waits is to be told.
+    /// The deadline has passed, and the waiting caller is to get the error.
     Late,
     /// Nobody waits for the answer, which has not come.
     Abandoned,

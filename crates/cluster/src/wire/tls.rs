@@ -41,7 +41,7 @@ const WIRE: &[u8] = b"cairn-wire/1";
 const JOIN: &[u8] = b"cairn-join/1";
 const BLOCKS: &[u8] = b"cairn-blocks/1";
 const ADMIN: &[u8] = b"h2";
-/// How often a certificate is verified again while its connection lasts.
+/// Interval at which a certificate is verified again while its connection lasts.
 const VERIFY_AGAIN: Duration = Duration::from_secs(60);
 
 /// The library of TLS reads 4 KiB at a time: from this buffer, not from the socket.
@@ -206,9 +206,9 @@ pub struct TlsListener {
 /// The takers of connections that do not use `cairn-wire/1`.
 #[derive(Clone, Default)]
 pub struct Takers {
-    /// Of those that move blocks.
+    /// Taker of connections that move blocks.
     pub blocks: Option<Taker>,
-    /// Of those that administer, on masters.
+    /// Taker of connections for administration, on masters.
     pub admin: Option<Taker>,
 }
 

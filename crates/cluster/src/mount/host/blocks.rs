@@ -78,7 +78,7 @@ impl MountService {
         Ok(Bytes::from_owner(Held { bytes, _room: room }))
     }
 
-    /// Room for so many bytes, until they are sent.
+    /// Waits for room for `bytes` bytes, which are held until they are sent.
     async fn room(&self, bytes: u32) -> Result<(OwnedSemaphorePermit, Share)> {
         let kib = bytes.div_ceil(1 << 10);
         let closed = |_| Error::Unavailable("the server is stopping".into());
@@ -97,8 +97,8 @@ impl MountService {
         wire::encode(&self.host.blocks.place(granted, group, block).filter(|_| self.is_near))
     }
 
-    /// The session may read its own blocks, and those that it was told of in buckets that its user
-    /// may read.
+    /// Checks that the session may read a block: its own block, or one in a bucket that its user
+    /// may read, if it was disclosed to the session there.
     async fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<Granted> {
         self.check_session(session)?;
         if let Some(granted) = Granted::own(session, block) {
