@@ -23,11 +23,12 @@ use crate::limits::{IDLE, LISTENER_ALIVE, LISTENER_BEAT, LISTENER_LOGIN};
 use crate::listeners::ListenerPlace;
 use crate::reply::{self, Reply};
 
-/// Something that a page is told.
+/// An event that is sent to a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     pub name: &'static str,
-    /// A browser that comes again says which one it has seen; empty for none. One line.
+    /// Id of the last event that a browser has seen, which it sends when it reconnects; empty for
+    /// none. One line.
     pub id: String,
     pub data: String,
 }
@@ -106,7 +107,8 @@ impl OpenLogin {
         OpenLogin { fs, user, hash, changes }
     }
 
-    /// Whether it holds. Where nobody knows, the page goes on: it is told nothing then, either.
+    /// Returns true if the login still holds. If that is unknown, the page goes on: it gets no news
+    /// then.
     async fn holds(&self) -> bool {
         let verb = FindLogin { user: self.user, hash: self.hash };
         match self.fs.read(&Caller::system(), verb).await {
@@ -129,7 +131,7 @@ struct Listening {
     source: BoxStream<'static, Bytes>,
     login: OpenLogin,
     beats: Interval,
-    /// How long nothing was sent, and how long the login was not looked at.
+    /// Time since something was sent, and time since the login was checked.
     silent: Duration,
     unchecked: Duration,
     seat: Seat,
@@ -143,7 +145,7 @@ enum Came {
     Doubt,
     /// Nothing was sent for long.
     Silence,
-    /// The server stops.
+    /// Returns the bytes to send, and the state afterwards; nothing after the last bytes.
     Stop,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that fail, as people are told of them.
+//! Replies to requests that fail, as people read them.
 
 use cairn_base::Error;
 use cairn_doors::UploadError;

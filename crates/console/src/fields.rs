@@ -8,12 +8,12 @@ use crate::forms::Form;
 /// A form that does something once it was confirmed: it has `confirm=yes` and what was asked for.
 pub struct Confirm<'a> {
     pub action: &'a str,
-    /// What was asked for: names and values, in order.
+    /// Names and values of the request, in order.
     pub fields: &'a [(&'a str, &'a str)],
     /// The text of the button, and its class: `danger` for what cannot be undone.
     pub text: &'a str,
     pub class: &'a str,
-    /// Where one goes who does not want it.
+    /// Target of the link that cancels.
     pub back: &'a str,
 }
 

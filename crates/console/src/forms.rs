@@ -4,18 +4,18 @@ use std::borrow::Cow;
 
 use cairn_base::{Error, Result};
 
-/// How large a form may be.
+/// Limits of a form.
 #[derive(Clone, Copy, Debug)]
 pub struct FormBounds {
     pub bytes: usize,
     pub fields: usize,
 }
 
-/// Memory of a field besides its bytes: two texts, and what the allocator adds to each.
+/// Memory of a field without its bytes: two texts, and the overhead of the allocator for each.
 const FIELD_BYTES: u64 = 2 * (24 + 16);
 
 impl FormBounds {
-    /// The memory of a body of so many bytes and of the form that is made of it, bytes.
+    /// Returns the memory of a body of `body` bytes and of the form that is made of it, bytes.
     pub fn memory(self, body: u64) -> u64 {
         // A field has a name or `=`, and `&` behind it.
         let fields = (self.fields as u64).min(body.div_ceil(2));
@@ -28,7 +28,7 @@ impl FormBounds {
 pub struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// Of `most` fields at most. They are counted before memory is taken for them.
+    /// Parses a form of at most `most` fields. They are counted before memory is taken for them.
     ///
     /// # Errors
     /// `TooLarge` for more fields; `Invalid` for what no field can have.

@@ -43,9 +43,9 @@ pub struct Asked {
     pub parts: Parts,
     pub peer: Remote,
     pub host: Host,
-    /// The body, if it has one; all of it.
+    /// The whole body, if it has one.
     pub body: Vec<u8>,
-    /// Of the body.
+    /// Limits of the body.
     pub bounds: FormBounds,
     pub witness: Witness,
 }
@@ -79,7 +79,7 @@ impl Asked {
 /// A browser in which somebody has logged in.
 pub struct LoggedIn {
     pub user: UserId,
-    /// Of the user.
+    /// Name of the user.
     pub name: String,
     /// The id of the access key that was shown.
     pub credential: String,

@@ -11,20 +11,19 @@ pub const LOGIN_FIELDS: usize = 16;
 /// Memory for all forms that are read, bytes. No network takes the last quarter.
 pub const FORMS_BYTES: u64 = 32 << 20;
 
-/// A login that is not used for so long is over; so is one that is as old as this, however much it
-/// is used.
+/// Time without use after which a login ends; and the age at which it ends in any case.
 pub const IDLE: Duration = Duration::from_secs(3600);
 pub const LIFETIME: Duration = Duration::from_secs(12 * 3600);
-/// How often the use of a login is noted.
+/// Interval at which the use of a login is noted.
 pub const TOUCH: Duration = Duration::from_secs(60);
 
 /// Wrong secrets of one network, or for one access key, after which replies to further wrong ones
 /// are held back: for a second at first, and then twice as long each time.
 pub const FREE_FAILURES: u32 = 5;
 pub const HELD_MAX: Duration = Duration::from_secs(8);
-/// For how long failures are remembered after the last one.
+/// Time for which failures are remembered after the last one.
 pub const FAILURES_WINDOW: Duration = Duration::from_secs(600);
-/// How many networks and access keys are remembered.
+/// Networks and access keys that are remembered, at most.
 pub const FAILURE_SOURCES: usize = 8192;
 /// Replies to wrong secrets that are held back at the same time; others wait for these. No network
 /// takes the last quarter.
@@ -32,42 +31,41 @@ pub const ATTEMPTS: u64 = 128;
 
 /// Rows of a page.
 pub const ROWS: usize = 200;
-/// Objects of a folder that one request deletes at most.
+/// Objects of a folder that one request deletes, at most.
 pub const DELETES: usize = 10_000;
-/// Objects that one request copies or moves at most.
+/// Objects that one request copies or moves, at most.
 pub const TRANSFERS: usize = 1000;
 
-/// How long a link to the bytes of an object can be followed, seconds; and one to upload a part.
+/// Validity of a link to the bytes of an object, seconds; and of a link to upload a part.
 pub const DOWNLOAD_SECS: u32 = 300;
 pub const UPLOAD_SECS: u32 = 15 * 60;
 /// Presigned URLs that are made by one request.
 pub const URLS: usize = 16;
 
-/// Pages that hear of changes, or get new numbers or lines, at the same time: of all users, and of
+/// Pages that receive changes, new numbers or lines at the same time, at most: of all users, and of
 /// one.
 pub const LISTENERS: usize = 1024;
 pub const LISTENERS_OF_USER: usize = 64;
-/// How often a page that is open shows that its connection is alive: to the server's own watch over
-/// connections, and after a silence to whoever passes the bytes on.
+/// Interval at which an open page shows that its connection is alive to the server's own watch over
+/// connections; and the silence after which it shows it to proxies.
 pub const LISTENER_BEAT: Duration = Duration::from_secs(2);
 pub const LISTENER_ALIVE: Duration = Duration::from_secs(20);
-/// How often it is looked at whether the login of an open page holds, where nothing says that it
-/// has ended.
+/// Interval at which the login of an open page is checked, even if nothing says that it has ended.
 pub const LISTENER_LOGIN: Duration = Duration::from_secs(60);
 
-/// Records of the audit on a page; and bytes of stored ones that one request looks through.
+/// Records of the audit on a page; and bytes of stored records that one request searches.
 pub const RECORDS: usize = 100;
 pub const RECORDS_BYTES: u64 = 8 << 20;
-/// Days of the audit that are offered, of each process that stores them, and such processes.
+/// Days of the audit that are offered, for each process that stores them; and such processes.
 pub const AUDIT_DAYS: usize = 31;
 pub const AUDIT_SOURCES: usize = 32;
 
 /// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
 pub const SHOWN: usize = 200;
-/// Lines of a log that a page begins with, the most of them that it shows at first, bytes, and
+/// Lines of a log that a page begins with; the bytes of those that it shows at first, at most; and
 /// lines that a script keeps.
 pub const TAIL_LINES: usize = 200;
 pub const TAIL_BYTES: usize = 256 << 10;
 pub const TAIL_KEPT: usize = 2000;
-/// How often it is decided again whether a user may read a log that is followed.
+/// Interval at which the right of a user to read a followed log is decided again.
 pub const TAIL_CHECK: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! How many pages hear of changes at the same time.
+//! Places for pages that receive changes, in a limited number.
 
 use std::collections::HashMap;
 use std::sync::Arc;

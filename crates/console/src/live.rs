@@ -1,5 +1,5 @@
-//! Pages that show the changes of others while they are open: the parts of a page that change have
-//! `data-live`, and a script asks for the page again when it is told to.
+//! Pages that show the changes of other users while they are open: the parts of a page that change
+//! have `data-live`, and a script requests the page again after an event.
 
 use std::time::Duration;
 
@@ -11,23 +11,24 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::events::Event;
 use crate::inner::Asked;
 
-/// The least time between two events about one page: changes come in crowds.
+/// Least time between two events about one page: changes come in bursts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long one waits for the crowd after the first change.
+/// Time to wait for the rest of a burst after the first change.
 const GATHER: Duration = Duration::from_millis(50);
-/// How often one looks at rows of which this process hears nothing, because its master leases it no
-/// rows now.
+/// Interval of looks at rows about which this process gets no recalls, because its master leases it
+/// no rows now.
 pub const DEAF: Duration = Duration::from_secs(5);
-/// How long one waits after a look that failed.
+/// Pause after a look that failed.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Where a page hears of changes, and the state that it shows.
+/// Returns the element that makes a page listen: the address of its events, and the state that it
+/// shows.
 pub fn listen(place: &str, version: &str) -> Markup {
     html! { cairn-changes data-events=(place) data-seen=(version) {} }
 }
 
-/// The state that a page which listens has seen: as the browser says if it comes again, or as the
-/// page says.
+/// Returns the state that a listening page has seen: as the browser says if it reconnects,
+/// otherwise as the page says.
 pub fn seen(asked: &Asked) -> String {
     let again = asked.parts.headers.get("last-event-id");
     let again = again.and_then(|seen| seen.to_str().ok()).filter(|seen| !seen.is_empty());

@@ -30,7 +30,7 @@ pub fn parts(login: &LoggedIn) -> impl Iterator<Item = &'static Part> {
     PARTS.iter().filter(|part| part.needs.is_none_or(|action| may(login, action)))
 }
 
-/// Whether a page offers something about the store. What is asked for is decided by operations.
+/// Returns true if a page offers an action on the store. Operations decide on the action itself.
 pub fn may(login: &LoggedIn, action: Action) -> bool {
     let context = login.caller.context(Timestamp(0));
     is_allowed(&login.caller, action, Resource::Store, &context)

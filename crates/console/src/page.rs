@@ -10,7 +10,7 @@ use crate::{assets, nav};
 pub struct Page<'a> {
     pub title: &'a str,
     pub login: Option<&'a LoggedIn>,
-    /// The way to the page: names and places, but for its own.
+    /// Path to the page: the names and places above it.
     pub crumbs: &'a [(String, String)],
     /// The place of the part that it belongs to; empty for the buckets.
     pub part: &'static str,

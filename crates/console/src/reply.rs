@@ -67,7 +67,7 @@ pub fn asset(asset: &'static Asset) -> Reply {
     reply
 }
 
-/// The same body, compressed before.
+/// Compressed form of the same body, made before.
 #[derive(Clone)]
 struct Gzip(Bytes);
 
@@ -112,8 +112,8 @@ pub fn protect(headers: &mut HeaderMap, data: &str) {
     }
 }
 
-/// Compresses a body where the client takes that. Lengths tell nothing: a page has no secret, or
-/// one that no other page has. A stream stays as it is.
+/// Compresses a body if the client accepts that. Its length reveals nothing: a page has no secret,
+/// or a secret that no other page has. A stream stays as it is.
 pub fn compress(asked: &HeaderMap, reply: &mut Reply) {
     let Body::Full(whole) = reply.body() else { return };
     let whole = whole.clone();

@@ -55,12 +55,12 @@ impl Kind {
         groups.iter().find_map(|group| group(&asked)).unwrap_or(Kind::Other)
     }
 
-    /// Whether the answer is a link, which works for anybody.
+    /// Returns true if the answer is a link, which works for anybody.
     fn leads_to_bytes(self) -> bool {
         matches!(self, Kind::Download | Kind::Preview)
     }
 
-    /// How large the body may be.
+    /// Returns the limits of the body.
     pub fn bounds(self) -> FormBounds {
         let (bytes, fields) = match self {
             Kind::LogIn => (limits::SHORT_FORM_BYTES, limits::LOGIN_FIELDS),
@@ -70,7 +70,7 @@ impl Kind {
         FormBounds { bytes, fields }
     }
 
-    /// Whether it is a script that asks.
+    /// Returns true if a script sends such requests.
     pub fn is_of_script(self) -> bool {
         matches!(
             self,
@@ -236,7 +236,7 @@ fn query_to(asked: &Asked) -> String {
     query.get("to").to_owned()
 }
 
-/// Whether a page of another origin leads here.
+/// Returns true if a page of another origin leads here.
 fn is_from_elsewhere(asked: &Asked) -> bool {
     let site = asked.parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     matches!(site, Some(b"cross-site" | b"same-site"))

@@ -1,5 +1,5 @@
-//! Where browsers reach the console and the S3 door, and which requests are from a page of the
-//! console.
+//! Addresses by which browsers reach the console and the S3 door, and the check that a request
+//! comes from a page of the console.
 
 use std::net::IpAddr;
 
@@ -28,10 +28,10 @@ pub struct Site {
     /// The hosts in these, without ports.
     hosts: Vec<String>,
     data: Data,
-    /// Where share links are.
+    /// Address of share links.
     links: Data,
     is_secure: bool,
-    /// Of the listener: consoles of one host do not share a cookie.
+    /// Port of the listener: consoles of one host do not share a cookie.
     port: u16,
 }
 
@@ -40,7 +40,7 @@ pub struct Site {
 pub struct Host {
     pub authority: String,
     pub name: String,
-    /// By which the browser came: pages of the other one are of another origin.
+    /// Scheme by which the browser came: a page with the other scheme has another origin.
     pub scheme: &'static str,
 }
 
@@ -101,7 +101,7 @@ impl Site {
         }
     }
 
-    /// Whether a request is from a page of the console, as one that changes something has to be.
+    /// Checks that a request comes from a page of the console, as every request for a change must.
     /// Browsers say so.
     ///
     /// # Errors
@@ -129,8 +129,9 @@ impl Site {
         }
     }
 
-    /// Whether a request that only reads is answered. Pages of other origins may lead a person to a
-    /// page, and load nothing: what scripts ask for is for scripts of the console alone.
+    /// Checks that a request that only reads may be answered. Pages of other origins may lead a
+    /// person to a page, and load nothing: what scripts request is for scripts of the console
+    /// alone.
     ///
     /// # Errors
     /// `Denied` if not.

@@ -12,7 +12,7 @@ pub struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    /// The same request about another bucket.
+    /// Returns this request as a request about another bucket.
     pub fn beside<'b>(&'b self, bucket: &'b str) -> At<'b>
     where
         'a: 'b,

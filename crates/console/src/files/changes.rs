@@ -1,9 +1,9 @@
-//! Changes of a folder and of the list of buckets, told while a page shows it.
+//! Changes of a folder and of the list of buckets, sent while a page shows it.
 //!
 //! The rows that say what the page shows are watched. When one of them changes, the folder is
-//! looked at and listed again, and the page is told if it would show something else. Files that the
-//! listing shows for the first time are watched then, and looked at once more. So one change costs
-//! two looks and a listing at most, and another listing if the page asks for itself.
+//! looked at and listed again, and the page gets an event if it would show something else. Files
+//! that the listing shows for the first time are then watched and looked at once more. So one
+//! change costs two looks and a listing at most, and another listing if the page requests it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +27,7 @@ use crate::listeners::Listeners;
 use crate::live::{self, Sight};
 use crate::reply::Reply;
 
-/// How often a look begins again because something changed meanwhile.
+/// Attempts at a look that begins again because something changed meanwhile.
 const ATTEMPTS: usize = 8;
 
 pub async fn of_folder(at: &At<'_>) -> Result<Reply, Failure> {
@@ -112,7 +112,7 @@ struct FolderSight {
     bucket: String,
     wanted: Wanted,
     folder: String,
-    /// Of the files that were shown last; those of the first page are watched one by one.
+    /// Names of the files that were shown last; the files of the first page are watched one by one.
     names: Vec<String>,
     /// The rows of the last look.
     known: Option<FolderLook>,
@@ -166,8 +166,8 @@ impl FolderSight {
         Ok(rows.filter(|_| is_known))
     }
 
-    /// Watches the files of a listing, too, which began after the others were watched; whether
-    /// what was listed is still so.
+    /// Watches the new files of a listing too; the listing began after the other rows were watched.
+    /// Returns true if they are still as listed.
     async fn watch_more(
         &mut self,
         rows: Watching,
@@ -193,7 +193,8 @@ impl FolderSight {
         Ok((rows, is_shown))
     }
 
-    /// Whether a file is as it was listed. It was looked at just now, so that its row is here.
+    /// Returns true if a file is as it was listed. Its row is in memory, since it was looked at
+    /// just now.
     fn is_still(&self, ino: Ino, state: &FileState) -> bool {
         let found = self.reads.fs.read_now(&Caller::system(), &Getattr { ino });
         matches!(found, Some(Ok((inode, _))) if (inode.size, inode.mtime) == *state)

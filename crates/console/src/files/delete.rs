@@ -68,7 +68,7 @@ async fn delete_all(at: &At<'_>, chosen: &Selection, done: &mut Deleted) -> Resu
     Ok(())
 }
 
-/// All that begins with a prefix, but for one key.
+/// Deletes all keys that begin with a prefix, except the key `but`.
 async fn delete_below(
     at: &At<'_>,
     prefix: &str,

@@ -37,7 +37,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether folders are directories there, and no objects.
+    /// Returns true if folders are directories there, and not objects.
     pub fn has_directories(&self) -> bool {
         self.kind == BucketKind::Posix
     }

@@ -115,7 +115,7 @@ impl Wanted {
         format!("/b/{}?{}", at.bucket, self.query(after))
     }
 
-    /// Where changes of this are told.
+    /// Returns the address of the events about changes of this listing.
     fn changes(&self, at: &At<'_>) -> String {
         format!("/b/{}/changes?{}", at.bucket, self.query(&self.after))
     }
@@ -358,7 +358,7 @@ fn remove_form(at: &At<'_>) -> Markup {
 #[derive(Serialize)]
 struct ShownRows<'a> {
     rows: Vec<ShownRow<'a>>,
-    /// Where the next page begins: send it as `after`. Null at the end.
+    /// Start of the next page, to be sent as `after`. Null at the end.
     next: Option<&'a str>,
 }
 
@@ -383,7 +383,7 @@ impl<'a> From<&'a ListRow> for ShownRow<'a> {
     }
 }
 
-/// The same rows for a script.
+/// Returns the rows of a listing as JSON for a script.
 pub async fn rows(at: &At<'_>) -> Result<Reply, Failure> {
     let found = Wanted::of(at)?.find(at.inner.fs(), &at.login.caller, at.bucket).await?;
     let rows = found.rows.iter().map(ShownRow::from).collect();

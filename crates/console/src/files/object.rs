@@ -17,8 +17,8 @@ use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
 
-/// How a browser shows an object: as what, and with which type. Whatever type was stored, nothing
-/// that has scripts is shown.
+/// Sort of an object, by which a browser shows it, with which type. Whatever type was stored,
+/// nothing that has scripts is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sort {
     Image,

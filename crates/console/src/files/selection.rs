@@ -71,7 +71,7 @@ impl Selection {
         files.into_iter().map(|key| Scope::File(key.clone())).chain(folders).collect()
     }
 
-    /// The one that was selected, if it is one.
+    /// Returns the selected key if exactly one was selected.
     pub fn single(&self) -> Option<&str> {
         match &*self.keys {
             [key] if !self.is_all => Some(key),
@@ -79,13 +79,13 @@ impl Selection {
         }
     }
 
-    /// Names to be shown, at most so many.
+    /// Returns at most `most` names to be shown.
     pub fn names(&self, most: usize) -> Vec<&str> {
         let keys = self.keys.iter().filter(|_| !self.is_all).take(most);
         keys.map(|key| key.strip_prefix(&*self.prefix).unwrap_or(key)).collect()
     }
 
-    /// How many names are selected besides those that are shown.
+    /// Returns the number of selected names beyond those that are shown.
     pub fn unnamed(&self, shown: usize) -> usize {
         if self.is_all { 0 } else { self.keys.len().saturating_sub(shown) }
     }

@@ -16,7 +16,7 @@ use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::words;
 
-/// What is offered to the user.
+/// Settings that the page offers to the user.
 struct May {
     open: bool,
     set: bool,

@@ -25,18 +25,18 @@ use crate::{limits, words};
 /// Keys that are listed at a time.
 const LISTED: usize = 256;
 
-/// What a person wants to be done.
+/// Transfer that a person requested.
 struct Wanted {
     is_move: bool,
     bucket: String,
     /// Empty, or it ends in a slash.
     folder: String,
-    /// Instead of the name of what was selected.
+    /// New name in place of that of the selection.
     name: Option<String>,
     replaces: bool,
 }
 
-/// Where a request goes on after the one before: the number of a scope, and a key in it.
+/// Position at which the next request goes on: the number of a scope, and a key in it.
 #[derive(Default)]
 struct Cursor {
     scope: usize,
@@ -182,8 +182,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// All that begins with a prefix but for one key, after another: where to go on, if that is
-    /// more than one request does.
+    /// Transfers all keys after `after` that begin with a prefix, except the key `but`. Returns the
+    /// key at which to go on, if there are more keys than one request transfers.
     async fn below(
         &self,
         at: &At<'_>,

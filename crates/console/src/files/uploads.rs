@@ -14,7 +14,7 @@ use crate::reply::{self, Reply};
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 enum Step {
-    /// Whether there is such an object.
+    /// Asks whether there is such an object.
     Look {},
     /// A whole object.
     Put {

@@ -10,12 +10,13 @@ use tokio::time::{Instant, sleep};
 
 use super::nodes::Nodes;
 
-/// Between two questions whether they are named.
+/// Interval of the requests for the names.
 const POLL: Duration = Duration::from_millis(500);
-/// How long it is asked again where no master answers, or another one asks for the same.
+/// Time for which the request is repeated while no master answers, or another caller asks for the
+/// same.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// When objects were named last, and which.
+/// Time of the last naming of objects, and its result.
 pub type Named = (Timestamp, Result<Arc<DegradedObjects>>);
 
 #[derive(Default)]
@@ -30,13 +31,13 @@ struct LookupState {
 }
 
 impl Lookup {
-    /// Whether objects are being named now, and those that were named last.
+    /// Returns true if objects are being named now, and the objects that were named last.
     pub fn look(&self) -> (bool, Option<Arc<Named>>) {
         let state = self.0.lock();
         (state.is_under_way, state.last.clone())
     }
 
-    /// A scrub is under way, or is not.
+    /// Notes whether a scrub is under way. Begins to name objects when a scrub has ended.
     pub fn watch(self: &Arc<Self>, scrubs: bool, nodes: &Arc<dyn Nodes>, clock: &Arc<dyn Clock>) {
         let is_due = {
             let mut state = self.0.lock();
@@ -49,7 +50,7 @@ impl Lookup {
         }
     }
 
-    /// Has them named, unless that goes on already.
+    /// Begins to name the objects, unless that is under way.
     pub fn begin(self: &Arc<Self>, nodes: &Arc<dyn Nodes>, clock: &Arc<dyn Clock>) {
         {
             let mut state = self.0.lock();

@@ -15,17 +15,17 @@ use scrubs::Scrubs;
 #[derive(Clone, Default)]
 pub struct Insight {
     pub audit: AuditPlaces,
-    /// Where this process keeps blocks.
+    /// Scrubs, if this process keeps blocks.
     pub scrubs: Option<Arc<dyn Scrubs>>,
-    /// Where it is a node of a cluster.
+    /// Masters and nodes, if this process is a node of a cluster.
     pub nodes: Option<Arc<dyn Nodes>>,
 }
 
-/// Where records of the audit can be read.
+/// Places of the audit's records.
 #[derive(Clone, Debug, Default)]
 pub struct AuditPlaces {
-    /// The last ones of this process.
+    /// Last records of this process.
     pub recent: Option<Arc<RecentLines>>,
-    /// The bucket that has all of them, of all processes that were told so.
+    /// Bucket that has the records of all processes that were configured so.
     pub bucket: Option<String>,
 }

@@ -34,7 +34,7 @@ pub struct Emptying {
     pub bytes: u64,
     /// The bytes that each other node gets.
     pub targets: BTreeMap<NodeId, u64>,
-    /// How long it takes where each of these nodes takes `rate` bytes a second.
+    /// Duration if each of these nodes takes `rate` bytes per second.
     pub takes: Duration,
     pub rate: u64,
 }
@@ -42,7 +42,7 @@ pub struct Emptying {
 /// The places of the metadata: all names, and objects that are too small for blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetadataKeepers {
-    /// So many masters that vote, answer, and have caught up.
+    /// Number of masters that vote, answer, and have caught up.
     Voters(usize),
     /// A database, which several masters use.
     Database,
@@ -70,13 +70,13 @@ pub trait Nodes: Send + Sync {
     fn stalls(&self) -> Asking<Vec<String>>;
     /// Sentences about masters whose metadata are damaged, each with a remedy.
     fn damage(&self) -> Asking<Vec<String>>;
-    /// Of all chunkservers: the scrub that runs, or the one that ended last.
+    /// Returns, from all chunkservers, the scrub that runs or ended last.
     fn scrub(&self, order: RunOrder) -> Asking<Vec<(NodeId, NodeScrub)>>;
     /// The objects that the last scrub found damaged, and those that lack replicas. `None` while
     /// they are looked up, which reads all metadata: to be asked again.
     fn degraded(&self) -> Asking<Option<DegradedObjects>>;
-    /// Of the master that serves: the fsck that runs, or the one that ended last. One that begins
-    /// is for this user.
+    /// Returns, from the master that serves, the fsck that runs or ended last. `user` is the user
+    /// for whom an fsck begins.
     fn fsck(&self, order: RunOrder, user: &str) -> Asking<ClusterFsck>;
 }
 

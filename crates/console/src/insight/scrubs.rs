@@ -7,21 +7,21 @@ pub trait Scrubs: Send + Sync {
     fn state(&self) -> ScrubState;
     /// Begins one, unless one runs.
     fn begin(&self);
-    /// Ends the one that runs, if any, before its end.
+    /// Stops the scrub that runs, if any, before its end.
     fn stop(&self);
 }
 
-/// How scrubs stand.
+/// State of the scrubs of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScrubState {
     pub running: Option<ScrubRun>,
-    /// The last one that ended since this process began.
+    /// The last scrub that ended since this process began.
     pub last: Option<ScrubEnd>,
-    /// When one reached its end last, as it was noted on the disk.
+    /// Time at which a scrub last reached its end, as noted on the disk.
     pub noted: Option<Timestamp>,
-    /// How often one begins on its own; 0 for never.
+    /// Interval at which scrubs begin on their own, days; 0 for never.
     pub every_days: u32,
-    /// The most that one reads, bytes a second.
+    /// Limit of the bytes that a scrub reads per second.
     pub rate: u64,
 }
 
@@ -29,7 +29,7 @@ pub struct ScrubState {
 pub struct ScrubRun {
     pub began: Timestamp,
     pub blocks: u64,
-    /// Of the blocks that there were at the start.
+    /// Number of blocks at the start.
     pub total_blocks: u64,
     pub bytes: u64,
     pub damaged_blocks: u64,

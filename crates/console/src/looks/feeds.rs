@@ -42,7 +42,7 @@ impl Feeds {
         receiver
     }
 
-    /// Whether anybody follows a screen still. Where nobody does, its feed is gone.
+    /// Returns true if any page still follows a screen. Otherwise removes its feed.
     pub fn is_followed(&self, screen: &str) -> bool {
         let mut feeds = self.0.lock();
         let is_followed = feeds.get(screen).is_some_and(|feed| feed.latest.receiver_count() > 0);

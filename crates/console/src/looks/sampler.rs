@@ -11,9 +11,9 @@ use cairn_fs::{Fs, Usage as BlocksUsage};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How often a page is shown new numbers.
+/// Interval at which a page gets new numbers.
 pub const PERIOD: Duration = Duration::from_secs(2);
-/// For how long a look serves.
+/// Time for which a look is reused.
 const FRESH: Duration = Duration::from_millis(1500);
 /// A look that is this old says nothing about the rate of now.
 const STALE: Duration = Duration::from_secs(30);
@@ -21,22 +21,22 @@ const STALE: Duration = Duration::from_secs(30);
 pub const SHOWN: Duration = Duration::from_secs(300);
 /// Looks that are kept; more than those of the time that is shown.
 const KEPT: usize = 180;
-/// How often the block store is asked for its usage.
+/// Interval at which the block store is asked for its usage.
 const USAGE_PERIOD: Duration = Duration::from_secs(10);
 
 /// A door between two looks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rates {
     pub door: &'static str,
-    /// A second.
+    /// Requests per second.
     pub requests: f64,
     pub failed: f64,
     pub received_bytes: f64,
     pub sent_bytes: f64,
-    /// The times within which half of the requests and 99 % were done.
+    /// Times within which half of the requests and 99 % were done.
     pub half: Option<Duration>,
     pub most: Option<Duration>,
-    /// Of all requests, and by stages.
+    /// Time spent in all requests, and in each stage.
     pub time: Duration,
     pub stages: [Duration; Stage::ALL.len()],
 }
@@ -44,9 +44,9 @@ pub struct Rates {
 /// All doors between two looks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Moment {
-    /// When it ended, since the sampler began.
+    /// End of the span, since the sampler began.
     pub at: Duration,
-    /// How long it was.
+    /// Length of the span.
     pub over: Duration,
     /// Nothing is known of the time right before it.
     pub is_first: bool,
@@ -133,7 +133,7 @@ impl Series {
     }
 }
 
-/// What happened from `before` to `after`, within `over`.
+/// Returns the work from `before` to `after`, a span of length `over`.
 fn between(
     (at, over): (Duration, Duration),
     before: &[DoorTotals],

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// A look serves for so long.
+/// Time for which a look is reused.
 const FRESH: Duration = Duration::from_secs(8);
-/// Looks that are kept lie so far apart, and are forgotten when they are so old.
+/// Distance of the looks that are kept, and the age at which they are forgotten.
 const APART: Duration = Duration::from_secs(60);
 const OLDEST: Duration = Duration::from_secs(300);
 /// The name of this process where the findings name servers.

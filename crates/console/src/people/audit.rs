@@ -27,7 +27,7 @@ struct Wanted {
     /// A part of the name of an operation.
     action: String,
     outcome: String,
-    /// Where the page goes on: the number of a line, or its offset.
+    /// Position at which the page goes on: the number of a line, or its offset.
     before: Option<u64>,
 }
 

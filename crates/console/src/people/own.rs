@@ -18,7 +18,7 @@ fn shown(of: &For<'_>, title: &str, body: &Markup) -> Reply {
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 
-/// Where programs find the doors, as far as this browser's way to the console says it.
+/// Shows the addresses of the doors, as far as they follow from the browser's way to the console.
 fn addresses(of: &For<'_>) -> Markup {
     let (site, host) = (&of.inner.site, &of.asked.host);
     html! {

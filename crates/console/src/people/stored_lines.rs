@@ -9,8 +9,8 @@ use cairn_fs::Object;
 const CHUNK: u64 = 256 << 10;
 const LONGEST: u64 = 2 << 20;
 
-/// Gives lines before an offset to `take`, the last one first, until it wants no more or so many
-/// bytes were read. Returns the offset where to go on, if there is more.
+/// Gives lines before an offset to `take`, the last line first, until it returns false or `most`
+/// bytes were read. Returns the offset at which to go on, if there is more.
 pub async fn each(
     object: &Object,
     before: u64,

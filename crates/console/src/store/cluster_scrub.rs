@@ -25,7 +25,7 @@ const NODES: [Column; 6] = [
     column("Replaced", "number"),
 ];
 
-/// How a scrub stands at all chunkservers.
+/// State of a scrub at all chunkservers.
 pub type Scrubbed = Result<Vec<(NodeId, NodeScrub)>>;
 
 pub async fn look(inner: &Inner) -> Scrubbed {

@@ -1,5 +1,5 @@
-//! What slows the store, and what to do: the findings of `cairn doctor`, of this process and this
-//! machine.
+//! Findings of `cairn doctor` about this process and this machine: what slows the store, and what
+//! to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::inner::{For, Inner};
 use crate::reply::Reply;
 
-/// How often the page is made anew while somebody looks at it.
+/// Interval at which the page is made anew while a browser shows it.
 pub const PERIOD: Duration = Duration::from_secs(10);
-/// Findings are of at least so long a time.
+/// Least time that findings cover.
 const LEAST: Duration = Duration::from_secs(5);
 
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {

@@ -51,7 +51,7 @@ async fn run(inner: Weak<Inner>, screen: Screen) {
     }
 }
 
-/// How often a page is made anew while somebody looks at it.
+/// Returns the interval at which a page is made anew while a browser shows it.
 fn period(screen: Screen) -> Duration {
     match screen {
         Screen::Doctor => doctor::PERIOD,
@@ -59,8 +59,10 @@ fn period(screen: Screen) -> Duration {
     }
 }
 
+/// Makes the parts of a page.
+///
 /// # Errors
-/// Where the page cannot be made.
+/// Those of making the page.
 async fn parts(screen: Screen, inner: &Arc<Inner>) -> Result<Parts> {
     match screen {
         Screen::Overview => Ok(overview::parts(inner).await),

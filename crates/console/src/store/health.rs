@@ -1,4 +1,4 @@
-//! How the store fares, in words.
+//! State of the store, in words.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::words;
 const FULL_SOON: f64 = 0.85;
 const FULL: f64 = 0.95;
 
-/// How bad something is.
+/// Severity of a concern.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     Note,
@@ -57,7 +57,8 @@ fn concern(level: Level, text: impl Into<String>) -> Concern {
     Concern { level, text: text.into() }
 }
 
-/// The share of the space that is taken: of what blocks have, and what is free besides.
+/// Returns the share of the space that blocks take, from 0 to 1, of what they take and what is
+/// free.
 pub fn taken(usage: &BlocksUsage) -> f64 {
     let taken = usage.live_bytes.saturating_add(usage.dead_bytes);
     let all = taken.saturating_add(usage.free_bytes);
@@ -170,7 +171,7 @@ fn of_map(map: &ClusterMap) -> Vec<Concern> {
     all
 }
 
-/// Whether the metadata have fewer copies than blocks.
+/// Returns true if the metadata have fewer copies than blocks.
 pub fn are_few(map: &ClusterMap, copies: usize) -> bool {
     copies < usize::from(map.most_replicas())
 }

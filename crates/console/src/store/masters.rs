@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use crate::inner::Inner;
 use crate::insight::nodes::{Asking, Nodes};
 
-/// How long a page waits for the masters.
+/// Time that a page waits for the masters.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Nothing where the store is one server on one machine.
+/// Returns the cluster map, or nothing if the store is one server on one machine.
 pub async fn map(inner: &Inner) -> Result<Option<ClusterMap>> {
     let row = inner.fs().read(&Caller::system(), GetMap).await?;
     row.as_ref().map(ClusterMap::decode).transpose()
@@ -27,7 +27,7 @@ pub fn nodes(inner: &Inner) -> Result<&Arc<dyn Nodes>> {
     nodes.ok_or_else(|| Error::Unavailable("this process cannot ask the master".into()))
 }
 
-/// The answer for a page that shows what it has without one.
+/// Asks the masters for a page, which can do without their answer if it comes late.
 pub async fn soon<R>(inner: &Inner, ask: impl FnOnce(&dyn Nodes) -> Asking<R>) -> Result<R> {
     let late = |_| Error::Unavailable(format!("no master answers within {PATIENCE:?}"));
     let asking = ask(&**nodes(inner)?);

@@ -42,7 +42,7 @@ fn nice(step: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// As [`nice`], of bytes.
+/// Rounds a step up like [`nice`], in units of bytes.
 fn nice_bytes(step: f64) -> f64 {
     let unit = 1024_f64.powf(step.max(1.0).log(1024.0).floor());
     nice(step / unit) * unit

@@ -126,7 +126,7 @@ fn flights(seen: &[Seen], all: usize, names: &HashMap<UserId, String>) -> Markup
     }
 }
 
-/// Where the time of a request, or of many, went: the largest share first.
+/// Shows how the time of a request, or of many, divides into stages, the largest share first.
 fn wheres(total: Duration, spent: impl Fn(Stage) -> Duration) -> Markup {
     let mut parts: Vec<(&str, Duration)> =
         Stage::ALL.iter().map(|stage| (say_stage(*stage), spent(*stage))).collect();

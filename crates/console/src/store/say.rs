@@ -18,7 +18,7 @@ pub fn span(time: Duration) -> String {
     }
 }
 
-/// Of events a second: with a digit behind the point where it is less than 10.
+/// Shows a number of events per second: with one decimal if it is less than 10.
 pub fn rate(a_second: f64) -> String {
     match a_second {
         _ if a_second <= 0.0 => "0".to_owned(),

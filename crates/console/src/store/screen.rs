@@ -59,7 +59,7 @@ impl Screen {
         }
     }
 
-    /// As the address of its events names it.
+    /// Returns the name of the page in the address of its events.
     pub fn id(self) -> &'static str {
         self.place().rsplit('/').next().unwrap_or_default()
     }

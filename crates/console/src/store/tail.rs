@@ -25,7 +25,7 @@ use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
 
-/// What is followed: a bucket, and a source with a slash behind it, or the key of an object.
+/// Target of a tail: a bucket, and a source with a slash behind it, or the key of an object.
 struct Place {
     bucket: String,
     key: String,
@@ -206,7 +206,7 @@ impl Tailing {
         }
     }
 
-    /// What comes next: also the end, if its user may not go on.
+    /// Waits for the next event, which is the end if the user may no longer read the log.
     async fn next(&mut self) -> Result<FeedEvent> {
         let Tailing { checker, feed, checks, .. } = self;
         let mut next = Box::pin(feed.next(FOLLOW_EVENTS_BYTES));
