@@ -108,7 +108,7 @@ pub struct BucketAccess<'a> {
     pub read_only: bool,
 }
 
-/// How the caller knows a bucket. A refusal tells no more than that.
+/// Name of a bucket as the caller knows it. A refusal reveals no more than that.
 #[derive(Clone, Copy, Debug)]
 pub enum Label<'a> {
     Name(&'a str),

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Rights;
 
-/// The callers that may, as long as there are no policies: besides root and the store itself, which
-/// may do everything.
+/// Callers that may do an action as long as there are no policies, in addition to root and the
+/// store itself, which may do everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
-    /// Nobody else.
+    /// No other caller.
     Root,
     /// Every user.
     User,
     /// Users with this right in the bucket.
     With(Rights),
-    /// As [`Holder::With`]; everybody in a public bucket.
+    /// Like [`Holder::With`]; in a public bucket everybody.
     WithOrPublic(Rights),
 }
 
@@ -153,8 +153,8 @@ actions! {
 }
 
 impl Action {
-    /// Whether the action changes the contents of a bucket or the list of buckets. A store that is
-    /// read-only refuses such an action to everybody but itself.
+    /// Returns true if the action changes the contents of a bucket or the list of buckets. A
+    /// read-only store refuses such an action to everybody but itself.
     pub const fn changes_contents(self) -> bool {
         matches!(
             self,

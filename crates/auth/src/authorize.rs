@@ -61,7 +61,7 @@ fn check_writable(caller: &Caller, action: Action, resource: Resource<'_>) -> Re
     }
 }
 
-/// As [`authorize`], for a choice among many things.
+/// Decides like [`authorize`], but without an error that says why. For choices among many things.
 ///
 /// Policies are to be evaluated here. Rights do not depend on the context.
 pub fn is_allowed(

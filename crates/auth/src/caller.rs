@@ -50,7 +50,7 @@ enum Relayed {
 }
 
 impl Caller {
-    /// As it is sent to another node of the cluster.
+    /// Returns the caller in the form in which it is sent to another node of the cluster.
     pub fn to_relayed(&self) -> RelayedCaller {
         let Caller { principal, posix, origin } = self.clone();
         RelayedCaller(match principal {
@@ -91,12 +91,12 @@ impl Caller {
         Caller { principal, posix: None, origin: Origin::default() }
     }
 
-    /// The same caller, and how its request came.
+    /// Sets the origin of the caller's request.
     pub fn with_origin(self, origin: Origin) -> Caller {
         Caller { origin, ..self }
     }
 
-    /// The same caller acting under a POSIX identity.
+    /// Sets the POSIX identity under which the caller acts.
     pub fn with_posix(self, posix: Posix) -> Caller {
         Caller { posix: Some(posix), ..self }
     }
@@ -113,12 +113,14 @@ impl Caller {
         &self.origin
     }
 
-    /// The facts besides the caller that may decide on an action that is requested now.
+    /// Returns the facts that may decide, together with the caller, on an action that is requested
+    /// now.
     pub fn context(&self, now: Timestamp) -> AccessContext<'_> {
         AccessContext { origin: &self.origin, now }
     }
 
-    /// Whether the two are the same user under the same POSIX identity, wherever they come from.
+    /// Returns true if the two are the same user under the same POSIX identity, from whatever
+    /// origin.
     pub fn acts_as(&self, other: &Caller) -> bool {
         (self.principal, &self.posix) == (other.principal, &other.posix)
     }

@@ -31,14 +31,14 @@ impl LinkKey {
         Secret::new(bytes)
     }
 
-    /// AES-256-GCM-SIV rather than AES-256-GCM: so many links are made under one key that two
-    /// with the same random nonce must do no harm.
+    /// Makes a key of AES-256-GCM-SIV, not AES-256-GCM: a key makes such a number of links that two
+    /// of them with the same random nonce must do no harm.
     pub fn new(bytes: &Secret<[u8; KEY_BYTES]>) -> LinkKey {
         let key = UnboundKey::new(&AES_256_GCM_SIV, bytes.expose());
         LinkKey(LessSafeKey::new(key.expect("an AES-256 key has 32 bytes")))
     }
 
-    /// A nonce of 12 bytes, ciphertext, 16 bytes of tag.
+    /// Seals `content`: a nonce of 12 bytes, ciphertext, 16 bytes of tag.
     pub fn seal(&self, rng: &dyn Rng, mut content: Vec<u8>) -> Vec<u8> {
         let mut nonce = [0; NONCE_BYTES];
         rng.fill(&mut nonce);

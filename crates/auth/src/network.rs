@@ -83,12 +83,12 @@ impl Network {
         bits(&address) == bits(&self.address) && masked(address, self.prefix) == self.address
     }
 
-    /// Whether it has all addresses, of its version of IP.
+    /// Returns true if it contains all addresses of its version of IP.
     pub fn is_any(self) -> bool {
         self.prefix == 0
     }
 
-    /// Whether all bits after the prefix are 0.
+    /// Returns true if all bits after the prefix are 0.
     fn is_canonical(self) -> bool {
         masked(self.address, self.prefix) == self.address
     }

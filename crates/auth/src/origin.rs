@@ -1,4 +1,4 @@
-//! How a request came, as far as a decision may ask.
+//! Origin of a request, as far as decisions may depend on it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The longest id of a credential, bytes.
 const ID_BYTES: usize = 64;
 
-/// How a request came to the door that took it. Nodes that relay the request hand this on. Empty
-/// for what the store does on its own.
+/// Way by which a request came to its door. Nodes that relay the request pass it on. Empty for what
+/// the store does on its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The other end of the client's connection.
@@ -63,11 +63,11 @@ impl<'de> Deserialize<'de> for CredentialId {
     }
 }
 
-/// The facts that may decide besides caller, action and resource.
+/// Facts that may decide in addition to caller, action and resource.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessContext<'a> {
     pub origin: &'a Origin,
-    /// When it is decided.
+    /// Time of the decision.
     pub now: Timestamp,
 }
 

@@ -19,8 +19,8 @@ pub fn hash_password(rng: &dyn Rng, password: &Secret<String>) -> Vec<u8> {
     [&ITERATIONS.get().to_be_bytes()[..], &salt, &hash].concat()
 }
 
-/// Whether a password is the one of a stored hash. Takes as long as the hash says: tens of
-/// milliseconds of a processor.
+/// Returns true if a password matches a stored hash. Takes as long as the hash's number of
+/// iterations demands: tens of milliseconds of a processor.
 pub fn verify_password(stored: &[u8], presented: &str) -> bool {
     let parts = stored.split_first_chunk::<4>().and_then(|(iterations, rest)| {
         let iterations = NonZeroU32::new(u32::from_be_bytes(*iterations))?;

@@ -5,7 +5,7 @@ use cairn_base::{Rng, Secret, UserId};
 use crate::credential::random_text;
 
 const ID_CHARS: usize = 12;
-/// Of 5 random bits each.
+/// Length of the secret, in characters of 5 random bits each.
 const SECRET_CHARS: usize = 32;
 
 /// The name of a share link: its user, and its id among the links of that user.
