@@ -1,4 +1,4 @@
-//! From a queue to a sink.
+//! Writes the lines of a queue to a sink.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use crate::queue::{LineBatch, LineQueue, RESERVED_BYTES, count};
 /// The pause after a first failure of a sink, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
-/// Where lines go.
+/// Destination of lines.
 pub trait LineSink: Send {
     /// Takes whole lines. It may be offered again the lines that it failed to take.
     ///
@@ -19,18 +19,18 @@ pub trait LineSink: Send {
     /// Why it takes none now.
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
 
-    /// Makes sure that there is room for so many bytes of further lines, where the sink can know.
+    /// Makes sure that the sink has room for `bytes` bytes of further lines, if it can know.
     ///
     /// # Errors
-    /// There is not.
+    /// There is no room.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
 }
 
 /// Interval between two attempts to make room in a sink that has none.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Has a sink make room for the lines to come, where records are required, until it does or there
-/// are lines, or the queue is closed.
+/// Makes a sink reserve room for the lines to come, if records are required. Tries until the sink
+/// has room, lines arrive, or the queue is closed.
 fn reserve(queue: &LineQueue, sink: &mut dyn LineSink) {
     let mut is_told = false;
     while queue.is_required() {
@@ -51,8 +51,8 @@ fn reserve(queue: &LineQueue, sink: &mut dyn LineSink) {
     }
 }
 
-/// Gives lines to a sink until the queue is closed and empty. As long as the sink takes none, the
-/// same lines are offered again. When it takes some, it is told how many were lost.
+/// Gives lines to a sink until the queue is closed and empty. While the sink fails, the same lines
+/// are offered again. Lines that were lost meanwhile are replaced by lines with their number.
 pub fn drain(queue: &LineQueue, clock: &dyn Clock, pace: Duration, sink: &mut dyn LineSink) {
     reserve(queue, sink);
     while let Some(LineBatch { mut bytes, lost }) = queue.take(pace) {

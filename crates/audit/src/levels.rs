@@ -1,4 +1,4 @@
-//! How many lines this process has logged, by the crate that did and by level.
+//! Numbers of lines that this process has logged, by crate and level.
 
 use std::collections::BTreeMap;
 

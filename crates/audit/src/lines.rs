@@ -45,7 +45,7 @@ impl LineLog {
         LineLog { clock, names, root, queues, recent: None, refusals: None }
     }
 
-    /// The same, with its last lines in memory.
+    /// Keeps the last lines of the log in memory.
     #[must_use]
     pub fn remembered(self) -> LineLog {
         LineLog { recent: Some(Arc::default()), ..self }
@@ -56,13 +56,13 @@ impl LineLog {
         self.recent.as_ref()
     }
 
-    /// The same, with at most a few records of requests of nobody, and with counts of the others.
+    /// Limits the records of requests without a user to a few, and counts the others.
     #[must_use]
     pub fn bounded(self) -> LineLog {
         LineLog { refusals: Some(Arc::default()), ..self }
     }
 
-    /// Returns whether changes are refused that could not be recorded.
+    /// Returns true if changes that could not be recorded are refused.
     pub fn is_required(&self) -> bool {
         self.queues.iter().any(|queue| queue.is_required())
     }

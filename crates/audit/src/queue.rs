@@ -12,16 +12,16 @@ use parking_lot::{Condvar, Mutex};
 const WAITING_BYTES: usize = 8 << 20;
 /// Bytes that a sink is given at once, at most.
 const BATCH_BYTES: usize = 1 << 20;
-/// Bytes of lines that wait from which on no change is begun, where its record is required.
+/// Waiting bytes from which on no change is begun, if its record is required.
 const FULL_BYTES: usize = WAITING_BYTES / 2;
-/// Bytes that a sink keeps room for, where records are required: for all lines that may wait.
+/// Bytes that a sink reserves if records are required: enough for all lines that may wait.
 pub(crate) const RESERVED_BYTES: u64 = 2 * WAITING_BYTES as u64;
-/// Parties whose lost lines are told apart. Those of others are counted as of nobody.
+/// Parties whose lost lines are counted separately. Those of further parties count as of nobody.
 const PARTIES: usize = 64;
 
-/// Lines on their way to one sink. Who adds a line never waits: a line that finds no room is lost,
-/// and counted. The lines of one user, or of one address, take at most three times the room that is
-/// free: so no user can have the lines of others lost.
+/// Lines on their way to one sink. The caller that adds a line never waits: a line that finds no
+/// room is lost, and counted. The lines of one user, or of one address, take at most three times
+/// the room that is free: so no user can cause the loss of others' lines.
 #[derive(Debug)]
 pub struct LineQueue {
     /// The name of the log and that of the sink, for metrics: `audit`, `file`.
@@ -40,11 +40,11 @@ pub struct LineQueue {
 #[derive(Debug, Default)]
 struct WaitingLines {
     bytes: Vec<u8>,
-    /// Whose lines these are, in their order, and how long each of them is.
+    /// Parties of these lines and the length of each line, in order.
     lines: VecDeque<(Party, usize)>,
     /// The bytes of each party that has some.
     parties: HashMap<Party, usize>,
-    /// Lines that were lost, and that the sink was not told of.
+    /// Lost lines of which the sink has no notice yet.
     lost: HashMap<Party, u64>,
     is_closed: bool,
 }
@@ -53,12 +53,12 @@ struct WaitingLines {
 #[derive(Debug)]
 pub struct LineBatch {
     pub bytes: Vec<u8>,
-    /// Lines that were lost before these, by whose they were.
+    /// Lines that were lost before these, by party.
     pub lost: HashMap<Party, u64>,
 }
 
 impl WaitingLines {
-    /// Whether there is room for a line.
+    /// Returns true if there is room for a line.
     fn takes(&self, party: Party, len: usize) -> bool {
         let free = WAITING_BYTES.saturating_sub(self.bytes.len());
         let own = self.parties.get(&party).copied().unwrap_or_default();
@@ -94,14 +94,14 @@ impl WaitingLines {
     }
 }
 
-/// How many lines the sink took so far, and how many were lost.
+/// Lines that the sink has taken so far, and lines that were lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueCounts {
     pub written: u64,
     pub lost: u64,
 }
 
-/// How many lines these bytes are.
+/// Returns the number of lines in these bytes.
 pub fn count(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
@@ -196,7 +196,7 @@ impl LineQueue {
         Some(LineBatch { bytes: waiting.split(end), lost })
     }
 
-    /// Waits so long, or until it is closed; says whether it is.
+    /// Waits until the queue is closed, at most for `time`. Returns true if it is closed.
     pub fn pause(&self, time: Duration) -> bool {
         let mut waiting = self.waiting.lock();
         while !waiting.is_closed {
@@ -226,7 +226,7 @@ impl LineQueue {
     }
 }
 
-/// Where the last line ends that is within a batch.
+/// Returns the end of the last line that fits in a batch.
 fn batch_end(bytes: &[u8]) -> usize {
     let Some(head) = bytes.get(..BATCH_BYTES) else { return bytes.len() };
     head.iter().rposition(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)

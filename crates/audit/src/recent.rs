@@ -6,13 +6,13 @@ use bytes::Bytes;
 use cairn_base::Party;
 use parking_lot::Mutex;
 
-/// Lines that are kept, at most, and their bytes.
+/// Lines that are kept, and their bytes, at most.
 const LINES: usize = 8192;
 const BYTES: usize = 8 << 20;
 
-/// The last lines of a log. Lines are numbered from 1 on, in the order in which they came. Where
-/// there is no room for one more, the oldest line goes of a party that has more than an equal part:
-/// so the lines of those who do little stay the longest.
+/// The last lines of a log. Lines are numbered from 1 on, in order of arrival. If there is no room
+/// for another line, the oldest line of a party that has more than an equal part is dropped: so the
+/// lines of parties that do little stay the longest.
 #[derive(Debug, Default)]
 pub struct RecentLines(Mutex<KeptLines>);
 
@@ -21,7 +21,7 @@ struct KeptLines {
     lines: BTreeMap<u64, Bytes>,
     bytes: usize,
     parties: HashMap<Party, LinesOfParty>,
-    /// All lines that there ever were.
+    /// Number of all lines so far.
     count: u64,
 }
 
@@ -33,7 +33,7 @@ struct LinesOfParty {
 }
 
 impl LinesOfParty {
-    /// The part that it has of all there is room for: a million is all of it.
+    /// Returns its part of all room: a million is all of it.
     fn part(&self) -> usize {
         const ALL: usize = 1_000_000;
         (self.numbers.len() * ALL / LINES).max(self.bytes.saturating_mul(ALL) / BYTES)
@@ -41,8 +41,8 @@ impl LinesOfParty {
 }
 
 impl KeptLines {
-    /// The party whose oldest line goes next: the one that adds lines if it has more than an equal
-    /// part, or else the one that has most.
+    /// Returns the party whose oldest line is dropped next: the party that adds lines if it has
+    /// more than an equal part, otherwise the party that has most.
     fn largest(&self, adding: Party) -> Option<Party> {
         let own = self.parties.get(&adding).map_or(0, LinesOfParty::part);
         if own.saturating_mul(self.parties.len()) >= 1_000_000 {

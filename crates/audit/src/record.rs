@@ -23,7 +23,7 @@ pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
 }
 
-/// How many bytes a text is in a line of JSON, with its quotes and a comma.
+/// Returns the length of a text in a line of JSON, with its quotes and a comma, in bytes.
 fn written_bytes(text: &str) -> usize {
     let of = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
@@ -98,7 +98,7 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
-    /// Whether anybody at all can cause such records.
+    /// Returns true if a client without a user can cause such records.
     fn is_of_nobody(&self) -> bool {
         let Actor { user, node, .. } = &self.actor;
         self.outcome != AuditOutcome::Done && user.is_none() && node.is_none()
@@ -141,7 +141,7 @@ pub struct AccessRecord<'a> {
     pub query: Option<Cow<'a, str>>,
     /// None: the client went away before there was one.
     pub status: Option<u16>,
-    /// Of the reply's body.
+    /// Bytes of the reply's body.
     pub bytes: u64,
     pub us: u64,
     #[serde(flatten)]
@@ -165,14 +165,15 @@ impl LineLog {
         self.write_of(record.party(), &record, has_changed);
     }
 
-    /// Whether a request of nobody that was not done is to have a record.
+    /// Returns true if a failed request without a user is to have a record.
     fn admits(&self, source: Option<IpAddr>) -> bool {
         self.tell_refusals(false);
         let now = self.clock().monotonic();
         self.refusals.as_ref().is_none_or(|refusals| refusals.admit(source, now))
     }
 
-    /// Adds lines of how many requests were only counted: after a while, or now if this is the end.
+    /// Adds lines with the number of requests that were only counted: after a while, or now if
+    /// `is_end`.
     pub fn tell_refusals(&self, is_end: bool) {
         let Some(refusals) = &self.refusals else { return };
         for counted in refusals.take(self.clock().monotonic(), is_end) {
@@ -182,7 +183,7 @@ impl LineLog {
         }
     }
 
-    /// The same of an access log.
+    /// Adds a record to an access log.
     pub fn note_access(&self, mut record: AccessRecord<'_>) {
         record.time = self.time();
         self.name(&mut record.actor);

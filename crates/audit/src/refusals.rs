@@ -9,12 +9,12 @@ use cairn_base::Party;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// The time within which they are counted.
+/// Time within which they are counted.
 const WINDOW: Duration = Duration::from_secs(600);
-/// Records within that time, of one network and of all.
+/// Records within that time, of one network and of all networks.
 const RECORDS: u32 = 60;
 const RECORDS_OF_ALL: u32 = 600;
-/// Networks that are told apart. The others are counted as one.
+/// Networks that are counted separately. Further networks count as one.
 const NETWORKS: usize = 256;
 
 /// Requests within one window.
@@ -23,11 +23,11 @@ pub(crate) struct Refusals(Mutex<Period>);
 
 #[derive(Debug, Default)]
 struct Period {
-    /// None: there was nothing since the one before ended.
+    /// Start of the window; none if there was no request since the previous window ended.
     began: Option<Duration>,
     recorded: u32,
     networks: HashMap<Party, OfNetwork>,
-    /// Requests of networks that are not told apart.
+    /// Requests of networks that are not counted separately.
     of_others: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct MoreRefusals {
 }
 
 impl Refusals {
-    /// Whether a request is to be recorded. If not, it is counted.
+    /// Decides whether a request is recorded. If not, it is counted.
     pub fn admit(&self, source: Option<IpAddr>, now: Duration) -> bool {
         let mut window = self.0.lock();
         window.began.get_or_insert(now);
