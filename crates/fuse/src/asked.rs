@@ -1,5 +1,5 @@
-//! The request that a thread has taken from the kernel: who asks, and about what. For those that
-//! are in flight.
+//! Requests that threads have taken from the kernel: who asks, and about what. The table of
+//! requests in flight shows them.
 
 use std::cell::Cell;
 
@@ -25,12 +25,12 @@ impl Asked {
         Asked { process: request.pid(), uid: request.uid(), ino: Ino(ino.0) }
     }
 
-    /// This thread answers it from here on.
+    /// Notes that this thread answers the request from now on.
     pub fn take(self) {
         TAKEN.set(self);
     }
 
-    /// That this thread took last.
+    /// Returns the request that this thread took last.
     pub fn taken() -> Asked {
         TAKEN.get()
     }

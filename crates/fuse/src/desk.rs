@@ -28,12 +28,12 @@ pub struct Desk {
 /// Tasks of one type: the code around a task is compiled once, and not for each call.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The open file by a number of the kernel's.
+/// Returns the open file of a handle of the kernel.
 pub fn open(handle: FileHandle) -> Descriptor {
     Descriptor(handle.0)
 }
 
-/// A name that is to be made: they are in UTF-8 only.
+/// Checks a name that is to be made: new names are in UTF-8 only.
 pub fn text(name: &OsStr) -> Result<&str, Errno> {
     name.to_str().ok_or(Errno::EILSEQ)
 }
@@ -59,7 +59,8 @@ impl Desk {
         self.answer_of(None, timer, answer, reply);
     }
 
-    /// As [`Desk::answer`], of a request about this name in the directory that it names.
+    /// Answers like [`Desk::answer`] a request about this name in the directory that the request
+    /// names.
     pub fn answer_of<T: Send + 'static>(
         &self,
         name: Option<&OsStr>,

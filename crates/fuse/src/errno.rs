@@ -1,9 +1,9 @@
-//! The error number that a program is told.
+//! Error numbers that programs receive.
 
 use cairn_base::Error;
 use fuser::Errno;
 
-/// Of what is named by its parent and a name.
+/// Returns the error number for a file that is named by its parent and a name.
 pub fn of_name(error: &Error) -> Errno {
     match error {
         Error::TooLarge(_) => Errno::ENAMETOOLONG,
@@ -11,7 +11,8 @@ pub fn of_name(error: &Error) -> Errno {
     }
 }
 
-/// Of an inode that the kernel knows: gone, it is stale, and the kernel looks its path up again.
+/// Returns the error number for an inode that the kernel knows. If the inode is gone, it is stale,
+/// and the kernel looks its path up again.
 pub fn of_inode(error: &Error) -> Errno {
     match error {
         Error::NotFound(_) => Errno::ESTALE,
@@ -19,7 +20,8 @@ pub fn of_inode(error: &Error) -> Errno {
     }
 }
 
-/// Where the kernel has checked mode bits, what is left to deny are rights of owners.
+/// Returns the error number after the kernel has checked mode bits: only rights of owners can be
+/// denied then.
 pub fn of_owner(error: &Error) -> Errno {
     match error {
         Error::Denied(_) => Errno::EPERM,

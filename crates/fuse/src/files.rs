@@ -156,7 +156,8 @@ impl Desk {
         self.answer(timer, done, move |done| reply_done(reply, done));
     }
 
-    /// Where it does not go by reference, the kernel reads and writes the bytes instead.
+    /// Copies a range by reference. If that is not possible, the kernel reads and writes the bytes
+    /// instead.
     pub fn copy_range(
         &self,
         (source, source_offset): (FileHandle, u64),

@@ -4,7 +4,7 @@ use cairn_posix::{Allocation, Intent, Kind, LockKind, RenameMode, Sought, XattrM
 use fuser::{Errno, FopenFlags, InitFlags, KernelConfig, OpenAccMode, OpenFlags, RenameFlags};
 use rustix::fs::OFlags;
 
-/// How the kernel says that a file is opened to be executed.
+/// Flag by which the kernel says that a file is opened to be executed.
 const FOR_EXECUTION: i32 = 0x20;
 /// `O_DSYNC` of Linux, a part of `O_SYNC`: that of rustix is all of it.
 const DATA_SYNC: i32 = 0o10_000;

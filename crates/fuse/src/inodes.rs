@@ -145,7 +145,7 @@ impl Desk {
     }
 }
 
-/// The length to who asks with room for nothing, `ERANGE` to who has too little.
+/// Replies with the length if the caller's buffer is empty, and `ERANGE` if it is too small.
 fn answer(value: &[u8], size: u32, reply: ReplyXattr) {
     match size as usize {
         0 => reply.size(value.len() as u32),

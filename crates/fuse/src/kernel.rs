@@ -20,8 +20,8 @@ const INVAL_INODE: i32 = 2;
 const INC_EPOCH: i32 = 8;
 const HEADER_BYTES: u32 = 16;
 
-/// Has the kernel ask ahead by so much where a file of this mount is read in order. Only root may
-/// set that; for others it stays at 128 KiB, which are asked for one after another.
+/// Sets the length that the kernel reads ahead when a file of this mount is read in order. Only
+/// root may set it; for other users it stays at 128 KiB, and these are requested one after another.
 pub fn read_ahead(at: &Path, kib: u32) {
     // Does not ask the mount, which answers nothing yet.
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
@@ -52,18 +52,18 @@ impl Kernel {
         self.forget_names();
     }
 
-    /// Whether a request waits to be taken, or the mount has ended.
+    /// Returns true if a request waits to be taken, or the mount has ended.
     pub fn has_requests(&self) -> bool {
         let Some(device) = self.device.get() else { return false };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether the mount has ended: the kernel asks for nothing any more.
+    /// Returns true if the mount has ended: the kernel sends no more requests.
     pub fn has_ended(&self) -> bool {
         let Some(device) = self.device.get() else { return false };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // That is told without being asked for.
+        // The kernel reports `POLLERR` even if it is not asked for.
         let mut told = [PollFd::new(device, PollFlags::empty())];
         let is_told = poll(&mut told, Some(&now)).is_ok_and(|ready| ready > 0);
         is_told && told[0].revents().contains(PollFlags::ERR)

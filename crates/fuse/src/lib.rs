@@ -57,14 +57,14 @@ use turns::Turns;
 /// The length that the kernel reads ahead where a file is read in order: some requests at a time.
 const READ_AHEAD_KIB: u32 = 8192;
 
-/// How a mount behaves.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The source that `/proc/mounts` shows.
     pub source: String,
     pub read_only: bool,
-    /// Of a read-only mount: locks hold on this machine only. Nothing is left then for which the
-    /// mount would have to know of opening and closing, so the kernel does it without asking.
+    /// Locks of a read-only mount hold on this machine only. The mount then needs to know nothing
+    /// of opening and closing, so the kernel does both without asking.
     pub local_locks: bool,
     /// Only the user who mounted it sees it.
     pub private: bool,
@@ -121,7 +121,8 @@ pub fn mount(
     Ok(Mounted { posix, runtime, session, awake, kernel })
 }
 
-/// The type that `/proc/mounts` shows: `fuse.cairn`. Where root mounts, the kernel itself is told.
+/// Returns the type that `/proc/mounts` shows, `fuse.cairn`. If root mounts, the kernel itself gets
+/// it.
 fn subtype() -> MountOption {
     match rustix::process::geteuid().is_root() {
         true => MountOption::CUSTOM("subtype=cairn".into()),

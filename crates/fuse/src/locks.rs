@@ -15,10 +15,10 @@ use crate::desk::{Desk, open};
 use crate::who::{self, Call};
 use crate::{errno, flags};
 
-/// How often it is looked in which call a thread is.
+/// Attempts to find out by which call a thread has asked for a lock.
 const LOOKS: u32 = 20;
 
-/// As asked for by `thread`.
+/// Sets the kind of lock that `thread` has asked for.
 async fn by(wanted: Wanted, thread: u32) -> Wanted {
     if !wanted.is_whole() {
         // Locks by flock(2) are on all of a file.

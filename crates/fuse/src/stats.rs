@@ -52,7 +52,7 @@ pub const OPERATIONS: [&str; 28] = [
 const BUCKETS: usize = 26;
 /// A request that takes longer is logged with where its time went.
 const SLOW: Duration = Duration::from_secs(1);
-/// Waits for who holds the lock, as long as that takes.
+/// The operation that waits until a lock is free, however long that takes.
 const LOCK: &str = "lock";
 
 #[derive(Default)]

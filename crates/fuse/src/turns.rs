@@ -18,14 +18,15 @@ use crate::asked::Asked;
 use crate::awake::Awake;
 use crate::kernel::Kernel;
 
-/// How long the next request is looked out for: programs make one after the other.
+/// Time for which a thread looks out for the next request: programs make one request after another.
 const LOOKOUT: Duration = Duration::from_micros(50);
-/// How often who waits looks whether requests wait as well: then somebody is busy for too long.
+/// Interval at which a waiting thread checks whether requests wait too: then the thread that has
+/// the turn is busy for too long.
 const WAIT: Duration = Duration::from_secs(1);
-/// A request that moves so many bytes takes longer.
+/// Bytes from which on a request counts as long.
 pub const MANY_BYTES: usize = 32 << 10;
-/// Looking out goes on while of the last requests most came in time; else it is tried at one in
-/// [`PROBES`].
+/// Looking out goes on while most of the last requests came in time; otherwise it is tried at one
+/// request in [`PROBES`].
 const TRUST: u32 = 8;
 const PROBES: u32 = 16;
 
@@ -39,7 +40,7 @@ pub struct Turns {
     free: Arc<Condvar>,
     /// Threads that take requests.
     threads: usize,
-    /// How much looking out was worth of late, up to [`TRUST`].
+    /// Recent success of looking out, up to [`TRUST`].
     worth: AtomicU32,
     requests: AtomicU32,
     /// There is a processor to look out with.
@@ -116,7 +117,7 @@ impl Turns {
         }
     }
 
-    /// Whether a request is there.
+    /// Looks out for a request. Returns true if one has come.
     fn look_out(&self) -> bool {
         let worth = self.worth.load(Ordering::Relaxed);
         let count = self.requests.fetch_add(1, Ordering::Relaxed);

@@ -10,8 +10,8 @@ pub fn who(request: &Request) -> Who {
     Who::process(request.uid(), request.gid(), request.pid(), groups_of)
 }
 
-/// Whether a thread has got a signal that it does not block, or is gone. Of one in another PID
-/// namespace, which has no number here (0), nothing is known.
+/// Returns true if a thread has got a signal that it does not block, or is gone. Nothing is known
+/// of a thread in another PID namespace, which has no number here (0).
 pub fn is_signalled(thread: u32) -> bool {
     if thread == 0 {
         return false;
