@@ -30,7 +30,7 @@ pub struct Controller {
     busy: Busy,
 }
 
-/// How large a volume is to be.
+/// Requested size of a volume, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Capacity {
     required: u64,
@@ -73,7 +73,7 @@ fn volume_of(id: &VolumeId, quota: u64) -> proto::Volume {
     proto::Volume { capacity_bytes: bytes(quota), volume_id, ..proto::Volume::default() }
 }
 
-/// Whether the bucket stays when the volume is deleted.
+/// Returns true if the bucket stays when the volume is deleted.
 fn is_kept(parameters: &HashMap<String, String>) -> Result<bool, Status> {
     let mut is_kept = false;
     for (name, value) in parameters {

@@ -18,16 +18,16 @@ use tonic::Status;
 use crate::mounts;
 use crate::volume::VolumeId;
 
-/// Of what a process says before it ends, bytes.
+/// Longest output of a process before it ends, bytes.
 const SAID_BYTES: u64 = 64 << 10;
 
-/// How mounts are made.
+/// Settings by which mounts are made.
 #[derive(Clone, Debug)]
 pub struct Fuse {
     /// A program and its first arguments; the place to mount at is added. It stays in the
     /// foreground, and prints a line when it has mounted.
     pub command: Vec<OsString>,
-    /// Where the driver mounts, before it binds.
+    /// Directory in which the driver mounts, before it binds.
     pub places: PathBuf,
 }
 

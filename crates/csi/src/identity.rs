@@ -11,7 +11,7 @@ use crate::proto::{self, PluginCapability, identity_server};
 pub struct Identity {
     pub name: String,
     pub version: String,
-    /// Whether this process has the service `Controller`.
+    /// Set if this process has the service `Controller`.
     pub is_controller: bool,
 }
 

@@ -43,7 +43,7 @@ impl Mount {
         })
     }
 
-    /// Whether it is a volume, over NFS or by `cairn mount`.
+    /// Returns true if it is this volume, mounted over NFS or by `cairn mount`.
     pub fn is_of(&self, volume: &VolumeId) -> bool {
         let name = Path::new("/").join(volume.as_str());
         match self.kind.as_str() {
@@ -105,7 +105,7 @@ pub fn of_volume(path: &Path, volume: &VolumeId) -> Result<Option<Mount>, Status
     }
 }
 
-/// Whether the process of a mount has died.
+/// Returns true if the process of a mount has died.
 pub fn is_dead(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_err_and(|error| error == Errno::NOTCONN)
 }

@@ -14,8 +14,8 @@ use crate::volume::VolumeId;
 
 /// The port where nobody names one.
 const PORT: u16 = 2049;
-/// How long a server may take to accept a connection before it is asked to be mounted: the kernel
-/// would wait for minutes.
+/// Deadline of a connection to a server, which is tried before the mount: the kernel would wait for
+/// minutes.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// The options that a caller may add to a mount: whole words, and words before a number.

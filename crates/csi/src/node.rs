@@ -1,5 +1,5 @@
-//! Mounting volumes on one machine: once for all who use a volume there (staged), and for each of
-//! them (published).
+//! Mounting volumes on one machine: once for all pods that use a volume there (staged), and for
+//! each of them (published).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::proto::volume_usage::Unit;
 use crate::proto::{self, NodeServiceCapability, VolumeUsage, node_server};
 use crate::volume::VolumeId;
 
-/// How this machine reaches volumes.
+/// Way by which this machine reaches volumes.
 #[derive(Clone, Debug)]
 pub enum Access {
     Nfs(Nfs),
@@ -139,8 +139,10 @@ fn usage(volume: &VolumeId, at: &Path) -> Result<Vec<VolumeUsage>, Status> {
 }
 
 impl Node {
+    /// Makes the service.
+    ///
     /// # Errors
-    /// In words: the id is not one that the interface allows.
+    /// In words: the interface does not allow the id, or the directory of mounts cannot be made.
     pub fn new(id: String, access: Access) -> Result<Node, String> {
         if id.is_empty() || id.len() > 256 {
             return Err(format!("node id {id:?}: use 1 to 256 bytes"));

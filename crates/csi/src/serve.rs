@@ -29,16 +29,16 @@ use crate::proto::controller_server::{self, ControllerServer};
 use crate::proto::identity_server::{self, IdentityServer};
 use crate::proto::node_server::{self, NodeServer};
 
-/// How long calls that have begun may take once the driver is told to end.
+/// Time for calls in progress once the driver gets the signal to end.
 const DRAIN: Duration = Duration::from_secs(20);
-/// The wait after a connection could not be taken.
+/// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Calls of one connection at the same time.
+/// Calls of one connection at the same time, at most.
 const CALLS: u32 = 64;
 /// The longest headers of a call, bytes.
 const HEADER_BYTES: u32 = 16 << 10;
 
-/// The services of a driver. A call of one that it has not is unimplemented.
+/// Services of a driver. Calls of other services are answered as unimplemented.
 #[derive(Clone)]
 pub struct Driver {
     pub identity: Identity,

@@ -17,7 +17,7 @@ pub struct StoredVolume {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
     pub volumes: Vec<StoredVolume>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub next: Option<String>,
 }
 

@@ -11,7 +11,7 @@ const KEPT: &str = "--keep";
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
 /// The longest name of a volume, bytes: the rest of the name of its bucket.
 const PLAIN_BYTES: usize = *NAME_BYTES.end() - PREFIX.len() - KEPT.len();
-/// Of the hash of a name that is no name of a bucket, bytes.
+/// Length of the hash that replaces a name which cannot be part of a bucket's name, bytes.
 const HASH_BYTES: usize = 16;
 /// The readable part of such a name, bytes: the rest beside the hash and the hyphen.
 const SLUG_BYTES: usize = PLAIN_BYTES - 2 * HASH_BYTES - 2;
@@ -64,12 +64,12 @@ impl VolumeId {
         VolumeId(format!("{PREFIX}{}--{hash}{end}", slug(name)))
     }
 
-    /// Whether it was made by a driver, and may be deleted by one.
+    /// Returns true if a driver made it, so that a driver may delete it.
     pub fn is_of_driver(&self) -> bool {
         self.0.starts_with(PREFIX)
     }
 
-    /// Whether the bucket stays when the volume is deleted.
+    /// Returns true if the bucket stays when the volume is deleted.
     pub fn is_kept(&self) -> bool {
         self.is_of_driver() && self.0.ends_with(KEPT)
     }
