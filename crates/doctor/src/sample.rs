@@ -40,9 +40,9 @@ pub enum Program {
 #[derive(Clone, Debug)]
 pub struct Process {
     pub program: Program,
-    /// As the system lists it.
+    /// Name of the process in the system's list.
     pub name: String,
-    /// By thread id.
+    /// Threads by thread id.
     pub threads: BTreeMap<u32, Thread>,
     pub cgroup: Option<Cgroup>,
     pub limits: Limits,
@@ -72,7 +72,7 @@ pub struct Cgroup {
 pub struct Limits {
     pub files: u64,
     pub files_limit: Option<u64>,
-    /// Of its cgroup, without what the kernel can drop.
+    /// Memory of its cgroup, without what the kernel can drop.
     pub memory_bytes: u64,
     pub memory_limit_bytes: Option<u64>,
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sample::{Cgroup, Host, Limits, NetworkDevice, Process, Thread};
 
-/// Where the kernel shows itself.
+/// Directories in which the kernel shows its state.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     proc: PathBuf,
@@ -37,12 +37,12 @@ fn list(path: &Path) -> impl Iterator<Item = String> {
 }
 
 impl Kernel {
-    /// Looks at this process, too: for one that is a part of the store.
+    /// Includes this process: for a process that is part of the store.
     pub fn with_own() -> Kernel {
         Kernel { own_pid: 0, ..Kernel::default() }
     }
 
-    /// Processes of the store and of what it may depend on, but for this one.
+    /// Returns the processes of the store and of what it may depend on, except this one.
     pub fn processes(&self) -> BTreeMap<u32, Process> {
         let pids = list(&self.proc).filter_map(|name| name.parse().ok());
         let others = pids.filter(|pid| *pid != self.own_pid);

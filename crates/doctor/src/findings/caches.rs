@@ -7,7 +7,7 @@ use crate::sample::{Pair, Server};
 const MISSED: f64 = 0.5;
 /// Reads of metadata elsewhere for each read of an object, from which on leases do not help.
 const CALLS: f64 = 0.5;
-/// Of all requests, reads.
+/// Share of reads among all requests.
 const READS: f64 = 0.8;
 
 /// The cache of blocks.

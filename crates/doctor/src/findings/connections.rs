@@ -4,7 +4,7 @@ use super::worth::REQUESTS;
 use crate::Finding;
 use crate::sample::{Pair, Program, Server};
 
-/// The cost of a connection besides its handshake: three packets, a socket, a task; seconds.
+/// Cost of a connection without its handshake: three packets, a socket, a task; seconds.
 const CONNECTION: f64 = 150e-6;
 /// Connections for each request from which on they are not kept.
 const NOT_KEPT: f64 = 0.5;

@@ -8,7 +8,7 @@ use crate::sample::{Cgroup, Pair, Process, Program, Server};
 
 /// A thread that runs, or waits for a core, for more than this share of the time can do no more.
 const FULL: f64 = 0.9;
-/// While so much of the machine does nothing.
+/// Share of the machine that is idle at the same time.
 const IDLE: f64 = 0.25;
 const PERIODS: &str = "cairn_cpu_periods_total";
 /// A cgroup that is looked at twice, one after the other, has counted no more periods meanwhile.

@@ -1,4 +1,4 @@
-//! How clients of NFS ask.
+//! Patterns in the calls of NFS clients.
 
 use super::worth::REQUESTS;
 use crate::Finding;
@@ -7,7 +7,7 @@ use crate::sample::{Pair, Server};
 const DOOR: &str = "door=\"nfs\"";
 /// Calls that ask what a client could remember.
 const ASKING: [&str; 3] = ["getattr", "lookup", "access"];
-/// Of all calls, from which on they are a storm.
+/// Share of such calls from which on they are a storm.
 const STORM: f64 = 0.8;
 /// Bytes of a WRITE, on average, below which it is small.
 const SMALL_BYTES: f64 = 16.0 * 1024.0;
@@ -16,7 +16,7 @@ const SYNCED: f64 = 0.5;
 
 /// Connections of a client, on average, from which on these are several.
 const FEW: f64 = 2.0;
-/// Of the time, from which on a connection is not enough.
+/// Share of the time from which on one connection is not enough.
 const FULL: f64 = 0.1;
 
 /// Attributes asked for again and again.

@@ -10,9 +10,10 @@ const BLOCKS: f64 = 5.0;
 /// So much slower than others is slow: that many times, and that much, seconds.
 const TIMES: f64 = 3.0;
 const SLOWER: f64 = 0.01;
-/// With more connections than these who waits does so for what is behind them.
+/// Number of connections to a node above which more of them would not help: requests then wait for
+/// the node itself.
 const FEW: f64 = 16.0;
-/// Of the requests for blocks, those that wait.
+/// Share of the requests for blocks that wait.
 const WAITING: f64 = 0.1;
 
 const REMEDY: &str = "`cairn cluster status` says where it is: look at its disk (iostat, SMART, \

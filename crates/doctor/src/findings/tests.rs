@@ -25,7 +25,7 @@ fn node(metrics: &str) -> Node {
     Node { url, metrics: Ok(Metrics::parse(metrics)), clock_ahead: Some(0.4) }
 }
 
-/// So many requests, of so many seconds altogether, of which some were in stages.
+/// Makes a node that served this many requests in this many seconds, some of them in stages.
 fn served(requests: u64, seconds: f64, stages: &[(&str, f64)], more: &str) -> Node {
     let mut text = format!(
         "cairn_requests_total{{door=\"http\",verb=\"get\",status=\"2xx\"}} {requests}\n\
