@@ -117,7 +117,7 @@ fn functions(words: &[Word]) -> Vec<String> {
     names
 }
 
-/// Whether the first path after the arguments of a closure is that of an error type.
+/// Returns true if the first path after the arguments of a closure is that of an error type.
 fn closure_makes_error(words: &[&str]) -> bool {
     let bars = words.iter().enumerate().filter(|(_, word)| **word == "|");
     let Some((end, _)) = bars.take(2).last() else { return false };
@@ -125,7 +125,7 @@ fn closure_makes_error(words: &[&str]) -> bool {
     body.take(3).any(|word| is_error_type(word))
 }
 
-/// Whether the function that begins here returns an error type, or a function that does.
+/// Returns true if the function that begins here returns an error type, or a function that does.
 fn returns_error(words: &[Word]) -> bool {
     let signature: Vec<&str> = words
         .iter()

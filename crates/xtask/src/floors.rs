@@ -46,7 +46,7 @@ fn shown(module: &Name) -> String {
     if module.is_empty() { "the root".to_owned() } else { module.join("/") }
 }
 
-/// As [`check_sources`], where this is all that is known of the modules.
+/// Checks like [`check_sources`], knowing the text of one module only.
 pub fn check_module(floors: &HashMap<String, usize>, module: &str, text: &str) -> Vec<String> {
     let mut sources: Sources =
         floors.keys().map(|name| (vec![name.clone()], String::new())).collect();

@@ -89,7 +89,7 @@ fn documents(folder: &Path) -> Vec<String> {
     names.filter(|name| name.ends_with(".md")).collect()
 }
 
-/// The types that a source file defines, but for its tests.
+/// Returns the types that a source file defines outside its tests.
 pub fn defined(text: &str) -> Vec<String> {
     let tokens = tokens(text);
     let pairs = tokens.windows(2).filter(|pair| {

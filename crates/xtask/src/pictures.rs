@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where they are, from the root.
+/// Directory of the pictures, from the root.
 pub const PLACE: &str = "docs/images";
-/// All of them, bytes.
+/// Size of all pictures, bytes, at most.
 pub const BYTES_MAX: u64 = 600 << 10;
 
 /// The faults of the pictures below `root`, one line each.

@@ -74,7 +74,7 @@ fn check_package(workspace: &str, package: &Value, allowed: &[&str]) -> Vec<Stri
     findings
 }
 
-/// Whether an SPDX expression is satisfied by the licences `allowed`: of a choice one is enough.
+/// Returns true if the licences `allowed` satisfy an SPDX expression; of a choice, one is enough.
 pub fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     // Old manifests write a choice as `MIT/Apache-2.0`.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");

@@ -14,7 +14,7 @@ pub fn tokens(text: &str) -> Vec<String> {
     names(&without_tests(words(text)))
 }
 
-/// The same with code for tests only.
+/// Returns the names like `tokens`, including code that is for tests only.
 pub fn all_tokens(text: &str) -> Vec<String> {
     names(&words(text))
 }
@@ -59,7 +59,7 @@ pub fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_') && !["use", "as"].contains(&token)
 }
 
-/// Of a text in quotes.
+/// Returns the length of a text in quotes.
 fn text_length(rest: &str) -> usize {
     let mut is_escaped = false;
     let end = rest.char_indices().skip(1).find(|(_, c)| {
@@ -70,7 +70,7 @@ fn text_length(rest: &str) -> usize {
     end.map_or(rest.len(), |(at, _)| at + 1)
 }
 
-/// Of a text without escapes; 0 if it is none.
+/// Returns the length of a text without escapes; 0 if it is no such text.
 fn raw_length(rest: &str) -> usize {
     let hashes = rest[1..].chars().take_while(|c| *c == '#').count();
     let Some(body) = rest[1 + hashes..].strip_prefix('"') else { return 0 };
@@ -78,12 +78,12 @@ fn raw_length(rest: &str) -> usize {
     body.find(&end).map_or(rest.len(), |at| rest.len() - body.len() + at + end.len())
 }
 
-/// The length of the quotes at either end of such a text, without the `r`.
+/// Returns the length of the quotes at either end of such a text, without the `r`.
 fn raw_quotes(rest: &str) -> usize {
     1 + rest[1..].chars().take_while(|c| *c == '#').count()
 }
 
-/// Of a character in quotes; else of the quote before a lifetime.
+/// Returns the length of a character in quotes, or of the quote before a lifetime.
 fn char_length(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match chars.next() {

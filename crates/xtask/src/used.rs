@@ -56,7 +56,7 @@ fn text(folder: &Path) -> String {
     texts.collect::<Vec<String>>().join("\n")
 }
 
-/// Those of `packages` whose library no path in `text` begins with.
+/// Returns the `packages` for which no path in `text` begins with their library.
 pub fn unused(packages: &[String], text: &str) -> Vec<String> {
     let tokens = all_tokens(text);
     let starts: BTreeSet<&str> = tokens

@@ -38,7 +38,7 @@ pub fn rfc5322(time: u64) -> String {
     format!("{weekday}, {day:02} {month} {year} {} +0000", clock(time))
 }
 
-/// As the formats of the web write it.
+/// Returns a time in the form of RFC 3339.
 pub fn rfc3339(time: u64) -> String {
     let Date { year, month, day, .. } = date(time);
     format!("{year}-{:02}-{day:02}T{}Z", month + 1, clock(time))

@@ -9,7 +9,7 @@ use super::deb::{Deb, Release};
 use super::program::Program;
 use super::tree::{Tree, gzip};
 
-/// Where units of this repository expect the program, and where packages have it.
+/// Path of the program in units of this repository, and in packages.
 const BY_HAND: &str = "/usr/local/bin/cairn";
 const PACKAGED: &str = "/usr/bin/cairn";
 

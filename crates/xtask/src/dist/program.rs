@@ -30,7 +30,7 @@ pub struct Program {
     pub build_id: String,
     /// The oldest libc that has all symbols, such as `2.34`.
     pub libc: String,
-    /// Where the stripped program is.
+    /// Path of the stripped program.
     pub path: PathBuf,
 }
 
@@ -66,7 +66,7 @@ pub fn build(root: &Path, platform: &Platform, profile: &str) -> io::Result<Path
     Ok(root.join(format!("target/{within}{folder}/cairn")))
 }
 
-/// Whether this machine can run the programs of a platform.
+/// Returns true if this machine can run the programs of a platform.
 pub fn is_native(platform: &Platform) -> bool {
     platform.target.starts_with(std::env::consts::ARCH)
 }
