@@ -154,7 +154,7 @@ pub fn named(text: &str) -> Result<(String, String)> {
 pub struct Fixed {
     method: Method,
     path: String,
-    /// Of all requests, if it has no number in it.
+    /// URI of all requests, if it contains no number.
     uri: Option<Uri>,
     headers: HeaderMap,
     body: Bytes,
@@ -217,7 +217,7 @@ impl Asking {
         &self.method
     }
 
-    /// Whether a clean-up is due.
+    /// Returns true if a clean-up is due.
     pub fn has_made(&self) -> bool {
         self.method == Method::PUT && !self.keep
     }

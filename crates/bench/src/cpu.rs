@@ -10,7 +10,7 @@ pub struct Processes {
     roots: Vec<u32>,
 }
 
-/// How much they had used at an instant.
+/// CPU time that they had used at an instant.
 pub struct Mark {
     at: Instant,
     seconds: f64,

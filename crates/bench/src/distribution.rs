@@ -1,6 +1,6 @@
 //! Known distributions, as a fixed sequence of numbers: of delays, of sizes.
 
-/// How numbers (nanoseconds, bytes) are distributed.
+/// Distribution of numbers (nanoseconds, bytes).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Distribution {
     /// From the first to the second, all alike.

@@ -1,5 +1,5 @@
-//! Measures HTTP servers, S3 stores and file systems, Cairn's and those of others alike: it speaks
-//! protocols only, and knows nothing of what is behind them.
+//! Measures HTTP servers, S3 stores and file systems, Cairn's and others alike: it speaks protocols
+//! only, and knows nothing of what is behind them.
 //!
 //! It is not: a profiler. It says how fast, and which phase took how long, not why.
 //!
@@ -9,7 +9,7 @@
 //!   nfs ─────────────► threads, connections ────────────────► an export
 //!        └──► Sample ──► session (rounds, alternately) ──► report: JSON, Markdown, HTML ──► diff
 //!   reports: starts Cairn and its peers as processes, and runs these loads on them
-//!   null: a target that does nothing, or that as slowly as it is told
+//!   null: a target that does nothing, as slowly as its options say
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "it measures real time, by real threads")]

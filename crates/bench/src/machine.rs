@@ -1,4 +1,4 @@
-//! Where a run ran.
+//! The machine on which a run ran.
 
 use std::fs;
 use std::thread;

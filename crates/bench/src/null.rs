@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::stop;
 use crate::values::{duration, size, some_duration};
 
-/// Connections that may wait to be accepted; where they may not, clients try again a second later.
+/// Connections that may wait to be accepted; without that, clients try again a second later.
 const BACKLOG: i32 = 4096;
 
 /// A server that does nothing, or that as slowly as it is told
@@ -67,14 +67,14 @@ pub fn latency(text: &str) -> Result<Distribution, String> {
     Distribution::parse(text, nanos)
 }
 
-/// How a null server answers.
+/// Behaviour of a null server.
 #[derive(Clone, Default)]
 pub struct Manner {
     pub latency: Option<Distribution>,
     pub body: Bytes,
-    /// After how many requests all wait, and how long.
+    /// Number of requests after which all requests wait, and the duration.
     pub stall: Option<(u64, Duration)>,
-    /// Whether to remember each answer.
+    /// Set if each answer is to be recorded.
     pub is_recording: bool,
     pub threads: usize,
 }
@@ -169,7 +169,7 @@ impl Drop for Null {
     }
 }
 
-/// Gives each thread every so many-th connection.
+/// Gives connections to the threads in turn.
 fn accept(state: &NullState, listener: &TcpListener, threads: &[UnboundedSender<TcpStream>]) {
     for thread in threads.iter().cycle() {
         let accepted = listener.accept();

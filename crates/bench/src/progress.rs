@@ -11,7 +11,7 @@ pub fn line(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// A bar on stderr, if that is a terminal, of so many steps.
+/// Makes a bar of `steps` steps on stderr, which shows only if that is a terminal.
 pub fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     let template = "{msg} [{wide_bar}] {pos}/{len} {elapsed} of {duration}";

@@ -86,7 +86,7 @@ fn goal(text: &str) -> Result<Goal, String> {
 }
 
 impl Goal {
-    /// Whether a load at a rate met it: in time, and all of it.
+    /// Returns true if a load at a rate met the goal: in time, and all of it.
     pub fn is_met(&self, rate: f64, sample: &Sample) -> bool {
         let planned = rate * sample.seconds;
         let tally = &sample.tally;

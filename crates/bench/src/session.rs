@@ -105,7 +105,7 @@ impl Session {
         self.bar.set_message(what.to_owned());
     }
 
-    /// Runs all cases so many times; the targets of one load after another, in turning order.
+    /// Runs all cases `rounds` times; the targets of one load in turn, in an order that rotates.
     pub fn run(&mut self, mut cases: Vec<Case>, rounds: usize) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (number, Case { key, .. }) in cases.iter().enumerate() {
@@ -210,7 +210,7 @@ impl Session {
     }
 }
 
-/// Whether a result is all that was asked for.
+/// Returns an error if a result is incomplete.
 pub fn outcome(report: &Report) -> Result<()> {
     match &report.incomplete {
         Some(why) if report.cells.is_empty() => Err(Error::failed(why)),

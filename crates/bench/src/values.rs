@@ -44,7 +44,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// As [`duration`], and not nothing.
+/// Parses a [`duration`] that must not be zero.
 pub fn some_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be more than nothing: for example 2s".to_owned()),

@@ -48,11 +48,11 @@ pub struct Opened {
 /// A request that was answered.
 pub struct Exchange {
     pub head: response::Parts,
-    /// Of the body that came.
+    /// Number of received bytes of the body.
     pub bytes: u64,
-    /// The start of it, if it was asked for.
+    /// Start of the body, if it was requested.
     pub body: Vec<u8>,
-    /// When the head had come.
+    /// Time at which the whole head had arrived.
     pub first_byte: Instant,
     pub end: Instant,
 }
@@ -90,7 +90,7 @@ pub async fn open(
 }
 
 impl Connection {
-    /// Sends a request and takes all of the answer; keeps so many bytes of its body.
+    /// Sends a request and receives the whole answer; keeps the first `keep` bytes of its body.
     pub async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -112,7 +112,7 @@ impl Connection {
         Ok(Exchange { head, bytes, body, first_byte, end: Instant::now() })
     }
 
-    /// Whether it can carry another request, as far as is known.
+    /// Returns true if it can carry another request, as far as is known.
     pub async fn is_open(&mut self) -> bool {
         let Connection { sender, driver, is_over, is_last } = self;
         !*is_last && drive(driver, is_over, poll_fn(|cx| sender.poll_ready(cx))).await.is_ok()

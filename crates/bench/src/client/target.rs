@@ -58,7 +58,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The same through TLS at another port.
+    /// Returns this target through TLS at another port.
     pub fn with_tls(&self, port: u16) -> Target {
         Target { is_tls: true, port, ..self.clone() }
     }

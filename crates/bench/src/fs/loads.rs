@@ -30,7 +30,7 @@ pub enum Load {
     Stat,
     List,
     Unlink,
-    /// Of files of that size.
+    /// Serves files of that size.
     Serve(u64),
 }
 
@@ -38,7 +38,7 @@ pub struct Sizes {
     pub file: u64,
     pub block: u64,
     pub random_block: u64,
-    /// Of a small file.
+    /// Size of a small file.
     pub small: u64,
     /// Small files of each thread.
     pub files: usize,
@@ -73,7 +73,7 @@ struct Hand<'a> {
     tally: Tally,
 }
 
-/// Runs a load on so many threads.
+/// Runs a load on `threads` threads.
 pub fn run(
     load: Load,
     directory: &Path,

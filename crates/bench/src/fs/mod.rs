@@ -15,7 +15,7 @@ use crate::values;
 pub use loads::{Load, Sizes};
 pub use scratch::Scratch;
 
-/// The most that a file takes besides its bytes.
+/// Most bytes that a file takes in addition to its contents.
 const FILE_BYTES: u64 = 8192;
 
 /// Files: written, read, made, listed, removed and served

@@ -16,13 +16,13 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one in a directory that has room for so many bytes.
+    /// Makes a directory in `parent`, which must have room for `needed` bytes.
     pub fn new(parent: &Path, needed: u64) -> Result<Scratch> {
         let remedy = "free some, or give a smaller --size, fewer --files or --threads";
         Scratch::with_remedy(parent, needed, remedy)
     }
 
-    /// The same, saying what to do where there is no room.
+    /// Makes one like [`Scratch::new`]; the error says what to do if there is no room.
     pub fn with_remedy(parent: &Path, needed: u64, remedy: &str) -> Result<Scratch> {
         let room = statvfs(parent).map_err(|error| {
             let error = io::Error::from(error);

@@ -15,11 +15,11 @@ use super::{Pace, Plan};
 use crate::alarm::Alarm;
 use crate::client::{self, Connection, Exchange};
 
-/// How long a connection waits after it failed.
+/// Pause of a connection after a failure.
 const FAILED_PAUSE: Duration = Duration::from_millis(20);
-/// A target of which nothing succeeds for that long has died.
+/// Time without any success after which a target counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
-/// Later than planned by more than this is late.
+/// Delay after the planned time from which on a request is late.
 const LATE: Duration = Duration::from_millis(1);
 
 /// The state that all connections of a load share.
@@ -37,7 +37,7 @@ pub struct LoadShared {
 }
 
 impl LoadShared {
-    /// When counting begins.
+    /// Returns the time at which counting begins.
     pub fn began(&self) -> Instant {
         match self.plan.pace {
             Pace::Closed { warm_up, .. } => self.start + warm_up,
@@ -45,7 +45,7 @@ impl LoadShared {
         }
     }
 
-    /// When the last request begins.
+    /// Returns the time from which on no request begins.
     fn end(&self) -> Option<Instant> {
         match self.plan.pace {
             Pace::Closed { duration, .. } => Some(self.began() + duration?),

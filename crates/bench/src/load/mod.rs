@@ -40,19 +40,20 @@ pub trait Work: Send + Sync {
         0
     }
 
-    /// Whether a status is a success.
+    /// Returns true if a status is a success.
     fn expects(&self, status: StatusCode) -> bool {
         status.is_success() || status.is_redirection()
     }
 }
 
-/// When requests begin.
+/// Times at which requests begin.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
     /// Each connection asks again as soon as it is answered. Requests that begin in the warm-up are
-    /// not counted. Without a duration it ends with the work.
+    /// not counted. Without a duration the load ends with the work.
     Closed { warm_up: Duration, duration: Option<Duration> },
-    /// So many a second, whether or not they are answered; times count from the planned instant.
+    /// `rate` requests per second, whether or not they are answered; times count from the planned
+    /// instant.
     Open { rate: f64, duration: Duration },
 }
 

@@ -1,4 +1,5 @@
-//! A closed loop of anything: so many hands, each does the same again as soon as it is done.
+//! A closed loop of anything: a number of hands, each of which repeats its work as soon as it is
+//! done.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use crate::cpu::{Mark, Processes};
 use crate::error::{Error, Result};
 use crate::stop;
 
-/// How much is done.
+/// Amount of work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Repeat {
     pub hands: usize,
     pub duration: Duration,
-    /// How often altogether, at most.
+    /// Number of repetitions of all hands together, at most.
     pub most: u64,
 }
 
@@ -128,7 +129,7 @@ impl RepeatShared {
 struct Hand<'a> {
     shared: &'a RepeatShared,
     tally: &'a Mutex<Tally>,
-    /// When it last ended something, and so began the next.
+    /// Time at which it last ended something, and so began the next.
     at: Instant,
     /// It does one thing even if it begins after the time: a round in which nothing was done
     /// measures nothing.

@@ -25,15 +25,15 @@ use crate::cpu::Processes;
 use crate::error::{Error, Result};
 use crate::stop;
 
-/// From the making of threads to the first request.
+/// Time from the making of threads to the first request.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// Runs a load to its end, or until this program is told to stop.
+/// Runs a load to its end, or until this program gets a signal to stop.
 pub fn run(plan: &Plan) -> Result<Sample> {
     run_unless(plan, stop::is_stopped)
 }
 
-/// Runs a load to its end: what cleans up. Fails if not all of it succeeded.
+/// Runs a load to its end, for clean-ups. Fails if not all of it succeeded.
 pub fn run_always(plan: &Plan) -> Result<()> {
     let sample = run_unless(plan, || false)?;
     let failed = sample.tally.failed();
@@ -107,8 +107,9 @@ fn runtime() -> Result<Runtime> {
     built.map_err(|error| Error::failed(format!("cannot start the client: {error}")))
 }
 
-/// Of which endpoint a connection is. Of as many connections in a row as there are endpoints, each
-/// gets one. Rows begin at different endpoints, or all connections of a thread could have the same.
+/// Returns the endpoint of a connection. As many connections in a row as there are endpoints use
+/// each endpoint once. Rows begin at different endpoints, or all connections of a thread could have
+/// the same.
 fn endpoint(connection: usize, endpoints: usize) -> usize {
     (connection + connection / endpoints) % endpoints
 }
@@ -140,7 +141,7 @@ fn run_thread(shared: &Arc<LoadShared>, thread: usize, threads: usize) -> Result
     })
 }
 
-/// One request on a connection of its own, before or after a load; keeps so many bytes of the
+/// Sends one request on a connection of its own, before or after a load; keeps `keep` bytes of the
 /// answer's body.
 pub fn ask(
     target: &Target,

@@ -7,19 +7,19 @@ use http::StatusCode;
 
 use crate::stats::Histogram;
 
-/// Seconds of a load that are told apart.
+/// Seconds of a load that are counted separately, at most.
 const SECONDS_MAX: usize = 3600;
 
-/// How long the parts of requests took.
+/// Durations of the parts of requests.
 #[derive(Clone, Default)]
 pub struct Phases {
-    /// Once for each thread.
+    /// Durations of DNS, once for each thread.
     pub dns: Histogram,
     pub connect: Histogram,
     pub tls: Histogram,
-    /// From the request to the head of its answer.
+    /// Time from the request to the head of its answer.
     pub first_byte: Histogram,
-    /// From the head to the end of the body.
+    /// Time from the head to the end of the body.
     pub transfer: Histogram,
 }
 
@@ -44,7 +44,8 @@ pub struct Tally {
     pub errors: BTreeMap<String, u64>,
     /// Requests sent, in an open loop.
     pub sent: u64,
-    /// Of them those that waited for a connection, by more than a millisecond.
+    /// Requests among these that waited for a connection, and so began more than a millisecond
+    /// late.
     pub late: u64,
     pub connections: u64,
     pub seconds: Vec<Second>,
@@ -52,9 +53,9 @@ pub struct Tally {
 
 /// A load that ran.
 pub struct Sample {
-    /// When counting began.
+    /// Time at which counting began.
     pub began: Instant,
-    /// How long rates were counted.
+    /// Time over which rates were counted.
     pub seconds: f64,
     pub tally: Tally,
     /// No request had this number or a higher one.

@@ -1,5 +1,5 @@
-//! A client of NFS version 3, as simple as one can be: it remembers nothing, and has as many calls
-//! under way as it is told.
+//! A client of NFS version 3, as simple as can be: it remembers nothing, and has as many calls in
+//! progress as its caller wants.
 
 use std::fmt::{self, Display};
 use std::io::{Read, Write};
@@ -229,12 +229,12 @@ impl Connection {
         sent.map_err(|error| Error::failed(format!("a call could not be sent: {error}")))
     }
 
-    /// Whether a whole reply is there.
+    /// Returns true if a whole reply has arrived.
     pub fn has_reply(&self) -> bool {
         self.whole().is_ok_and(|len| len.is_some())
     }
 
-    /// The length of the reply that comes next, if all of it is there.
+    /// Returns the length of the next reply, if all of it has arrived.
     fn whole(&self) -> Result<Option<usize>> {
         let came = self.came.get(self.read..self.end).unwrap_or_default();
         let Some(mark) = came.first_chunk() else { return Ok(None) };

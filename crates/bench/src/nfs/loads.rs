@@ -17,7 +17,7 @@ use crate::load::{Sample, Tally};
 use crate::stop;
 use crate::values::human_size;
 
-/// How much of the time of a load it runs before that, uncounted.
+/// Uncounted run before a load, as a share of the load's time.
 const WARM_UP: f64 = 0.25;
 /// Bytes of a READ or WRITE of a stream.
 const BLOCK: u32 = 1 << 20;
@@ -29,7 +29,7 @@ const REMOVED_AT_ONCE: usize = 32;
 pub enum Load {
     Getattr,
     Lookup,
-    /// Of whole files of a size.
+    /// Reads whole files of a size.
     Read(u64),
     Create,
     StreamWrite,
@@ -49,10 +49,10 @@ impl Load {
     }
 }
 
-/// How much of each.
+/// Amounts of files, bytes, time and calls.
 #[derive(Clone, Debug)]
 pub struct Amounts {
-    /// Files that are looked at and read.
+    /// Files that are looked up and read.
     pub files: usize,
     pub sizes: Vec<u64>,
     pub stream: u64,
@@ -146,7 +146,7 @@ impl Server {
         connection.remove(RMDIR, &self.top, &self.name)
     }
 
-    /// Runs a load by so many connections.
+    /// Runs a load over `connections` connections.
     pub fn run(&self, load: Load, amounts: &Amounts, connections: usize) -> Result<Sample> {
         let opened: Result<Vec<Connection>> =
             (0..connections).map(|_| self.export.connect()).collect();
@@ -200,9 +200,9 @@ struct Run<'a> {
     load: Load,
     amounts: &'a Amounts,
     data: Vec<u8>,
-    /// When counting begins.
+    /// Time at which counting begins.
     began: Instant,
-    /// When it ends; a stream ends with its last byte.
+    /// Time at which it ends; a stream ends with its last byte.
     until: Option<Instant>,
     next: AtomicU64,
     broken: Mutex<Option<String>>,

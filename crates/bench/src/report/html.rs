@@ -14,7 +14,7 @@ text-align:left;white-space:nowrap}.wide{overflow-x:auto}\
 svg{width:100%;font:12px system-ui,sans-serif}svg .title{font-size:15px;font-weight:600}\
 svg .grid{stroke:#e5e5e5}svg .axis{stroke:#666}.note{font-weight:600}code{font-size:13px}";
 
-/// Axes along which more of the same should give so many times as much.
+/// Axes along which the rate should grow in proportion.
 const SCALING: [&str; 4] = ["concurrency", "endpoints", "threads", "processes"];
 /// The point at which a percentile of 100 is drawn.
 const LAST_NINE: f64 = 99.995;

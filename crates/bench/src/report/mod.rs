@@ -27,12 +27,12 @@ pub struct Report {
     pub kind: String,
     /// The command line, without secrets.
     pub command: String,
-    /// Of this program.
+    /// Version of this program.
     pub version: String,
-    /// RFC 3339, UTC.
+    /// Start time, RFC 3339, UTC.
     pub started: String,
     pub machine: Machine,
-    /// The first is what the others are compared with.
+    /// Measured targets; the others are compared with the first.
     pub targets: Vec<Named>,
     pub cells: Vec<Cell>,
     /// The findings of a search.
@@ -44,7 +44,7 @@ pub struct Report {
     /// Systems that were not there to be measured; `target` says why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Named>,
-    /// Of `bench reports`: as people read it.
+    /// Sections of `bench reports`, for people to read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scenarios: Vec<Scenario>,
 }
@@ -54,9 +54,9 @@ pub struct Report {
 pub struct Scenario {
     pub name: String,
     pub title: String,
-    /// The finding of the report, and the measurement that answers it.
+    /// Finding of the report, and the measurement that answers it.
     pub about: String,
-    /// How long it took.
+    /// Duration of the scenario.
     pub seconds: f64,
     pub sections: Vec<Section>,
     #[serde(default)]
@@ -102,23 +102,23 @@ pub struct Axis {
 pub struct Cell {
     #[serde(flatten)]
     pub key: Key,
-    /// Successes a second.
+    /// Successes per second.
     pub rate: Spread,
     pub bytes_per_second: Spread,
-    /// Of all rounds together.
+    /// Times of the requests of all rounds together.
     pub latency: Times,
     pub rounds: Vec<Round>,
     #[serde(default)]
     pub phases: BTreeMap<String, Times>,
-    /// How many answers had which status.
+    /// Number of answers by status.
     #[serde(default)]
     pub statuses: BTreeMap<u16, u64>,
-    /// How many requests failed of what.
+    /// Number of failed requests by cause.
     #[serde(default)]
     pub errors: BTreeMap<String, u64>,
     #[serde(default)]
     pub connections: u64,
-    /// Of an open loop: sent more than 1 ms after the plan; never sent.
+    /// Requests of an open loop that were sent more than 1 ms after the plan; that were never sent.
     #[serde(default)]
     pub late: u64,
     #[serde(default)]
@@ -126,12 +126,12 @@ pub struct Cell {
     pub client_cores: f64,
     #[serde(default)]
     pub server_cores: Option<f64>,
-    /// Of an open loop, of the first round.
+    /// Seconds of the first round of an open loop.
     #[serde(default)]
     pub timeline: Vec<Tick>,
 }
 
-/// The same load once.
+/// One round of a load.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Round {
     pub rate: f64,

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-/// Of one plot.
+/// Contents of one plot.
 #[derive(Default)]
 pub struct Plot {
     pub title: String,
     pub x_label: String,
     pub y_label: String,
-    /// Where the x axis is marked, and how; made from the points if there are none.
+    /// Marks of the x axis and their labels; made from the points if there are none.
     pub x_ticks: Vec<(f64, String)>,
     pub is_y_log: bool,
     pub lines: Vec<Line>,
@@ -17,7 +17,7 @@ pub struct Plot {
 pub struct Line {
     pub name: String,
     pub points: Vec<(f64, f64)>,
-    /// Of the palette.
+    /// Index of its colour in the palette.
     pub color: usize,
     pub is_dashed: bool,
 }

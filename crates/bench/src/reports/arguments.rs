@@ -117,7 +117,7 @@ pub struct Sizes {
     pub bodies: Vec<u64>,
 }
 
-/// S3's limit, but for the last part.
+/// Least size of a part in S3; only the last part may be smaller.
 const PART_MIN: u64 = 5 << 20;
 
 /// A public report.

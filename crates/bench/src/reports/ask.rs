@@ -15,26 +15,26 @@ use crate::error::{Error, Result};
 use crate::load::{self, Pace, Plan, Work};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Of an answer that is read, bytes.
+/// Longest answer that is read, bytes.
 const ANSWER_BYTES: usize = 4 << 20;
-/// How much of the time of a load it runs before that, uncounted.
+/// Uncounted run before a load, as a share of the load's time.
 const WARM_UP: f64 = 0.25;
 /// Bucket of all scenarios.
 pub const BUCKET: &str = "reports";
 
-/// How many sizes bodies have that are of several.
+/// Number of different sizes of bodies.
 const BODY_SIZES: u64 = 11;
-/// From one of many paths to the next: a prime, so that each has its turn.
+/// Step from one of many paths to the next: a prime, so that each path has its turn.
 const STRIDE: u64 = 2_654_435_761;
 
-/// Which paths are asked for.
+/// Paths of the requests.
 pub enum Paths {
     Same(String),
-    /// With a number after each.
+    /// New paths, with a number after each.
     New(String),
-    /// One after the other in an order that looks like none, again and again.
+    /// All paths in an order that looks random, again and again.
     Among(Arc<Vec<String>>),
-    /// Each so many times; then it is over.
+    /// Each path this many times; then the load is over.
     Each(Vec<String>, u64),
 }
 
@@ -69,7 +69,7 @@ impl Asked {
         self.sending_some(lab, (bytes, bytes))
     }
 
-    /// From so many to so many bytes, evenly, with each request, by root.
+    /// Sends bodies of `least` to `most` bytes in turn, in even steps, as root.
     pub fn sending_some(mut self, lab: &Lab, (least, most): (u64, u64)) -> Asked {
         self.headers.extend(authorization(lab).map(|value| (AUTHORIZATION, value)));
         let all = Bytes::from(noise(most as usize));

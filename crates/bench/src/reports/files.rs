@@ -60,7 +60,7 @@ struct Served {
     pid: u32,
 }
 
-/// How many calls a file took, by target and load.
+/// Number of calls for a file, by target and load.
 type Counted = RefCell<Vec<Finding>>;
 
 fn run(lab: &Lab, session: &mut Session) -> Result<()> {
@@ -212,7 +212,7 @@ impl<'a> Scene<'a> {
 const KERNEL: &str = "requests of the kernel";
 const SERVER: &str = "calls to the server";
 
-/// How often a mount was asked, and how often it has asked.
+/// Number of requests that a mount got, and of calls that it made.
 struct Requests {
     kernel: f64,
     server: f64,
@@ -277,7 +277,7 @@ fn make(args: &ReportsArgs, place: &MeasuredPlace, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Opens, reads and closes each file so many times.
+/// Opens, reads and closes each file `times` times.
 fn serve(paths: &[PathBuf], size: u64, times: usize, server: &[u32]) -> Sample {
     let mut body = vec![0; size as usize];
     measure((paths.len(), size, times), server, |number, _| {
@@ -287,7 +287,8 @@ fn serve(paths: &[PathBuf], size: u64, times: usize, server: &[u32]) -> Sample {
     })
 }
 
-/// The calls of Linux' client, for each file so many times: its bytes it remembers.
+/// Makes the calls of Linux' client when each file is opened and read `times` times: it remembers
+/// the bytes.
 fn serve_nfs(
     served: &Served,
     (files, size, times): (usize, u64, usize),
@@ -309,7 +310,7 @@ fn serve_nfs(
     }))
 }
 
-/// Does something with each file so many times.
+/// Does something with each file `times` times.
 fn measure(
     (files, size, times): (usize, u64, usize),
     server: &[u32],
@@ -399,10 +400,10 @@ const HEADER: [&str; 11] = [
     "CPU of servers",
     "CPU of the client",
 ];
-/// The kernel counts CPU time in ticks: from less nothing can be said.
+/// Least CPU time that says anything: the kernel counts it in ticks.
 const LEAST_CPU_SECONDS: f64 = 0.05;
 
-/// CPU time for a file, if so many processors were used.
+/// Shows the CPU time for a file if this many cores were in use.
 fn cpu(cell: &Cell, cores: Option<f64>) -> String {
     let Some(cores) = cores else { return String::new() };
     let files = cell.latency.count as f64 / cell.rounds.len().max(1) as f64;
@@ -413,7 +414,7 @@ fn cpu(cell: &Cell, cores: Option<f64>) -> String {
     exact(cores / cell.rate.median * 1e6)
 }
 
-/// How many calls a file took; where it is a mount, of its kernel and of its own.
+/// Shows the number of calls for a file; for a mount, those of its kernel and its own.
 fn calls(report: &Report, target: &str, cell: &Cell) -> String {
     let of = |kind: &str| {
         let what = format!("{kind}: {}", cell.key.what);

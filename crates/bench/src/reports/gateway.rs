@@ -124,7 +124,7 @@ fn key(target: &str, what: &str, clients: usize) -> Key {
     Key { target: target.to_owned(), what: what.to_owned(), axis }
 }
 
-/// How connections are used, and whether they are encrypted.
+/// Use of connections, and whether they are encrypted.
 const MANNERS: [(&str, bool, bool); 4] = [
     ("connections kept", true, false),
     ("a connection each", false, false),
@@ -233,7 +233,8 @@ fn quota(
     Ok(())
 }
 
-/// How often a gateway that has just started asks the master, for each object that it reads.
+/// Counts the calls to the master of a gateway that has just started, for each object that it
+/// reads.
 fn calls(lab: &Lab, session: &mut Session, cluster: &Cluster, cached: &Gateway) -> Result<()> {
     if session.is_over() {
         return Ok(());

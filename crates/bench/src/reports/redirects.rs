@@ -48,14 +48,14 @@ const CONNECTIONS: usize = 64;
 const WHAT: &str = "redirects at a rate";
 const PUTS: &str = "PUT of small bodies";
 const GETS: &str = "GET of small bodies";
-/// That prepare what is looked up.
+/// Connections used to create the objects.
 const PREPARING: usize = 16;
-/// Of findings; the rate stands between it and what was found.
+/// Prefix of a finding's key; the rate follows.
 const BUSIEST: &str = "cores of the busiest thread at ";
 const WORKING: &str = "threads that work at ";
-/// A percentile that a rate must keep, and how.
+/// A percentile that a rate must keep, and its limit.
 const GOAL: (f64, Duration) = (99.0, Duration::from_millis(20));
-/// A target that answers less than this share of what was planned is asked for no more.
+/// Share of the planned answers below which a target gets no more load.
 const LOST: f64 = 0.5;
 /// The share of requests that may be missing at a rate that was answered.
 const MISSING: f64 = 0.01;
@@ -112,7 +112,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// Makes as many objects as there are keys, each once, from so many to so many bytes.
+/// Makes as many objects as there are keys, each once, of sizes within `bytes`.
 fn fill(lab: &Lab, target: &Target, name: &str, bytes: (u64, u64)) -> Result<Vec<String>> {
     let path = |number: usize| format!("/storage/{BUCKET}/{name}/{number}");
     let paths: Vec<String> = (0..lab.args.sizes.keys).map(path).collect();

@@ -42,7 +42,7 @@ const CAIRN: &str = "Cairn";
 const CONNECTIONS: &str = "4";
 /// Objects that are looked up.
 const OBJECTS: &str = "32";
-/// How much warmer than a load a gateway is to be made, without its quota.
+/// Rounds of load that warm a gateway up, without its quota.
 const WARM_UPS: usize = 2;
 
 /// The command line of `bench s3`.

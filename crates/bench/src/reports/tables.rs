@@ -33,14 +33,14 @@ pub fn find<'a>(report: &'a Report, target: &str, what: &str, value: f64) -> Opt
     })
 }
 
-/// As [`grid`], with those that are absent.
+/// Makes a table like [`grid`], with the absent targets.
 pub fn matrix(report: &Report, what: &str, unit: &str, show: impl Fn(&Cell) -> String) -> Table {
     let mut table = grid(report, what, unit, show);
     absent(report, &mut table, |_| true);
     table
 }
 
-/// One row for each target, one column for each value of the axis.
+/// Makes a table with one row for each target and one column for each value of the axis.
 pub fn grid(report: &Report, what: &str, unit: &str, show: impl Fn(&Cell) -> String) -> Table {
     let values = axis(report, what);
     let mut header = vec![String::new()];
@@ -89,7 +89,7 @@ pub fn rate(cell: &Cell) -> String {
     format!("{} ({}){failed}", number(cell.rate.median), time(cell.latency.p99_us))
 }
 
-/// Of the last finding whose name begins so: the rest of its name, and the value.
+/// Returns the last finding whose name begins with `start`: the rest of its name, and its value.
 pub fn latest<'a>(report: &'a Report, target: &str, start: &str) -> Option<(&'a str, f64)> {
     let of = |finding: &&Finding| finding.target == target && finding.what.starts_with(start);
     let finding = report.findings.iter().rfind(of)?;

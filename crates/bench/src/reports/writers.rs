@@ -40,7 +40,7 @@ pub const SCRIPT: Script = Script {
 /// The kernel counts CPU time in ticks.
 const LEAST_CORES: f64 = 0.02;
 const BLOCK: u64 = 128 << 10;
-/// How often a further disk may have the files of all writers: a replica twice, and two bricks.
+/// Copies of all writers' files that another disk may get: a replica twice, and two bricks.
 const DISK_TIMES: u64 = 4;
 pub const LOCAL: &str = "local";
 pub const CAIRN: &str = "Cairn mount";
@@ -62,7 +62,7 @@ const VOLUMES: [(&str, usize, &[&str]); 3] = [
 /// Names of clusters, with their replicas, each on a chunkserver of its own.
 const CLUSTERS: [(&str, usize); 2] =
     [("Cairn cluster, replica 1", 1), ("Cairn cluster, replica 2", 2)];
-/// Of findings; the number of threads stands between the first two parts.
+/// Keys of findings; the number of threads stands between the first two parts.
 const BUSY_DISK: &str = "busy share of the busiest disk";
 const WRITTEN: &str = "bytes written to disks for each byte";
 const BUSIEST: &str = "cores of the busiest thread: ";

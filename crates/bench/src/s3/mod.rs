@@ -494,7 +494,7 @@ impl Bench<'_> {
     }
 }
 
-/// Where the objects of a load in parts are.
+/// Returns the folder of the objects of a load in parts.
 fn folder(kind: Kind) -> String {
     format!("{kind:?}").to_lowercase()
 }

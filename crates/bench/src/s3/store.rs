@@ -17,12 +17,12 @@ use crate::load;
 
 /// S3's limit of parts.
 pub const PARTS_MAX: u64 = 10_000;
-/// The largest body that is sent at once.
+/// Longest body that is sent at once, bytes.
 pub const BODY_MAX: u64 = 1 << 30;
 
-/// How long a signature holds.
+/// Validity of a signature.
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
-/// Of an answer that is read, bytes.
+/// Longest answer that is read, bytes.
 const ANSWER_BYTES: usize = 16 << 20;
 
 /// One endpoint of a store, and a bucket there.
@@ -201,7 +201,7 @@ fn tags<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// Where the stores are.
+/// Returns the targets of the stores.
 pub fn targets(stores: &[Store]) -> Vec<Target> {
     stores.iter().map(|store| store.target.clone()).collect()
 }

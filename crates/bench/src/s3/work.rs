@@ -13,9 +13,9 @@ use crate::distribution::Distribution;
 use crate::error::{Error, Result};
 use crate::load::Work;
 
-/// How far bodies of the same bytes begin from each other.
+/// Distance between the starts of two bodies in the noise that they share.
 const SHIFT: u64 = 61;
-/// How many different beginnings there are.
+/// Number of different starts.
 const SHIFTS: u64 = 4096;
 
 /// One request of a load.
@@ -30,7 +30,7 @@ pub enum Op {
 
 /// Which request follows which.
 pub enum Order {
-    /// The same, so many times if there is an end.
+    /// Repeats one request, for a number of times if there is an end.
     Only(Op, Option<u64>),
     /// By weights.
     Mixed(Vec<(Op, f64)>),
@@ -43,17 +43,17 @@ pub enum Order {
 pub struct S3Work {
     pub stores: Vec<Store>,
     pub order: Order,
-    /// Of all keys.
+    /// Prefix of all keys.
     pub prefix: String,
     pub sizes: Distribution,
     /// Objects that are there to be read; of an order in parts the bytes of the one object.
     pub objects: u64,
     pub noise: Bytes,
-    /// Of the parts that are stored.
+    /// ETags of the parts that are stored.
     pub etags: Mutex<BTreeMap<u64, String>>,
 }
 
-/// How many bytes of noise bodies of up to so many bytes are cut from.
+/// Returns the bytes of noise that bodies of up to `most` bytes are cut from.
 pub fn noise_bytes(most: u64) -> u64 {
     most + SHIFT * SHIFTS
 }
@@ -63,7 +63,7 @@ impl S3Work {
         format!("{}{number:08}", self.prefix)
     }
 
-    /// A body of its own of each number, without a copy.
+    /// Returns a body for each number, different from its neighbours, without a copy.
     fn body(&self, number: u64, size: u64) -> Bytes {
         let start = (number % SHIFTS * SHIFT) as usize;
         self.noise.slice(start..start + size as usize)

@@ -13,7 +13,7 @@ use super::system::{run, unmount, wait};
 use crate::client::Target;
 use crate::error::{Error, Result};
 
-/// Where doors listen: where there is room.
+/// Options by which doors listen at free ports.
 const ANYWHERE: [&str; 4] = ["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 
 /// A `cairn server`.
@@ -132,7 +132,7 @@ impl Cluster {
         Ok(Gateway { process, http, s3 })
     }
 
-    /// The processes but for gateways.
+    /// Returns the processes of the cluster, without gateways.
     pub fn pids(&self) -> Vec<u32> {
         let all = self.chunkservers.iter().chain([&self.master]);
         all.map(Process::id).collect()
@@ -140,7 +140,7 @@ impl Cluster {
 }
 
 impl Mount {
-    /// Of what has its HTTP door there.
+    /// Mounts the store whose HTTP door is at `http`.
     pub fn start(lab: &Lab, http: &Target) -> Result<Mount> {
         if let Err(error) = fs::File::open("/dev/fuse") {
             return Err(Error::failed(format!("cannot mount: /dev/fuse: {error}")));
@@ -194,7 +194,7 @@ fn status(lab: &Lab, directory: &Path) -> Option<Value> {
     serde_json::from_slice(&said.stdout).ok()
 }
 
-/// Whether all nodes are up, and all groups are whole and take writes.
+/// Returns true if all nodes are up, and all groups are whole and take writes.
 fn is_whole(status: &Value, chunkservers: usize) -> bool {
     let list =
         |name: &str| status.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

@@ -14,9 +14,9 @@ use super::system::{LOOK, installed, is_listening, is_mounted, processes_with, r
 use crate::error::{Error, Result};
 
 const PACKAGE: &str = "glusterfs-server";
-/// The port, which cannot be chosen; so the address is.
+/// Its port, which cannot be chosen; so an address of its own is.
 const PORT: u16 = 24007;
-/// How long processes that others have started may take to end.
+/// Time to end for processes that others have started.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 pub struct Gluster {
@@ -67,8 +67,8 @@ impl Gluster {
         Ok(gluster)
     }
 
-    /// Makes a volume of so many bricks, and mounts it. `kind` is such as `replica 2`. Bricks are
-    /// here and in these directories in turn.
+    /// Makes a volume of `bricks` bricks, and mounts it. `kind` is, for example, `replica 2`.
+    /// Bricks are here and in the directories `disks` in turn.
     pub fn volume(
         &self,
         lab: &Lab,

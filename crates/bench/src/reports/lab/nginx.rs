@@ -57,7 +57,7 @@ http {
 ";
 
 impl Nginx {
-    /// With so many worker processes; `auto` is one for each core.
+    /// Starts nginx with this number of worker processes; `auto` is one for each core.
     pub fn start(lab: &Lab, workers: &str) -> Result<Nginx> {
         let program = installed("nginx", "nginx-light")?;
         let work = lab.directory("nginx")?;

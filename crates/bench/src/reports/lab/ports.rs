@@ -1,8 +1,9 @@
-//! Ports for programs that have to be told which one to listen on.
+//! Ports for programs that cannot choose a port on their own.
 //!
 //! A port that was free a moment ago may be taken when the program starts. The kernel may have
-//! given it to any connection, or another run of this program may have taken it. So these are below
-//! that range, and each is held as a UDP port, which nobody asks for, until this run ends.
+//! given it to any connection, or another run of this program may have taken it. So these ports are
+//! below the kernel's range, and each is held as a UDP port, which nobody else requests, until this
+//! run ends.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -13,14 +13,14 @@ use super::site::Lab;
 use super::system::{is_listening, run, user, write};
 use crate::error::{Error, Result};
 
-/// Where Debian keeps its programs.
+/// Directory in which Debian keeps its programs.
 const PROGRAMS: &str = "/usr/lib/postgresql";
-/// It refuses to run as root; then it runs as this user.
+/// User as which it runs if this program is root: it refuses to run as root.
 const USER: &str = "postgres";
 
 pub struct Postgres {
     pub process: Process,
-    /// With the password.
+    /// URL with the password.
     pub url: String,
 }
 

@@ -16,7 +16,7 @@ use super::site::Lab;
 use super::system::{LOOK, wait};
 use crate::error::{Error, Result};
 
-/// How long a process may take to end before it is killed.
+/// Time that a process may take to end before it is killed.
 const GOODBYE: Duration = Duration::from_secs(15);
 
 pub struct Process {
@@ -62,7 +62,7 @@ impl Process {
         })
     }
 
-    /// How it ended, if it did.
+    /// Returns how it ended, if it did.
     fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let printed = self.printed();

@@ -9,12 +9,12 @@ use crate::cpu::Processes;
 use crate::error::{Error, Result};
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// As long as what schedulers are set to by default.
+/// Period of the quota: the default of schedulers.
 const PERIOD_US: u64 = 100_000;
-/// Looks for a group that has become empty.
+/// Checks whether a group has become empty, at most.
 const ATTEMPTS: u32 = 100;
 
-/// Removed when it is dropped; who is in it leaves then.
+/// A control group that is removed when this is dropped; its processes leave it then.
 pub struct Quota {
     path: PathBuf,
     is_first: bool,
@@ -65,7 +65,7 @@ impl Quota {
         Ok(())
     }
 
-    /// How many of its periods were throttled until now, of how many.
+    /// Returns the number of throttled periods until now, and of all periods.
     pub fn throttled(&self) -> (u64, u64) {
         let text = fs::read_to_string(self.path.join("cpu.stat")).unwrap_or_default();
         let field = |name: &str| {

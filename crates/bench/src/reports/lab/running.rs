@@ -19,11 +19,11 @@ impl RunningProcesses {
         self.0.borrow_mut().remove(&pid);
     }
 
-    /// The name of one that has ended though nobody ended it.
+    /// Returns the name of a process that has ended on its own.
     pub fn ended(&self) -> Option<String> {
         let has_ended = |pid: u32| {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-            // Its status stays for whoever started it.
+            // The status stays for the owner of the process.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             waitid(WaitId::Pid(pid), options).ok().flatten()
         };

@@ -34,7 +34,7 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// A place with room for so many bytes.
+    /// Makes the directory of a run, with room for `needed` bytes.
     pub fn new(args: &'a ReportsArgs, needed: u64) -> Result<Lab<'a>> {
         let cairn = program(args.cairn.as_deref())?;
         let remedy = "free some, give another --dir, or smaller --object, --file or --seconds";

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::stop;
 
-/// How long anything may take to start.
+/// Time that a program may take to start.
 const START_WAIT: Duration = Duration::from_secs(60);
-/// Between two looks at what starts or ends.
+/// Interval of checks whether something has started or ended.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// The program that is started as Cairn: this one, unless told otherwise.
+/// Returns the program that is started as Cairn: this one, unless another is given.
 pub fn program(given: Option<&Path>) -> Result<PathBuf> {
     let path = match given {
         Some(path) => path.to_owned(),
@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     all.find_map(|directory| Some(directory.join(name)).filter(|path| path.is_file()))
 }
 
-/// The same, or where to get it.
+/// Returns the path like [`find`], or an error that says how to get the program.
 pub fn installed(name: &str, package: &str) -> Result<PathBuf> {
     find(name).ok_or_else(|| Error::failed(format!("not installed: apt-get install {package}")))
 }

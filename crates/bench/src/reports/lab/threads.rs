@@ -9,16 +9,16 @@ use crate::cpu::{Processes, stat_ticks};
 /// Less than this share of a core is idle.
 const IDLE: f64 = 0.05;
 
-/// How much CPU each thread of some processes had used at an instant.
+/// CPU time that each thread of some processes had used at an instant.
 pub struct Threads {
     roots: Vec<u32>,
     at: Instant,
     ticks: BTreeMap<(u32, u32), (String, u64)>,
 }
 
-/// The work of threads since then.
+/// Work of the threads since then.
 pub struct Busy {
-    /// Name of the busiest, and cores that it used.
+    /// Name of the busiest thread, and the number of cores that it used.
     pub name: String,
     pub cores: f64,
     pub working: usize,
@@ -26,7 +26,7 @@ pub struct Busy {
 }
 
 impl Threads {
-    /// Of processes and what descends from them.
+    /// Marks the threads of processes and of their descendants.
     pub fn mark(roots: &[u32]) -> Threads {
         let mut ticks = BTreeMap::new();
         for pid in Processes::of(roots).pids() {
