@@ -119,7 +119,7 @@ fn socket(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// As the interface wants it: like a host name.
+/// Checks the name of a driver: the interface wants it to be like a host name.
 fn driver_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
     let is_good = (1..=63).contains(&text.len())
@@ -202,11 +202,11 @@ fn volume(found: Bucket) -> StoredVolume {
 /// The users of volumes.
 enum Reach {
     Exports(Exports),
-    /// A user besides root, if there is one.
+    /// The user that volumes are for, in addition to root, if there is one.
     User(Option<String>),
 }
 
-/// To whom volumes are exported.
+/// Clients to which volumes are exported.
 struct Exports {
     clients: Vec<String>,
     is_any_client: bool,

@@ -1,4 +1,4 @@
-//! How a command fails: one line that says what failed and what to do, and an exit code.
+//! Failures of commands: one line that says what failed and what to do, and an exit code.
 
 use std::fmt;
 use std::io;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// What to do about damaged metadata that only this machine has.
+/// Remedy for damaged metadata that only this machine has.
 pub const DAMAGED_METADATA: &str = "restore the store from a backup (cairn restore), or its \
     metadata from a dump (cairn meta load), into an empty directory; keep this one until then";
 
-/// Why a command ends without having done what it was told.
+/// Reason why a command ends without having done its work.
 #[derive(Debug)]
 pub struct Failure {
     text: String,
@@ -21,7 +21,7 @@ pub struct Failure {
     is_unmet: bool,
     is_full: bool,
     is_damage: bool,
-    /// Of the operating system, if it is of a file.
+    /// Kind of the operating system's error, if it is about a file.
     kind: Option<io::ErrorKind>,
 }
 
@@ -63,7 +63,7 @@ impl Failure {
         self.is_passing
     }
 
-    /// The same failure, and later it may be possible.
+    /// Marks the failure as passing: a later attempt may succeed.
     pub fn passing(self) -> Failure {
         Failure { is_passing: true, ..self }
     }
@@ -138,12 +138,12 @@ impl Failure {
         Failure { kind: Some(error.kind()), ..Failure::new(text) }
     }
 
-    /// The same failure with what was being done before it.
+    /// Puts what was being done before the text of the failure.
     pub fn of(self, what: impl fmt::Display) -> Failure {
         Failure { text: format!("{what}: {}", self.text), ..self }
     }
 
-    /// The same failure with a remedy behind it.
+    /// Adds a remedy to the text of the failure.
     pub fn and(self, remedy: &str) -> Failure {
         Failure { text: format!("{}: {remedy}", self.text), ..self }
     }

@@ -85,8 +85,8 @@ pub struct NodeArgs {
     log: log::LogArgs,
 }
 
-/// The machine as it was the first time, but for what the command line says now; and whether that
-/// is anything new.
+/// Returns the machine as its file describes it, with the changes of the command line; and whether
+/// they change anything.
 fn machine_of(args: &NodeArgs) -> Result<(Machine, bool)> {
     let known = Machine::read(&args.dir)?;
     let host = args.address.clone().or(known.as_ref().map(|known| known.host.clone()));
@@ -152,8 +152,8 @@ impl Roles {
     }
 }
 
-/// The disks to run chunkservers on, each with the offset of its port. Of several, one that is not
-/// there is left out: the others and the master go on.
+/// Returns the disks to run chunkservers on, each with the offset of its port. If there are
+/// several, a disk that is not there is left out: the others and the master go on.
 fn disks(args: &NodeArgs, machine: &Machine) -> Vec<(PathBuf, u16)> {
     let mut all = machine.chunkservers(&args.dir);
     if all.len() > 1 {

@@ -25,13 +25,12 @@ use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::Metadata;
 
-/// How often a master that stands by looks at the map in its own rows, and whether its member is
-/// well.
+/// Interval at which a standby checks the map in its own rows, and the state of its member.
 const LOOK: Duration = Duration::from_millis(250);
-/// Of a new log.
+/// Generation of a new log.
 pub const FIRST_GENERATION: u64 = 1;
 
-/// Makes the files of a new member. What an earlier attempt has left that did not begin is removed.
+/// Makes the files of a new member. Removes what an earlier attempt left that did not begin.
 pub fn make(dir: &DataDir, node: NodeId, generation: u64) -> Result<()> {
     let path = dir.meta();
     let of_meta = |error: Error| Failure::from(error).of(path.display());

@@ -100,11 +100,11 @@ pub fn run(args: &MetaCommandArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a dump comes from.
+/// Source of a dump.
 enum Source<'a> {
     Engine {
         engine: Arc<dyn Engine>,
-        /// Kept from being used by others meanwhile.
+        /// Locks the directory against other users meanwhile.
         _dir: Option<DataDir>,
     },
     Server(&'a Connection),
@@ -326,7 +326,7 @@ fn load_into(args: &LoadArgs, metadata: &Metadata, anew: &Anew<'_>) -> Result<()
     Ok(())
 }
 
-/// The use of a dump, which is told how far the reading is.
+/// A function that reads a dump, and reports the number of rows read to its second argument.
 type Reading<'a> =
     dyn FnMut(&mut dyn Read, &mut dyn FnMut(u64)) -> cairn_base::Result<Summary> + 'a;
 

@@ -1,4 +1,4 @@
-//! Where the metadata of a store are: in its directory, or in a PostgreSQL database.
+//! Place of a store's metadata: its directory, or a PostgreSQL database.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -52,11 +52,11 @@ impl MetaArgs {
 /// The metadata of a store, opened.
 pub struct Metadata {
     pub engine: Arc<dyn Engine>,
-    /// The same, if it is in the directory.
+    /// The engine as an embedded engine, if it is in the directory.
     pub embedded: Option<Arc<Embedded>>,
     /// The master's options that suit the engine.
     pub config: master::Config,
-    /// For messages.
+    /// Text that names the place in messages.
     pub shown: String,
     place: MetaPlace,
 }
@@ -98,7 +98,7 @@ impl Metadata {
         Ok(Metadata::of_database(config, Postgres::attach(config)?))
     }
 
-    /// Those of a member. Blocks while no majority answers.
+    /// Returns the metadata of a member. Blocks while no majority answers.
     pub fn of_member(dir: &DataDir, engine: Arc<RaftEngine>) -> Metadata {
         Metadata {
             engine,
@@ -119,7 +119,8 @@ impl Metadata {
         }
     }
 
-    /// Whether there are metadata of a store; refuses those of another than `dir`'s. Blocks.
+    /// Returns true if there are metadata of this store; refuses those of another store than
+    /// `dir`'s. Blocks.
     pub fn has_store(&self, dir: &DataDir) -> Result<bool> {
         match dump::contents(&*self.engine)? {
             Contents::Nothing => Ok(false),

@@ -47,7 +47,7 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Whether it turns the direction of the text around it.
+/// Returns true if a character turns the direction of the text around it.
 fn is_turn(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}')

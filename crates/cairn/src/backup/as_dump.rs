@@ -48,7 +48,7 @@ pub fn write_dump(
     file.sync_all().map_err(fail)
 }
 
-/// As the change of the cluster map with which a dump for one machine is loaded: it has none.
+/// Refuses to change a cluster map. It is for loading a dump for one machine, which has none.
 pub fn no_map(_: &ClusterMap) -> cairn_base::Result<ClusterMap> {
     Err(Error::Invalid("a dump for one machine has a cluster map".into()))
 }

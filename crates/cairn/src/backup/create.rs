@@ -27,10 +27,10 @@ const KEYS: [(&str, &str); 2] = [
     ("secret.key", "without it no access key of the store works after a restore"),
     ("ca.key", "without it no node can join the cluster after a restore"),
 ];
-/// More than a file of keys has.
+/// Upper bound of the size of a file of keys.
 const KEY_BYTES: u64 = 64 << 10;
 
-/// How a backup is made.
+/// Settings of a backup.
 pub struct How {
     pub owner: String,
     pub hold_seconds: u32,

@@ -35,23 +35,23 @@ impl Sort {
     }
 }
 
-/// Where a frame is in its object.
+/// Place of a frame in its object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At {
     pub offset: u32,
-    /// Of the whole frame, bytes.
+    /// Length of the whole frame, bytes.
     pub length: u32,
     pub number: u32,
 }
 
 impl At {
-    /// Of its body, before it was encrypted, bytes.
+    /// Returns the length of its body before encryption, bytes.
     pub fn body_len(self, is_encrypted: bool) -> usize {
         let tag = if is_encrypted { TAG_BYTES } else { 0 };
         (self.length as usize).saturating_sub(HEAD_BYTES + tag + CRC_BYTES)
     }
 
-    /// Behind it in its object.
+    /// Returns the offset behind it in its object.
     pub fn end(self) -> u64 {
         u64::from(self.offset) + u64::from(self.length)
     }

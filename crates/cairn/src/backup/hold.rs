@@ -10,7 +10,7 @@ use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// As the server shows it.
+/// A hold as the server shows it.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ShownHold {
     pub id: String,

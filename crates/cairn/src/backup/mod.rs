@@ -165,9 +165,9 @@ struct CreateArgs {
     pack_mib: u16,
 }
 
-/// Bytes of new packs, MiB, where packs are rewritten.
+/// Size of new packs when packs are rewritten, MiB.
 const REWRITTEN_MIB: usize = 32;
-/// A lock of what removes something ends after so many seconds, unless it is renewed.
+/// Time after which a lock for removals ends unless it is renewed, seconds.
 const REMOVING_SECONDS: u32 = 300;
 
 impl Place {

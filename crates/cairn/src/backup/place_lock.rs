@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 
 pub const LOCKS: &str = "locks/";
-/// A lock counts for so long after its end, seconds: clocks differ.
+/// Time for which a lock still counts after its end, seconds: clocks differ.
 const GRACE: u64 = 120;
 /// Characters of the text of an owner that are shown.
 const OWNER_CHARS: usize = 200;

@@ -30,10 +30,10 @@ pub struct Keep {
     keep_weekly: u32,
 }
 
-/// A state, as far as it is decided about.
+/// The facts about a state that decide whether it is kept.
 #[derive(Clone, Copy)]
 struct Dated {
-    /// Of the store.
+    /// Number of the cluster that identifies the store.
     cluster: u64,
     /// Seconds since 1970.
     begun: u64,
@@ -44,12 +44,12 @@ struct Dated {
 pub struct Pruned {
     pub states: Vec<String>,
     pub packs: u64,
-    /// Of these, packs of which a part was needed.
+    /// Number of these packs of which a part was needed.
     pub rewritten: u64,
     pub bytes: u64,
 }
 
-/// Whether each state is kept. `states` are in the order of time.
+/// Decides for each state whether it is kept. `states` are in the order of time.
 fn kept(states: &[Dated], keep: &Keep) -> Vec<bool> {
     let mut kept = vec![false; states.len()];
     let mut by_store: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

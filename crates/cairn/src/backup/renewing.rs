@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// It is renewed so many times before it would end.
+/// Number of renewals before it would end.
 const RENEWALS: u32 = 3;
 
 /// Renews something on a thread of its own, while this lives.
@@ -34,7 +34,7 @@ impl Renewing {
         Renewing { ended, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Whether it has ended, as far as that is known without asking.
+    /// Returns true if it has ended, as far as this process knows.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

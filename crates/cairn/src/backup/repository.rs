@@ -62,10 +62,10 @@ struct Head {
     argon2id: Option<Argon2id>,
 }
 
-/// Where an item is.
+/// Place of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Located {
-    /// Its place in the list of packs.
+    /// Index of its pack in the list of packs.
     pack: u32,
     at: At,
 }
@@ -83,11 +83,12 @@ pub struct Repository {
 /// The use of a repository.
 pub enum Access<'a> {
     Read,
-    /// By this owner, whose lock ends by itself after so many seconds.
+    /// For a change by this owner, whose lock ends after this number of seconds unless it is
+    /// renewed.
     Change(Purpose, &'a str, u32),
 }
 
-/// The names of an object, below `prefix`.
+/// Returns true if a name is that of an object below `prefix`.
 fn is_id(name: &str, prefix: &str) -> bool {
     let id = name.strip_prefix(prefix).unwrap_or_default();
     (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
@@ -229,19 +230,21 @@ impl Repository {
         }
     }
 
-    /// Whether there is an item, with a body of at least so many bytes.
+    /// Returns true if there is an item with a body of at least `bytes` bytes.
     fn has(&self, item: &Item, bytes: usize) -> bool {
         let is_encrypted = self.keys.is_encrypting();
         self.items.get(item).is_some_and(|known| known.at.body_len(is_encrypted) >= bytes)
     }
 
-    /// Whether the first bytes of a block are there.
+    /// Returns true if the first `length` bytes of a block are there.
     pub fn has_block(&self, block: BlockId, length: u32) -> bool {
         self.has(&Item::Block(block), OWNER_BYTES + length as usize)
     }
 
+    /// Checks that the lock of the place still holds.
+    ///
     /// # Errors
-    /// The lock of the place is over, as far as that is known without asking.
+    /// The lock of the place is over, as far as this process knows.
     pub fn check_lock(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), PlaceLock::check)
     }
@@ -277,7 +280,7 @@ impl Repository {
         confirmed
     }
 
-    /// Whether all that this process knows of is still there: a repair may have run meanwhile.
+    /// Checks that all that this process knows of is still there: a repair may have run meanwhile.
     pub fn confirm(&self) -> Result<()> {
         if let Some(lock) = &self.lock {
             lock.confirm()?;

@@ -18,7 +18,7 @@ const MOST_MEMORY_KIB: u32 = 1 << 20;
 const MOST_PASSES: u32 = 64;
 const SHORTEST_PASSPHRASE: usize = 8;
 
-/// How the key is made of a passphrase; as it is in the head.
+/// Parameters by which the key is made of a passphrase, as the head has them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Argon2id {
     pub memory_kib: u32,
@@ -54,12 +54,12 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Keys {
-    /// Of a backup that is not encrypted.
+    /// Returns the keys of a backup that is not encrypted.
     pub fn none() -> Keys {
         Keys { main: None }
     }
 
-    /// New ones, and how they are found again.
+    /// Makes new keys, and the parameters by which they are found again.
     pub fn new(passphrase: &Secret<String>) -> Result<(Keys, Argon2id)> {
         if passphrase.expose().len() < SHORTEST_PASSPHRASE {
             let text = format!("the passphrase: use at least {SHORTEST_PASSPHRASE} bytes");
@@ -72,7 +72,7 @@ impl Keys {
         Ok((keys, Argon2id { memory_kib: MEMORY_KIB, passes: PASSES, salt, check }))
     }
 
-    /// Those of a backup that is there.
+    /// Returns the keys of an existing backup.
     pub fn find(passphrase: &Secret<String>, how: &Argon2id) -> Result<Keys> {
         let bad = || Failure::new("the head of the backup: values that no cairn wrote");
         let salt = unhex(&how.salt).filter(|salt| salt.len() == 16).ok_or_else(bad)?;

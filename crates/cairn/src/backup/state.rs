@@ -18,7 +18,7 @@ const FRAME_NAMES: usize = 32_768;
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct About {
     pub version: u32,
-    /// Of the store: the row `c cluster`.
+    /// Number of the store: the row `c cluster`.
     pub cluster: u64,
     pub batch: u64,
     pub rows: u64,

@@ -54,7 +54,7 @@ pub struct Selection {
     /// Objects that are there are replaced.
     pub overwrite: bool,
     pub jobs: usize,
-    /// Where metadata are while this runs.
+    /// Directory for the metadata while this runs.
     pub scratch: PathBuf,
 }
 
@@ -239,7 +239,7 @@ fn send_one(
     }
 }
 
-/// The headers by which the HTTP door is told of what is stored with an object.
+/// Returns the headers that tell the HTTP door what is stored with an object.
 fn headers(attributes: Option<&ObjectAttributes>) -> Vec<(String, String)> {
     let Some(object) = attributes else { return Vec::new() };
     let plain = [

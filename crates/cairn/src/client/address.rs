@@ -23,9 +23,9 @@ impl Address {
         Ok(Address { bucket: bucket.to_owned(), key: key.to_owned() })
     }
 
-    /// As [`Address::parse`], of an object.
+    /// Parses the address of an object, like [`Address::parse`].
     ///
-    /// `of_bucket` and `of_folder` say what else there is for these.
+    /// `of_bucket` and `of_folder` say which other commands there are for these.
     pub fn parse_object(text: &str, [of_bucket, of_folder]: [&str; 2]) -> Result<Address> {
         let address = Address::parse(text)?;
         if address.key.is_empty() || address.key.ends_with('/') {

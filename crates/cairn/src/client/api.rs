@@ -62,7 +62,7 @@ pub fn each_listed(
     }
 }
 
-/// Whether there is an object in a page of a listing.
+/// Returns true if there is an object in a page of a listing.
 pub fn has_objects(reply: Reply) -> Result<bool> {
     Ok(!reply.json::<ObjectPage>()?.objects.is_empty())
 }

@@ -18,7 +18,7 @@ use crate::server::process;
 
 /// Bytes copied at a time.
 const BUFFER: usize = 256 << 10;
-/// Failures of single objects that are told one by one.
+/// Failures of single objects that are printed one by one, at most.
 const SHOWN: usize = 20;
 /// Files that were begun.
 static PARTS: AtomicU64 = AtomicU64::new(0);

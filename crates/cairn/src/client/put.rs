@@ -165,7 +165,8 @@ fn put_file(server: &Server, job: &Job, bar: &ProgressBar) -> Result<()> {
     Ok(())
 }
 
-/// As many bytes of a file as were announced: one that became shorter is an error, not an object.
+/// Exactly the announced number of bytes of a file: a file that became shorter is an error, not an
+/// object.
 struct Exact<'a> {
     file: File,
     left: u64,

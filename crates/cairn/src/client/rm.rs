@@ -89,7 +89,7 @@ fn remove_below(args: &RmArgs, server: &Server, target: &Address) -> Result<()> 
     remove_all(server, target, usize::from(args.jobs))
 }
 
-/// Whether the one at the terminal wants it.
+/// Asks at the terminal for a confirmation.
 fn asked(what: &str) -> Result<bool> {
     let mut stderr = io::stderr().lock();
     write!(stderr, "delete {}, for good? [y/N] ", output::name(what))?;

@@ -23,9 +23,9 @@ pub const KEEP_OFF: &str = "Keep the machines of the other masters switched off 
 /// The one master, and the others.
 pub struct Beginning {
     own: NodeId,
-    /// As the directory of the one master knows masters.
+    /// Masters that the directory of the one master knows.
     known: Vec<KnownNode>,
-    /// Those that are to be given up.
+    /// Masters that are to be given up.
     others: BTreeSet<NodeId>,
     asked: Vec<Asked>,
 }

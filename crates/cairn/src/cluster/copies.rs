@@ -1,5 +1,4 @@
-//! How many copies of the metadata there are: of all names, and of objects that are too small for
-//! blocks.
+//! Number of copies of the metadata: of all names, and of objects that are too small for blocks.
 
 use std::path::Path;
 
@@ -14,9 +13,9 @@ use crate::node::directory_of;
 pub enum Copies {
     /// In the directory of the one master.
     One,
-    /// In those of so many masters that answer and have caught up.
+    /// In the directories of this number of masters, which answer and have caught up.
     OfMembers(usize),
-    /// As many as the database has.
+    /// In a database, which has copies of its own.
     OfDatabase,
     /// Only a master's directory says whether there is a database.
     Unknown,
@@ -59,12 +58,12 @@ impl Copies {
         }
     }
 
-    /// Whether it is known that names and small objects have fewer copies than blocks.
+    /// Returns true if it is known that names and small objects have fewer copies than blocks.
     pub fn are_few(self, map: &ClusterMap) -> bool {
         self.number().is_some_and(|copies| copies < u64::from(map.most_replicas()))
     }
 
-    /// Where members say nothing of it.
+    /// Returns a warning about the copies, for the case that members report nothing about them.
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Copies::One => Some(
@@ -80,7 +79,7 @@ impl Copies {
     }
 }
 
-/// That names and small objects are less safe than blocks, if it is known.
+/// Returns a warning if names and small objects are known to be less safe than blocks.
 pub fn warning(copies: Copies, map: &ClusterMap) -> Option<String> {
     let number = copies.number().filter(|_| copies.are_few(map))?;
     let (copy, replicas) = (if number == 1 { "copy" } else { "copies" }, map.most_replicas());

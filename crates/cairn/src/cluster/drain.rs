@@ -15,7 +15,7 @@ use crate::failure::Result;
 use crate::output;
 
 const POLL: Duration = Duration::from_secs(1);
-/// After so long without progress it is said why nothing moves.
+/// Time without progress after which the reason is printed.
 const STILL: Duration = Duration::from_secs(60);
 
 /// Move the blocks of a chunkserver elsewhere; it goes on serving meanwhile
@@ -87,7 +87,7 @@ pub fn wait(dir: &Path, before: &ClusterMap, node: NodeId) -> Result<()> {
     Ok(())
 }
 
-/// Whether the same was seen for long.
+/// Notes since when the same progress was seen.
 struct Progress {
     seen: (u64, u64),
     since: Instant,

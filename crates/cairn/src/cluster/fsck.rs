@@ -110,7 +110,7 @@ fn compared(state: &FsckState) -> String {
     format!("{blocks} blocks compared, {groups} of {total_groups} groups")
 }
 
-/// How it stands, in a sentence.
+/// Returns the state of an fsck as a sentence.
 pub fn standing(state: &FsckState) -> String {
     let FsckState { rows, total_rows, failure, .. } = state;
     let stands = match state.phase {
@@ -146,12 +146,12 @@ fn show(args: &ClusterFsckArgs, state: &FsckState, found: Option<&FsckFound>) ->
     Ok(if is_success(state, found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Of one that goes on, nothing bad is known.
+/// Returns true if no damage is known, also while the fsck goes on.
 fn is_success(state: &FsckState, found: Option<&FsckFound>) -> bool {
     state.phase.is_under_way() || state.is_clean() && found.is_some()
 }
 
-/// How it stands, as programs read it.
+/// Returns the state of an fsck for programs.
 pub fn state_json(state: &FsckState) -> Value {
     let FsckState { phase, by, .. } = state;
     let time = |time: Timestamp| (time != Timestamp::default()).then(|| rfc3339(time));

@@ -48,7 +48,7 @@ pub fn run(args: &JoinArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the directory is that of a node of a cluster, whose identity can be used.
+/// Returns true if the directory belongs to a node of a cluster whose identity can be used.
 fn is_node(dir: &Path) -> Result<bool> {
     let kinds = DirectoryKind::of(dir)?;
     if !kinds.iter().any(|kind| matches!(kind, DirectoryKind::Node(_))) {

@@ -26,11 +26,11 @@ const LAG_MOST: u64 = 10_000;
 #[derive(Debug, Default)]
 pub struct MembersShown {
     reports: BTreeMap<u64, MemberReport>,
-    /// Of masters that did not answer, by node where it is known: address, and why.
+    /// Masters that did not answer, by node if it is known: address, and reason.
     silent: Vec<(Option<u64>, String, String)>,
 }
 
-/// The place of the metadata, as far as the masters tell.
+/// Place of the metadata, according to the masters.
 #[derive(Debug)]
 pub enum MastersSaid {
     /// The masters keep them together.
@@ -62,7 +62,7 @@ pub fn ask(dir: &Path, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     })
 }
 
-/// The same, as `node`.
+/// Asks the masters as [`ask`] does, in the name of `node`.
 async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result<MastersSaid> {
     let remembered = || node.loaded.addresses.iter().map(|one| (one.clone(), patience(true)));
     let addresses = map.map_or_else(|| remembered().collect(), masters_of);
@@ -72,8 +72,8 @@ async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result
     Ok(MastersSaid::of(asked, &nodes))
 }
 
-/// As the master `node`: the answers of all masters of `map`, of all that it gave up, and of all
-/// that the directory remembers, but for itself.
+/// Asks, as the master `node`, all masters of `map`, all that it gave up, and all that the
+/// directory remembers, except itself.
 pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Asked>> {
     let own = node.loaded.identity.node();
     let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| one.is_master());
@@ -170,13 +170,13 @@ impl MembersShown {
         })
     }
 
-    /// Whether enough voters answer.
+    /// Returns true if enough voters answer.
     pub fn has_majority(&self) -> bool {
         self.best().is_some_and(|best| best.is_majority(|member| self.is_there(member)))
     }
 
-    /// Whether a voter does not answer, or a member has failed, makes no progress, or has metadata
-    /// of before or damaged ones.
+    /// Returns true if a voter does not answer, or a member has failed, makes no progress, or has
+    /// older or damaged metadata.
     pub fn is_faulty(&self) -> bool {
         let is_away = self.voters().iter().any(|id| !self.is_there(*id));
         is_away
@@ -184,7 +184,7 @@ impl MembersShown {
             || self.reports.values().any(|one| !one.stalls.is_empty() || !one.damage.is_empty())
     }
 
-    /// Whether enough voters answer and have caught up, if these nodes do not.
+    /// Returns true if enough voters other than `away` answer and have caught up.
     pub fn has_majority_without(&self, away: &BTreeSet<NodeId>) -> bool {
         let caught_up = |member| self.lag_of(member).is_some_and(|lag| lag <= LAG_MOST);
         let is_left =

@@ -17,7 +17,7 @@ use cairn_cluster::limits::TOKEN_ADDRESSES;
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 
-/// How long a token is good unless something else is said.
+/// Validity of a token by default.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The status that the master sees; any node may ask.
@@ -58,8 +58,8 @@ fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.issue(id, grant).await)
 }
 
-/// A token for a node with these roles, which the cluster remembers for so long, or for a day.
-/// `dir` is that of a master.
+/// Makes a token for a node with these roles. The cluster remembers it for the given time, or for a
+/// day. `dir` is that of a master.
 pub fn new_token(dir: &Path, roles: Roles, expires: Option<Duration>) -> Result<JoinToken> {
     let mut addresses = status(dir)?.map.master_addresses();
     addresses.truncate(TOKEN_ADDRESSES);

@@ -123,7 +123,7 @@ fn agree(node: NodeId, yes: bool, forecast: &Forecast) -> Result<()> {
     }
 }
 
-/// Whether the one at the terminal wants it.
+/// Asks at the terminal for a confirmation.
 fn asked(what: &str) -> Result<bool> {
     let mut stderr = io::stderr().lock();
     write!(stderr, "{what} [y/N] ")?;

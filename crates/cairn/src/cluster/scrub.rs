@@ -17,9 +17,9 @@ use super::{objects, reach};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Between two looks at it.
+/// Pause between two questions about its state.
 const POLL: Duration = Duration::from_millis(500);
-/// How often it is begun again at one node that was restarted meanwhile.
+/// Number of times that the scrub is begun again at a node that was restarted meanwhile.
 const AGAIN: u32 = 3;
 
 /// Have all chunkservers read and verify their blocks now, and name damaged objects
@@ -52,7 +52,7 @@ pub struct ClusterScrubArgs {
     patience: u64,
 }
 
-/// How it stands at every chunkserver.
+/// State of the scrub at every chunkserver.
 type Nodes = BTreeMap<NodeId, NodeScrub>;
 
 pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
@@ -192,12 +192,12 @@ impl Watched {
         self.heard.is_some() && self.done.values().all(|done| *done)
     }
 
-    /// Whether no master was heard for too long.
+    /// Returns true if no master was heard for too long.
     fn is_too_late(&self, now: Instant) -> bool {
         self.heard.is_none_or(|heard| now.saturating_duration_since(heard) >= self.patience)
     }
 
-    /// Of each node that is not done.
+    /// Shows the progress of each node that is not done.
     fn progress(&self) -> String {
         let left = self.nodes.iter().filter(|(node, _)| self.done.get(node) != Some(&true));
         let one = |(node, scrub): (&NodeId, &NodeScrub)| {
@@ -235,7 +235,7 @@ fn names(args: &ClusterScrubArgs, run: u64) -> Result<DegradedObjects> {
     }
 }
 
-/// Whether all blocks were verified, and those of objects have all their replicas.
+/// Returns true if all blocks were verified, and those of objects have all their replicas.
 fn is_good(nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
     let garbage = named.map_or(0, |named| named.garbage);
     // A node does not say of more damaged blocks than these whether they were repaired. No other
@@ -264,7 +264,8 @@ fn show(
     Ok(if is_success(args, nodes, named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Of a scrub that goes on, nothing bad is known. One is stopped if every node was told.
+/// Returns true if no damage is known, also while the scrub goes on. A scrub counts as stopped if
+/// every node got the order.
 fn is_success(args: &ClusterScrubArgs, nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
     match args.stop {
         true => nodes.values().all(|scrub| scrub.phase != ScrubPhase::Silent),
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(watched.nodes.keys().copied().collect::<Vec<_>>(), [NodeId(5)]);
     }
 
-    /// One node that has found so many damaged blocks, of which some were repaired.
+    /// Makes one node that has found this many damaged blocks, some of which were repaired.
     fn ended(damaged: u64, repaired: u64) -> Nodes {
         let phase = ScrubPhase::Ended;
         Nodes::from([(NODE, NodeScrub { phase, damaged, repaired, ..NodeScrub::default() })])

@@ -44,10 +44,10 @@ pub struct StatusArgs {
     wait: Option<u64>,
 }
 
-/// Between two looks.
+/// Pause between two looks.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Groups by how they fare.
+/// Number of groups by their state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Health {
     whole: u64,
@@ -55,7 +55,7 @@ struct Health {
     degraded: u64,
     /// No member with all blocks is up.
     unreadable: u64,
-    /// Of all, those that take writes.
+    /// Groups, of any of these states, that take writes.
     writable: u64,
 }
 
@@ -96,7 +96,7 @@ impl Condition {
     }
 }
 
-/// The number of copies of the metadata that so many masters come to.
+/// Returns the number of copies of the metadata that this many masters will keep.
 fn copies_of(masters: usize) -> usize {
     match masters {
         // A third master makes three voters of them.
@@ -406,7 +406,7 @@ mod tests {
 
     use super::*;
 
-    /// A cluster of so many masters and chunkservers 11 to 13, which have one group.
+    /// Makes a cluster of this many masters and the chunkservers 11 to 13, which have one group.
     fn status(masters: u64) -> Status {
         let pin = |role: Role| Pin { key: KeyHash([0; 32]), roles: role.into() };
         let node = |role| Node { is_up: true, ..Node::new(pin(role)) };

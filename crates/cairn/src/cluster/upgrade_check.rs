@@ -418,13 +418,13 @@ fn shown(format: &FormatRange) -> String {
     }
 }
 
-/// Of `host:port`, without brackets.
+/// Returns the host of `host:port`, without brackets.
 fn host_of(address: &str) -> String {
     let host = address.rsplit_once(':').map_or("", |(host, _)| host);
     host.trim_matches(['[', ']']).to_owned()
 }
 
-/// Nodes without an address, or with one that says nothing of the machine.
+/// Returns true for nodes without an address, or with an address that says nothing of the machine.
 fn is_this_host(host: &str) -> bool {
     let is_loopback = |address: std::net::IpAddr| address.is_loopback();
     host.is_empty() || host == "localhost" || host.parse().is_ok_and(is_loopback)

@@ -16,7 +16,8 @@ const VARIABLES: [(&str, &str); 2] =
 
 /// An option as the file gives it.
 pub struct Given {
-    /// Of the option at the command line; none for what has no name there, such as DIR.
+    /// Name of the option on the command line; none for an option that has no name there, such as
+    /// DIR.
     pub name: Option<String>,
     pub words: Vec<OsString>,
 }

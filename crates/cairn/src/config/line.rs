@@ -152,7 +152,7 @@ impl Seen {
     }
 }
 
-/// Whether an option is written so: `--name`, or `-n`.
+/// Returns true if an option is written in this way: `--name`, or `-n`.
 fn is_named(arg: &Arg, word: &str) -> bool {
     let long = word.strip_prefix("--").is_some_and(|name| arg.get_long() == Some(name));
     let mut short = word.strip_prefix('-').unwrap_or_default().chars();

@@ -51,7 +51,7 @@ struct HttpShared {
 pub enum Outgoing<'a> {
     Nothing,
     Bytes(Bytes),
-    /// Of so many bytes, if that is known.
+    /// A body of this many bytes, if that is known.
     Reader(&'a mut dyn Read, Option<u64>),
 }
 
@@ -226,8 +226,8 @@ fn whole(reader: &mut dyn Read, length: u64) -> io::Result<Bytes> {
     }
 }
 
-/// The same request, if it may be sent twice: all of it is here, and being done once more changes
-/// neither what it does nor its answer.
+/// Returns a copy of the request if it may be sent twice: all of it is here, and doing it once more
+/// changes neither its effect nor its answer.
 fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     let Sent::Whole(body) = request.body() else { return None };
     let has_condition = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE]

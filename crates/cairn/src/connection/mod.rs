@@ -54,7 +54,7 @@ pub struct Server {
     client: Client,
     base: String,
     authorization: Option<Secret<String>>,
-    /// That names of the environment for credentials begin with.
+    /// Prefix of the environment variables for credentials.
     prefix: String,
 }
 
@@ -63,7 +63,7 @@ pub struct Reply {
     response: Response<ReplyBody>,
 }
 
-/// Where a server is, and what is shown to it.
+/// Address of a server, and the credentials that it gets.
 pub struct Known {
     /// Begins with `http://` or `https://`, without a slash at the end.
     pub base: String,
@@ -209,7 +209,7 @@ impl Server {
         self.request(method, path, Outgoing::Bytes(json.into()), Some(JSON))
     }
 
-    /// The same, if a condition holds: a header and its value.
+    /// Sends a request with JSON that takes effect only under a condition: a header and its value.
     pub fn send_json_if(
         &self,
         method: &str,

@@ -26,7 +26,7 @@ pub enum DirectoryUse {
     Role(Role),
     /// `cairn meta load`: fills a store, or a master, that has lost its metadata.
     Load,
-    /// `cairn restore`: makes a store of a backup, or fills one that has lost its metadata.
+    /// `cairn restore`: makes a store from a backup, or fills a store that has lost its metadata.
     Restore,
     /// `cairn backup create`: makes a backup or adds to it.
     Backup,
@@ -47,7 +47,7 @@ impl DirectoryUse {
         }
     }
 
-    /// Whether a directory of this kind is what the command made before, or is for.
+    /// Returns true if a directory of this kind is what the command made before, or is for.
     fn goes_on_with(self, kind: &Kind) -> bool {
         let of_one_server = [MetaPlace::Directory, MetaPlace::Postgres];
         match (self, kind) {

@@ -32,7 +32,7 @@ pub struct Format {
     pub meta: MetaPlace,
 }
 
-/// Where the metadata are.
+/// Place of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetaPlace {
     /// In this directory alone.
@@ -63,7 +63,7 @@ impl Format {
         Format::create_of(directory, ClusterId(u128::from_be_bytes(cluster)), meta, rng)
     }
 
-    /// As `create`, for a part of a cluster.
+    /// Creates the file like `create`, for a part of a cluster.
     pub fn create_of(
         directory: &Path,
         cluster: ClusterId,

@@ -76,8 +76,8 @@ pub enum DirectoryKind {
 use DirectoryKind as Kind;
 
 impl DirectoryKind {
-    /// The kinds of the directory `path`, the one that matters most first; none if it is missing or
-    /// empty.
+    /// Returns the kinds of the directory `path`, the most important first; none if it is missing
+    /// or empty.
     ///
     /// # Errors
     /// It is no directory, or cannot be read.
@@ -100,9 +100,9 @@ struct Listing {
     place: Option<MetaPlace>,
     /// The roles by `cluster.toml`, if that can be read.
     roles: Roles,
-    /// Whether the file `head` is that of a backup.
+    /// Set if the file `head` is that of a backup.
     has_head: bool,
-    /// Whether `meta` or `blocks` has files of a store.
+    /// Set if `meta` or `blocks` has files of a store.
     has_data: bool,
     parts: Vec<Part>,
 }
@@ -206,7 +206,7 @@ impl Listing {
 }
 
 impl Part {
-    /// Whether this is empty, or what `cairn node` makes there.
+    /// Returns true if this is empty, or what `cairn node` makes there.
     fn is_of_machine(&self) -> bool {
         self.kinds.iter().all(|kind| match kind {
             Kind::Node(roles) => roles.contains(self.role),
@@ -243,7 +243,7 @@ fn roles_in(text: &str) -> Roles {
     words.filter_map(|word| word.parse::<Role>().ok()).collect()
 }
 
-/// Whether there are files of an engine or of a block store.
+/// Returns true if there are files of an engine or of a block store.
 fn has_files_of_store(path: &Path) -> bool {
     let has = |directory: &str, is_own: fn(&str) -> bool| {
         let entries = fs::read_dir(path.join(directory)).into_iter().flatten().flatten();

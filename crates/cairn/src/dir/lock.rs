@@ -1,7 +1,9 @@
-//! One process at a time: locks that the kernel gives back when their holder ends, however it ends.
+//! Exclusive use by one process: locks that the kernel releases when their holder ends, however it
+//! ends.
 //!
-//! Two are taken. The lock of the directory itself cannot be removed without the store. That of the
-//! file `lock` is the only one that former versions know, and the file says which process has it.
+//! Two are taken. The lock of the directory itself cannot be removed without the store. The lock of
+//! the file `lock` is the only lock that earlier versions know, and the file says which process has
+//! it.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -52,7 +54,7 @@ impl Lock {
         Ok(Lock { path: directory.to_path_buf(), directory: own, file: Mutex::new(file) })
     }
 
-    /// Waits until the directory, or its file `lock`, is not the one that was locked: then another
+    /// Waits until the directory, or its file `lock`, is no longer the locked one: then another
     /// process may be using the store. A file that was removed is put back.
     pub async fn lost(&self) -> Failure {
         loop {

@@ -222,8 +222,8 @@ impl DataDir {
     }
 }
 
-/// Where the metadata are, by a directory, and whether that directory has some; `None` where it
-/// does not say.
+/// Returns the place of the metadata according to a directory, and whether that directory has some;
+/// `None` if it does not say.
 pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
     match format::exists(path) {
         true => Ok(Some((Format::read(path)?.meta, path.join("meta").is_dir()))),

@@ -7,7 +7,7 @@ pub const CLUSTER_FILE: &str = "cluster.toml";
 /// Says that a directory is that of a machine of `cairn node`.
 pub const MACHINE: &str = "machine.toml";
 
-/// Where a machine has its node of a role; of a chunkserver, its first one.
+/// Returns the directory of a machine's node for a role; for a chunkserver, of its first one.
 pub fn directory_of_role(role: Role) -> &'static str {
     match role {
         Role::Master => "master",

@@ -1,4 +1,4 @@
-//! How much of its disk a store takes for itself: by the size of the disk.
+//! Sizes of the files and reserves of a store, by the size of its disk.
 
 use std::path::Path;
 

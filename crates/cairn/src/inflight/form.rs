@@ -6,9 +6,9 @@ use std::time::Duration;
 use cairn_base::inflight::Seen;
 use serde::{Deserialize, Serialize};
 
-/// Requests that are told, the oldest first; further ones are counted only.
+/// Requests that are listed, the oldest first; further ones are only counted.
 const TOLD: usize = 10_000;
-/// A longer answer is none, bytes.
+/// Longest answer, bytes; a longer one is refused.
 pub const ANSWER_BYTES: u64 = 64 << 20;
 
 /// All requests in flight of a process.
@@ -38,7 +38,7 @@ pub struct Flight {
     pub process: Option<Process>,
     pub stage: Option<String>,
     pub age_ms: u64,
-    /// How long it has been in that stage.
+    /// Time that it has been in that stage.
     pub stage_ms: u64,
     pub waits_for: Vec<Wait>,
     pub trace: Option<String>,

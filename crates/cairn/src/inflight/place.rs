@@ -34,12 +34,12 @@ impl Place {
         Place { directory: directory.to_owned(), name: NAME.to_owned() }
     }
 
-    /// Of the mount that this user has at a path without symbolic links.
+    /// Returns the socket of this user's mount at a path without symbolic links.
     fn of_mount(directory: PathBuf, at: &Path) -> Place {
         Place { directory, name: format!("{:08x}.sock", crc32c(at.as_os_str().as_bytes())) }
     }
 
-    /// For a mount of this process; makes the directory for it.
+    /// Returns the socket for a mount of this process, and makes its directory.
     pub fn for_mount(at: &Path) -> io::Result<Place> {
         let uid = rustix::process::geteuid().as_raw();
         let mut last = io::Error::from(ErrorKind::NotFound);
@@ -104,7 +104,8 @@ impl Place {
     }
 }
 
-/// Where sockets of mounts may be, of a user: the first that there is.
+/// Returns the directories in which sockets of a user's mounts may be; the first that exists is
+/// used.
 fn runtime_directories(uid: u32) -> [PathBuf; 2] {
     let own = match uid {
         0 => PathBuf::from("/run/cairn-mounts"),
@@ -113,7 +114,7 @@ fn runtime_directories(uid: u32) -> [PathBuf; 2] {
     [own, PathBuf::from(format!("/tmp/cairn-mounts-{uid}"))]
 }
 
-/// Makes a directory that nobody else can use; one that somebody else has made is refused.
+/// Makes a directory that no other user can use; a directory of another user is refused.
 fn make_private(directory: &Path, uid: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),

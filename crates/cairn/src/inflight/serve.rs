@@ -41,7 +41,7 @@ impl Role {
     }
 }
 
-/// Requests in flight are told of until this is dropped.
+/// Serves the report of requests in flight until this is dropped.
 #[derive(Debug)]
 pub struct Serving {
     socket: Option<PathBuf>,

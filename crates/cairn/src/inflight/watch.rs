@@ -9,7 +9,7 @@ use cairn_base::inflight::Seen;
 
 use super::form::{Flight, millis};
 
-/// Waiting in one stage for so long is worth a warning.
+/// Time of waiting in one stage after which a warning is due.
 const FIRST: Duration = Duration::from_secs(10);
 /// Warnings of one look. There are as many requests as there are clients, and they mostly wait for
 /// the same thing.
@@ -18,12 +18,12 @@ const MOST: usize = 10;
 /// The requests that were warned of.
 #[derive(Default)]
 pub struct Watch {
-    /// By the number of the request: how long it has to wait for the next warning.
+    /// Wait at which the next warning is due, by the number of the request.
     next: HashMap<u64, Duration>,
 }
 
 impl Watch {
-    /// Those of all requests in flight of which it is time to warn.
+    /// Returns the requests in flight for which a warning is due.
     fn due<'a>(&mut self, seen: &'a [Seen]) -> Vec<&'a Seen> {
         let mut due = Vec::new();
         let mut next = HashMap::new();

@@ -21,8 +21,8 @@ use crate::connection::http::{authority, host_header};
 use crate::connection::{Known, in_words};
 use crate::failure::{Failure, Result};
 
-/// How long nobody is asked again after credentials were refused: doors soon take nothing more from
-/// a network that sends wrong ones, of whomever.
+/// Time without further attempts after credentials were refused: doors soon accept nothing from a
+/// network that sends wrong credentials, whoever they belong to.
 const REFUSED: Duration = Duration::from_secs(20);
 /// The longest answer to the request that opens a connection, bytes.
 const ANSWER_BYTES: usize = 16 << 10;
@@ -32,11 +32,11 @@ const ANSWER_BYTES: usize = 16 << 10;
 pub struct HttpDialer {
     doors: Vec<Door>,
     authorization: Secret<String>,
-    /// When they were last refused, and how.
+    /// Time of the last refusal, and its text.
     refused: Mutex<Option<(Instant, String)>>,
 }
 
-/// Where one of them is.
+/// Address of one of the doors.
 struct Door {
     base: String,
     host: String,

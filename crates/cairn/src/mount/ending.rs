@@ -6,8 +6,8 @@ use std::time::Duration;
 use cairn_base::waits;
 use rustix::process::{Signal, getpid, kill_process};
 
-/// How long the process of a mount goes on once it serves nothing any more. Its last changes wait
-/// for a server for [`waits::SLOW_SERVER`] at most.
+/// Time that the process of a mount goes on once it serves nothing any more. Its last changes wait
+/// for a server for at most [`waits::SLOW_SERVER`].
 pub const LIMIT: Duration = Duration::from_secs(waits::SLOW_SERVER.as_secs() + 30);
 
 /// Calls `end` after `limit`, in a thread that waits for nothing else. A process that has ended by

@@ -45,9 +45,9 @@ use crate::server::{log, process, signals::Signals};
 
 use dial::HttpDialer;
 
-/// How long the end of a mount may take once it is told to end.
+/// Time that the end of a mount may take once it is ordered.
 const GOODBYE: Duration = Duration::from_secs(30);
-/// How often a mount looks whether its mount point is there.
+/// Interval at which a mount checks that its mount point is there.
 const LOOK: Duration = Duration::from_secs(5);
 /// Threads for requests that wait.
 const WORKERS: usize = 4;
@@ -240,8 +240,8 @@ impl Drop for Requests {
     }
 }
 
-/// Serves the kernel until it is unmounted, this process is told to end, or the user is not known
-/// any more.
+/// Serves the kernel until the file system is unmounted, this process gets a signal to end, or the
+/// user no longer exists.
 async fn serve(
     mounted: Mounted,
     at: &Path,
@@ -330,7 +330,7 @@ async fn reach(args: &MountArgs) -> Result<Reached> {
     }
 }
 
-/// Where the server is: any of several gateways, if that is so.
+/// Returns the URL of the server, or those of several gateways, with the credentials for them.
 fn servers(args: &MountArgs) -> Result<Vec<Known>> {
     let Some(named) = args.server() else { return Ok(vec![args.connection.known()?]) };
     let one = |url: &str| args.connection.clone().at(Some(url.to_owned())).known();

@@ -1,4 +1,4 @@
-//! Where a file system can be mounted.
+//! Checks of the directory at which a file system is to be mounted.
 
 use std::fs::{self, OpenOptions};
 use std::io;

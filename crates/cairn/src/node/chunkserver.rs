@@ -58,8 +58,8 @@ pub struct ChunkserverArgs {
 }
 
 impl ChunkserverArgs {
-    /// Of one of several disks of a machine: in its zone unless another one is said, and with
-    /// doors at ports of its own, so many after the first.
+    /// Returns the options for one of several disks of a machine: in the machine's zone unless
+    /// another is given, and with doors at its own ports, `further` after the first.
     pub fn beside(mut self, zone: &str, further: u16) -> Result<ChunkserverArgs> {
         if self.zone.is_empty() {
             zone.clone_into(&mut self.zone);
@@ -77,7 +77,7 @@ pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     })
 }
 
-/// The role, until the process is told to stop.
+/// Runs the role until the process gets a signal to stop.
 pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::to_run(&args.dir, Role::Chunkserver)?;

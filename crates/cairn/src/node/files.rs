@@ -28,11 +28,11 @@ use super::status::{Told, shifted};
 use crate::failure::{Failure, Result};
 use crate::server::process;
 
-/// Of this door, in metrics, traces and the log of slow requests.
+/// Name of this door in metrics, traces and the log of slow requests.
 const NAME: &str = "files";
-/// How long downloads in progress have when the chunkserver stops.
+/// Time for downloads in progress when the chunkserver stops.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Memory for what is on the way to clients, KiB.
+/// Memory for data on the way to clients, KiB.
 const MEMORY_KIB: usize = 128 << 10;
 
 #[derive(clap::Args)]
@@ -62,7 +62,7 @@ pub struct Files {
 }
 
 impl FilesArgs {
-    /// Takes the port that comes so many after the one that was said.
+    /// Moves the port by `further` from the given one.
     pub fn shift(&mut self, further: u16) -> Result<()> {
         if further > 0 && self.url.is_some() {
             let text = "--url is for a machine with one disk: each disk has a door of its own";

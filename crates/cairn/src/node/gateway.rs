@@ -68,9 +68,9 @@ pub struct GatewayArgs {
 pub struct Sizes {
     pub cache_mib: u64,
     pub meta_cache_mib: u64,
-    /// To each chunkserver.
+    /// Connections to each chunkserver, at most.
     pub connections: usize,
-    /// Whether operations are done when they have run: see [`client::Config`].
+    /// Set if operations count as done when they have run: see [`client::Config`].
     pub hasty: bool,
     /// The master in the same process, if there is one: see [`client::Config`].
     pub own: Option<Arc<OwnMaster>>,
@@ -82,7 +82,7 @@ pub struct Opened {
     pub admit: Arc<Admit>,
     pub redirects: Redirects,
     pub handles: HandleKey,
-    /// Of the disk in front of it.
+    /// Lock of the directory.
     pub lock: Option<Lock>,
 }
 
@@ -94,8 +94,8 @@ pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     })
 }
 
-/// The role, until the process is told to stop. `own` is the master in the same process, if there
-/// is one.
+/// Runs the role until the process gets a signal to stop. `own` is the master in the same process,
+/// if there is one.
 pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Result<ExitCode> {
     DirectoryUse::Role(Role::Gateway).require(&args.dir)?;
     let mut signals = Signals::new()?;

@@ -30,7 +30,7 @@ pub struct Masters {
     fsck: Arc<Mutex<FsckSeen>>,
 }
 
-/// What the masters have said about their members lately.
+/// The last answers of the masters about their members.
 #[derive(Clone)]
 struct KnownMembers {
     at: Instant,
@@ -43,13 +43,13 @@ struct KnownMembers {
 #[derive(Default)]
 struct FsckSeen {
     runs: bool,
-    /// The number and the results of the last one that ended.
+    /// Number and results of the last fsck that ended.
     found: Option<(u64, Arc<FsckFound>)>,
 }
 
 impl FsckSeen {
-    /// The phase that a master tells. One that knows of no fsck while one was seen to run is
-    /// another master than the one that made it.
+    /// Returns the phase to show for the phase that a master reports. If the master no longer knows
+    /// a running fsck, another master has taken over.
     fn see(&mut self, phase: FsckPhase) -> FsckPhase {
         let is_lost = self.runs && phase == FsckPhase::Unknown;
         self.runs = is_lost || phase.is_under_way();
@@ -58,7 +58,7 @@ impl FsckSeen {
 }
 
 impl Masters {
-    /// Those of a gateway.
+    /// Makes the access of a gateway to its masters.
     pub fn of(node: &ThisNode) -> Result<Masters> {
         let (addresses, identity) = (node.loaded.addresses.clone(), &node.loaded.identity);
         Ok(Masters {

@@ -1,4 +1,4 @@
-//! Where a node listens for others.
+//! The address at which a node listens for other nodes.
 
 use std::net::SocketAddr;
 

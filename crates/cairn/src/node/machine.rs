@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 
 /// The newest version of the file.
 const VERSION: u32 = 2;
-/// That of a machine with the one disk `DIR/disk`.
+/// Version of the file of a machine with the one disk `DIR/disk`.
 const VERSION_ONE_DISK: u32 = 1;
 
 /// A machine, as its file has it.
@@ -25,9 +25,9 @@ pub struct Machine {
     version: u32,
     /// A name, or an IP address without brackets.
     pub host: String,
-    /// Of the master. Chunkservers have the next ones, in the order of their disks.
+    /// Port of the master. Chunkservers have the next ports, in the order of their disks.
     pub port: u16,
-    /// Of its chunkservers.
+    /// Disks of its chunkservers.
     #[serde(default = "first_disk", skip_serializing_if = "is_first_disk")]
     pub disks: Vec<Disk>,
 }
@@ -36,7 +36,7 @@ pub struct Machine {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// From DIR on.
+    /// Path of the disk; a relative one begins at DIR.
     pub directory: PathBuf,
     /// The node's number in hexadecimal digits, for when the disk cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,13 +53,13 @@ impl Disk {
         self.node = Some(digits(node));
     }
 
-    /// Whether it was noted as that of `node`.
+    /// Returns true if the disk was noted as that of `node`.
     pub fn is_of(&self, node: NodeId) -> bool {
         self.node.as_ref() == Some(&digits(node))
     }
 }
 
-/// As the file has the number of a node.
+/// Returns the number of a node as the file has it.
 fn digits(node: NodeId) -> String {
     format!("{:x}", node.0)
 }
@@ -135,7 +135,7 @@ impl Machine {
         (self.disks.len() > 1).then_some(&self.host)
     }
 
-    /// Where others reach the master (0), or a chunkserver.
+    /// Returns the address at which others reach the master (0), or a chunkserver.
     pub fn at(&self, offset: u16) -> String {
         let port = self.port.saturating_add(offset);
         match self.host.parse::<Ipv6Addr>() {
@@ -144,8 +144,9 @@ impl Machine {
         }
     }
 
-    /// Where its nodes listen: at the address by which others reach them, and at no other, if this
-    /// machine has it. Behind a translation of addresses, or by a name, it is any address.
+    /// Returns the address at which its nodes listen: only the address by which others reach them,
+    /// if this machine has it. Behind a translation of addresses, or with a name, it is any
+    /// address.
     pub fn listen(&self, offset: u16) -> String {
         let port = self.port.saturating_add(offset);
         if let Ok(address) = self.host.parse::<IpAddr>()

@@ -1,4 +1,4 @@
-//! `cairn master`: owns the namespace, or stands by for the one that does.
+//! `cairn master`: owns the namespace, or stands by for the master that does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ use crate::metadata::{MetaArgs, Metadata};
 use crate::server::records::{AuditArgs, Memory, Sinks};
 use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
 
-/// How often, and how long after one another, a socket is bound that is in use.
+/// Attempts to bind a socket that is in use, and the pause between them.
 const BIND_ATTEMPTS: usize = 20;
 const BIND_RETRY: Duration = Duration::from_millis(100);
 
@@ -99,14 +99,15 @@ enum Ended {
     Renumbered,
 }
 
-/// The role, until the process is told to stop. `own` is told when this master serves.
+/// Runs the role until the process gets a signal to stop. `own` is notified when this master
+/// serves.
 pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     while let Ended::Renumbered = run_once(args, &own, &mut signals).await? {}
     Ok(ExitCode::SUCCESS)
 }
 
-/// The role as one node.
+/// Runs the role as one node.
 async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals) -> Result<Ended> {
     let node = ThisNode::to_run(&args.dir, Role::Master)?;
     refill::end_renumbering(&node, &args.dir)?;
@@ -178,7 +179,7 @@ async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals
     ended
 }
 
-/// Where this master admits nodes.
+/// Makes the desk at which this master admits nodes.
 fn desk(node: &ThisNode, service: &ControlService) -> Result<Arc<Desk>> {
     Ok(Arc::new(Desk {
         ca: node.directory.load_ca(node.loaded.identity.cluster())?,
@@ -219,7 +220,7 @@ async fn bind(args: &MasterArgs) -> Result<((TcpListener, String), Status)> {
     }
 }
 
-/// Whether this node, which others reach at `address`, knows of other masters.
+/// Returns true if this node, which others reach at `address`, knows of other masters.
 fn has_others(node: &ThisNode, address: &str) -> bool {
     let others = node.loaded.masters.iter().any(|known| known.node != node.loaded.identity.node());
     others || node.loaded.addresses.iter().any(|other| other != address)
@@ -252,13 +253,14 @@ fn ended_alone(reason: String) -> Result<Ended> {
     Err(Failure::new(format!("the master stopped: {reason}: start it again")))
 }
 
-/// Where the metadata of this master are, and for a new member the generation of its messages.
+/// Place of this master's metadata, and for a new member the generation of its messages.
 struct Entering {
     place: MetaPlace,
     generation: Option<u64>,
 }
 
-/// A master that starts for the first time is told by the one that serves.
+/// Finds the place of the metadata. A master that starts for the first time learns it from the
+/// master that serves.
 async fn place(args: &MasterArgs, node: &ThisNode) -> Result<Entering> {
     let known = dir::place(&args.dir)?.map(|(place, _)| place);
     let begun = args.dir.join("member").exists();
@@ -270,9 +272,9 @@ async fn place(args: &MasterArgs, node: &ThisNode) -> Result<Entering> {
     Ok(Entering { place: MetaPlace::Members, generation: Some(generation) })
 }
 
-/// Where a master keeps the metadata that was `given` this place and whose directory says `known`;
-/// `None`: it is to be a new member, and must ask first. `begun`: the directory says that its
-/// member has taken part.
+/// Decides where a master keeps the metadata, from the place that it was `given` and the place that
+/// its directory has `known`. `None`: it is to be a new member, and must ask first. `begun`: the
+/// directory says that its member has taken part.
 fn place_without_asking(
     given: MetaPlace,
     known: Option<MetaPlace>,

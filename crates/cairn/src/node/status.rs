@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Of this door, on stdout, in metrics and in the log of slow requests.
+/// Name of this door on stdout, in metrics and in the log of slow requests.
 const NAME: &str = "status";
-/// Prometheus, a probe and some operators.
+/// Connections at the same time, at most: Prometheus, a probe and some operators.
 const CONNECTIONS: usize = 64;
 
 #[derive(clap::Args)]
@@ -29,13 +29,13 @@ pub struct StatusArgs {
 }
 
 impl StatusArgs {
-    /// Takes the port that comes so many after the one that was said.
+    /// Moves the port by `further` from the given one.
     pub fn shift(&mut self, further: u16) -> Result<()> {
         self.status.as_mut().map_or(Ok(()), |address| shifted("--status", address, further))
     }
 }
 
-/// Gives an address a port that comes so many later; 0 takes a free one anyway.
+/// Adds `further` to the port of an address; port 0, which takes a free port, stays.
 pub fn shifted(option: &str, address: &mut SocketAddr, further: u16) -> Result<()> {
     if address.port() != 0 {
         let port = address.port().checked_add(further);
@@ -45,7 +45,7 @@ pub fn shifted(option: &str, address: &mut SocketAddr, further: u16) -> Result<(
     Ok(())
 }
 
-/// The facts that a process tells of itself.
+/// Facts that a process reports about itself.
 #[derive(Clone)]
 pub struct Told {
     pub role: &'static str,

@@ -1,4 +1,4 @@
-//! How masters and chunkservers are, in conditions and in numbers.
+//! State of masters and chunkservers, as conditions and numbers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use cairn_meta::engine::raft::Member;
 use super::status::Told;
 use crate::server::space;
 
-/// Of a master. That chunkservers are away keeps it from nothing: it is ready without them.
+/// Returns the facts about a master. It is ready even if chunkservers are away: that prevents
+/// nothing.
 pub fn of_a_master(service: ControlService, agent: Arc<Agent>, directory: &Path) -> Told {
     let (served, heard) = (service.clone(), Arc::clone(&agent));
     let readiness = move || vec![turn(served.serving().is_ok(), heard.hears_master())];
@@ -74,7 +75,7 @@ fn turn(serves: bool, hears: bool) -> Condition {
     Condition { name: "metadata", met: serves || hears, state: state.to_owned() }
 }
 
-/// Of a chunkserver. That it is full keeps it from no reads: it is ready nevertheless.
+/// Returns the facts about a chunkserver. It is ready even if it is full: that prevents no reads.
 pub fn of_a_chunkserver(
     (store, served): (Store, Arc<Chunkserver>),
     agent: Arc<Agent>,

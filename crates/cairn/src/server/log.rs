@@ -32,9 +32,9 @@ pub enum Format {
     Journal,
 }
 
-/// The library of FUSE warns of what is no trouble: it fails to unmount what has just been
-/// unmounted. That of consensus says each thing that it does, and each message that did not arrive;
-/// what ends it is told by its caller.
+/// Libraries whose messages are suppressed. The library of FUSE warns when it cannot unmount what
+/// has just been unmounted. The library of consensus logs each step, and each message that did not
+/// arrive; the failures that end it are returned to its caller.
 const QUIET: [(&str, LevelFilter, &str); 2] =
     [("fuser", LevelFilter::ERROR, "fuser=error"), ("openraft", LevelFilter::OFF, "openraft=off")];
 

@@ -16,11 +16,11 @@ use tokio::time::sleep;
 use super::open::Parts;
 use crate::failure::DAMAGED_METADATA;
 
-/// The first pass begins so long after the start.
+/// Delay of the first pass after the start.
 const FIRST: Duration = Duration::from_secs(2);
-/// Bytes that a pass reads in a second.
+/// Bytes that a pass reads per second, at most.
 const RATE: u64 = 16 << 20;
-/// Rest between two passes, at least. It is also nine times as long as the pass before.
+/// Pause between two passes, at least. It is also `REST_PASSES` times as long as the previous pass.
 const REST: Duration = Duration::from_secs(60);
 const REST_PASSES: u32 = 9;
 

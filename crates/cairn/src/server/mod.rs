@@ -31,7 +31,7 @@ use crate::inflight::{Role, Serving};
 pub use args::ServerArgs;
 use open::Parts;
 
-/// How long answers may take to fail once the store has.
+/// Time in which answers may still fail after the store has failed.
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &ServerArgs) -> Result<ExitCode> {

@@ -26,11 +26,11 @@ pub struct Parts {
     pub admit: Arc<Admit>,
     pub fs: Fs,
     pub master: Master,
-    /// Those of mounts.
+    /// Sessions of mounts.
     pub sessions: Arc<Sessions>,
     pub blocks: Store,
     pub engine: Arc<dyn Engine>,
-    /// The engine, if it is that one.
+    /// The engine, if it is the embedded one.
     embedded: Option<Arc<Embedded>>,
     pub dir: DataDir,
 }

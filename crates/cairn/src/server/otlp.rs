@@ -20,15 +20,15 @@ use crate::failure::{Failure, Result};
 
 /// Requests that wait to be sent; further ones are dropped.
 const WAITING: usize = 4096;
-/// So many are sent at once, or what there is after [`PERIOD`].
+/// Requests in one message, at most; fewer are sent after [`PERIOD`].
 const BATCH: usize = 512;
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most that is read of a reply, bytes.
+/// Longest part of a reply that is read, bytes.
 const REPLY_BYTES: u64 = 1 << 20;
-/// Of numbers in OTLP: a span of a server; a failure.
+/// Numbers in OTLP: for a span of a server; for a failure.
 const KIND_SERVER: u32 = 2;
 const STATUS_ERROR: u32 = 2;
-/// Of a message of a session, whose outcome is a matter of the node that asked.
+/// Status of a message of a session, whose outcome concerns the node that sent it.
 const NO_STATUS: u16 = 0;
 
 /// An exporter that gives requests to a thread, which sends them to the collector at `url`.
@@ -41,7 +41,8 @@ pub fn export(url: &str) -> Result<Export> {
     Ok(Box::new(move |ended| offer(&sender, ended)))
 }
 
-/// As [`export`], of operations at a master. Each is a span below that of the node that asked.
+/// Exports operations at a master, like [`export`]. Each is a span below that of the node that
+/// asked.
 pub fn of_sessions(url: &str, rng: &dyn Rng) -> Result<host::Export> {
     let export = export(url)?;
     let traces = Traces::new([rng.next_u64(), rng.next_u64()], 0.0);
@@ -56,7 +57,7 @@ fn offer(sender: &SyncSender<(Ended, SystemTime)>, ended: Ended) {
     let _ = sender.try_send((ended, SystemTime::now()));
 }
 
-/// As the standard has it: what has no path is the base of one.
+/// Completes the URL of a collector as the standard says: a URL without a path is a base.
 fn endpoint(url: &str) -> Result<String> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     match rest {

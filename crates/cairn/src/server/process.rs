@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit, setrlimit, umask};
 use super::log;
 use crate::failure::Result;
 
-/// A door takes so many connections however few files may be open.
+/// Connections that a door takes at least, however few files may be open.
 const CONNECTIONS_MIN: usize = 8;
 /// Threads for calls that wait for a disk.
 const BLOCKING_THREADS: usize = 128;

@@ -23,18 +23,18 @@ use tokio::time::interval;
 use crate::dir::DataDir;
 use crate::offline::scrub as offline;
 
-/// How often there is a look whether one is due.
+/// Interval of the checks whether a scrub is due.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
-/// The most that a scrub reads, bytes a second.
+/// Bytes that a scrub reads per second, at most.
 const RATE: u64 = 16 << 20;
-/// A scrub rests so many times as long as it reads.
+/// Rest of a scrub, as a multiple of the time that it reads.
 const REST: u32 = 3;
-/// How soon a rest ends when the server stops.
+/// Longest step of a rest: the rest ends this soon when the server stops.
 const SLICE: Duration = Duration::from_millis(100);
-/// Numbers that one scrub is known by.
+/// Numbers by which one scrub is known, at most.
 const NUMBERS: usize = 16;
 
-/// Has the blocks scrubbed every so many days; 0 for only when that is ordered.
+/// Starts scrubs of the blocks every `days` days; if it is 0, only when one is ordered.
 pub fn start(
     work: &mut JoinSet<()>,
     blocks: &Store,
@@ -66,14 +66,14 @@ pub struct ScrubOrders {
 
 #[derive(Default)]
 struct Standing {
-    /// One is to begin.
+    /// A scrub is to begin.
     is_ordered: bool,
-    /// The one that runs is to end.
+    /// The running scrub is to end.
     is_stopped: bool,
     running: Option<ScrubRun>,
-    /// Of the one that runs, or is ordered while none runs.
+    /// The scrub that runs, or that is ordered while none runs.
     current: Run,
-    /// Of the one that is ordered while another one is being stopped.
+    /// The scrub that is ordered while another is being stopped.
     next: Run,
     last: Option<(ScrubEnd, Run)>,
 }
@@ -81,7 +81,7 @@ struct Standing {
 /// A scrub as it is known over the network.
 #[derive(Default)]
 struct Run {
-    /// The numbers that were chosen for it: whoever orders one while another runs gets that one.
+    /// Numbers that were chosen for it: an order that comes while a scrub runs gets that scrub.
     numbers: Vec<u64>,
     found: BTreeMap<(GroupId, BlockId), Found>,
     blocks: u64,
@@ -94,7 +94,7 @@ struct Run {
 #[derive(Clone, Copy)]
 struct Found {
     owner: Owner,
-    /// Whether it was repaired; nothing while that was not tried.
+    /// Result of the repair; nothing while none was tried.
     repaired: Option<bool>,
 }
 
@@ -184,7 +184,8 @@ impl ScrubOrders {
         ScrubOrders { begin: Notify::new(), days, file, state: Mutex::default() }
     }
 
-    /// Whether one is to begin; it has begun then. One that was ordered may have been stopped.
+    /// Begins a scrub if one is ordered or due. Returns true if it began. An ordered scrub may have
+    /// been stopped.
     fn began(&self, is_due: bool) -> bool {
         let mut state = self.state.lock();
         if !state.is_ordered && !is_due {
@@ -290,18 +291,18 @@ impl OrderedScrubs for ScrubOrders {
     }
 }
 
-/// The treatment of damaged blocks that a scrub finds, besides logging them.
+/// Treatment of damaged blocks that a scrub finds, in addition to logging them.
 pub enum OnDamage {
-    /// The objects that have them are looked up, and logged too.
+    /// The objects that have them are looked up and logged too.
     Name(Arc<dyn Engine>),
-    /// Replacing them by what another node has is asked for.
+    /// The blocks are sent to be replaced by another node's replicas.
     Heal(mpsc::Sender<Sick>),
 }
 
 struct Scrubber {
     blocks: Store,
     on_damage: OnDamage,
-    /// When the last one ended, and what it found.
+    /// File that notes when the last scrub ended, and what it found.
     file: PathBuf,
     period_secs: u64,
     stopped: watch::Receiver<bool>,
@@ -429,7 +430,8 @@ fn name_objects(engine: &dyn Engine, report: &ScrubReport) -> Result<Vec<Damaged
     Ok(shown.collect())
 }
 
-/// When a scrub reached its end last, in seconds since 1970, and how many blocks it saw.
+/// Returns the time at which a scrub last reached its end, in seconds since 1970, and the number of
+/// its blocks.
 fn noted(file: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(file).ok()?;
     let mut words = text.split_whitespace();

@@ -21,7 +21,8 @@ impl Signals {
         })
     }
 
-    /// Waits until the server is told to stop; reloads the certificate when told to.
+    /// Waits until the server gets a signal to stop; reloads the certificate when a signal asks for
+    /// it.
     pub async fn stop(&mut self, tls: Option<&Tls>) {
         loop {
             tokio::select! {

@@ -36,7 +36,7 @@ impl Space {
         Ok(Space { used, free: bytes(found.f_bavail) })
     }
 
-    /// As `df` shows it.
+    /// Returns the used share as `df` shows it, percent.
     fn percent(self) -> f64 {
         100.0 * self.used as f64 / self.used.saturating_add(self.free).max(1) as f64
     }
@@ -107,7 +107,7 @@ fn say(directory: &Path, fill: Fill, space: Space) {
     }
 }
 
-/// The same for metrics.
+/// Returns the space of the file system as metrics.
 pub fn numbers(directory: &Path) -> MoreNumbers {
     let directory = directory.to_owned();
     Arc::new(move || {

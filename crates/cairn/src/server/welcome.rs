@@ -34,7 +34,7 @@ pub fn preset() -> Result<Preset> {
     }
 }
 
-/// The same, but for options that were given in its place.
+/// Returns the preset, or the options that were given in its place.
 pub fn chosen(id: Option<&str>, secret: Option<&Path>) -> Result<Preset> {
     let (Some(id), Some(path)) = (id, secret) else { return preset() };
     let secret = secret_file::read(path)?;

@@ -20,7 +20,7 @@ use crate::failure::Result;
 use crate::output;
 use told::Told;
 
-/// How often a first answer is asked for.
+/// Interval of the requests for a first answer.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Show the requests of the last seconds: by door, user, bucket and object

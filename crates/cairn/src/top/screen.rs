@@ -1,4 +1,4 @@
-//! Tables of what was told.
+//! Tables of the servers' answers.
 
 use std::io::{self, Write};
 

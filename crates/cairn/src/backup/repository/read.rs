@@ -58,7 +58,7 @@ impl Repository {
         self.visit(&wanted, visit)
     }
 
-    /// The same, in the order of `items`.
+    /// Calls `visit` like [`Repository::each`], in the order of `items`.
     pub fn each_in_order(
         &self,
         items: impl Iterator<Item = Item>,

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use super::{INDEX, Item, PACKS, Repository, is_id};
 use crate::failure::{Failure, Result};
 
-/// How much of a pack is needed.
+/// The needed part of a pack.
 pub struct PackUse {
     pub name: String,
-    /// Those of its items that are needed.
+    /// Items of the pack that are needed.
     pub needed: Vec<Item>,
-    /// Of frames, bytes.
+    /// Bytes of their frames.
     pub needed_bytes: u64,
-    /// Up to the end of the last frame that is known.
+    /// Bytes up to the end of the last known frame.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where logs are: a bucket, and a file for each source and day.
+//! Places of logs: a bucket, and a file for each source and day.
 
 use std::io::{BufReader, Read};
 
@@ -10,9 +10,9 @@ use super::times::Range;
 use crate::connection::Server;
 use crate::failure::{Failure, Result};
 
-/// How the names of buckets for records begin.
+/// Prefix of the names of buckets for records.
 const BUCKETS: &str = "logs-";
-/// How the names of files of days end.
+/// Suffix of the names of day files.
 const END: &str = ".jsonl";
 /// Bytes that are read of a file at once.
 const BUFFER: usize = 256 << 10;

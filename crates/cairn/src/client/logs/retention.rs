@@ -79,7 +79,7 @@ pub fn run(server: &Server, bucket: &str, args: &RetentionArgs) -> Result<ExitCo
 }
 
 impl RetentionArgs {
-    /// Whether anything is to be set.
+    /// Returns true if anything is to be set.
     fn changes(&self) -> Result<bool> {
         let is_set = self.days.is_some() || self.bytes.is_some() || self.off || self.inherit;
         let is_of = self.all || self.source.is_some();

@@ -37,7 +37,7 @@ pub struct TailArgs {
 struct Follower<'a> {
     server: &'a Server,
     path: String,
-    /// Where to go on.
+    /// Position at which to go on.
     position: Option<String>,
     /// A line of which only a part has come is on the screen.
     is_within: bool,

@@ -19,7 +19,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether a day has any of it.
+    /// Returns true if any part of a day is within the range.
     pub fn has_day(&self, day: &str) -> bool {
         let since = self.since.as_deref().and_then(|since| since.get(..day.len()));
         // A time before the beginning of a day is on the day before.
@@ -27,8 +27,8 @@ impl Range {
         since.is_none_or(|since| since <= day) && until.is_none_or(|until| day < until)
     }
 
-    /// Whether the record of a line came then. Of a line that does not say when, only its day is
-    /// known.
+    /// Returns true if the record of a line came within the range. If a line does not say when it
+    /// came, only its day is known.
     pub fn has(&self, line: &[u8]) -> bool {
         if self.since.is_none() && self.until.is_none() {
             return true;

@@ -117,7 +117,7 @@ fn a_condition_that_the_request_itself_may_have_changed_is_not_asked_again() {
     }
 }
 
-/// A body that ends early must not arrive as one that is whole.
+/// A body that ends early must not arrive as a whole body.
 #[test]
 fn a_body_that_cannot_be_read_is_not_sent_to_its_end() {
     struct Broken(bool);

@@ -38,7 +38,7 @@ pub struct AcmeArgs {
     /// browsers trust
     #[arg(long, value_name = "FILE", requires = "acme")]
     acme_ca: Option<PathBuf>,
-    /// What the door --redirect answers to the authority.
+    /// Answers of the door --redirect to the authority.
     #[arg(skip)]
     challenges: Arc<Challenges>,
 }
@@ -54,8 +54,8 @@ impl AcmeArgs {
         Arc::clone(&self.challenges)
     }
 
-    /// Opens the directory. Until there is a certificate of the authority, it has one that no
-    /// client trusts, so that doors can open.
+    /// Opens the directory. Until it has a certificate of the authority, it gets a provisional
+    /// certificate, which no client trusts, so that doors can open.
     pub fn open(&self) -> Result<Option<Acme>> {
         let Some(directory) = self.acme_dir.as_deref().filter(|_| !self.acme.is_empty()) else {
             return Ok(None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Where authorities look (RFC 8555, 8.3).
+/// Path at which authorities look (RFC 8555, 8.3).
 const PATH: &str = "/.well-known/acme-challenge/";
 
 /// Answers by their tokens, while an order waits for its proofs.

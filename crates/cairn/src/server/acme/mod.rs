@@ -32,9 +32,9 @@ use transport::Transport;
 /// Before an order that failed is tried again: authorities bound how many fail in an hour.
 const FIRST_RETRY: Duration = Duration::from_secs(2 * 60);
 const LAST_RETRY: Duration = Duration::from_secs(6 * 60 * 60);
-/// Between two looks at the time that the certificate has left, at most: clocks can be set.
+/// Longest pause between two checks of the certificate's remaining time: clocks can be set.
 const LOOK: Duration = Duration::from_secs(60 * 60);
-/// How long an authority may take to look at the proofs, and to sign.
+/// Time that an authority may take to look at the proofs, and to sign.
 const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
 
 /// Keeps a certificate fresh.

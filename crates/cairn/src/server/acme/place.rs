@@ -72,8 +72,8 @@ impl Place {
         self.keep(ACCOUNT, &Account { directory: directory.to_owned(), credentials })
     }
 
-    /// When the certificate is to be ordered again: at two thirds of its life, or at once if it was
-    /// ordered as something else.
+    /// Returns the time at which the certificate is to be ordered again: at two thirds of its life,
+    /// or at once if the order has changed.
     pub fn due(&self, ordered: &Ordered) -> Result<SystemTime> {
         if self.read::<Ordered>(ORDER)?.as_ref() != Some(ordered) {
             return Ok(UNIX_EPOCH);

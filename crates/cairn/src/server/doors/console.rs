@@ -17,7 +17,7 @@ use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "console", bind };
 
-/// Of a server to which nobody said where the console is.
+/// Default address of the console of a server.
 const DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9001);
 /// Connections at the same time, at most. A browser has some of them.

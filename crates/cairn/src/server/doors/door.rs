@@ -135,7 +135,7 @@ pub struct Door {
 /// A door with an address. Until it is served nobody is let wait: connections are refused.
 pub(super) struct Bound {
     pub(super) socket: TcpSocket,
-    /// The address, as clients are told it.
+    /// The address in the form for clients.
     pub(super) shown: String,
     /// Origins of pages that are served here, which the S3 door lets read its replies.
     pub(super) pages: Vec<String>,
@@ -149,8 +149,8 @@ pub(super) fn say_taken(door: &str, address: &str) {
     tracing::warn!("there is no {door}: {address} is taken; say with --{door} where it is to be");
 }
 
-/// Serves a door until it is told to stop, and then drains it: the future ends when all its
-/// connections have ended, or were given up.
+/// Serves a door until it stops, and then drains it: the future ends when all its connections have
+/// ended, or were given up.
 pub(super) type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<Served> + Send>;
 pub(super) type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -162,7 +162,7 @@ pub(super) struct Behind<'a> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) serving: Serving,
     pub(super) stopped: &'a watch::Receiver<bool>,
-    /// Of all doors.
+    /// Origins of the pages of all doors.
     pub(super) pages: Vec<String>,
     /// The names of doors, and their addresses.
     pub(super) shown: &'a [(&'static str, String)],
@@ -175,7 +175,7 @@ pub struct Offers {
     pub handles: Option<HandleKey>,
     pub redirects: Option<Redirects>,
     pub mounts: Option<Mounts>,
-    /// Where records of requests go, and the lines that metrics count.
+    /// Records of requests, and the lines that metrics count.
     pub records: Records,
     pub lines: Vec<Arc<LineQueue>>,
     /// Further numbers for metrics.
@@ -185,21 +185,24 @@ pub struct Offers {
 }
 
 impl Behind<'_> {
-    /// The address of a door of this name, as clients are told it; empty if there is none.
+    /// Returns the address of a door of this name in the form for clients; empty if there is no
+    /// such door.
     pub(super) fn shown(&self, door: &str) -> &str {
         let found = self.shown.iter().find(|(name, _)| *name == door);
         found.map_or("", |(_, shown)| shown)
     }
 
-    /// How a door of this name is served.
+    /// Returns the settings by which a door of this name is served.
     pub(super) fn serving(&self, door: &'static str) -> Serving {
         Serving { records: self.offers.records.of(door), ..self.serving.clone() }
     }
 }
 
 impl DoorArgs {
+    /// Returns the paths of logs.
+    ///
     /// # Errors
-    /// Where there are two of the same.
+    /// If two of them are the same.
     pub(super) fn log_paths(&self) -> Result<Arc<LogPaths>> {
         let paths = LogPaths::parse(self.log_path.iter().map(String::as_str));
         Ok(Arc::new(paths.map_err(|error| Failure::usage(format!("--log-path: {error}")))?))

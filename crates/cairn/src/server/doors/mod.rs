@@ -127,7 +127,7 @@ impl DoorArgs {
 }
 
 impl Sockets {
-    /// The address of a door, as clients are told it; empty if there is no such door.
+    /// Returns the address of a door in the form for clients; empty if there is no such door.
     pub fn shown(&self, door: &Door) -> &str {
         let found = self.open().find(|(name, _)| *name == door.name);
         found.map_or("", |(_, shown)| shown)

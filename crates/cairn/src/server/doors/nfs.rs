@@ -26,15 +26,15 @@ pub const DOOR: Door = Door { name: "nfs", bind };
 
 /// Connections at the same time, at most. A client has one, or some of them.
 const CONNECTIONS: usize = 1024;
-/// Where clients ask a portmapper.
+/// Port at which clients ask a portmapper.
 const PORTMAP_PORT: u16 = 111;
 
-/// How clients that do not know the port find it.
+/// Way by which clients that do not know the port find it.
 enum Portmap {
-    /// They do not.
+    /// There is no way.
     None,
     Own(TcpSocket, UdpSocket),
-    /// The rpcbind of this machine tells them.
+    /// The rpcbind of this machine answers them.
     Rpcbind,
 }
 

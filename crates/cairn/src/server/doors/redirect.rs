@@ -50,7 +50,7 @@ fn serve(
     Box::pin(serve::serve(listener, door, serving, behind.stopped.clone()))
 }
 
-/// Of an address such as `https://127.0.0.1:8080`.
+/// Returns the port of an address such as `https://127.0.0.1:8080`.
 fn port_of(shown: &str) -> u16 {
     let authority = shown.split_once("://").map_or(shown, |(_, authority)| authority);
     authority.parse::<SocketAddr>().map_or(HTTPS_PORT, |address| address.port())

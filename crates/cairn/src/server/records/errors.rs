@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Errors that were logged in the last minute.
 struct Rate {
-    /// From how many on that is told.
+    /// Number of errors from which on the webhook is notified.
     most: u64,
     /// All errors up to a time.
     totals: VecDeque<(Duration, u64)>,
@@ -30,12 +30,13 @@ impl Rate {
         Rate { most, totals: VecDeque::new(), is_told: false }
     }
 
-    /// Of a source that had no errors until now.
+    /// Makes the rate of a source that had no errors until now.
     fn from_none(most: u64, now: Duration) -> Rate {
         Rate { totals: VecDeque::from([(now, 0)]), ..Rate::new(most) }
     }
 
-    /// The errors of the last minute, if they are too many and nobody was told of it.
+    /// Returns the errors of the last minute, if they are too many and the webhook was not yet
+    /// notified.
     fn look(&mut self, now: Duration, total: u64) -> Option<u64> {
         self.totals.push_back((now, total));
         while self.totals.len() > 1 && self.totals.get(1).is_some_and(|(at, _)| *at + WINDOW <= now)
@@ -51,16 +52,17 @@ impl Rate {
     }
 }
 
-/// From how many errors within a minute on somebody is told.
+/// Numbers of errors within a minute from which on the webhook is notified.
 #[derive(Clone, Copy)]
 pub struct ErrorRates {
-    /// Of this process.
+    /// Number for this process.
     pub own: u64,
-    /// Of a log source.
+    /// Number for a log source.
     pub source: Option<u64>,
 }
 
-/// All errors so far, by their source, and from how many within a minute on that is told.
+/// Returns all errors so far by source, each with the number per minute from which on it is
+/// reported.
 fn totals(rates: ErrorRates, process: &str) -> Vec<(String, u64, u64)> {
     let errors = levels::read().into_iter().filter(|((_, level), _)| *level == "error");
     let own = errors.map(|(_, count)| count).sum();

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
 
-/// How far from its end a file is read for where its last whole line ends, bytes.
+/// Length at the end of a file that is searched for the end of its last whole line, bytes.
 const TAIL_BYTES: u64 = 4 << 20;
 
 /// Appends lines to a file. One that is full is renamed: `FILE` to `FILE.1`, `FILE.1` to `FILE.2`.
@@ -20,17 +20,17 @@ pub struct FileSink {
     path: PathBuf,
     file: File,
     len: u64,
-    /// From which length on it is rotated, bytes.
+    /// Length from which on it is rotated, bytes.
     most: u64,
     kept: Retention,
 }
 
-/// Which rotated files are kept.
+/// Retention of rotated files.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// How many, at least.
+    /// Number of files that are kept in any case.
     pub files: u32,
-    /// Further ones for so long after their last line.
+    /// Time for which further files are kept after their last line.
     pub time: Duration,
 }
 
@@ -48,7 +48,7 @@ impl FileSink {
         Ok(FileSink { path: path.to_owned(), file, len, most, kept })
     }
 
-    /// As the file was renamed or removed by somebody else.
+    /// Returns true if the file was renamed or removed by another process.
     fn is_gone(&self) -> io::Result<bool> {
         let own = self.file.metadata()?;
         match fs::metadata(&self.path) {
@@ -64,7 +64,7 @@ impl FileSink {
         path.into()
     }
 
-    /// Whether a rotated file is to be kept for its age.
+    /// Returns true if a rotated file is to be kept for its age.
     fn is_young(&self, path: &Path) -> bool {
         let age = fs::metadata(path).and_then(|there| there.modified());
         age.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < self.kept.time))

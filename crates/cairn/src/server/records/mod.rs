@@ -25,12 +25,12 @@ use errors::ErrorRates;
 use file::{FileSink, Retention};
 use webhook::WebhookSink;
 
-/// For how long lines are gathered for a file, and for what costs more.
+/// Time for which lines are gathered for a file; and for sinks that cost more.
 const FILE_PACE: Duration = Duration::from_millis(50);
 const SLOW_PACE: Duration = Duration::from_secs(1);
-/// How often it is checked whether counts of requests without a user are to be written.
+/// Interval of the checks whether counts of requests without a user are to be written.
 const REFUSALS_LOOK: Duration = Duration::from_secs(10);
-/// How long sinks may take for what waits when the process stops.
+/// Time for sinks to take the waiting lines when the process stops.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Where the audit goes.
@@ -93,7 +93,7 @@ pub struct RecordArgs {
     source_error_rate: Option<u64>,
 }
 
-/// Whether the last records of the audit are kept in memory.
+/// Condition under which the last records of the audit are kept in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     Never,

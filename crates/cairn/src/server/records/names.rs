@@ -20,7 +20,7 @@ const WANTED: usize = 1000;
 struct Remembered {
     names: HashMap<UserId, Arc<str>>,
     wanted: HashSet<UserId>,
-    /// Whether anybody looks them up.
+    /// Set while a task looks them up.
     is_looking: bool,
 }
 

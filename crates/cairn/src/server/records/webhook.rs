@@ -52,7 +52,7 @@ impl LineSink for WebhookSink {
         }
     }
 
-    /// Whether it has room is known when it is asked to take lines.
+    /// Does nothing: it turns out when lines are sent whether the receiver takes them.
     fn reserve(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
