@@ -112,7 +112,7 @@ async fn creates(client: &Client, parents: &[Ino], in_flight: usize, length: Dur
     .await
 }
 
-/// Calls a second with so many in flight.
+/// Measures calls per second with `in_flight` of them in progress.
 async fn rate<F: Future<Output = ()> + Send>(
     in_flight: usize,
     length: Duration,

@@ -125,7 +125,7 @@ async fn write(blocks: &Replicated, replicas: u8, counter: u64, data: &Bytes) ->
     blocks.write(wish, block(counter), owner, data.clone()).await.unwrap()
 }
 
-/// Runs `work` in so many tasks for so long, and says what came of it.
+/// Runs `work` in `tasks` tasks for `seconds`, and prints the result.
 async fn measure<F>(what: &str, tasks: usize, seconds: f64, bytes: usize, work: impl Fn(u64) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

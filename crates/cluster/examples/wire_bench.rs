@@ -46,7 +46,7 @@ impl Pins for Two {
     }
 }
 
-/// TCP with nothing: to see what TLS costs. Only here.
+/// TCP without TLS, to see what TLS costs. Used only here.
 struct Plain(Option<TcpListener>);
 
 fn plain(stream: TcpStream, node: NodeId, role: Role) -> Link {
@@ -166,7 +166,7 @@ async fn server() {
     std::future::pending::<()>().await;
 }
 
-/// Calls a second with so many in flight.
+/// Measures calls per second with `in_flight` of them in progress.
 async fn measure(peer: &Peer, method: u16, in_flight: usize, length: Duration) -> f64 {
     let payload = Bytes::from(vec![7; 64]);
     let start = Instant::now();

@@ -36,18 +36,18 @@ const ORIGIN: &str = "https://master.cairn";
 
 type Stub = admin_client::AdminClient<Channel>;
 
-/// Asks the one of several masters that serves. A call whose connection ends is made again: all of
-/// them may be carried out twice.
+/// Asks the master that serves, of several masters. A call whose connection ends is made again:
+/// every call may be carried out twice.
 pub struct AdminClient {
     dialer: TlsDialer,
     addresses: Vec<String>,
-    /// The place among the addresses of the master that answered last, which is asked first.
+    /// Index of the address that answered last, which is asked first.
     answered: AtomicUsize,
     within: Duration,
 }
 
 impl AdminClient {
-    /// For masters at `addresses`, of which one is to answer `within` a time.
+    /// Makes a client for the masters at `addresses`; a call fails if none answers `within` a time.
     pub fn new(trust: Trust, addresses: Vec<String>, within: Duration) -> Result<AdminClient> {
         let (dialer, answered) = (TlsDialer::for_admin(trust)?, AtomicUsize::new(0));
         Ok(AdminClient { dialer, addresses, answered, within })
@@ -72,7 +72,7 @@ impl AdminClient {
         self.ask(async |stub| send(stub, edit).await).await
     }
 
-    /// Orders a scrub of all chunkservers, or asks how that stands.
+    /// Orders a scrub of all chunkservers, or returns its state.
     pub async fn scrub(&self, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
         let request = proto::OrderScrubRequest { run, order: form::write_order(order) };
         // A future that borrowed `request` could not be sent to another thread.
@@ -80,15 +80,16 @@ impl AdminClient {
         self.ask(ask).await.map(form::read_scrub)
     }
 
-    /// The objects that a scrub found damaged, or that lack replicas; nothing while they are being
-    /// looked up.
+    /// Returns the objects that a scrub found damaged, or that lack replicas; nothing while they
+    /// are being looked up.
     pub async fn degraded(&self, run: u64) -> Result<Option<DegradedObjects>> {
         let request = proto::ListDegradedRequest { run };
         let ask = move |mut stub: Stub| async move { stub.list_degraded(request).await };
         self.ask(ask).await.map(form::read_degraded)
     }
 
-    /// Begins an fsck, stops it, or asks how it stands; for a user, where there is one.
+    /// Begins an fsck, stops it, or returns its state; `user` is the user that ordered it, empty
+    /// for none.
     pub async fn fsck(&self, run: u64, order: RunOrder, user: String) -> Result<FsckState> {
         let request = proto::OrderFsckRequest { run, order: form::write_order(order), user };
         let ask = move |mut stub: Stub| {
@@ -98,7 +99,7 @@ impl AdminClient {
         self.ask(ask).await.map(form::read_fsck)
     }
 
-    /// The results of an fsck; `None` while it runs, or where it did not come to its end.
+    /// Returns the results of an fsck; `None` while it runs, or if it did not reach its end.
     pub async fn fsck_found(&self, run: u64) -> Result<Option<FsckFound>> {
         let request = proto::ListFsckRequest { run };
         let ask = move |mut stub: Stub| async move { stub.list_fsck(request).await };
@@ -107,7 +108,7 @@ impl AdminClient {
 
     async fn ask<R>(&self, call: impl AsyncFn(Stub) -> Result<Response<R>, Status>) -> Result<R> {
         let deadline = Instant::now() + self.within;
-        // Of the last round in which masters said why they do not serve.
+        // The reasons of the last round in which masters said why they do not serve.
         let mut heard = Vec::new();
         loop {
             let mut said = Vec::new();
@@ -115,7 +116,7 @@ impl AdminClient {
             if let Ok(Some(answer)) = asked {
                 return answer;
             }
-            // A round that the deadline cuts short does not make the reasons of the last one void.
+            // If the deadline cuts a round short, the reasons of the last round stay.
             if !said.is_empty() {
                 heard = said;
             }
@@ -131,8 +132,8 @@ impl AdminClient {
         Err(Error::Unavailable(format!("no master serves: {}", heard.join("; "))))
     }
 
-    /// Asks each master once, and notes in `said` why those do not serve that answered. A silent
-    /// master holds up nobody: the next is asked meanwhile.
+    /// Asks each master once, and notes in `said` why the masters that answered do not serve. A
+    /// silent master delays nothing: the next is asked meanwhile.
     async fn ask_all<R>(
         &self,
         call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
@@ -187,7 +188,7 @@ impl AdminClient {
         }
     }
 
-    /// The connection ends with the last of its senders.
+    /// Opens a connection, which ends with the last of its senders.
     async fn connect(&self, address: &str) -> Result<(Channel, JoinHandle<hyper::Result<()>>)> {
         let link = self.dialer.dial(address).await?;
         let (node, roles) = (link.peer.node, link.peer.roles);
@@ -241,19 +242,19 @@ fn nothing<R>(_: Response<R>) -> Response<()> {
     Response::new(())
 }
 
-/// One connection, as the library of gRPC asks over it.
+/// One connection, in the form that the library of gRPC uses.
 #[derive(Clone)]
 struct Channel(http2::SendRequest<body::Body>);
 
 type Answered = http::Response<MapErr<Incoming, fn(hyper::Error) -> Status>>;
 
-/// The request may have been carried out; a master is asked again. Why it ended the connection
-/// knows.
+/// Makes the error for a request that may have been carried out, so that a master is asked again.
+/// The task of the connection knows why it ended.
 fn lost(_: hyper::Error) -> Status {
     Status::unavailable("the connection ended")
 }
 
-/// The reason, which is below the library's own words.
+/// Returns the reason, which is below the library's own words.
 fn cause(error: &hyper::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

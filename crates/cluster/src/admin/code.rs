@@ -1,5 +1,5 @@
-//! Our errors as codes of gRPC, and back. The code is for programs of others; ours read the error
-//! itself, which goes beside it, and so print what the master said.
+//! Our errors as codes of gRPC, and back. The code is for programs of others. Ours read the error
+//! itself, which is sent beside the code, and so print what the master said.
 
 use std::io;
 
@@ -47,7 +47,7 @@ fn code(error: &Error) -> Code {
     }
 }
 
-/// The error of others with a code: the library, or a proxy.
+/// Makes an error of a code that others sent: the library, or a proxy.
 fn of_code(code: Code, text: String) -> Error {
     match code {
         Code::NotFound => Error::NotFound(text),

@@ -1,4 +1,4 @@
-//! Between messages of the interface and what they say. All that is read was said by others.
+//! Conversions between messages of the interface and our types. All that is read comes from others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -226,7 +226,7 @@ fn write_capabilities(capabilities: CapabilitySet) -> Vec<String> {
     capabilities.iter().map(|one| one.name().to_owned()).collect()
 }
 
-/// Names of a later release are left out.
+/// Reads the names of capabilities. Names of a later release are left out.
 fn read_capabilities(names: &[String]) -> CapabilitySet {
     names.iter().filter_map(|name| name.parse::<Capability>().ok()).collect()
 }
@@ -246,6 +246,8 @@ fn write_program(program: &NodeProgram) -> proto::Program {
     }
 }
 
+/// Reads the facts about a program.
+///
 /// # Errors
 /// `Invalid` for numbers that no program has.
 fn read_program(said: &proto::Program) -> Result<NodeProgram> {
@@ -313,6 +315,8 @@ fn write_disk(disk: u128) -> Vec<u8> {
     if disk == 0 { Vec::new() } else { disk.to_be_bytes().to_vec() }
 }
 
+/// Reads the status of a cluster.
+///
 /// # Errors
 /// `Invalid` for what no master says.
 pub fn read(status: proto::Status) -> Result<Status> {
@@ -360,7 +364,7 @@ pub fn read(status: proto::Status) -> Result<Status> {
 }
 
 fn read_node(node: proto::Node) -> Result<Node> {
-    // A role that this version does not know is none.
+    // A role that this version does not know is left out.
     let roles = node.roles.iter().filter_map(|number| role(*number)).collect();
     let pin = Pin { key: KeyHash(hash(&node.key_sha256)?), roles };
     Ok(Node {
@@ -411,7 +415,7 @@ fn role(number: i32) -> Option<Role> {
     }
 }
 
-/// At least one, and all of them known.
+/// Reads roles: at least one, and all of them known.
 pub fn roles(numbers: &[i32]) -> Result<Roles> {
     let unknown =
         |number| Error::Invalid(format!("{number} is not the number of a role: use 1 to 3"));

@@ -41,7 +41,7 @@ pub struct AdminServer {
     audit: Option<LineLog>,
 }
 
-/// A connection of a node, among all and among its own: no node keeps the others out.
+/// A connection of a node, counted among all and among its own: no node keeps the others out.
 struct ConnectionSlot {
     node: NodeId,
     open: Arc<Mutex<BTreeMap<NodeId, usize>>>,
@@ -59,14 +59,14 @@ impl Drop for ConnectionSlot {
 }
 
 impl AdminServer {
-    /// `audit`: where records go of what is asked for.
+    /// Makes a server; `audit` receives the records of requests.
     pub fn new(control: ControlService, audit: Option<LineLog>) -> Arc<AdminServer> {
         let slots = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
         let (open, stop) = (Arc::default(), watch::Sender::new(false));
         Arc::new(AdminServer { control, slots, open, stop, audit })
     }
 
-    /// For [`crate::wire::tls::Takers`].
+    /// Returns the taker for [`crate::wire::tls::Takers`].
     pub fn taker(self: &Arc<Self>) -> Taker {
         let server = Arc::clone(self);
         Arc::new(move |link| server.take(link))
@@ -177,7 +177,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// The master that serves, for nodes that have one of these roles by its map.
+    /// Returns the master that serves, for nodes that have one of these roles in its map.
     fn admit(&self, roles: &[Role], to: &str) -> Result<Arc<Controller>> {
         (self.peer.standing)()?;
         let controller = self.control.serving()?;
@@ -226,7 +226,8 @@ impl Asked {
         Some(Noting::new(log, record, is_change))
     }
 
-    /// Orders of scrubs and of an fsck change no metadata, and delete nothing.
+    /// Returns the master for orders of scrubs and of an fsck, which change no metadata and delete
+    /// nothing.
     fn scrubbing(&self) -> Result<Arc<Controller>> {
         let to = "order scrubs and fscks: only masters and gateways may";
         self.admit(&[Role::Master, Role::Gateway], to)
@@ -273,7 +274,7 @@ impl Asked {
     }
 }
 
-/// An answer that says no more than that it was done.
+/// Makes an answer without content.
 fn answered<R: Default>(done: Result<()>, noting: Option<Noting>) -> Answer<R> {
     if let Some(noting) = noting {
         noting.end(&done);

@@ -28,10 +28,10 @@ use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
 use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 
-/// Between two beats.
+/// Interval of beats.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// A node's view of the others: the map, and the masters it joined by until it has a map.
+/// A node's view of the other nodes: the map, or the masters by which it joined until it has a map.
 pub struct NodeView {
     known: Vec<KnownNode>,
     map: ArcSwap<ClusterMap>,
@@ -48,31 +48,32 @@ impl NodeView {
         self.map.load_full()
     }
 
-    /// Takes a map, if it is newer.
+    /// Adopts a map if it is newer.
     pub fn adopt(&self, map: &Arc<ClusterMap>) {
         adopt_newer(&self.map, map);
     }
 
-    /// Takes the map in the rows of a member, if it is newer. After a start it may be behind, and
-    /// not name masters that this node knew before: those are let in as well, until there is a map
-    /// from a master that serves.
+    /// Adopts the map in the rows of a member if it is newer. After a start it may be behind, and
+    /// lack masters that this node knew before: these are let in as well, until there is a map from
+    /// a master that serves.
     pub fn adopt_rows(&self, map: &Arc<ClusterMap>) {
         adopt_newer(&self.rows, map);
     }
 
-    /// The newest map that there is, whether a master that serves gave it or not.
+    /// Returns the newest map, whether it comes from a master that serves or not.
     pub fn newest(&self) -> Arc<ClusterMap> {
         let (map, rows) = (self.map.load_full(), self.rows.load_full());
         if rows.epoch > map.epoch { rows } else { map }
     }
 
-    /// For a master: the same, and masters that were given up. They must be let in to hear that
-    /// they are; [`ControlService`](super::ControlService) tells them nothing else.
+    /// Returns the same pins and the masters that were given up, for a master. These must be let in
+    /// to learn that they were given up; [`ControlService`](super::ControlService) tells them
+    /// nothing else.
     pub fn with_former(self: &Arc<Self>) -> Arc<dyn Pins> {
         Arc::new(WithFormer(Arc::clone(self)))
     }
 
-    /// Masters that count beside those of [`NodeView::newest`].
+    /// Returns masters that count in addition to those of [`NodeView::newest`].
     fn further(&self) -> &[KnownNode] {
         if self.map.load().epoch > 0 { &[] } else { &self.known }
     }
@@ -125,14 +126,14 @@ impl Pins for WithFormer {
     }
 }
 
-/// Tells of every epoch of the map, or of the newest of several.
+/// Notices every epoch of the map, or the newest of several.
 pub struct Epochs {
     epoch: Arc<Watched<u64>>,
     seen: u64,
 }
 
 impl Epochs {
-    /// Waits for an epoch that it has not told of.
+    /// Waits for an epoch that it has not returned before.
     pub async fn changed(&mut self) {
         let seen = self.seen;
         let newer = |epoch: &u64| (*epoch != seen).then_some(*epoch);
@@ -140,7 +141,7 @@ impl Epochs {
     }
 }
 
-/// By what a node proves who it is, and where that is kept.
+/// A node's proof of its identity, and the directory in which it is kept.
 struct Papers {
     identity: Arc<Identity>,
     directory: Arc<Directory>,
@@ -149,8 +150,8 @@ struct Papers {
 }
 
 impl Papers {
-    /// Notes where the masters are, for the next start: on a thread that may wait for the disk. Of
-    /// several maps the newest stays.
+    /// Notes the addresses of the masters for the next start, on a thread that may wait for the
+    /// disk. Of several maps the newest stays.
     fn remember(&self, epoch: u64, masters: Vec<KnownNode>, addresses: Vec<String>) {
         let (directory, remembered) = (Arc::clone(&self.directory), Arc::clone(&self.remembered));
         let noting = move || {
@@ -163,7 +164,7 @@ impl Papers {
                 Err(error) => tracing::warn!(%error, "the masters were not noted"),
             }
         };
-        // Nobody waits for it.
+        // No task waits for it.
         drop(tokio::task::spawn_blocking(noting));
     }
 }
@@ -213,7 +214,7 @@ impl Agent {
         Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
     }
 
-    /// On a network without TLS.
+    /// Makes an agent on a network without TLS.
     pub fn without_tls(
         dialer: Arc<dyn Dial>,
         terms: Terms,
@@ -271,7 +272,7 @@ impl Agent {
         &self.view
     }
 
-    /// The epoch of the map, as it changes.
+    /// Returns the changes of the map's epoch.
     pub fn epochs(&self) -> Epochs {
         Epochs { epoch: Arc::clone(&self.epoch), seen: self.epoch.get() }
     }
@@ -304,8 +305,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Goes by the map that this node has, whoever gave it: on the master that serves it comes
-    /// from nobody else.
+    /// Follows the map that this node has, from whatever source: on the master that serves it comes
+    /// from no other node.
     fn follow(&self) {
         let map = self.view.map();
         self.away.fetch_or(!map.is_up(self.node), Ordering::SeqCst);
@@ -363,9 +364,9 @@ impl Agent {
         }
     }
 
-    /// A connection of its own to the master that serves, over which recalls come. It is apart from
-    /// that of this node, so that neither waits for the other, and the end of one is not that of
-    /// the other.
+    /// Opens a separate connection to the master that serves, over which recalls come. It is apart
+    /// from that of this node, so that neither waits for the other, and each can end without the
+    /// other.
     ///
     /// # Errors
     /// `Unavailable` if no master serves within `patience`.
@@ -374,7 +375,7 @@ impl Agent {
         self.find_serving(&self.reconnect.beside(taken.clone()), &taken, patience).await
     }
 
-    /// Beats until it is dropped. `beat` says how the node fares.
+    /// Sends beats until it is dropped. `beat` returns the state of the node.
     pub async fn beat(&self, beat: impl Fn() -> Beat + Send) {
         let mut timer = interval(BEAT);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -453,12 +454,12 @@ pub struct Recalls {
     to: Arc<Mutex<Option<TakenOver>>>,
 }
 
-/// The number of the connection over which recalls come, and where they go. Another connection may
-/// be to another master, whose recalls have other numbers.
+/// Number of the connection over which recalls come, and their destination. Another connection may
+/// lead to another master, whose recalls have other numbers.
 type TakenOver = (u64, UnboundedSender<Bytes>);
 
 impl Recalls {
-    /// From now on those that come over this connection go there, and no others do.
+    /// Sends recalls of this connection to `to` from now on, and no others.
     pub(crate) fn send_to(&self, peer: &Peer, to: UnboundedSender<Bytes>) {
         *self.to.lock() = Some((peer.info().connection, to));
     }
@@ -535,7 +536,8 @@ impl session::Dialer for Agent {
     }
 }
 
-/// A master that refuses this node has decided on nothing that the node asks for others.
+/// Replaces the refusal of this node by a master: it decides nothing about what the node asks for
+/// others.
 fn unreached(error: Error) -> Error {
     match error {
         Error::Denied(why) => Error::Unavailable(why),
@@ -544,7 +546,7 @@ fn unreached(error: Error) -> Error {
 }
 
 impl Agent {
-    /// The connection to the master that serves, and the recalls that come over it.
+    /// Finds the connection to the master that serves, and the recalls that come over it.
     async fn find_serving(
         &self,
         reconnect: &Reconnect<Recalls>,
@@ -605,7 +607,7 @@ mod tests {
     use super::*;
     use crate::identity::{Ca, NodeKey};
 
-    /// A member that missed that another master joined lets it in, and hears of it so.
+    /// A member that missed that another master joined lets it in, and so learns of it.
     #[test]
     fn masters_that_were_known_count_until_one_serves() {
         let pin = |key| Pin { key: cairn_base::KeyHash([key; 32]), roles: Role::Master.into() };
@@ -669,12 +671,12 @@ mod tests {
         Papers { identity, directory: Arc::new(directory), remembered: Arc::default() }
     }
 
-    /// A disk that does not answer keeps the tasks of the node from nothing.
+    /// A disk that does not answer delays no task of the node.
     #[test]
     fn masters_are_noted_beside_all_else() {
         let place = tempfile::tempdir().unwrap();
         let papers = papers(Directory::open(place.path()).unwrap());
-        // It is read as soon as somebody writes: nobody does.
+        // A FIFO is read as soon as another process writes: none does.
         let made = Command::new("mkfifo").arg(place.path().join("cluster.toml")).status();
         assert!(made.unwrap().success());
         let (said, hears) = mpsc::channel();

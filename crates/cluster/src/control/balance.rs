@@ -8,12 +8,13 @@ use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result};
 
 use super::shares::shares;
 
-/// Nodes that differ from their share by less than this part of it are left alone.
+/// Nodes whose difference from their share is less than this part of it are left alone.
 const TOLERANCE: u64 = 20;
-/// Moves planned at once.
+/// Moves that are planned at once, at most.
 const MOVES: usize = 10_000;
 
-/// A member of a group is to be replaced by another node, and leaves when that has all blocks.
+/// Replacement of a member of a group by another node. The member leaves when that node has all
+/// blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
     pub group: GroupId,
@@ -21,8 +22,8 @@ pub struct Move {
     pub to: NodeId,
 }
 
-/// Moves after which every node has about its share of the bytes, in the order in which they help
-/// most. `bytes` says what one replica of each group takes.
+/// Returns moves after which every node has about its share of the bytes, in the order in which
+/// they help most. `bytes` has the size of one replica of each group.
 pub fn moves(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Vec<Move> {
     let mut map = map.clone();
     let mut moves = Vec::new();
@@ -37,7 +38,7 @@ pub fn moves(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Vec<Move> {
     moves
 }
 
-/// The move that brings two nodes nearest to their shares, if one of them is far from it.
+/// Returns the move that brings two nodes nearest to their shares, if one of them is far from it.
 fn best_move(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Option<Move> {
     let shares = shares(map, bytes);
     let is_far = |(has, share): (u64, u64)| has.abs_diff(share) > share / TOLERANCE;
@@ -79,7 +80,7 @@ fn may_move(map: &ClusterMap, group: &Group, from: NodeId, to: NodeId) -> bool {
 /// Begins a move: the new member catches up, then the other leaves.
 ///
 /// # Errors
-/// `Conflict` if the map has changed so that it cannot be.
+/// `Conflict` if the map has changed so that the move is no longer possible.
 pub fn begin(map: &mut ClusterMap, Move { group: id, from, to }: Move) -> Result<()> {
     let missing = || Error::NotFound(format!("group {id}"));
     let group = map.groups.get(&id).ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! The nodes that look for a master while this one stands by.
+//! Nodes that look for a master while this one stands by.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// A node without a master beats several times in this time, to each master in turn.
 const ROUND: Duration = Duration::from_millis(1500);
-/// After a longer time without any beat, those before are of another election.
+/// Pause without any beat after which earlier beats belong to another election.
 const GAP: Duration = Duration::from_secs(5);
 
 /// Times at which nodes have beaten in vain while no master serves.
@@ -23,7 +23,7 @@ struct Calls {
 }
 
 impl Callers {
-    /// A node has beaten, and this master does not serve.
+    /// Notes that a node has beaten while this master does not serve.
     pub fn add(&self, node: NodeId) {
         let now = Instant::now();
         let mut all = self.0.lock();
@@ -33,8 +33,8 @@ impl Callers {
         all.entry(node).or_insert(Calls { first: now, last: now }).last = now;
     }
 
-    /// Returns the nodes that have beaten within the last round, if it has lasted for a round that
-    /// nodes beat in vain: whoever is not among them is silent. Forgets all calls.
+    /// Returns the nodes that have beaten within the last round, if nodes have beaten in vain for a
+    /// whole round: all other nodes are silent. Forgets all calls.
     pub fn take(&self) -> Option<BTreeSet<NodeId>> {
         let now = Instant::now();
         let all = std::mem::take(&mut *self.0.lock());

@@ -48,11 +48,11 @@ struct Compared {
 enum Replicas {
     Whole,
     Bad(Wholeness),
-    /// It depends on members that did not answer.
+    /// Depends on members that did not answer.
     Unknown,
 }
 
-/// A block after a look at the lists of its group.
+/// A block after a comparison with the lists of its group.
 struct Judged {
     named: NamedBlock,
     replicas: Replicas,
@@ -119,8 +119,8 @@ impl Controller {
         }
     }
 
-    /// Looks at the lists of all groups, and once more where something is missing: only what is
-    /// missing then counts.
+    /// Compares with the lists of all groups, and again where something is missing: only what is
+    /// still missing then counts.
     async fn compare_batch(
         &self,
         fsck: &Arc<Fsck>,
@@ -214,7 +214,7 @@ impl Controller {
     }
 }
 
-/// Runs what reads rows where that may block.
+/// Runs work that reads rows on a thread that may block.
 async fn blocking<R: Send + 'static>(
     fsck: &Arc<Fsck>,
     work: impl FnOnce(&Fsck) -> Result<R> + Send + 'static,
@@ -224,7 +224,7 @@ async fn blocking<R: Send + 'static>(
     done.map_err(|error| Error::Unavailable(error.to_string()))?
 }
 
-/// Compares all rows of one state with each other, and names what does not fit.
+/// Compares all rows of one state with each other. Returns a name and a text for each fault.
 fn check_rows(fsck: &Fsck) -> Result<Vec<(String, String)>> {
     let snapshot = fsck.going.snapshot()?;
     let sifted = Sifted::new(&*snapshot);
@@ -266,7 +266,7 @@ fn fitting(findings: &[(String, String)]) -> usize {
     fits.count()
 }
 
-/// The next blocks that rows name now.
+/// Reads the next blocks that rows name now.
 fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<NamedBlocks> {
     let snapshot = going.snapshot()?;
     let sifted = Sifted::new(&*snapshot);
@@ -290,7 +290,7 @@ fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<NamedBlocks
     Ok(batch)
 }
 
-/// Those that rows name now.
+/// Returns the blocks that rows name now.
 fn still_named(going: &Going, bad: Vec<Judged>) -> Result<Vec<Judged>> {
     let snapshot = going.snapshot()?;
     let paced = Paced::new(&*snapshot, going);
@@ -323,7 +323,7 @@ fn judge(group: Option<&Group>, said: &[MemberSays], at: usize) -> Replicas {
             Err(_) => silent += usize::from(*in_sync),
             Ok(has) if has.get(at) != Some(&true) => {}
             Ok(_) if *in_sync => good += 1,
-            // It is catching up, and others read from it if they must.
+            // A member that catches up; others read from it if they must.
             Ok(_) => spare += 1,
         }
     }

@@ -69,7 +69,7 @@ pub struct Controller {
     /// This node.
     pub node: NodeId,
     pub(super) clock: Arc<dyn Clock>,
-    /// Counts how long nodes are silent.
+    /// Time by which the silence of nodes is counted.
     time: WorkingTime,
     secrets: Secrets,
     pub(super) settings: Settings,
@@ -89,7 +89,7 @@ pub struct Controller {
 
 struct Seen {
     at: Duration,
-    /// Over which it beat.
+    /// Number of the connection over which it beat.
     connection: u64,
     program: Arc<NodeProgram>,
     beat: Beat,
@@ -137,13 +137,13 @@ impl Controller {
         Controller { seating: member.map(Seating::new), ..self }
     }
 
-    /// Nodes but these count as silent until they beat: they did not look for a master while there
-    /// was none.
+    /// Counts all nodes except `but` as silent until they beat: they did not look for a master
+    /// while there was none.
     pub fn presume_silent(&self, but: &BTreeSet<NodeId>) {
         let _ = self.looked.set(but.clone());
     }
 
-    /// Answers what a node asks for.
+    /// Answers a request of a node.
     pub async fn handle(
         &self,
         peer: &PeerInfo,
@@ -174,8 +174,9 @@ impl Controller {
         }
     }
 
-    /// The map, if nobody else can have changed it. A master whose lease has run out does not know
-    /// that, and a node that follows an old map deletes blocks that it should keep.
+    /// Returns the map, if no other master can have changed it. A master whose lease has run out
+    /// does not know of such a change, and a node that follows an old map deletes blocks that it
+    /// should keep.
     fn map(&self) -> Result<Arc<ClusterMap>> {
         let map = self.keeper.current();
         if !is_planted(Bug::RenewedWithoutLease) {
@@ -245,10 +246,10 @@ impl Controller {
         Ok(Bytes::new())
     }
 
-    /// For how long the disks of nodes have failed, and their errors.
+    /// Returns how long the disks of nodes have failed, and their errors.
     fn failing(&self, seen: &BTreeMap<NodeId, Seen>) -> BTreeMap<NodeId, (Duration, String)> {
         let mut failing = self.faults.lasting(self.time.now(), self.settings.silence);
-        // The last beat is later than what was told before it.
+        // The last beat is later than an earlier report.
         failing.retain(|node, _| seen.get(node).is_some_and(|seen| seen.beat.store.is_full));
         failing
     }
@@ -273,7 +274,7 @@ impl Controller {
         self.keeper.issue(id, grant).await
     }
 
-    /// Lets a node in. A token may be of a time when this master did not look at its roles.
+    /// Admits a node. Its token may be from a time when this master did not look at roles.
     pub async fn redeem(
         &self,
         id: TokenId,
@@ -383,8 +384,8 @@ impl Controller {
         }
     }
 
-    /// Notices who came and who went, and sees to it that groups are whole. To be called about
-    /// twice a second.
+    /// Notices which nodes came and went, and makes groups whole. To be called about twice a
+    /// second.
     pub async fn look_around(&self) -> Result<()> {
         let map = self.keeper.load().await?;
         let now = self.time.now();
@@ -397,8 +398,8 @@ impl Controller {
             failing = self.failing(&seen);
             for node in map.nodes.keys().copied().filter(|node| *node != self.node) {
                 let said = seen.get(&node);
-                // Of those who were not heard since this master serves, it is not known how long
-                // they are away.
+                // For a node that was not heard since this master serves, the length of its absence
+                // is unknown.
                 let silence = match (said, self.looked.get()) {
                     (Some(seen), _) => now.saturating_sub(seen.at),
                     (None, Some(looked)) if !looked.contains(&node) => now.max(silence),

@@ -1,4 +1,4 @@
-//! Which objects have damaged replicas, or fewer replicas than they should: by name.
+//! Names of the objects that have damaged replicas, or fewer replicas than they should.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,20 +39,20 @@ struct Done {
     is_taken: bool,
 }
 
-/// The fate of a question for the names of a scrub.
+/// Answer to a request for the names of a scrub.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// To be asked again.
+    /// Ask again later.
     Wait,
-    /// The one who asks looks them up, and ends that with [`Naming::end`].
+    /// The caller looks them up, and ends that with [`Naming::end`].
     Begin,
     Done(Arc<DegradedObjects>),
 }
 
 impl Naming {
-    /// One at a time, and with a rest after each that is as long as it took. All who ask for the
-    /// same scrub, by the same epoch of the map, share one. Names are kept for a while only:
-    /// whoever asks later gets them as they are then.
+    /// Begins one look-up at a time, and with a rest after each that is as long as it took. All
+    /// callers that ask for the same scrub, by the same epoch of the map, share one. Names are kept
+    /// for a while only: a later caller gets them as they are then.
     pub(super) fn turn(&self, run: (u64, u64), now: Instant) -> Turn {
         let mut latest = self.latest.lock();
         if let Some(Latest { run: of, begun, done }) = &mut *latest {
@@ -79,7 +79,7 @@ impl Naming {
     }
 }
 
-/// The findings of all chunkservers, block by block.
+/// Findings of all chunkservers, block by block.
 pub(super) struct Findings {
     blocks: BTreeMap<(GroupId, BlockId), Finding>,
 }
@@ -141,7 +141,7 @@ impl Listed {
 }
 
 /// Names the objects of all these blocks, and of all blocks in groups that lack members. The number
-/// of passes over the metadata does not depend on how many there are. Blocks.
+/// of passes over the metadata does not depend on the number of blocks. Blocks.
 pub(super) fn name_all(
     snapshot: &dyn Snapshot,
     map: &ClusterMap,
@@ -164,15 +164,15 @@ pub(super) fn name_all(
     name_listed(snapshot, listed)
 }
 
-/// Names the objects of blocks, in a number of passes over the metadata that does not depend on how
-/// many these are. Blocks.
+/// Names the objects of blocks, in a number of passes over the metadata that does not depend on the
+/// number of blocks. Blocks.
 pub(super) fn name_listed(snapshot: &dyn Snapshot, listed: Listed) -> Result<DegradedObjects> {
     let Listed { mut counts, bad, mut is_cut } = listed;
     let bad: Vec<BadBlock> = bad.into_values().flatten().collect();
     let named = damage::name(snapshot, &bad, Bound::new(DEGRADED_HITS))?;
     let of_word = |word: &str| Wholeness::ALL.into_iter().find(|one| one.word() == word);
     let garbage: BTreeSet<BlockId> = named.garbage.into_iter().collect();
-    // They hit nobody, and no other node replaces them.
+    // They belong to no object, and no other node replaces them.
     for one in bad.iter().filter(|one| garbage.contains(&one.block)) {
         if let Some(wholeness) = of_word(&one.what) {
             counts[wholeness as usize] -= 1;
@@ -193,7 +193,7 @@ pub(super) fn name_listed(snapshot: &dyn Snapshot, listed: Listed) -> Result<Deg
     Ok(DegradedObjects { objects, is_cut, blocks: counts, garbage, silent: Vec::new(), unnamed })
 }
 
-/// The ranges in order; those of an object that meet are one.
+/// Returns the ranges in order; adjacent ranges of an object become one.
 fn merged(mut ranges: Vec<DegradedObject>) -> Vec<DegradedObject> {
     ranges.sort();
     ranges.dedup_by(|next, last| {
@@ -207,7 +207,7 @@ fn merged(mut ranges: Vec<DegradedObject>) -> Vec<DegradedObject> {
     ranges
 }
 
-/// The number of objects that these ranges, which are in order, are of.
+/// Returns the number of objects to which these ranges, which are in order, belong.
 fn count(ranges: &[DegradedObject]) -> u64 {
     let objects =
         ranges.chunk_by(|one, next| (one.wholeness, &one.object) == (next.wholeness, &next.object));
@@ -226,7 +226,7 @@ fn fitting(ranges: &[DegradedObject]) -> usize {
     fits.count()
 }
 
-/// The blocks of one row of extents that are in groups which lack members.
+/// Lists the blocks of one row of extents that are in groups which lack members.
 fn list_poor(
     chunk: &Chunk,
     poor: &BTreeMap<GroupId, Wholeness>,
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(naming.turn((6, 1), after(4)), Turn::Begin);
         naming.end(named(), after(5));
         assert_eq!(naming.turn((5, 1), after(6)), Turn::Wait);
-        // Names that are old are not those that are wanted, nor do others wait for them.
+        // Old names are not what this caller wants, and no others wait for them.
         assert_eq!(naming.turn((6, 1), after(10)), Turn::Begin);
         naming.end(named(), after(11));
         assert_eq!(naming.turn((5, 1), after(16)), Turn::Begin);

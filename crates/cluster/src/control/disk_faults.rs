@@ -1,4 +1,4 @@
-//! Chunkservers whose disks take no writes, as they say themselves.
+//! Chunkservers whose disks take no writes, by their own reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,8 @@ struct Fault {
 }
 
 impl DiskFaults {
-    /// Says whether it is news. A fault that was not told again within `silence` has passed.
+    /// Notes a fault. Returns true if it is new. A fault that was not reported again within
+    /// `silence` has passed.
     pub(super) fn note(&self, node: NodeId, error: &str, now: Duration, silence: Duration) -> bool {
         let mut told = self.told.lock();
         let known = told.get(&node).filter(|fault| now.saturating_sub(fault.told) < silence);
@@ -32,7 +33,7 @@ impl DiskFaults {
         is_new
     }
 
-    /// The faults that last, with how long they do and their errors.
+    /// Returns the faults that last, each with its duration and error.
     pub(super) fn lasting(
         &self,
         now: Duration,

@@ -11,11 +11,11 @@ use super::balance::{self, Move};
 use super::plan::{Patience, plan};
 use super::status::Status;
 
-/// The most that a store leaves free of its disk: for the metadata beside it, for its reserve and
-/// for the segment that is being filled. Of a small disk it is about a tenth.
+/// Most bytes of its disk that a store leaves free: for the metadata beside it, for its reserve and
+/// for the segment that is being filled. On a small disk it is about a tenth.
 const LEFT_FREE_BYTES: u64 = 576 << 20;
-/// Bytes a second that a node is taken to copy, where nobody has measured it: what one disk that
-/// also serves takes without haste.
+/// Assumed rate at which a node copies, bytes per second, if none was measured: what one disk takes
+/// easily while it serves.
 pub const RATE: u64 = 64 << 20;
 
 /// The groups and bytes that a change moves.
@@ -23,7 +23,7 @@ pub const RATE: u64 = 64 << 20;
 pub struct Forecast {
     pub groups: usize,
     pub bytes: u64,
-    /// The bytes that each other node gets.
+    /// Bytes that each other node gets.
     pub targets: BTreeMap<NodeId, u64>,
 }
 
@@ -36,7 +36,7 @@ impl Forecast {
     }
 }
 
-/// The size of a replica of each group: the largest one.
+/// Returns the size of a replica of each group: the largest one.
 pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     let mut bytes = BTreeMap::new();
     for (group, size) in status.nodes.iter().flat_map(|node| &node.groups) {
@@ -46,16 +46,16 @@ pub fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     bytes
 }
 
-/// The error where the cluster has no such node.
+/// Makes the error for a node that the cluster does not have.
 pub fn unknown(node: NodeId) -> Error {
     Error::NotFound(format!("node {node}: `cairn cluster status` lists the nodes"))
 }
 
-/// The moves when `node` is drained. There are none if it is in no group.
+/// Returns the moves when `node` is drained. There are none if it is in no group.
 ///
 /// # Errors
-/// `NotFound` if there is no such node; `Conflict` if there are too few others that are up, or none
-/// that is up has all blocks, `Full` if one of them has no room: then it would never be empty.
+/// `NotFound` if there is no such node. `Conflict` if too few other nodes are up, or no node that
+/// is up has all blocks; `Full` if a node has no room: then `node` would never be empty.
 pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     let map = &status.map;
     let mut next = map.clone();
@@ -63,7 +63,7 @@ pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     let full = status.nodes.iter().filter(|said| said.store.is_full).map(|said| said.node);
     let full: BTreeSet<NodeId> = full.collect();
     let others = next.places().filter(|(id, _)| !full.contains(id)).count();
-    // A node that is down gives no blocks, and another one takes its place.
+    // A node that is down gives no blocks, and another node takes its place.
     let down = next.nodes.iter().filter(|(_, node)| !node.is_up);
     let down = down.map(|(id, _)| (*id, Duration::MAX)).collect();
     let planned = plan(&next, &down, &full, Patience(Duration::MAX));
@@ -102,11 +102,11 @@ pub fn emptying(status: &Status, node: NodeId) -> Result<Forecast> {
     Ok(forecast)
 }
 
-/// The groups and bytes that move to `new` when it replaces `old`: all but groups that have both
-/// already. Also the moves that bring it about; the rest moves when `old` is drained.
+/// Returns the groups and bytes that move to `new` when it replaces `old`: all except groups that
+/// have both already. Also returns the moves that begin this; the rest moves when `old` is drained.
 ///
 /// # Errors
-/// As [`emptying`]; `Conflict` if `new` takes no blocks.
+/// Those of [`emptying`]; `Conflict` if `new` takes no blocks.
 pub fn replacing(status: &Status, old: NodeId, new: NodeId) -> Result<(Forecast, Vec<Move>)> {
     let map = &status.map;
     if old == new || !map.places().any(|(place, _)| place == new) {
@@ -144,7 +144,7 @@ pub fn replacing(status: &Status, old: NodeId, new: NodeId) -> Result<(Forecast,
     Ok((forecast, moves))
 }
 
-/// The groups and bytes that move to a disk that joins in a zone, when every node gets its share.
+/// Forecasts what moves to a disk that joins in a zone, when every node gets its share.
 /// Chunkservers of the same machine are in the same zone from then on.
 pub fn adding(status: &Status, beside: &[NodeId], zone: &str) -> Forecast {
     let mut map = status.map.clone();

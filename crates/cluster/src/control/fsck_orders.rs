@@ -52,7 +52,7 @@ impl Controller {
         Ok(state)
     }
 
-    /// The results of an fsck; `None` while it runs, or where it did not come to its end.
+    /// Returns the results of an fsck; `None` while it runs, or if it did not reach its end.
     ///
     /// # Errors
     /// `NotFound` if this master does not know it; `Unavailable` if it serves no longer.

@@ -1,4 +1,4 @@
-//! A message with bytes behind it that are not looked at.
+//! Messages with opaque bytes behind them.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::{Error, Result};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::wire::Payload;
 
-/// A message, and bytes behind it as they are.
+/// Joins a message and opaque bytes.
 pub fn join<M: Serialize>(message: &M, bytes: Bytes) -> Result<Payload> {
     let message = wire::encode(message)?;
     let mut head = BytesMut::with_capacity(4 + message.len());

@@ -25,6 +25,8 @@ pub struct MapKeeper {
 }
 
 impl MapKeeper {
+    /// Reads the map, and keeps it from now on.
+    ///
     /// # Errors
     /// `NotFound` if the metadata is not that of a cluster.
     pub async fn start(master: Master, view: Arc<NodeView>) -> Result<Arc<MapKeeper>> {
@@ -58,8 +60,8 @@ impl MapKeeper {
         });
     }
 
-    /// Changes the map, unless `change` leaves it as it is. It is called again if others were
-    /// faster. Durable when it returns.
+    /// Changes the map, unless `change` leaves it as it is. `change` is called again if other
+    /// changes came first. The change is durable when this returns.
     pub async fn edit(
         &self,
         change: impl Fn(&mut ClusterMap) -> Result<()> + Send + Sync,
@@ -70,7 +72,7 @@ impl MapKeeper {
             change(&mut next)?;
             next.epoch = former.epoch;
             if next == *former {
-                // As it is now, and not as a master knew it that was replaced.
+                // The map as it is now, and not as a replaced master knew it.
                 if self.load().await?.epoch == former.epoch {
                     return Ok(former);
                 }
@@ -117,7 +119,7 @@ impl Tokens for MapKeeper {
         self.master.run(&Caller::system(), issue).await
     }
 
-    /// The time is that of the master's own clock, which decides.
+    /// The time of the master's own clock decides.
     async fn redeem(&self, id: TokenId, applicant: Applicant, _: Timestamp) -> Result<NodeId> {
         let Applicant { hash, key, roles } = applicant;
         let redeem = RedeemToken { id, hash: hash.to_bytes(), key: key.0, roles: roles.bits() };

@@ -1,4 +1,4 @@
-//! A look at the masters by a node that none answers.
+//! A check of the masters by a node that gets no answer from them.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ impl Agent {
         self.silence.lasts(self.clock.monotonic())
     }
 
-    /// Asks each master that can be reached whom it follows. Returns why this node alone has no
-    /// master, if that is so.
+    /// Asks each master that can be reached for its leader. Returns the reason if only this node
+    /// has no master.
     async fn look_at_masters(&self) -> Option<String> {
         let masters = self.view.nodes(Role::Master).len();
         let reconnect = self.reconnect.beside(Recalls::default());

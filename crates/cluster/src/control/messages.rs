@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 /// Blocks in one message about blocks.
 pub const EXTRA_BLOCKS: usize = 500;
 
-/// The calls; the number is what crosses the network. 18, 23 and 24 were used.
+/// Methods of calls, with their numbers on the network. 18, 23 and 24 were used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum ControlMethod {
     /// From the master to a session: a recall, encoded.
     Recall = 6,
-    /// Answered with the generation of the map by the master that serves, or with nothing by one of
-    /// an earlier version; with an error by any other.
+    /// Answered by the master that serves with the generation of the map, or with nothing by one of
+    /// an earlier version; any other master answers with an error.
     Serves = 7,
     /// [`Beat`], answered with [`Beaten`].
     Beat = 16,
@@ -36,7 +36,8 @@ pub enum ControlMethod {
     /// Like [`ControlMethod::Vouched`], with [`VouchedFrom`]. Gateways of earlier versions still
     /// send `Vouched`.
     VouchedFrom = 27,
-    /// Between masters: a message of a member as it is (docs/format-members.md), answered so.
+    /// Between masters: a message of a member as it is (docs/format-members.md), answered in the
+    /// same form.
     Member = 40,
     /// Answered with [`MemberReport`](crate::members::MemberReport) by any master.
     MemberReport = 41,
@@ -47,8 +48,8 @@ pub enum ControlMethod {
     /// Answered with the [`DamageReport`](crate::members::DamageReport)s of its member by any
     /// master.
     MemberDamage = 44,
-    /// From a master whose member has lost what it had, or has damaged metadata: answered with
-    /// [`Renumbered`](crate::members::Renumbered). It may be asked again.
+    /// From a master whose member has lost entries, or has damaged metadata: answered with
+    /// [`Renumbered`](crate::members::Renumbered). It may be sent again.
     Renumber = 47,
     /// [`DiskFault`], from a chunkserver while its disk takes no writes; answered with nothing.
     DiskFault = 48,
@@ -86,8 +87,7 @@ impl ControlMethod {
     }
 }
 
-/// The origin of a message that a gateway brings: the user whose credentials the mount has shown
-/// there.
+/// Origin of a message that a gateway relays: the user whose credentials the mount has shown there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Vouched {
     pub user: UserId,
@@ -134,8 +134,8 @@ pub struct StoreState {
     pub corrupt: u64,
     /// Blocks counted in `corrupt` that were replaced by another node's replica.
     pub healed: u64,
-    /// There is hardly any room for further blocks, or the disk fails: a master that does not know
-    /// [`DiskFault`] has others take its place all the same.
+    /// Set if there is hardly any room for further blocks, or the disk fails. A master that does
+    /// not know [`DiskFault`] then still lets other nodes take its place.
     pub is_full: bool,
 }
 
@@ -158,22 +158,22 @@ pub struct Copying {
 pub struct Beaten {
     /// The map, if the node's is older.
     pub map: Option<Bytes>,
-    /// Free bytes of chunkservers, as they said last.
+    /// Free bytes of chunkservers, as they last reported.
     pub free_bytes: Vec<(NodeId, u64)>,
 }
 
-/// Keys that a node needs to do its work. Only ever sent over connections between nodes.
+/// Keys that a node needs to do its work. Sent only over connections between nodes.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
-    /// With which secrets in the metadata are sealed; for gateways and masters.
+    /// Key that seals secrets in the metadata; for gateways and masters.
     pub seal: Option<[u8; 32]>,
     /// The private key of the authority, PEM; for masters.
     pub authority: Option<String>,
-    /// With which links to objects are encrypted; for all that make or open them.
+    /// Key that encrypts links to objects; for all nodes that make or open them.
     pub links: Option<[u8; 32]>,
 }
 
-/// A member has copied all that the members in sync have.
+/// Reports that a member has copied all that the members in sync have.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CaughtUp {
     pub group: GroupId,
@@ -181,7 +181,7 @@ pub struct CaughtUp {
     pub epoch: u64,
 }
 
-/// Blocks that a member has and none of those in sync: were they ever published?
+/// Blocks that a member has and no member in sync has: were they ever published?
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Extra {
     pub group: GroupId,

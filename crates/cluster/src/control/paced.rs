@@ -1,4 +1,4 @@
-//! Reading many rows of the master that serves, without holding up others, until that ends.
+//! Reading of many rows of the master that serves without delaying other work, until the work ends.
 
 #![expect(clippy::disallowed_methods, reason = "rows are read on a thread that may block")]
 
@@ -58,6 +58,8 @@ impl Going {
         self.master.failed().is_some()
     }
 
+    /// Checks that the work goes on.
+    ///
     /// # Errors
     /// `Unavailable` if the work is over, or this master serves no longer.
     pub(super) fn look(&self) -> Result<()> {
@@ -81,10 +83,11 @@ impl Going {
         }
     }
 
-    /// All rows of now: nobody else had served when it was taken. Blocks.
+    /// Returns a snapshot of the current rows: no other master had served when it was taken.
+    /// Blocks.
     ///
     /// # Errors
-    /// As [`Going::look`]; those of the engine.
+    /// Those of [`Going::look`] and of the engine.
     pub(super) fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         self.check()?;
         let snapshot = self.master.snapshot()?;
@@ -100,7 +103,7 @@ pub(super) struct Paced<'a> {
     turn: Mutex<PacedTurn>,
 }
 
-/// The reading since the last rest.
+/// Reading since the last rest.
 struct PacedTurn {
     begun: Instant,
     rows: u32,

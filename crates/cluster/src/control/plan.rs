@@ -66,7 +66,7 @@ fn heal(
     };
     let in_sync = group.members.iter().filter(|member| member.in_sync && stays(member)).count();
     let mut members = group.members.clone();
-    // Members that stay and have all blocks are enough: nobody need catch up, and others may go.
+    // Members that stay and have all blocks are enough: no other need catch up, and others may go.
     if in_sync >= wanted {
         members.retain(|member| member.in_sync && stays(member));
         if members.len() > wanted {
@@ -74,18 +74,18 @@ fn heal(
             members.truncate(wanted);
         }
     } else {
-        // A member that is not coming back, or is to leave, need not catch up.
+        // A member that does not come back, or is to leave, need not catch up.
         members.retain(|member| member.in_sync || stays(member));
     }
     let staying = members.iter().filter(|member| stays(member)).count();
-    // A member without blocks can help nobody.
+    // A member without blocks can help no other.
     let has_source = members.iter().any(|member| member.in_sync);
     if staying < wanted && has_source {
         let others: Vec<NodeId> = members.iter().map(|member| member.node).collect();
         let added = candidates(map, full, &others).into_iter().take(wanted - staying);
         members.extend(added.map(|node| Member::new(node, false)));
     }
-    // Where nobody takes its place, one that was to leave has to stay.
+    // If no node takes its place, a member that was to leave has to stay.
     if members.iter().all(|member| member.in_sync) {
         members.iter_mut().for_each(|member| member.is_leaving = false);
     }
@@ -129,8 +129,8 @@ fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, redundancy: Redundancy) {
     }
 }
 
-/// Nodes that may be put beside `others`, the best first; each is chosen with regard to those
-/// before it.
+/// Returns nodes that may be put beside `others`, the best first; each is chosen with regard to
+/// those before it.
 fn candidates(map: &ClusterMap, full: &BTreeSet<NodeId>, others: &[NodeId]) -> Vec<NodeId> {
     let mut chosen = others.to_vec();
     let left = map.places().map(|(node, _)| node);
@@ -145,8 +145,8 @@ fn candidates(map: &ClusterMap, full: &BTreeSet<NodeId>, others: &[NodeId]) -> V
     found
 }
 
-/// The objections to putting a node beside others: a zone they share, groups they share, groups it
-/// has for its weight.
+/// Returns the cost of putting a node beside others: zones that they share, groups that they share,
+/// groups that it has for its weight.
 fn cost(map: &ClusterMap, node: NodeId, beside: &[NodeId]) -> (usize, usize, u64, NodeId) {
     let zone = |node: NodeId| map.nodes.get(&node).map_or("", |node| node.zone.as_str());
     let own = zone(node);

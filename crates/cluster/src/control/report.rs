@@ -1,4 +1,4 @@
-//! A member's state as it tells other nodes.
+//! State of a member in reports to other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MEMBER_LAG;
 
-/// The answer of any master about its own member, whether it serves or stands by.
+/// Answer of any master about its own member, whether it serves or stands by.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MemberReport {
-    /// Its node.
+    /// Number of its node.
     pub member: u64,
     /// Messages of another generation are refused.
     pub generation: u64,
     pub term: u64,
     /// The leader of this term; 0 if the member knows none.
     pub leader: u64,
-    /// A majority of each set decides. Two sets: one follows the other.
+    /// Sets of voters; a majority of each decides. Two sets while one replaces the other.
     pub voters: Vec<Vec<u64>>,
     pub learners: Vec<u64>,
     /// Term and index of the last entry of its log; (0, 0) for none.
@@ -33,14 +33,14 @@ pub struct MemberReport {
     /// Number of entries that each other member still lacks, as far as known. Only the leader has
     /// them.
     pub lags: Vec<(u64, Option<u64>)>,
-    /// The reason for which its disk takes nothing more; empty for none.
+    /// Reason why its disk takes nothing more; empty for none.
     pub failure: String,
-    /// It serves as the master.
+    /// Set while it serves as the master.
     pub serves: bool,
-    /// The answer to a message of its own (43); empty for a master of an earlier version.
+    /// Answer to a separate message (43); empty for a master of an earlier version.
     #[serde(skip)]
     pub stalls: Vec<StallReport>,
-    /// The answer to a message of its own (44); empty for a master of an earlier version.
+    /// Answer to a separate message (44); empty for a master of an earlier version.
     #[serde(skip)]
     pub damage: Vec<DamageReport>,
 }
@@ -90,7 +90,7 @@ impl DamageReport {
     }
 }
 
-/// Something of a member that stands still. See [`Stall`].
+/// Work of a member that makes no progress. See [`Stall`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StallReport {
     pub stall: StallKind,
@@ -158,14 +158,14 @@ impl fmt::Display for StallKind {
     }
 }
 
-/// The report of the newest generation and term: of the leader, if one is there.
+/// Returns the report of the newest generation and term, preferably of the leader.
 pub fn best<'a>(reports: impl Iterator<Item = &'a MemberReport>) -> Option<&'a MemberReport> {
     let leads = |report: &MemberReport| report.leader == report.member;
     reports.max_by_key(|report| (report.generation, report.term, leads(report), report.last))
 }
 
-/// The copies that there are of the metadata: voters that answer, work, and have caught up with the
-/// leader, as far as one is known. A voter that is away has a copy of another time.
+/// Counts the current copies of the metadata: voters that answer, work, and have caught up with the
+/// leader, as far as one is known. A voter that is away has an older copy.
 pub fn copies<'a>(reports: impl Iterator<Item = &'a MemberReport> + Clone) -> usize {
     let Some(best) = best(reports.clone()) else { return 0 };
     let works = |id: u64| {
@@ -188,7 +188,7 @@ impl MemberReport {
         }
     }
 
-    /// Members that have the metadata and vote.
+    /// Returns the members that have the metadata and vote.
     pub fn all_voters(&self) -> BTreeSet<u64> {
         self.voters.iter().flatten().copied().collect()
     }
@@ -226,18 +226,18 @@ impl MemberReport {
     }
 }
 
-/// The answer to a master whose member is to be replaced by a new one: the number of the node that
-/// it is from now on, and a certificate for its key under this number.
+/// Answer to a master whose member is to be replaced by a new one: the number of its node from now
+/// on, and a certificate for its key under this number.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Renumbered {
     pub node: u64,
     pub certificate: Bytes,
 }
 
-/// The instructions for a new master before it makes its member.
+/// Instructions for a new master before it makes its member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Entered {
-    /// Messages of the members have this generation.
+    /// Generation of the members' messages.
     pub generation: u64,
 }
 
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(of(&[leader, failed, report(3, 7)]), 2);
         let behind = lags(Some(MEMBER_LAG + 1), None);
         assert_eq!(of(&[behind, report(2, 7), report(3, 7)]), 1);
-        // Nobody leads, so nobody says how far they are.
+        // No member leads, so it is unknown how far they are.
         assert_eq!(of(&[report(2, 7), report(3, 7)]), 2);
     }
 }

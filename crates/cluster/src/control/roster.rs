@@ -1,4 +1,4 @@
-//! The masters of a controller's map, and what is asked of those that keep the metadata.
+//! The masters of a controller's map, and requests to those that keep the metadata.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,8 @@ impl Roster for Controller {
     }
 }
 
-/// The number under which the master `node` goes on: the newest with its key, if that is another.
+/// Returns the number under which the master `node` goes on: the newest number with its key, if
+/// that is another.
 fn successor(map: &ClusterMap, node: NodeId) -> Option<NodeId> {
     let key = map.nodes.get(&node)?.pin.key;
     let same = map.masters().filter(|(_, other)| other.pin.key == key);
@@ -90,10 +91,10 @@ impl Controller {
         Ok(Renumbered { node: new.0, certificate })
     }
 
-    /// Has the masters of the map keep the metadata: see [`Seating::seat`].
+    /// Makes the masters of the map keep the metadata: see [`Seating::seat`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Seating::seat`].
     pub async fn seat_members(&self) -> Result<()> {
         let Some(seating) = &self.seating else { return Ok(()) };
         let has_served = self.sessions.opened_now() && self.begun.elapsed() >= self.settings.rest;
@@ -111,7 +112,7 @@ impl Controller {
 
     /// Removes a node that may be a master.
     pub(super) async fn remove(&self, node: NodeId, seating: &Seating) -> Result<()> {
-        // What does not apply is refused before anything changes.
+        // A removal that is not possible is refused before anything changes.
         Edit::Remove(node).apply(&mut ClusterMap::clone(&self.keeper.current()))?;
         seating.remove(self, node).await
     }

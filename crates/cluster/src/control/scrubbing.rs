@@ -1,5 +1,5 @@
-//! Scrubs of all chunkservers of a cluster, as the master that serves has them made. It keeps
-//! nothing of them: a scrub is known by its number at the chunkservers, so another master can go
+//! Scrubs of all chunkservers of a cluster, ordered by the master that serves. The master keeps no
+//! state about them: a scrub is known by its number at the chunkservers, so another master can go
 //! on.
 
 #![expect(clippy::disallowed_methods, reason = "names are looked up on a thread that may block")]
@@ -27,8 +27,8 @@ impl Controller {
         self.pool.as_ref().ok_or_else(none)
     }
 
-    /// Orders a scrub of every chunkserver, or asks how that stands. `run` is the number of the
-    /// scrub; 0 for whichever runs or ended last.
+    /// Orders a scrub of every chunkserver, or returns its state. `run` is the number of the scrub;
+    /// 0 stands for the scrub that runs or ended last.
     ///
     /// # Errors
     /// `Unavailable` if this master serves no longer.
@@ -88,7 +88,7 @@ impl Controller {
         }
         let (going, findings) = (Going::new(self.master.clone()), Findings::of(&found));
         let _over = going.guard();
-        // A chunkserver names no more.
+        // A chunkserver lists no more than that.
         let is_full = found.iter().any(|(_, blocks)| blocks.len() >= FOUND);
         let naming = tokio::task::spawn_blocking(move || {
             let snapshot = going.snapshot()?;
@@ -100,8 +100,10 @@ impl Controller {
     }
 }
 
+/// Checks that an order to begin has a number.
+///
 /// # Errors
-/// `Invalid` if the number is that of whichever runs, and another one is to begin.
+/// `Invalid` if `run` is 0 and a new run is to begin.
 pub(super) fn check_number(what: &str, run: u64, order: RunOrder) -> Result<()> {
     match (run, order) {
         (0, RunOrder::Begin) => {
@@ -111,7 +113,7 @@ pub(super) fn check_number(what: &str, run: u64, order: RunOrder) -> Result<()> 
     }
 }
 
-/// The state of a chunkserver that did not answer.
+/// Makes the state of a chunkserver that did not answer.
 fn silent(error: &Error) -> NodeScrub {
     let failure = match error {
         Error::Invalid(_) | Error::NotImplemented(_) => {

@@ -1,5 +1,5 @@
-//! Which masters keep the metadata: the serving one sees to it that these are the masters of the
-//! cluster map. It hands over to another one when it is to be removed, or its disk is full.
+//! Seating of the masters that keep the metadata: the serving master makes these the masters of the
+//! cluster map. It hands over to another master when it is to be removed, or its disk is full.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,6 +70,8 @@ impl Seating {
         Seating { member, leaving, handing, turn: tokio::sync::Mutex::default() }
     }
 
+    /// Returns the state by which changes of the members are decided.
+    ///
     /// # Errors
     /// `Unavailable` when the member has ended.
     pub async fn standing(&self, roster: &dyn Roster) -> Result<Standing> {
@@ -79,11 +81,11 @@ impl Seating {
         Ok(Standing { status, masters, up, leaving, answering })
     }
 
-    /// The instructions for a new master before it makes its member. `master` is that of this
-    /// member.
+    /// Returns the instructions for a new master before it makes its member. `master` is that of
+    /// this member.
     ///
     /// # Errors
-    /// Of [`Standing::check_entry`]; `Unavailable` if this master does not serve.
+    /// Those of [`Standing::check_entry`]; `Unavailable` if this master does not serve.
     pub async fn enter(
         &self,
         roster: &dyn Roster,
@@ -91,7 +93,7 @@ impl Seating {
         master: &Master,
     ) -> Result<Entered> {
         let standing = self.standing(roster).await?;
-        // A master that was cut off may have the members of before.
+        // A master that was cut off may have outdated members.
         master.check_serving()?;
         standing.check_entry(node)?;
         for former in roster.former_numbers(node) {
@@ -104,13 +106,12 @@ impl Seating {
         Ok(Entered { generation: standing.status.generation })
     }
 
-    /// Has the masters of the map keep the metadata, as far as they are there, and hands over if
-    /// this one has no room for more and `has_served` long enough, or its metadata are damaged and
-    /// it `has_begun`. To be called about twice a second; returns at once where there is nothing to
-    /// change.
+    /// Makes the masters of the map keep the metadata, as far as they are up. Hands over if this
+    /// master has no room for more and `has_served` long enough, or its metadata are damaged and it
+    /// `has_begun`. To be called about twice a second; returns at once if nothing changes.
     ///
     /// # Errors
-    /// Of [`Member::change_members`].
+    /// Those of [`Member::change_members`].
     pub async fn seat(&self, roster: &dyn Roster, has_served: bool, has_begun: bool) -> Result<()> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(()) };
         let standing = self.standing(roster).await?;
@@ -137,9 +138,9 @@ impl Seating {
         }
     }
 
-    /// Leaves out the member of `node`, a master that has lost something of its vote or log, or has
-    /// damaged rows, and gives it a new number, under which it may enter with nothing. It is asked
-    /// again where that was interrupted.
+    /// Removes the member of `node`, a master that has lost part of its vote or log, or has damaged
+    /// rows, and gives it a new number, under which it may enter with an empty directory. The
+    /// master asks again if that was interrupted.
     ///
     /// # Errors
     /// `Conflict` if the others cannot do without it, or too many are being filled already;
@@ -188,14 +189,14 @@ impl Seating {
         self.handing.send_replace(Some(HandOver { to, why }));
     }
 
-    /// A master that can serve in place of this one: it votes, has caught up, answers, and has
-    /// room.
+    /// Finds a master that can serve in place of this one: it votes, has caught up, answers, and
+    /// has room.
     async fn successor(&self, standing: &Standing) -> Option<NodeId> {
         self.member.successor(&standing.heirs()).await.map(NodeId)
     }
 
-    /// Removes a node. A master first leaves the members, while it is still listened to. If it is
-    /// this one, another one is to serve before that.
+    /// Removes a node. A master first leaves the members, while its messages are still accepted. If
+    /// it is this master, another has to serve before that.
     ///
     /// # Errors
     /// `Conflict` if the others cannot do without it, `Unavailable` if another master is to be
@@ -210,7 +211,7 @@ impl Seating {
             let text = format!("node {node} serves, and hands over to node {to}: ask again");
             return Err(Error::Unavailable(text));
         }
-        // Until this returns, or nobody waits for it any more: then all becomes as the map says.
+        // Until this returns or is dropped: then the members follow the map again.
         let _leaving = Leaving::begin(self, node);
         if let Some(next) = self.standing(roster).await?.next_seats() {
             self.change(&next).await?;

@@ -1,4 +1,4 @@
-//! Which masters vote, which only learn, which may begin or go, and which is to serve: pure
+//! Decisions about which masters vote, only learn, may begin or go, and which is to serve: pure
 //! functions.
 
 use std::collections::BTreeSet;
@@ -16,14 +16,14 @@ pub struct Seats {
     pub learners: BTreeSet<u64>,
 }
 
-/// Another master is to serve.
+/// The request that another master serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HandOver {
     pub to: NodeId,
     pub why: String,
 }
 
-/// The state of affairs by which a leader decides.
+/// The state by which a leader decides.
 pub struct Standing {
     /// Status of the leader's own member.
     pub status: MemberStatus,
@@ -46,7 +46,7 @@ impl Standing {
         seats(members, *member, &masters, &up, &self.caught_up())
     }
 
-    /// Masters that may be asked whether they would serve in place of this one.
+    /// Returns the masters that may be asked to serve in place of this one.
     pub fn heirs(&self) -> BTreeSet<u64> {
         &self.working() - &self.leaving
     }
@@ -137,9 +137,10 @@ impl Standing {
     }
 }
 
-/// The members that have nearly all of the leader's log, and answer it: the leader itself, whose
-/// `status` this is, and those of the others that are `answering` and lack at most [`MEMBER_LAG`]
-/// entries. Only these count for a majority that is to be, and only they become voters or leaders.
+/// Returns the members that have nearly all of the leader's log, and answer it: the leader itself,
+/// whose `status` this is, and those of the others that are `answering` and lack at most
+/// [`MEMBER_LAG`] entries. Only these count for a future majority, and only they become voters or
+/// leaders.
 pub fn caught_up(status: &MemberStatus, answering: &BTreeSet<u64>) -> BTreeSet<u64> {
     let has_all = |id: &&u64| status.lag_of(**id).is_some_and(|lag| lag <= MEMBER_LAG);
     let others = status.followers.keys().filter(|id| answering.contains(id)).filter(has_all);
@@ -179,7 +180,7 @@ pub fn seats(
     let missing = target.saturating_sub(voters.len());
     voters.extend(ready.into_iter().take(missing));
     while voters.len() > target {
-        // Of those that may go, one that does not work; else the newest.
+        // Of the voters that may go, first one that does not work, otherwise the newest.
         let least = voters.iter().filter(|id| **id != leader).max_by_key(|id| (!works(id), **id));
         let Some(least) = least.copied() else { break };
         voters.remove(&least);

@@ -27,7 +27,7 @@ const STANDS_BY: &str = "this master stands by";
 const FORMER: &str = "this master was given up when another one recovered, or loaded a dump: it is \
                       none any more";
 
-/// Answers for a master. Clones are the same.
+/// Answers for a master. Clones share its state.
 #[derive(Clone, Default)]
 pub struct ControlService {
     /// Set while this master serves.
@@ -36,7 +36,7 @@ pub struct ControlService {
     member: Arc<ArcSwapOption<Member>>,
     /// Nodes that look for a master while this one stands by.
     callers: Arc<Callers>,
-    /// Why this master has no member for now.
+    /// Reason why this master has no member for now.
     absence: Arc<ArcSwapOption<String>>,
 }
 
@@ -50,7 +50,7 @@ impl ControlService {
         self.active.store(controller);
     }
 
-    /// From now on messages to this member are answered, whether its master serves or not.
+    /// Lets messages to this member be answered from now on, whether its master serves or not.
     pub fn keep(&self, member: Arc<Member>) {
         self.member.store(Some(member));
     }
@@ -71,6 +71,8 @@ impl ControlService {
         self.member.load().as_ref().is_some_and(|member| member.is_former(node.0))
     }
 
+    /// Returns the controller while this master serves.
+    ///
     /// # Errors
     /// `Unavailable` while it stands by.
     pub fn serving(&self) -> Result<Arc<Controller>> {
@@ -139,7 +141,7 @@ impl Service for ControlService {
 
 /// The request of a node.
 enum Asked {
-    /// Something of a session: its own, or that of a mount.
+    /// A message of a session: the node's own, or that of a mount.
     Session {
         method: session::SessionMethod,
         message: Bytes,
@@ -175,7 +177,7 @@ impl Asked {
 
 const NO_MEMBER: &str = "this master has no member of a log that several masters keep";
 
-/// A message of another master's member.
+/// Answers a message of another master's member.
 async fn receive(member: Option<Arc<Member>>, from: &PeerInfo, message: Bytes) -> Result<Bytes> {
     if from.role != Role::Master {
         return Err(Error::Denied(format!("{from} is no master, and has no member")));
@@ -199,7 +201,7 @@ async fn damage(member: Option<Arc<Member>>) -> Result<Bytes> {
     wire::encode(&DamageReport::of(member.damage(), member.undecided()))
 }
 
-/// A message of a session.
+/// Answers a message of a session.
 async fn converse(
     active: &Controller,
     peer: &Peer,

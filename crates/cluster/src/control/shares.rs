@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, GroupId, NodeId};
 
-/// One of those that divide bytes among them.
+/// A node's or zone's claim to a part of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Claim {
     weight: u64,
@@ -25,8 +25,8 @@ struct Zone {
     most: u64,
 }
 
-/// Bytes on each node that takes data, and those it should have. `bytes` says what one replica of
-/// each group takes.
+/// Returns the bytes on each node that takes data, and those it should have. `bytes` has the size
+/// of one replica of each group.
 pub fn shares(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> BTreeMap<NodeId, (u64, u64)> {
     let mut shares: BTreeMap<NodeId, (u64, u64)> =
         map.places().map(|(node, _)| (node, (0, 0))).collect();
@@ -90,7 +90,7 @@ fn level(zones: &[Zone], replicas: usize) -> usize {
     (0..=replicas).find(|level| room(*level) >= replicas).unwrap_or(replicas)
 }
 
-/// Divides `all` by weight, within the bounds of each.
+/// Divides `all` by weight, within the bounds of each claim.
 fn divide(all: u64, claims: &[Claim]) -> Vec<u64> {
     let mut parts: Vec<Option<u64>> = vec![None; claims.len()];
     loop {
@@ -106,8 +106,8 @@ fn divide(all: u64, claims: &[Claim]) -> Vec<u64> {
         let sum = |of: &dyn Fn(&Claim) -> u64| {
             open.iter().map(|(_, claim)| u128::from(of(claim))).sum::<u128>()
         };
-        // If bounds give more than there is, the claims that get more than they wish keep their
-        // bounds, else those that get less. The others divide the rest.
+        // If the bounds give more than there is, the claims that get more than they wish keep their
+        // bounds, otherwise those that get less. The others divide the rest.
         let gives_more = sum(&bounded).cmp(&sum(&wished));
         let stays = |claim: &Claim| match gives_more {
             std::cmp::Ordering::Equal => true,

@@ -27,7 +27,7 @@ impl Silence {
         *self.cut_off.lock() = None;
     }
 
-    /// Why this node alone has no master, if that is so.
+    /// Notes the reason why only this node has no master, if that is so.
     pub fn set_cut_off(&self, why: Option<String>) {
         *self.cut_off.lock() = why;
     }

@@ -12,7 +12,7 @@ use crate::wire::NodeProgram;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     pub map: ClusterMap,
-    /// Nodes of the map that this master has heard of.
+    /// Nodes of the map from which this master has heard.
     pub nodes: Vec<NodeStatus>,
     pub sessions: Vec<SessionStatus>,
     /// The master that answered.
@@ -42,7 +42,7 @@ impl Status {
     }
 }
 
-/// The last report of a node on how it fares.
+/// Last report of a node on its state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeStatus {
     pub node: NodeId,
@@ -52,7 +52,7 @@ pub struct NodeStatus {
     /// The id of its store of blocks; 0 for none.
     pub disk: u128,
     pub store: StoreState,
-    /// The error because of which its disk takes no writes.
+    /// Error because of which its disk takes no writes.
     pub failure: Option<String>,
     pub copying: Vec<Copying>,
     /// Bytes of blocks by group.
@@ -66,6 +66,6 @@ pub struct SessionStatus {
     pub node: NodeId,
     /// The user, if it is a mount.
     pub user: Option<UserId>,
-    /// Milliseconds since it renewed.
+    /// Milliseconds since its last renewal.
     pub silent_ms: u64,
 }

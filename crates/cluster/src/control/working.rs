@@ -1,5 +1,5 @@
-//! The time for which this process has worked. A machine that was suspended, or a process that was
-//! stopped, heard nobody meanwhile; that does not mean that they were silent.
+//! Time for which this process has worked. A suspended machine or a stopped process received
+//! nothing meanwhile; that does not mean that the others were silent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use std::time::Duration;
 use cairn_base::Clock;
 use parking_lot::Mutex;
 
-/// Counts up to `longest` between two looks at it. More often than not it is looked at twice a
-/// second.
+/// Counts at most `longest` between two readings. It is normally read twice a second.
 pub struct WorkingTime {
     clock: Arc<dyn Clock>,
     longest: Duration,
@@ -26,7 +25,7 @@ impl WorkingTime {
         WorkingTime { clock, longest, looks }
     }
 
-    /// The time worked since this was made.
+    /// Returns the time worked since this was made.
     pub fn now(&self) -> Duration {
         let mut looks = self.looks.lock();
         let now = self.clock.monotonic();

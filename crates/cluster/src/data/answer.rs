@@ -102,7 +102,7 @@ impl Chunkserver {
         }
     }
 
-    /// The current map, at least of this epoch.
+    /// Returns the current map, which has at least this epoch.
     pub(super) async fn adopt(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
         let map = self.map.current();
         if map.epoch >= epoch {
@@ -116,7 +116,7 @@ impl Chunkserver {
         timeout(DATA_CALL, self.map.at_least(epoch)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Any epoch will do: a node that has a block can show it.
+    /// Any epoch is accepted: a node that has a block can send it.
     async fn get(&self, key: Key, headers: &HeaderMap) -> Result<Answer, Refused> {
         let Key { group, block } = key;
         let asked = form::range(headers)?;
@@ -158,7 +158,7 @@ impl Chunkserver {
         Err(Error::Unavailable(text.into()))
     }
 
-    /// Bytes of a block that is here. The caller limits the number of such reads.
+    /// Reads bytes of a block that is here. The caller limits the number of such reads.
     pub async fn read(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
         let now = match range.len() <= GET_INLINE_BYTES {
             true => self.store.get_now(group, block, range.clone()),
@@ -241,7 +241,7 @@ impl Chunkserver {
     }
 }
 
-/// The refusal of a request that goes by an older map than the one here.
+/// Refuses a request that goes by an older map than the one here.
 pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
     let text = format!(
         "{what}: the request goes by the cluster map of epoch {epoch}, and the chunkserver \
@@ -251,7 +251,7 @@ pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
     Refused { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
 }
 
-/// The request, for the table of requests in flight.
+/// Describes the request for the table of requests in flight.
 fn in_flight(trace: Trace, peer: &Authenticated, request: &Request<Incoming>) -> inflight::Request {
     let (method, uri, node) = (request.method().clone(), request.uri().clone(), peer.node);
     let about = move || About {

@@ -1,4 +1,4 @@
-//! The requests about blocks, from the side that asks.
+//! Requests about blocks, on the side that asks.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -61,7 +61,8 @@ fn put_request(epoch: u64, key: Key, order: &Order, body: Outgoing) -> Request<O
 }
 
 impl Pool {
-    /// Writes a block by the chain of `order`, which begins at `node`. Says how long each took.
+    /// Writes a block by the chain of `order`, which begins at `node`. Returns how long each node
+    /// took.
     pub(super) async fn put(
         &self,
         map: &ClusterMap,
@@ -92,7 +93,7 @@ impl Pool {
         Ok(form::kept(&headers))
     }
 
-    /// Bytes of a block: `range`, which is not empty, or all.
+    /// Reads bytes of a block: `range`, which is not empty, or all.
     pub(super) async fn get(
         &self,
         map: &ClusterMap,
@@ -144,8 +145,8 @@ impl Pool {
         self.ask(map, node, make, 0, DATA_CALL).await.map(drop)
     }
 
-    /// One page of what a node has of a group, once every PUT is over there that began under an
-    /// older map.
+    /// Returns one page of what a node has of a group, once all PUTs are over there that began
+    /// under an older map.
     pub(super) async fn inventory(
         &self,
         map: &ClusterMap,
@@ -173,10 +174,10 @@ impl Pool {
         form::decode_usage(&bytes).map_err(|error| Refused::by(node, error))
     }
 
-    /// Orders a scrub of all blocks of a node, or asks how it stands.
+    /// Orders a scrub of all blocks of a node, or returns its state.
     ///
     /// # Errors
-    /// The reason why there was no answer, or what the node refuses with.
+    /// The reason why there was no answer, or the error with which the node refuses.
     pub async fn scrub(
         &self,
         map: &ClusterMap,
@@ -195,10 +196,10 @@ impl Pool {
         scrubs::decode_scrub(&bytes).map_err(|error| Refused::by(node, error))
     }
 
-    /// The blocks that a scrub of a node found not to check out.
+    /// Returns the blocks that failed verification in a scrub of a node.
     ///
     /// # Errors
-    /// As [`Pool::scrub`].
+    /// Those of [`Pool::scrub`].
     pub async fn found(
         &self,
         map: &ClusterMap,
@@ -235,7 +236,7 @@ impl Pool {
         asking.await.unwrap_or_else(|_| Err(late(node, within)))
     }
 
-    /// The headers and the body of an answer, at most `limit` bytes; or what it refuses with.
+    /// Reads the headers and the body of an answer, at most `limit` bytes; or its error.
     async fn finish(
         &self,
         node: NodeId,
@@ -267,7 +268,7 @@ impl Pool {
     }
 }
 
-/// As requests in flight name it.
+/// Names the node in the table of requests in flight.
 fn chunkserver(map: &ClusterMap, node: NodeId) -> Awaited {
     let address = map.nodes.get(&node).map_or_else(String::new, |node| node.address.clone());
     Awaited::Node("chunkserver", node, address)

@@ -1,4 +1,4 @@
-//! Bodies of requests and answers: what is sent, and reading what comes.
+//! Bodies of requests and answers: sending and reading them.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-/// A body that is sent. Its length is always known.
+/// A body to send. Its length is always known.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     Whole(Bytes),
@@ -23,7 +23,8 @@ pub(super) enum Outgoing {
 }
 
 impl Outgoing {
-    /// A body of `length` bytes that come in pieces. It fails if the sender is dropped before.
+    /// Makes a body of `length` bytes that come in pieces. It fails if the sender is dropped before
+    /// its end.
     pub(super) fn relay(length: usize) -> (mpsc::UnboundedSender<Bytes>, Outgoing) {
         // Bounded all the same: by the length of the body that is received.
         let (sender, pieces) = mpsc::unbounded_channel();
@@ -88,7 +89,7 @@ pub(super) async fn read(
         }
         whole.extend_from_slice(&piece);
         if let Some(relay) = &relay {
-            // A relay that does not take it has failed, and is heard of where its answer is
+            // A relay that does not accept it has failed; the error is seen when its answer is
             // awaited.
             let _ = relay.send(piece);
         }
@@ -102,7 +103,7 @@ pub(super) async fn read(
     Ok(whole.freeze())
 }
 
-/// Reads and drops what comes, so that who sends it gets to read the answer.
+/// Reads and drops the rest of a body, so that its sender gets to read the answer.
 pub(super) async fn drain(body: &mut Incoming, mut limit: usize) {
     while limit > 0 {
         match body.frame().await {

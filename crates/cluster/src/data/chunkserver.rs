@@ -1,4 +1,4 @@
-//! The side that has the blocks: its state, and its connections.
+//! The side that has the blocks: its state and its connections.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ use super::{MapSource, Pool};
 use crate::limits::{DATA_BUFFER_BYTES, DATA_CONNECTIONS, DATA_IDLE, GET_BYTES, PUT_BYTES};
 use crate::wire::{Link, Stream, Taker};
 
-/// A block that was found not to check out.
+/// A block that failed verification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sick {
     pub group: GroupId,
@@ -36,14 +36,14 @@ pub struct Sick {
 /// Counts of blocks that were found damaged.
 #[derive(Default)]
 pub(super) struct Damage {
-    /// Those that have not been replaced yet.
+    /// Damaged blocks that have not been replaced yet.
     waiting: Mutex<BTreeSet<(GroupId, BlockId)>>,
     damaged: AtomicU64,
     healed: AtomicU64,
 }
 
 impl Damage {
-    /// Counts a block that does not check out, unless that is known.
+    /// Counts a block that failed verification, unless it is known already.
     pub(super) fn find(&self, sick: Sick) {
         let is_new = self.waiting.lock().insert((sick.group, sick.block));
         self.damaged.fetch_add(u64::from(is_new), Ordering::Relaxed);
@@ -69,9 +69,9 @@ pub struct Chunkserver {
     pub(super) pool: Arc<Pool>,
     pub(super) running: Running,
     pub(super) copying: Copying,
-    /// Room for blocks that are being received, one for each place in a chain. A block that waits
-    /// for the next node of its chain waits for room of a later place only, so that no two wait for
-    /// each other.
+    /// Room for blocks that are being received, one for each position in a chain. A block that
+    /// waits for the next node of its chain waits only for room of a later position, so that no two
+    /// wait for each other.
     pub(super) puts: [Semaphore; CHAIN_NODES],
     pub(super) gets: Arc<Semaphore>,
     pub(super) damage: Damage,
@@ -84,7 +84,7 @@ pub struct Chunkserver {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Phase {
     Serving,
-    /// Requests that have begun are answered, no others.
+    /// Answers requests that have begun, and takes no others.
     Draining,
     Ended,
 }
@@ -116,28 +116,29 @@ impl Chunkserver {
         })
     }
 
-    /// For [`crate::wire::tls::Takers`].
+    /// Returns the taker for [`crate::wire::tls::Takers`].
     pub fn taker(self: &Arc<Self>) -> Taker {
         let server = Arc::clone(self);
         Arc::new(move |link| server.take(link))
     }
 
-    /// PUTs that have begun and not ended.
+    /// Returns the number of PUTs that have begun and not ended.
     pub fn puts_in_progress(&self) -> usize {
         self.running.puts()
     }
 
-    /// Blocks that were found damaged since this was made, each once, however often it was read.
+    /// Returns the number of blocks that were found damaged since this was made, each counted once.
     pub fn damaged(&self) -> u64 {
         self.damage.damaged.load(Ordering::Relaxed)
     }
 
-    /// Blocks that were replaced by what another member has, since this was made.
+    /// Returns the number of blocks that were replaced by another member's replica since this was
+    /// made.
     pub fn healed(&self) -> u64 {
         self.damage.healed.load(Ordering::Relaxed)
     }
 
-    /// From now on scrubs are ordered here. Only the first call counts.
+    /// Sets the scrubs that are ordered here from now on. Only the first call counts.
     pub fn scrub_by(&self, scrubs: Arc<dyn OrderedScrubs>) {
         let _ = self.scrubs.set(scrubs);
     }
@@ -147,7 +148,7 @@ impl Chunkserver {
         self.scrubs.get().map(|scrubs| &**scrubs).ok_or_else(none)
     }
 
-    /// The repair of a block was tried.
+    /// Notes that the repair of a block was tried.
     pub fn tried(&self, sick: Sick, is_repaired: bool) {
         if let Some(scrubs) = self.scrubs.get() {
             scrubs.tried(sick.group, sick.block, is_repaired);
@@ -213,8 +214,8 @@ impl Chunkserver {
         }
     }
 
-    /// Takes no more requests, answers those that have begun, for at most `drain`, and ends all
-    /// connections.
+    /// Takes no more requests, answers those that have begun, for at most `drain`, and then closes
+    /// all connections.
     pub async fn stop(&self, drain: Duration) {
         self.phase.send_replace(Phase::Draining);
         if timeout(drain, self.slots.acquire_many(DATA_CONNECTIONS as u32)).await.is_err() {
@@ -225,13 +226,13 @@ impl Chunkserver {
 
     pub(super) fn found_corrupt(&self, group: GroupId, block: BlockId) {
         if let Some(hook) = &self.on_corrupt {
-            // Full: the next reader finds it again.
+            // If it is full, the next reader finds the block again.
             let _ = hook.try_send(Sick { group, block });
         }
     }
 }
 
-/// Notes that bytes go.
+/// A stream that notes when bytes are transferred.
 struct WatchedStream {
     stream: Box<dyn Stream>,
     moved: Arc<AtomicBool>,

@@ -1,4 +1,5 @@
-//! Which members of a group have blocks that rows name, by what each lists. No block is read.
+//! Comparison of the blocks that rows name with the lists of the members of their group. No block
+//! is read.
 
 use std::time::Duration;
 
@@ -31,12 +32,12 @@ impl NamedBlock {
     }
 }
 
-/// The answer of a member of a group that is up.
+/// Answer of a member of a group that is up.
 #[derive(Debug)]
 pub struct MemberSays {
     pub node: NodeId,
     pub in_sync: bool,
-    /// For each block that was asked for, whether the member has it; or why it did not say.
+    /// For each wanted block, true if the member has it; or the reason why it did not answer.
     pub has: Result<Vec<bool>, Refused>,
 }
 
@@ -58,8 +59,8 @@ impl Pool {
         join_all(each).await
     }
 
-    /// Goes through the list of a member, except where nothing is wanted, and rests after each page
-    /// as long as it took.
+    /// Goes through the list of a member, except ranges without wanted blocks, and rests after each
+    /// page as long as the page took.
     async fn has(
         &self,
         map: &ClusterMap,
@@ -75,7 +76,7 @@ impl Pool {
             let limit = limit.clamp(COMPARE_PAGE_LEAST, INVENTORY_BLOCKS);
             let page = self.inventory(map, node, group, before(next.block), limit).await?;
             let end = page.last().filter(|_| page.len() >= limit).map(|info| info.block);
-            // A page that is full ends at the wanted block at the earliest.
+            // A full page ends at the wanted block at the earliest.
             let is_listed = |one: &&NamedBlock| end.is_none_or(|end| one.block <= end);
             let listed = named.get(has.len()..).unwrap_or_default().iter().take_while(is_listed);
             let found =
@@ -87,7 +88,7 @@ impl Pool {
     }
 }
 
-/// The last id before another one.
+/// Returns the last id before another.
 fn before(block: BlockId) -> Option<BlockId> {
     let BlockId { session, counter } = block;
     match (counter.checked_sub(1), session.0.checked_sub(1)) {

@@ -16,7 +16,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::limits::{DELETE_BLOCKS, INVENTORY_BLOCKS};
 
-/// The epoch of the sender's map, decimal: in every request and answer.
+/// Epoch of the sender's map, decimal: in every request and answer.
 pub(super) const EPOCH: HeaderName = HeaderName::from_static("cairn-epoch");
 /// The body and chunk of a block.
 pub(super) const OWNER: HeaderName = HeaderName::from_static("cairn-owner");
@@ -26,27 +26,27 @@ pub(super) const CRC32C: HeaderName = HeaderName::from_static("cairn-crc32c");
 pub(super) const CHAIN: HeaderName = HeaderName::from_static("cairn-chain");
 /// Time that the sender waits, milliseconds.
 pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("cairn-timeout-ms");
-/// In the answer to a PUT: how long each node took to make the block durable once it had all of it,
-/// microseconds. The order is that of the chain, from the node that answers.
+/// In the answer to a PUT: time that each node took to make the block durable once it had all of
+/// it, microseconds. The order is that of the chain, from the node that answers.
 pub(super) const KEPT: HeaderName = HeaderName::from_static("cairn-kept-us");
 /// In an error: the node that failed.
 pub(super) const FAILED: HeaderName = HeaderName::from_static("cairn-failed");
-/// In an error: the sender's map is older than this epoch, and that is why.
+/// In an error: the sender's map is older than this epoch, which is the reason.
 pub(super) const STALE: HeaderName = HeaderName::from_static("cairn-stale");
 
 /// `1`: in a PUT, that the block is to be stored in its compressed form; in the answer to a GET,
 /// that it is.
 pub(super) const COMPRESSED: HeaderName = HeaderName::from_static("cairn-compressed");
 
-/// W3C Trace Context: the request of a client that this is a part of, if it is of one.
+/// W3C Trace Context of the client's request that this belongs to, if any.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const INFO_BYTES: usize = 40;
 const ID_BYTES: usize = 16;
-/// Members a group can have while it moves.
+/// Members that a group can have while it moves.
 pub(super) const CHAIN_NODES: usize = 2 * REPLICAS_MAX as usize;
 
-/// Why a node did not do what it was asked.
+/// Refusal of a request by a node.
 #[derive(Debug)]
 pub struct Refused {
     pub error: Error,
@@ -54,7 +54,7 @@ pub struct Refused {
     pub node: Option<NodeId>,
     /// The asking node's map is older than the map by which it was refused.
     pub stale: bool,
-    /// The epoch of the map by which it was refused; 0 if nobody answered.
+    /// Epoch of the map by which it was refused; 0 if no node answered.
     pub epoch: u64,
 }
 
@@ -130,7 +130,7 @@ fn invalid(what: &str, got: &str) -> Error {
     Error::Invalid(format!("{what}: {got:?}"))
 }
 
-/// The path of a group and what follows it. On the wire numbers of groups and nodes are
+/// Returns the path of a group and what follows it. On the wire, numbers of groups and nodes are
 /// hexadecimal, though people read them as decimal ones.
 pub(super) fn path(group: GroupId, rest: &str) -> String {
     format!("/blocks/{:x}{rest}", group.0)
@@ -187,7 +187,8 @@ pub(super) fn epoch(headers: &HeaderMap) -> Result<u64> {
     parsed(headers, &EPOCH, decimal)
 }
 
-/// The trace that a request belongs to. A malformed value is passed over: nothing depends on it.
+/// Returns the trace that a request belongs to. A malformed value is ignored: nothing depends on
+/// it.
 pub(super) fn trace(headers: &HeaderMap) -> Option<Trace> {
     let (id, span, sampled) = Trace::parse(headers.get(TRACEPARENT)?.as_bytes())?;
     Some(Trace { id, span, parent: 0, sampled })
@@ -293,7 +294,7 @@ pub(super) fn show_kept(kept: &[(NodeId, Duration)]) -> String {
     text
 }
 
-/// A malformed value is passed over: nothing depends on it.
+/// Parses the times. A malformed value is ignored: nothing depends on it.
 pub(super) fn kept(headers: &HeaderMap) -> Kept {
     parsed(headers, &KEPT, parse_kept).unwrap_or_default()
 }
@@ -311,12 +312,12 @@ fn parse_kept(text: &str) -> Option<Kept> {
     Some(kept)
 }
 
-/// The length of a body, which each has that has a body.
+/// Returns the length of a body; every message that has a body has its length.
 pub(super) fn length(headers: &HeaderMap) -> Result<u64> {
     parsed(headers, &CONTENT_LENGTH, decimal)
 }
 
-/// The range of a GET; `None` for the whole block.
+/// Returns the range of a GET; `None` for the whole block.
 pub(super) fn range(headers: &HeaderMap) -> Result<Option<Range<u32>>> {
     if !headers.contains_key(RANGE) {
         return Ok(None);
@@ -361,7 +362,7 @@ impl PageQuery {
     }
 }
 
-/// The number of the scrub that a request is about.
+/// Returns the number of the scrub that a request is about.
 pub(super) fn scrub_run(query: Option<&str>) -> Result<u64> {
     let query = query.unwrap_or_default();
     let run = query.strip_prefix("run=").and_then(|run| hex(run, 16));
@@ -379,6 +380,8 @@ pub(super) fn encode_page(page: &[BlockInfo]) -> Bytes {
     out.freeze()
 }
 
+/// Decodes a page of an inventory.
+///
 /// # Errors
 /// `Corrupt` if these are not blocks in the order of their ids.
 pub(super) fn decode_page(bytes: &[u8]) -> Result<Vec<BlockInfo>> {

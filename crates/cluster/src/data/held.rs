@@ -1,4 +1,4 @@
-//! Bytes that take their part of a limit for as long as somebody has them.
+//! Bytes that occupy their part of a limit as long as they exist.
 
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;

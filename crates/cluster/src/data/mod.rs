@@ -51,7 +51,7 @@ pub use scrubs::{FOUND, FoundBlock, OrderedScrubs};
 /// Source of this node's copy of the cluster map.
 #[async_trait]
 pub trait MapSource: Send + Sync + 'static {
-    /// The copy, from memory. Its epoch never goes back.
+    /// Returns the copy, from memory. Its epoch never goes back.
     fn current(&self) -> Arc<ClusterMap>;
 
     /// Returns a map of this epoch or newer, which is current from then on. Asks for it if the copy

@@ -1,5 +1,5 @@
-//! A client's record of the nodes it asks: how much it has asked of each, how long they took, and
-//! which failed.
+//! A client's record of the nodes that it asks: how much it has asked of each, how long they took,
+//! and which failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,14 @@ pub struct NodeLoad {
     pub free_bytes: u64,
 }
 
-/// Filled by whoever hears from the nodes; a node that is not there is taken to have room.
+/// Loads by node, filled by the part of a process that gets reports of nodes; a node that is
+/// missing is assumed to have room.
 pub type Loads = Arc<RwLock<BTreeMap<NodeId, NodeLoad>>>;
 
 pub(super) struct Nodes {
     start: Instant,
     all: RwLock<BTreeMap<NodeId, Arc<NodesState>>>,
-    /// Requests that a node has at the same time.
+    /// Requests to a node at the same time, at most.
     connections: usize,
 }
 
@@ -44,7 +45,7 @@ struct NodesState {
     failed: AtomicU64,
 }
 
-/// Times, added up.
+/// A sum of times.
 #[derive(Default)]
 struct Sum {
     count: AtomicU64,
@@ -67,7 +68,7 @@ impl Sum {
 pub(super) struct InFlight(Arc<NodesState>);
 
 impl InFlight {
-    /// Waits until not too many requests of this process are unanswered there.
+    /// Waits until this process has fewer unanswered requests to the node than it may.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         if let Ok(turn) = self.0.turns.try_acquire() {
             return Some(turn);
@@ -83,7 +84,7 @@ impl InFlight {
     }
 }
 
-/// Adds the time until it is dropped, so that what nobody waits for any more counts, too.
+/// Adds the time until it is dropped, so that abandoned requests count too.
 pub(super) struct Timing<'a> {
     sum: &'a Sum,
     since: Instant,
@@ -152,7 +153,7 @@ impl Nodes {
         state.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A reader has waited for the node long enough to ask another one.
+    /// Notes that a reader has waited for the node long enough to ask another node.
     pub(super) fn slow(&self, node: NodeId) {
         self.state(node).slow_ms.store(self.until_ms(), Ordering::Relaxed);
     }

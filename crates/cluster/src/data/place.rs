@@ -1,4 +1,4 @@
-//! To which group a block is written.
+//! Choice of the group to which a block is written.
 
 use std::cmp::Reverse;
 
@@ -22,19 +22,19 @@ pub(super) struct Choosing<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Choice {
     Group(GroupId),
-    /// All that take writes were tried.
+    /// All groups that take writes were tried.
     Tried,
-    /// All that take writes have a full node.
+    /// All groups that take writes have a full node.
     Full,
-    /// None with as many replicas as there must be takes writes.
+    /// No group that takes writes has as many replicas as there must be.
     None,
 }
 
-/// The lower, the better: a suspect among its members; how far it is from what was asked for; a
-/// member that is short of space or is to be emptied.
+/// Grade of a group, the lower the better: a suspect among its members; the distance from the
+/// wanted redundancy; a member that is short of space or is to be emptied.
 type Grade = (bool, (u8, usize, usize), bool);
 
-/// Replicas that a block should have, and must have.
+/// Returns the number of replicas that a block should have, and that it must have.
 pub(super) fn replicas(map: &ClusterMap, wish: Wish) -> (usize, usize) {
     let Redundancy::Copies(copies) = wish.redundancy.unwrap_or(map.usual());
     let wanted = Redundancy::Copies(copies.clamp(1, REPLICAS_MAX));
@@ -42,7 +42,7 @@ pub(super) fn replicas(map: &ClusterMap, wish: Wish) -> (usize, usize) {
 }
 
 impl Choosing<'_> {
-    /// `random`: two different numbers each time.
+    /// Chooses a group. `random`: two different numbers for each call.
     pub(super) fn choose(&self, wish: Wish, random: (u64, u64)) -> Choice {
         let (wanted, least) = replicas(self.map, wish);
         let takes = |group: &Group| group.members.len() >= least && self.map.takes_writes(group);
@@ -112,7 +112,7 @@ impl Choosing<'_> {
     }
 }
 
-/// Why there is no group to write to.
+/// Returns the reason why there is no group to write to.
 pub(super) fn missing(map: &ClusterMap, wish: Wish) -> String {
     let (_, least) = replicas(map, wish);
     let chunkservers =

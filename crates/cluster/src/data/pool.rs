@@ -1,4 +1,4 @@
-//! Connections to chunkservers that are kept while there is use for them.
+//! Connections to chunkservers that are kept while they are in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::body::Outgoing;
 use crate::limits::{DATA_BUFFER_BYTES, IDLE, IDLE_CONNECTIONS};
 use crate::wire::Dial;
 
-/// Asks chunkservers for blocks. One for each process, for all that it asks.
+/// Asks chunkservers for blocks. There is one for all requests of a process.
 pub struct Pool {
     dialer: Arc<dyn Dial>,
     idle: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
-/// An open connection that nobody uses, or one person.
+/// An open connection that is idle, or used by one request.
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     node: NodeId,
@@ -29,17 +29,17 @@ pub(super) struct Connection {
     since: Instant,
 }
 
-/// An answer of which the head has come. The connection is kept once the body has.
+/// An answer whose head has arrived. The connection is kept once the body has arrived.
 pub(super) type Answered = (Response<Incoming>, Connection);
 
 impl Pool {
-    /// `dialer`: as [`crate::wire::tls::TlsDialer::for_blocks`].
+    /// Makes a pool; `dialer` is like [`crate::wire::tls::TlsDialer::for_blocks`].
     pub fn new(dialer: Arc<dyn Dial>) -> Arc<Pool> {
         Arc::new(Pool { dialer, idle: Mutex::default() })
     }
 
-    /// Sends a request that may be sent twice. Where a connection that was kept turns out to be
-    /// gone, it is sent over a new one.
+    /// Sends a request that may be sent twice. If a kept connection turns out to be closed, the
+    /// request is sent over a new one.
     pub(super) async fn send(
         &self,
         map: &ClusterMap,
@@ -116,7 +116,7 @@ impl Pool {
         }
     }
 
-    /// For the next one: the answer was read to its end.
+    /// Keeps a connection for the next request: the answer was read to its end.
     pub(super) fn keep(&self, mut connection: Connection) {
         if connection.sender.is_closed() {
             return;

@@ -22,11 +22,11 @@ use super::body::{self, Outgoing};
 use super::form::{CHAIN_NODES, Kept, Order, Refused};
 use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
 
-/// The rest of a block that is refused is received and dropped for at most that long.
+/// Longest time for which the rest of a refused block is received and dropped.
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl Chunkserver {
-    /// Says how long this node and those after it took to make the block durable.
+    /// Answers a PUT. Returns how long this node and those after it took to make the block durable.
     pub(super) async fn put(
         &self,
         key: Key,
@@ -40,7 +40,7 @@ impl Chunkserver {
         let put = timeout_at(deadline, self.receive(key, epoch, order, deadline, incoming)).await;
         let put = put.unwrap_or_else(|_| Err(late(self.own, within)));
         if put.is_err() {
-            // Else the writer may find its connection broken before it has read why.
+            // Otherwise the writer may find its connection broken before it has read the reason.
             let _ = timeout(DRAIN, body::drain(incoming, BLOCK_BYTES)).await;
         }
         put
@@ -93,7 +93,8 @@ impl Chunkserver {
         Ok(kept)
     }
 
-    /// The place of this node in the chain, if by its map the block may be written by this chain.
+    /// Returns the position of this node in the chain, if by its map the block may be written by
+    /// this chain.
     fn admit(
         &self,
         map: &ClusterMap,
@@ -111,7 +112,8 @@ impl Chunkserver {
         if !map.takes_writes(group) && !is_planted(Bug::StaleEpochAccepted) {
             return refused("takes no writes");
         }
-        // All of them, or a member that was added since would lack a block that is acknowledged.
+        // The chain must have all members: a member that was added since would lack an acknowledged
+        // block.
         let chain = &order.chain;
         let is_whole = chain.len() == group.members.len() && chain.iter().all(|id| group.has(*id));
         match chain.iter().position(|node| *node == self.own) {
@@ -143,8 +145,8 @@ impl Chunkserver {
         Ok(began.elapsed())
     }
 
-    /// Writes a block here. The same block once more is no error: a writer that did not hear that
-    /// it was written writes it again.
+    /// Writes a block here. The same block again is no error: a writer that did not receive the
+    /// answer writes it again.
     pub(super) async fn keep(
         &self,
         key: Key,
@@ -170,7 +172,7 @@ impl Chunkserver {
     }
 }
 
-/// The whole block, as its writer meant it.
+/// Receives the whole block, and checks that it is what its writer sent.
 async fn received(
     incoming: &mut Incoming,
     order: &Order,
@@ -185,8 +187,8 @@ async fn received(
     Ok(data)
 }
 
-/// Runs both to their end, so that who deletes what a failed attempt left finds all of it: but if
-/// the first fails, the second has little time left.
+/// Runs both to their end, so that a deletion after a failed attempt finds all that the attempt
+/// left. But if the first fails, the second has little time left.
 async fn both<One, Other>(
     first: impl Future<Output = Result<One, Refused>>,
     second: impl Future<Output = Result<Other, Refused>>,

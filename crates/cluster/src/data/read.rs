@@ -33,7 +33,7 @@ impl ReplicatedShared {
             Err(refused) if refused.epoch > map.epoch => refused,
             done => return done.map_err(said),
         };
-        // The block may be with others by now.
+        // Other members may have the block by now.
         let newer = self.map.at_least(first.epoch).await;
         match newer {
             Ok(map) => self.get_by(&map, key, &range).await.map_err(said),
@@ -41,8 +41,8 @@ impl ReplicatedShared {
         }
     }
 
-    /// Asks one member after the other, and the next one as well where one is slow. That one is
-    /// not the first to be asked for a while: the next block would wait for it again.
+    /// Asks one member after the other, and also the next one if a member is slow. A slow member is
+    /// not asked first for a while: otherwise the next block would wait for it again.
     async fn get_by(
         &self,
         map: &Arc<ClusterMap>,
@@ -102,7 +102,7 @@ impl ReplicatedShared {
     }
 }
 
-/// No other member will say anything else.
+/// Returns true for errors that every other member would answer too.
 fn is_final(error: &Error) -> bool {
     matches!(error, Error::RangeNotSatisfiable { .. } | Error::Invalid(_))
 }

@@ -1,8 +1,8 @@
-//! Making a member whole again from the others: after it was away, and block by block where its
-//! disk does not give back what was written.
+//! Repair of a member from the others: after it was away, and block by block if its disk does not
+//! return what was written.
 //!
-//! It is not: who decides that a member is in sync (that is the master, told by a [`Report`]), who
-//! finds what does not check out (readers do, and `Store::scrub`).
+//! It is not: the decision that a member is in sync (the master decides, from a [`Report`]), the
+//! search for damaged blocks (readers do it, and `Store::scrub`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub struct Progress {
 /// Options of catching up.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Blocks listed at once.
+    /// Blocks that are listed at once.
     pub page_blocks: usize,
     /// Limit of the rate; 0 for none.
     pub bytes_per_second: u64,
@@ -79,8 +79,8 @@ impl Report {
     }
 }
 
-/// Copies what this member lacks of a group. `map` says who is in sync; the others refuse writes by
-/// older maps before they list what they have.
+/// Copies what this member lacks of a group. `map` says which members are in sync; the others
+/// refuse writes by older maps before they list what they have.
 ///
 /// # Errors
 /// `Unavailable` if no member in sync could be listed to its end; `Full`, `Io` of the disk here.
@@ -151,8 +151,8 @@ impl CatchUp<'_> {
         }
     }
 
-    /// A page of each source. A member that fails is not asked again: those that are left list all
-    /// that was acknowledged all the same.
+    /// Lists a page of each source. A member that fails is not asked again: the remaining members
+    /// still list all that was acknowledged.
     async fn list(&mut self, after: Option<BlockId>, limit: usize) -> Result<Vec<Vec<BlockInfo>>> {
         let CatchUp { server, group, map, .. } = *self;
         let each = self.sources.iter().map(|node| async move {
@@ -176,7 +176,7 @@ impl CatchUp<'_> {
         Ok(pages)
     }
 
-    /// The blocks here, to the end of a page.
+    /// Lists the blocks here, to the end of a page.
     fn own(&self, mut after: Option<BlockId>, end: Option<BlockId>) -> Vec<BlockInfo> {
         let within = |block: BlockId| end.is_none_or(|end| block <= end);
         let mut own = Vec::new();
@@ -191,7 +191,7 @@ impl CatchUp<'_> {
         }
     }
 
-    /// Notes what is here only, and returns what is not here.
+    /// Notes the blocks that are only here, and returns those that are not here.
     fn compare(&self, theirs: &[BlockInfo], own: &[BlockInfo]) -> Vec<BlockInfo> {
         let lacking = theirs.iter().filter(|info| find(own, info.block) != Some(*info));
         let lacking: Vec<BlockInfo> = lacking.copied().collect();
@@ -208,7 +208,7 @@ impl CatchUp<'_> {
         lacking
     }
 
-    /// Those whose page has the block; each time another one first.
+    /// Returns the members whose page has the block, each time beginning with another one.
     fn holders(&self, pages: &[Vec<BlockInfo>], block: BlockId) -> Vec<NodeId> {
         let all = self.sources.iter().zip(pages).filter(|(_, page)| find(page, block).is_some());
         let mut holders: Vec<NodeId> = all.map(|(node, _)| *node).collect();
@@ -238,7 +238,7 @@ impl CatchUp<'_> {
                 }
                 Ok(())
             }
-            // Deleted since it was listed.
+            // It was deleted since it was listed.
             Ok(false) | Err(Error::NotFound(_)) => Ok(()),
             Err(error @ (Error::Full(_) | Error::Io(_))) => Err(error),
             Err(error) => {
@@ -276,8 +276,8 @@ impl Pace {
     }
 }
 
-/// Replaces a block that does not check out here by what another member has. `false`: there was
-/// nothing to do.
+/// Replaces a block that fails verification here by another member's replica. Returns false if
+/// there was nothing to do.
 ///
 /// # Errors
 /// The answers of the others, if none of them has it: then the block here is left as it is.
@@ -305,9 +305,8 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     Ok(healed)
 }
 
-/// Fetches a block and replaces the copy that was found here. A block that its
-/// writer has brought since is not touched: it may be acknowledged. `false`: it was deleted
-/// meanwhile.
+/// Fetches a block and replaces the replica that was found here. A block that its writer has sent
+/// since is not touched: it may be acknowledged. Returns false if it was deleted meanwhile.
 ///
 /// # Errors
 /// `NotFound` if none of the others has it, `Conflict` if it is being copied already.
@@ -340,8 +339,8 @@ async fn replace(
     Ok(true)
 }
 
-/// The bytes of a block, and whether it is compressed where they are from. `NotFound` only if all
-/// say so.
+/// Returns the bytes of a block, and whether it is compressed at its source. `NotFound` only if all
+/// members say so.
 async fn fetch(
     server: &Chunkserver,
     map: &ClusterMap,

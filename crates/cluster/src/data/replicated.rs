@@ -1,4 +1,4 @@
-//! Blocks that are on several nodes, as one.
+//! Blocks of several nodes as one store.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,11 +20,12 @@ use super::nodes::{Loads, Nodes};
 use super::{MapSource, Pool};
 use crate::limits::{DELETE_BLOCKS, INVENTORY_BLOCKS, NODE_REQUESTS};
 
-/// Deletions of what failed writers left that go on at the same time; further ones are not begun.
+/// Deletions of the remains of failed writes that run at the same time, at most; further ones are
+/// not begun.
 const CLEANUPS: usize = 16;
 
 /// The blocks of a cluster. Clones are the same client. The id of a block whose write failed must
-/// not be used again: what is left of it is being deleted.
+/// not be used again: its remains are being deleted.
 #[derive(Clone)]
 pub struct Replicated {
     pub(super) shared: Arc<ReplicatedShared>,
@@ -49,7 +50,7 @@ impl Replicated {
         Replicated::limited(map, pool, loads, rng, NODE_REQUESTS)
     }
 
-    /// A client that has no more than `connections` in use to each node.
+    /// Makes a client that uses at most `connections` connections to each node.
     pub fn limited(
         map: Arc<dyn MapSource>,
         pool: Arc<Pool>,
@@ -61,14 +62,14 @@ impl Replicated {
         Replicated { shared: Arc::new(ReplicatedShared { map, pool, nodes, loads, rng, cleanups }) }
     }
 
-    /// Nodes that failed just now, and are avoided.
+    /// Returns the nodes that failed recently, and are avoided.
     pub fn suspects(&self) -> Vec<NodeId> {
         self.shared.nodes.suspects()
     }
 }
 
 impl ReplicatedShared {
-    /// The nodes to ask for a block, the best first.
+    /// Returns the nodes to ask for a block, the best first.
     pub(super) fn order(&self, map: &ClusterMap, group: GroupId) -> Vec<NodeId> {
         let members = map.groups.get(&group).map(|group| &group.members[..]).unwrap_or_default();
         let turn = self.rng.next_u64();
@@ -120,7 +121,7 @@ impl ReplicatedShared {
         Ok(())
     }
 
-    /// A map that has this group; the newest there is if none has.
+    /// Returns a map that has this group, or the newest map if none has it.
     pub(super) async fn map_of(&self, group: GroupId) -> Arc<ClusterMap> {
         let map = self.map.current();
         if map.groups.contains_key(&group) {
@@ -147,7 +148,7 @@ impl ReplicatedShared {
     }
 }
 
-/// The blocks that any of these pages has, as far as all of them reach, at most `limit`.
+/// Returns the blocks that any of these pages has, as far as all of them reach, at most `limit`.
 pub(super) fn merge(pages: &[Vec<BlockInfo>], limit: usize) -> Vec<BlockInfo> {
     let all = pages.iter().flatten().map(|info| (info.block, *info));
     let union: BTreeMap<BlockId, BlockInfo> = all.collect();
@@ -156,7 +157,7 @@ pub(super) fn merge(pages: &[Vec<BlockInfo>], limit: usize) -> Vec<BlockInfo> {
     union.into_values().filter(within).take(limit).collect()
 }
 
-/// The entry of a block in a page, which is in the order of ids.
+/// Returns the entry of a block in a page, which is in the order of ids.
 pub(super) fn find(page: &[BlockInfo], block: BlockId) -> Option<&BlockInfo> {
     page.binary_search_by_key(&block, |info| info.block).ok().and_then(|at| page.get(at))
 }
@@ -188,7 +189,7 @@ impl Blocks for Replicated {
         Ok(None)
     }
 
-    /// On all members that are up; those that are not hear of it when they catch up.
+    /// Deletes on all members that are up; the others learn of it when they catch up.
     async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
         let shared = &self.shared;
         let map = shared.map_of(group).await;
@@ -289,8 +290,8 @@ impl Blocks for Replicated {
             let text = format!("blocks: {lost} of {all} groups have no member that is up");
             return Err(Error::Unavailable(text));
         }
-        // While groups are formed anew none may take writes for some seconds: that passes. A
-        // cluster that is being made has too few chunkservers yet.
+        // While groups are formed anew, none may take writes for some seconds: that passes. A new
+        // cluster may still have too few chunkservers.
         let is_one = |node: &&Node| node.pin.roles.contains(Role::Chunkserver);
         let all = map.nodes.values().filter(is_one).count();
         let up = map.nodes.values().filter(is_one).filter(|node| node.is_up).count();
@@ -315,7 +316,7 @@ impl Blocks for Replicated {
     }
 }
 
-/// The error with the node that it is of, which its text does not name.
+/// Adds to an error the node that it is about, which its text does not name.
 pub(super) fn said(refused: Refused) -> Error {
     match (refused.node, refused.error) {
         (Some(node), Error::Unavailable(text)) => {

@@ -1,4 +1,4 @@
-//! The work on blocks of a group that is under way, and must be known to others.
+//! Work on blocks of a group that is in progress, and must be known to other tasks.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::MapSource;
 
-/// The PUTs that have begun and not ended, each with the epoch under which it began.
+/// PUTs that have begun and not ended, each with the epoch under which it began.
 #[derive(Default)]
 pub(super) struct Running {
     puts: Mutex<Puts>,
@@ -23,7 +23,7 @@ struct Puts {
     epochs: BTreeMap<(GroupId, u64), u64>,
 }
 
-/// A PUT has ended when this is dropped.
+/// A PUT in progress; it ends when this is dropped.
 pub(super) struct Ticket<'a> {
     running: &'a Running,
     key: (GroupId, u64),
@@ -37,15 +37,15 @@ impl Drop for Ticket<'_> {
 }
 
 impl Running {
-    /// Begins a PUT under the current map, which is the one to be asked whether it may be.
+    /// Begins a PUT under the current map, which decides whether it is allowed.
     pub(super) fn begin(
         &self,
         group: GroupId,
         source: &dyn MapSource,
     ) -> (Arc<ClusterMap>, Ticket<'_>) {
         let mut puts = self.puts.lock();
-        // Under the lock: who looks after it adopted a newer map sees this PUT, or this PUT sees
-        // that map.
+        // The lock has the effect that a task which adopted a newer map sees this PUT, or this PUT
+        // sees that map.
         let map = source.current();
         let key = (group, puts.next);
         puts.next += 1;
@@ -74,11 +74,12 @@ impl Running {
     }
 }
 
-/// Blocks that are being copied to here. A block that is deleted meanwhile must not come back.
+/// Blocks that are being copied to this member. A block that is deleted meanwhile must not come
+/// back.
 #[derive(Default)]
 pub(super) struct Copying(Mutex<BTreeMap<(GroupId, BlockId), bool>>);
 
-/// A block is being copied until this is dropped.
+/// A copy in progress; it ends when this is dropped.
 pub(super) struct Copy<'a> {
     copying: &'a Copying,
     key: (GroupId, BlockId),

@@ -1,20 +1,21 @@
-//! Scrubs that are ordered over the network: what is asked of a chunkserver, and what it says.
+//! Scrubs that are ordered over the network: requests to a chunkserver, and its answers.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::scrub::{NodeScrub, RunOrder, ScrubPhase};
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result};
 
-/// Damaged blocks of a scrub that a chunkserver names. Of more it gives the number.
+/// Damaged blocks of a scrub that a chunkserver lists, at most. Beyond that it gives only the
+/// number.
 pub const FOUND: usize = 10_000;
 
-/// A block that a scrub found not to check out.
+/// A block that failed verification in a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundBlock {
     pub group: GroupId,
     pub block: BlockId,
     pub owner: Owner,
-    /// It was replaced by what another member has, or deleted since.
+    /// Set if it was replaced by another member's replica, or deleted since.
     pub is_repaired: bool,
 }
 
@@ -24,13 +25,13 @@ pub trait OrderedScrubs: Send + Sync {
     /// Orders a scrub. The damaged segments in the result are left to the caller.
     fn order(&self, run: u64, order: RunOrder) -> NodeScrub;
 
-    /// At most [`FOUND`]; with as many there may be more.
+    /// Returns at most [`FOUND`] blocks; if it returns as many, there may be more.
     ///
     /// # Errors
     /// `NotFound` if the scrub is not known here, or not any more.
     fn found(&self, run: u64) -> Result<Vec<FoundBlock>>;
 
-    /// The repair of a block was tried.
+    /// Notes that the repair of a block was tried.
     fn tried(&self, group: GroupId, block: BlockId, is_repaired: bool);
 }
 
@@ -89,6 +90,8 @@ pub(super) fn encode_found(found: &[FoundBlock]) -> Bytes {
     out.freeze()
 }
 
+/// Decodes the blocks that a scrub found.
+///
 /// # Errors
 /// `Corrupt` if these are not whole entries.
 pub(super) fn decode_found(bytes: &[u8]) -> Result<Vec<FoundBlock>> {

@@ -1,4 +1,4 @@
-//! Writing a block to all members of some group.
+//! Writing a block to all members of a group.
 
 use std::sync::Arc;
 
@@ -27,10 +27,11 @@ struct Sent {
     deadline: Instant,
 }
 
-/// The attempts for a block.
+/// Attempts to write a block.
 #[derive(Default)]
 struct Tried {
-    /// In this round: once all are tried, and some time has passed, they are tried again.
+    /// Groups tried in this round: once all are tried, and some time has passed, they are tried
+    /// again.
     groups: Vec<GroupId>,
     attempts: usize,
     full: Vec<NodeId>,
@@ -63,7 +64,7 @@ impl ReplicatedShared {
                 Err(Error::Unavailable(text))
             }
         };
-        // Only now, and not there: a deletion that is late must not find what was written.
+        // Deleted only now, and not in that group: a late deletion must not find what was written.
         match &written {
             Ok(group) => tried.partial.retain(|partial| partial != group),
             Err(Error::Exists(_)) => tried.partial.clear(),
@@ -110,7 +111,7 @@ impl ReplicatedShared {
         }
     }
 
-    /// The map once it is newer than `epoch`, or what it is after some time.
+    /// Waits for a map newer than `epoch`; returns the current one after some time.
     pub(super) async fn newer(&self, epoch: u64) -> Arc<ClusterMap> {
         if let Ok(Ok(map)) = timeout(REFRESH, self.map.at_least(epoch + 1)).await {
             return map;
@@ -119,7 +120,7 @@ impl ReplicatedShared {
         self.map.current()
     }
 
-    /// Sends a block down a chain of all members that begins at the one with the least to do.
+    /// Sends a block down a chain of all members that begins at the member with the least to do.
     async fn attempt(&self, map: &ClusterMap, group: GroupId, sent: &Sent) -> Result<(), Refused> {
         let chain = self.order(map, group);
         let gone = || Error::Conflict(format!("group {group} has no members any more"));
@@ -149,7 +150,7 @@ impl ReplicatedShared {
         timeout(within, putting).await.unwrap_or_else(|_| Err(late(head, within)))
     }
 
-    /// The times that nodes report; for those that failed, how long that took.
+    /// Notes the times that nodes report; for a failed attempt, how long it took.
     fn note_times(&self, chain: &[NodeId], began: Instant, put: &Result<Kept, Refused>) {
         match put {
             Ok(kept) => {
@@ -169,7 +170,7 @@ impl ReplicatedShared {
     /// Decides on the next step after a failure.
     ///
     /// # Errors
-    /// That of the failure, if no other group will help.
+    /// The failure, if no other group will help.
     async fn learn(&self, group: GroupId, refused: Refused, tried: &mut Tried) -> Result<()> {
         tracing::debug!(%group, %refused, "a block was not written");
         if !tried.partial.contains(&group) {
@@ -198,8 +199,8 @@ impl ReplicatedShared {
         Ok(())
     }
 
-    /// Deletes what may be left of a block in groups in which it was not written. A block that is
-    /// missed is found when the writer's session has ended.
+    /// Deletes the possible remains of a block in groups in which it was not written. A block that
+    /// is missed is found when the writer's session has ended.
     fn clean_up(self: &Arc<Self>, block: BlockId, groups: Vec<GroupId>) {
         if groups.is_empty() {
             return;
@@ -210,7 +211,8 @@ impl ReplicatedShared {
             let _turn = turn;
             for group in groups {
                 if shared.forget(group, block).await.is_err() {
-                    // By then an attempt that hangs has been given up by all that it went through.
+                    // By then an attempt that hangs has been given up by all nodes that it went
+                    // through.
                     sleep(WRITE_ATTEMPT).await;
                     let _ = shared.forget(group, block).await;
                 }

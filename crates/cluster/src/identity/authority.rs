@@ -49,7 +49,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// By which join tokens know it.
+    /// Returns the hash by which join tokens know it.
     pub fn key(&self) -> KeyHash {
         self.key
     }

@@ -15,7 +15,7 @@ use super::key::{NodeKey, PublicKey, invalid};
 use super::name;
 use crate::limits::{AUTHORITY, CERTIFICATE, CLOCK_SKEW};
 
-/// Signs certificates. Lies only where nodes are admitted: on masters.
+/// Signs certificates. Kept only on masters, which admit nodes.
 #[derive(Debug)]
 pub struct Ca {
     key: NodeKey,
@@ -23,7 +23,7 @@ pub struct Ca {
 }
 
 impl Ca {
-    /// A new authority for a new cluster.
+    /// Makes a new authority for a new cluster.
     pub fn init(cluster: ClusterId, now: Timestamp, rng: &dyn Rng) -> Result<Ca> {
         let key = NodeKey::generate()?;
         let mut params = params_of_authority(cluster)?;
@@ -33,6 +33,8 @@ impl Ca {
         Ca::load(cluster, key, made.der().clone())
     }
 
+    /// Loads an authority.
+    ///
     /// # Errors
     /// `Invalid` if the key is not that of the certificate.
     pub fn load(
@@ -51,7 +53,7 @@ impl Ca {
         Ok(Ca { key, authority })
     }
 
-    /// Its private key, for another master.
+    /// Returns its private key, for another master.
     pub fn to_pem(&self) -> Secret<String> {
         self.key.to_pem()
     }
@@ -64,8 +66,8 @@ impl Ca {
         &self.key
     }
 
-    /// A certificate for `node` with the key `public`, also to renew one. The applicant must have
-    /// shown in a handshake that it has the private key, and be pinned with it.
+    /// Issues a certificate for `node` with the key `public`, also to renew one. The applicant must
+    /// have shown in a handshake that it has the private key, and be pinned with it.
     pub fn issue(
         &self,
         node: NodeId,
@@ -76,8 +78,8 @@ impl Ca {
     ) -> Result<CertificateDer<'static>> {
         let cluster = self.authority.cluster();
         let mut params = CertificateParams::default();
-        // Hexadecimal, as in the certificates that are out there; people read node numbers as
-        // decimal ones elsewhere.
+        // Hexadecimal, as in certificates that were issued before; elsewhere people read node
+        // numbers as decimal ones.
         params.distinguished_name = common_name(&format!("Cairn node {:x}", node.0));
         params.subject_alt_names = vec![dns(name::of_node(cluster, node))?];
         if roles.contains(Role::Master) {

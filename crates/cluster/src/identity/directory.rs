@@ -34,7 +34,7 @@ use super::pins::KnownNode;
 const VERSION: u32 = 1;
 const NODE_KEY: &str = "node.key";
 const NODE_CERTIFICATE: &str = "node.pem";
-/// The certificate for a new number, until `node.pem` is that.
+/// Certificate for a new number, until it is in `node.pem`.
 const NEXT_CERTIFICATE: &str = "node.next.pem";
 const CA_KEY: &str = "ca.key";
 const CA_CERTIFICATE: &str = "ca.pem";
@@ -80,7 +80,7 @@ pub struct Loaded {
 }
 
 impl Directory {
-    /// The directory is made if missing, for its owner only.
+    /// Opens the directory; makes it if it is missing, for its owner only.
     pub fn open(root: &Path) -> Result<Directory> {
         match DirBuilder::new().mode(0o700).create(root) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
@@ -88,8 +88,8 @@ impl Directory {
         }
     }
 
-    /// The node's key; made, durably, if there is none: a node that was interrupted while it joined
-    /// must ask again with the same key.
+    /// Returns the node's key. Makes it, durably, if there is none: a node that was interrupted
+    /// while it joined must ask again with the same key.
     pub fn key(&self) -> Result<NodeKey> {
         match self.read_secret(NODE_KEY)? {
             Some(pem) => NodeKey::from_pem(&pem),
@@ -107,12 +107,14 @@ impl Directory {
         self.save_certificate(CA_CERTIFICATE, ca.authority().certificate())
     }
 
-    /// Keeps the private key of the authority whose certificate is here, as another master told it.
+    /// Keeps the private key of the authority whose certificate is here, as another master sent it.
     pub fn keep_authority(&self, identity: &Identity, pem: &Secret<String>) -> Result<()> {
         let certificate = identity.authority().certificate().clone();
         self.save_ca(&Ca::load(identity.cluster(), NodeKey::from_pem(pem)?, certificate)?)
     }
 
+    /// Loads the authority with its private key.
+    ///
     /// # Errors
     /// `NotFound` if the authority is not kept here.
     pub fn load_ca(&self, cluster: ClusterId) -> Result<Ca> {
@@ -137,8 +139,8 @@ impl Directory {
         self.write(CLUSTER, text.as_bytes(), 0o644)
     }
 
-    /// Notes who the masters are now, and where, if that is not what is kept already: a node that
-    /// starts later than they changed has to find them.
+    /// Notes the current masters and their addresses, if they have changed: a node that starts
+    /// later has to find them.
     pub fn remember_masters(&self, masters: &[KnownNode], addresses: &[String]) -> Result<()> {
         let _changing = self.changing.lock();
         let Some(text) = self.read(CLUSTER)? else { return Ok(()) };
@@ -155,7 +157,7 @@ impl Directory {
         self.save_certificate(NODE_CERTIFICATE, certificate)
     }
 
-    /// From now on this is `node`, with this certificate for the same key. Durable when
+    /// Makes this `node` from now on, with this certificate for the same key. Durable when
     /// `cluster.toml` names the number; [`Directory::end_renumbering`] is to follow.
     ///
     /// # Errors
@@ -187,7 +189,7 @@ impl Directory {
     /// Keeps the certificate for the new number in the usual place.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn end_renumbering(&self) -> Result<()> {
         self.save_node_certificate(&self.read_certificate(NEXT_CERTIFICATE)?)?;
         fs::remove_file(self.root.join(NEXT_CERTIFICATE))?;
@@ -227,7 +229,7 @@ impl Directory {
         let identity = match self.read(NEXT_CERTIFICATE)? {
             None => Identity::new(node, authority, key, certificate, now)?,
             Some(_) => {
-                // A change of its number was begun: the one that `cluster.toml` names counts.
+                // A change of its number was begun: the number in `cluster.toml` counts.
                 let next = self.read_certificate(NEXT_CERTIFICATE)?;
                 let again = NodeKey::from_pem(&key.to_pem())?;
                 Identity::new(node, authority.clone(), again, next, now)
@@ -273,7 +275,7 @@ impl Directory {
         Ok(Some(text))
     }
 
-    /// Replaces a file so that, whenever the power fails, the former or the new one is there.
+    /// Replaces a file so that, whenever the power fails, the former or the new file is there.
     fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<()> {
         let aside = self.root.join(format!("{name}.new"));
         match fs::remove_file(&aside) {

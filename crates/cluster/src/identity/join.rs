@@ -20,29 +20,29 @@ use super::token::JoinToken;
 
 const FORMAT: u8 = 1;
 
-// Of a request:
+// Fields of a request.
 const TOKEN: u32 = 1;
 const SECRET: u32 = 2;
 const ROLES: u32 = 3;
-// Of an answer (and of a node in it: NODE, KEY, ROLES):
+// Fields of an answer (and of a node in it: NODE, KEY, ROLES).
 const NODE: u32 = 1;
 const KEY: u32 = 2;
 const CERTIFICATE: u32 = 4;
 const AUTHORITY: u32 = 5;
 const MASTER: u32 = 6;
 
-/// The result of joining, for the new node.
+/// Result of joining, for the new node.
 #[derive(Debug)]
 pub struct Joined {
     pub node: NodeId,
     pub roles: Roles,
     pub certificate: CertificateDer<'static>,
     pub authority: Authority,
-    /// The masters, by which this node recognises them until it has the cluster map.
+    /// Masters, by which this node recognises them until it has the cluster map.
     pub masters: Vec<KnownNode>,
 }
 
-/// The request to a master.
+/// Makes the request to a master.
 pub(crate) fn request(token: &JoinToken) -> Bytes {
     let mut request = Writer::new(FORMAT);
     request

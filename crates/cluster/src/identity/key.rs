@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use webpki::EndEntityCert;
 
-/// A private key. It is made here and leaves only into its file.
+/// A private key. It is made here, and leaves this type only into its file.
 pub struct NodeKey(Secret<KeyPair>);
 
 impl fmt::Debug for NodeKey {
@@ -18,7 +18,7 @@ impl fmt::Debug for NodeKey {
 }
 
 impl NodeKey {
-    /// A new key, from the randomness of the operating system.
+    /// Makes a new key, from the randomness of the operating system.
     pub fn generate() -> Result<NodeKey> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
         Ok(NodeKey(Secret::new(pair.map_err(invalid("making a key"))?)))
@@ -47,7 +47,7 @@ impl NodeKey {
         PrivatePkcs8KeyDer::from(self.pair().serialize_der()).into()
     }
 
-    /// A certificate that nobody signed, to show in a handshake that the key is here.
+    /// Makes a certificate without a signer, to show in a handshake that the key is here.
     pub(crate) fn self_signed(&self) -> Result<CertificateDer<'static>> {
         let made = CertificateParams::default().self_signed(self.pair());
         Ok(made.map_err(invalid("a certificate"))?.der().clone())
@@ -91,7 +91,7 @@ impl PublicKey {
         }
     }
 
-    /// The key of a certificate.
+    /// Returns the key of a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey> {
         let parsed = EndEntityCert::try_from(certificate).map_err(|error| {
             Error::Denied(format!("a certificate that does not parse: {error}"))
@@ -99,7 +99,7 @@ impl PublicKey {
         PublicKey::from_info(&parsed.subject_public_key_info())
     }
 
-    /// The hash that the cluster map pins.
+    /// Returns the hash that the cluster map pins.
     pub fn hash(&self) -> KeyHash {
         hash_info(&[&INFO_HEAD, &self.point[..]].concat())
     }

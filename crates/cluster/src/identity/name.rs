@@ -11,7 +11,8 @@ pub fn of_masters(cluster: ClusterId) -> String {
     format!("master.{:032x}.cairn", cluster.0)
 }
 
-/// The node and cluster of a node's name. Only the exact form that [`of_node`] gives is one.
+/// Parses the node and cluster of a node's name. Accepts only the exact form that [`of_node`]
+/// gives.
 pub fn parse(name: &str) -> Option<(ClusterId, NodeId)> {
     let (node, cluster) = name.strip_suffix(".cairn")?.split_once('.')?;
     let node = NodeId(u64::from_str_radix(node, 16).ok()?);

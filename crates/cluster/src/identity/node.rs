@@ -16,7 +16,7 @@ use super::authority::{Authority, Usage};
 use super::key::{NodeKey, invalid};
 use crate::limits::CERTIFICATE;
 
-/// This node's key and certificate, of which the latter is renewed while the node runs.
+/// Key and certificate of this node; the certificate is renewed while the node runs.
 pub struct Identity {
     node: NodeId,
     authority: Authority,
@@ -31,6 +31,8 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
+    /// Makes an identity.
+    ///
     /// # Errors
     /// `Denied` if the certificate is not valid now, `Invalid` if it is of another node or key.
     pub fn new(
@@ -63,7 +65,7 @@ impl Identity {
         &self.key
     }
 
-    /// The certificate in use.
+    /// Returns the certificate in use.
     pub fn certificate(&self) -> CertificateDer<'static> {
         let certified = self.certified.load();
         certified.cert.first().cloned().unwrap_or_else(|| CertificateDer::from(Vec::new()))
@@ -95,7 +97,7 @@ impl Identity {
     }
 }
 
-/// The chain has the authority too, so that a joining node can find it by its hash.
+/// The chain contains the authority, so that a joining node can find it by its hash.
 fn certify(
     authority: &Authority,
     key: &NodeKey,

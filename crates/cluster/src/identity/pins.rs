@@ -1,4 +1,4 @@
-//! The seam to the cluster map: who is known, and who may become known.
+//! Seam to the cluster map: the nodes that are known, and those that may become known.
 
 use async_trait::async_trait;
 use cairn_base::{
@@ -12,16 +12,16 @@ pub struct KnownNode {
     pub pin: Pin,
 }
 
-/// The nodes of the cluster. Asked in every handshake and again while a connection lasts: from
+/// The nodes of the cluster. Read in every handshake, and again while a connection lasts: from
 /// memory, without waiting.
 pub trait Pins: Send + Sync + 'static {
-    /// `None` for a node that is unknown, or was removed.
+    /// Returns the pin of a node; `None` if it is unknown, or was removed.
     fn pin(&self, node: NodeId) -> Option<Pin>;
 
-    /// All nodes that have this role.
+    /// Returns all nodes that have this role.
     fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)>;
 
-    /// Capabilities that are turned on, which the program of every node must have.
+    /// Returns the capabilities that are turned on, which the program of every node must have.
     fn required(&self) -> CapabilitySet;
 }
 
@@ -36,6 +36,6 @@ pub trait Tokens: Send + Sync + 'static {
     /// this token before gets the same id again.
     ///
     /// # Errors
-    /// `Denied` for a token that is unknown, and as [`JoinGrant::decide`] says.
+    /// `Denied` for a token that is unknown, and those of [`JoinGrant::decide`].
     async fn redeem(&self, id: TokenId, applicant: Applicant, now: Timestamp) -> Result<NodeId>;
 }

@@ -1,5 +1,5 @@
-//! A join token as it is handed to a new node: where the masters are, by what to know them, and
-//! the secret that admits.
+//! A join token in the form in which a new node gets it: addresses of the masters, the key by which
+//! to recognise them, and the secret that admits.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -42,7 +42,7 @@ impl fmt::Debug for JoinToken {
 }
 
 impl JoinToken {
-    /// A new token, for one node in these roles.
+    /// Makes a new token, for one node in these roles.
     ///
     /// # Errors
     /// `Invalid` without a role or an address, or with too many.
@@ -66,7 +66,7 @@ impl JoinToken {
         Ok(token)
     }
 
-    /// The record of this token that the cluster keeps.
+    /// Returns the record of this token that the cluster keeps.
     pub fn grant(&self, expires: Timestamp) -> JoinGrant {
         let hash = TokenHash::of(self.secret.expose());
         JoinGrant { hash, roles: self.roles, expires, used: None }
@@ -84,7 +84,7 @@ impl JoinToken {
         Ok(())
     }
 
-    /// The token as text, to be copied to the node that joins.
+    /// Returns the token as text, to be copied to the node that joins.
     pub fn to_text(&self) -> Secret<String> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(TOKEN_CHARS));
         bytes.extend_from_slice(&self.cluster.0.to_be_bytes());
@@ -104,10 +104,11 @@ impl JoinToken {
         Secret::new(text)
     }
 
-    /// Reads a token, with white space around it.
+    /// Reads a token; white space around it is ignored.
     ///
     /// # Errors
-    /// `Invalid` if it is none, was cut or mistyped. The text never repeats the token.
+    /// `Invalid` if it is no token, was cut or mistyped. The text of the error never repeats the
+    /// token.
     pub fn from_text(text: &str) -> Result<JoinToken> {
         let text = text.trim();
         if text.len() > TOKEN_CHARS {

@@ -37,7 +37,7 @@ impl Mutual {
         Ok((facts.node, self.pinned(facts.node, facts.key)?))
     }
 
-    /// The roles of the node, if it is still known by this key.
+    /// Returns the roles of the node, if it is still pinned with this key.
     pub fn pinned(&self, node: NodeId, key: KeyHash) -> Result<Roles> {
         match self.pins.pin(node) {
             None => Err(Error::Denied(format!("node {node} is not in the cluster map"))),
@@ -59,7 +59,8 @@ pub(crate) struct ByToken {
 }
 
 impl ByToken {
-    /// The authority in the chain that the master showed, if the master is what it says.
+    /// Finds the authority in the chain that the master showed, and checks that the master belongs
+    /// to it.
     pub fn admit(
         &self,
         certificate: &CertificateDer<'_>,
@@ -131,7 +132,7 @@ impl AdmitServer for ByToken {
     }
 }
 
-/// Our clock, for the library of TLS.
+/// Our clock in the form that the library of TLS wants.
 pub(crate) struct Clocked(pub Arc<dyn Clock>);
 
 impl fmt::Debug for Clocked {

@@ -1,4 +1,4 @@
-//! Asking each master for its own member, whether one of them serves or none.
+//! Requests to each master about its own member, whether one of them serves or none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::control::messages::ControlMethod;
 use crate::limits::{MEMBER_REPORT, MEMBER_REPORT_AWAY};
 use crate::wire::{Dial, NoService, Peer, Terms, connect};
 
-/// A master's answer, or why there is none. The node is that of its certificate, if it showed one.
+/// A master's answer, or the reason why there is none. The node is that of its certificate, if it
+/// showed one.
 #[derive(Debug)]
 pub struct Asked {
     pub address: String,
@@ -29,7 +30,7 @@ pub fn patience(is_up: bool) -> Duration {
     if is_up { MEMBER_REPORT } else { MEMBER_REPORT_AWAY }
 }
 
-/// The addresses of the masters of `map`, and how long to wait for each.
+/// Returns the addresses of the masters of `map`, and how long to wait for each.
 pub fn masters_of(map: &ClusterMap) -> Vec<(String, Duration)> {
     let masters = map.masters().filter(|(_, node)| !node.address.is_empty());
     masters.map(|(_, node)| (node.address.clone(), patience(node.is_up))).collect()
@@ -79,7 +80,7 @@ async fn ask(
     Ok(MemberReport { stalls, damage, ..report })
 }
 
-/// Asks for what masters of earlier versions do not tell; nothing of those.
+/// Asks for a report that masters of earlier versions do not have; returns nothing for those.
 async fn ask_more<T: DeserializeOwned>(peer: &Peer, method: ControlMethod) -> Result<Vec<T>> {
     match peer.call(method as u16, Bytes::new(), MEMBER_REPORT).await {
         Ok(told) => wire::decode(&told),

@@ -1,5 +1,5 @@
-//! Masters that keep their metadata together: the way of their messages, and which of them keep
-//! them.
+//! Masters that keep their metadata together: the transport of their messages, and the choice of
+//! those that keep them.
 //!
 //! It is not: the log, elections, leases (`engine/raft` of `meta`).
 //!

@@ -1,4 +1,4 @@
-//! The way from this master's member to the others: a connection to each, made when it is needed.
+//! Connections from this master's member to the others: one to each, made when it is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ struct Way {
 }
 
 impl WirePeers {
-    /// `terms` are those of this master; `former`: addresses at which masters were before, for
-    /// those that are not in the map yet.
+    /// Makes the connections. `terms` are those of this master; `former` has earlier addresses of
+    /// masters, for those that are not in the map yet.
     pub fn new(
         dialer: Arc<dyn Dial>,
         mut terms: Terms,
@@ -79,7 +79,7 @@ impl PeersShared {
         if let Some(peer) = way.usable() {
             return Ok(peer);
         }
-        // In a task of its own: a caller that waits no longer does not break the dialing off.
+        // A task of its own dials: a caller that stops waiting does not interrupt it.
         let dialing = tokio::spawn(async move { self.dial(&way, member).await });
         let ended = |_| Err(Error::Unavailable("this node is stopping".into()));
         dialing.await.unwrap_or_else(ended)

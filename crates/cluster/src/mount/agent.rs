@@ -39,7 +39,8 @@ impl Agent {
         Arc::new(Agent { reconnect, recalls, place, generation: AtomicU64::default() })
     }
 
-    /// The address by which the session was attached last: blocks are read and written there.
+    /// Returns the address by which the session was last attached: blocks are read and written
+    /// there.
     pub fn place(&self) -> Arc<str> {
         Arc::clone(&self.place.lock())
     }
@@ -53,7 +54,7 @@ impl session::Dialer for Agent {
         self.recalls.send_to(&peer, sender);
         match peer.call(SERVES, Bytes::new(), waits::MOUNT_SERVES).await {
             Ok(answer) => {
-                // Servers of earlier versions say nothing of it.
+                // Servers of earlier versions do not report it.
                 if !answer.is_empty() {
                     self.generation.store(wire::decode(&answer)?, Ordering::Relaxed);
                 }

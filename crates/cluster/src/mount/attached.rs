@@ -1,4 +1,4 @@
-//! Which sessions are attached through this process, as far as it knows: their blocks are read and
+//! Sessions that are attached through this process, as far as it knows: their blocks are read and
 //! written here.
 
 use std::collections::HashMap;
@@ -8,8 +8,8 @@ use cairn_base::{SessionId, UserId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Sessions of mounts. One whose connection is lost counts until its lease is over, as it does for
-/// the master: the mount is about to attach it again.
+/// Sessions of mounts. A session whose connection is lost counts until its lease is over, as it
+/// does for the master: the mount is about to attach it again.
 #[derive(Default)]
 pub struct Attached {
     sessions: Mutex<HashMap<SessionId, One>>,
@@ -19,12 +19,12 @@ struct One {
     user: UserId,
     connection: u64,
     lease: Duration,
-    /// Until when it lives, if it is not renewed.
+    /// End of its life, if it is not renewed.
     until: Instant,
 }
 
 impl Attached {
-    /// It was attached by a message that was sent then.
+    /// Notes that the session was attached by a message sent at `sent`.
     pub fn begin(
         &self,
         session: SessionId,
@@ -36,7 +36,7 @@ impl Attached {
         self.sessions.lock().insert(session, one);
     }
 
-    /// It was renewed by a message that was sent then.
+    /// Notes that the session was renewed by a message sent at `sent`.
     pub fn renew(&self, session: SessionId, connection: u64, sent: Instant) {
         let mut sessions = self.sessions.lock();
         if let Some(one) = sessions.get_mut(&session).filter(|one| one.connection == connection) {

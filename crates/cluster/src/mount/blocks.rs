@@ -1,5 +1,4 @@
-//! Blocks as a mount sees them: over connections of their own, so that no recall waits behind
-//! them.
+//! Blocks as a mount sees them, over separate connections, so that no recall waits behind them.
 
 #![expect(clippy::disallowed_methods, reason = "files of another process are not simulated")]
 
@@ -29,8 +28,8 @@ use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 /// Connections.
 const CONNECTIONS: usize = 3;
 
-/// Until when a request that is made now is sent to whoever answers then, and until when an answer
-/// is waited for while the connection stands.
+/// Returns the time until which a request made now is sent to any server that answers, and the time
+/// until which its answer is awaited while the connection stands.
 fn deadlines() -> (Instant, Instant) {
     let now = Instant::now();
     (now + waits::MOUNT_BLOCKS, now + waits::SLOW_SERVER)
@@ -46,7 +45,7 @@ pub struct MountBlocks {
 }
 
 impl MountBlocks {
-    /// `session` tells in which session blocks are read.
+    /// Makes the blocks of a mount; `session` returns the session in which blocks are read.
     pub fn new(
         dialer: &Arc<dyn Dial>,
         agent: Arc<Agent>,
@@ -68,12 +67,12 @@ impl MountBlocks {
         MountBlocks { connections, turn, agent, near, session: Box::new(session) }
     }
 
-    /// As requests in flight name it.
+    /// Names the server in the table of requests in flight.
     fn server(&self) -> Awaited {
         Awaited::Named("server", self.agent.place())
     }
 
-    /// From the server's files, if it is on this machine and they may be read.
+    /// Reads from the server's files, if it is on this machine and they may be read.
     async fn get_near(&self, key: Key, range: &Range<u32>) -> Option<Bytes> {
         let files = match self.near.files() {
             Files::There(files) => files,
@@ -108,7 +107,7 @@ impl MountBlocks {
         let directory = self.ask(NEAR, || Ok(Bytes::new())).await;
         match directory.and_then(|answer| wire::decode::<Option<String>>(&answer)) {
             Ok(directory) => self.near.found(directory.as_deref()),
-            // Or it is older than this question.
+            // Otherwise the server is older than this message.
             Err(_) => self.near.rest(),
         }
         match self.near.files() {
@@ -125,7 +124,7 @@ impl MountBlocks {
         Some(place)
     }
 
-    /// The next connection to where the session is.
+    /// Returns the next connection to the server of the session.
     async fn peer(&self, deadline: Instant) -> Result<Peer> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let connection = &self.connections[turn % CONNECTIONS];
@@ -139,7 +138,7 @@ impl MountBlocks {
                     connection.set_addresses(vec![place.to_string()]);
                     connection.leave(&peer);
                 }
-                // Nobody waits for credentials to hold again.
+                // Nothing waits for credentials to become valid again.
                 Err(Error::Denied(why)) => return Err(Error::Unavailable(why)),
                 Err(error) if Instant::now() + waits::MOUNT_BLOCKS_RETRY >= deadline => {
                     return Err(error);
@@ -152,7 +151,7 @@ impl MountBlocks {
         }
     }
 
-    /// Asks what may be asked twice.
+    /// Sends a message that may be sent twice.
     async fn ask(&self, method: u16, message: impl Fn() -> Result<Bytes>) -> Result<Bytes> {
         let (deadline, answer_by) = deadlines();
         loop {
@@ -170,8 +169,8 @@ impl MountBlocks {
         }
     }
 
-    /// Asks what may not be asked twice: what is left of a block that was not written is being
-    /// deleted.
+    /// Sends a message that may not be sent twice: the remains of a block that was not written are
+    /// being deleted.
     async fn ask_once(&self, method: u16, message: Payload) -> Result<Bytes> {
         let (deadline, answer_by) = deadlines();
         loop {
@@ -198,7 +197,7 @@ impl Blocks for MountBlocks {
         owner: Owner,
         data: Bytes,
     ) -> Result<GroupId> {
-        // A mount compresses nothing: what it asks for is no more than a wish.
+        // A mount does not compress: compression is no more than a wish.
         let Wish { group, redundancy, compress: _ } = wish;
         let replicas = redundancy.map_or(0, Redundancy::number);
         let put = Put { session: block.session, group, replicas, block, owner };
@@ -212,7 +211,7 @@ impl Blocks for MountBlocks {
         }
         let Range { start, end } = range;
         let get = || {
-            // It may be another one by the next attempt.
+            // The session may be another by the next attempt.
             wire::encode(&Get { session: (self.session)(), group, block, start, end })
         };
         let asked = waiting(|| self.server(), self.ask(GET, get));
@@ -223,7 +222,7 @@ impl Blocks for MountBlocks {
         Err(Error::corrupt(format!("block {block}"), bytes.len(), end - start))
     }
 
-    /// The server's files are looked at in `get`: a disk cache before this keeps what that reads.
+    /// `get` reads the server's files: a disk cache in front of this keeps what that reads.
     fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
         Ok(None)
     }

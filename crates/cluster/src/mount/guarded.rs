@@ -1,4 +1,4 @@
-//! Blocks as mounts reach them: not without a decision that they may.
+//! Blocks in the form for mounts: every access needs a decision that it is allowed.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -55,11 +55,11 @@ mod blocks;
 /// Time for which the disclosed blocks of a session are remembered after its connection was lost.
 const TOLD: Duration = Duration::from_secs(60);
 
-/// Serves the mounts that come in here.
+/// Serves the mounts that connect here.
 pub struct MountHost {
     place: SessionHome,
     blocks: Guarded,
-    /// The directory that they are in.
+    /// Directory of the blocks' files.
     directory: Option<String>,
     told: Told,
     unpublished: Unpublished,
@@ -69,23 +69,23 @@ pub struct MountHost {
     unsent: Arc<Shares>,
     /// Places for connections.
     connections: Arc<Shares>,
-    /// Bytes that requests hold while they run, and those that bring what mounts did on their own:
-    /// others may wait for these.
+    /// Bytes that running requests hold, and requests that bring operations that mounts ran on
+    /// their own: other requests may wait for the latter.
     asked: Arc<Shares>,
     posted: Arc<Shares>,
-    /// Bytes of requests that came and are not answered, whether they run or wait for room.
+    /// Bytes of requests that have arrived and are not answered, whether they run or wait for room.
     held: Arc<Shares>,
-    /// Bytes of blocks that came and are not written.
+    /// Bytes of blocks that have arrived and are not written.
     unwritten: Arc<Shares>,
 }
 
-/// Answers one connection of a mount, whose user is known. Clones are the same.
+/// Answers one connection of a mount, whose user is known. Clones share its state.
 #[derive(Clone)]
 pub struct MountService {
     host: Arc<MountHost>,
     user: UserId,
     line: Arc<Line>,
-    /// The mount is on the same machine.
+    /// Set if the mount is on the same machine.
     is_near: bool,
 }
 
@@ -110,7 +110,7 @@ struct Named {
     blocks: Vec<BlockId>,
 }
 
-/// Bytes and the room that they take, for as long as anybody has them.
+/// Bytes and the room that they occupy, as long as they exist.
 struct Held<R> {
     bytes: Bytes,
     _room: R,
@@ -171,11 +171,12 @@ impl MountHost {
         })
     }
 
-    /// Serves a mount of a user over a link, until it ends. `is_near` if it is on this machine.
+    /// Serves a mount of a user over a link, until it ends. `is_near` is set if it is on this
+    /// machine.
     ///
     /// # Errors
-    /// `Denied` if the caller is no user; `Unavailable` if the user has too many here; those of the
-    /// handshake.
+    /// `Denied` if the caller is no user; `Unavailable` if the user has too many mounts here; those
+    /// of the handshake.
     pub async fn serve(
         self: Arc<MountHost>,
         caller: Caller,
@@ -202,7 +203,7 @@ impl MountHost {
         Ok(())
     }
 
-    /// A session is not here any more, if it was by this connection.
+    /// Forgets a session that was attached over this connection.
     fn forget(&self, session: SessionId, connection: u64) {
         if self.attached.end(session, connection) {
             self.told.forget(session);
@@ -224,7 +225,7 @@ impl Service for MountService {
                     wire::encode(&service.host.place.generation())
                 }
                 PUT => within(service.in_flight("PUT", &peer), service.put_in_room(payload)).await,
-                // They wait, and what they hold is counted nowhere.
+                // They wait, and their bytes are counted nowhere.
                 GET | LOCATE if payload.len() > MOUNT_SHORT_BYTES => {
                     Err(Error::TooLarge("a request for a block is longer than it can be".into()))
                 }
@@ -241,7 +242,7 @@ impl Service for MountService {
         })
     }
 
-    /// The mount comes back, here or elsewhere, or it is gone.
+    /// The mount reconnects, here or elsewhere, or has ended.
     fn ended(&self, peer: &Peer) {
         let Some(session) = *self.line.session.lock() else { return };
         let (host, connection) = (Arc::clone(&self.host), peer.info().connection);
@@ -268,11 +269,11 @@ impl MountService {
         InFlight::new(stage::trace(), about)
     }
 
-    /// Room for what a request holds until it is answered.
+    /// Waits for room for what a request holds until it is answered.
     ///
     /// # Errors
-    /// `Unavailable` if requests of this user hold all that they may: the connection ends, and what
-    /// came over it is sent again over another one.
+    /// `Unavailable` if requests of this user hold all that they may: the connection is closed, and
+    /// its requests are sent again over another one.
     async fn room_to_ask(
         &self,
         peer: &Peer,
@@ -287,7 +288,7 @@ impl MountService {
             | SessionMethod::Execute
             | SessionMethod::Delegate
             | SessionMethod::Flush => &self.host.asked,
-            // Others wait for these, and they hold nothing.
+            // Other requests wait for these, and they hold nothing.
             _ if bytes <= MOUNT_SHORT_BYTES => return Ok(None),
             _ => &self.host.asked,
         };
@@ -338,7 +339,7 @@ impl MountService {
         }
     }
 
-    /// The blocks that operations name, if any are waited for.
+    /// Returns the blocks that operations name, if their publication is awaited.
     fn named(&self, method: SessionMethod, payload: &[u8]) -> Result<Vec<Named>> {
         let named = |run: Run| {
             let Run { session, verb, fields, .. } = run;
@@ -433,7 +434,8 @@ impl MountService {
         let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
         let bytes = self.ask(peer, SessionMethod::Read, payload).await?;
         let answer = match wire::decode(&bytes)? {
-            // It is of no use to who is elsewhere by now, and would be noted indefinitely.
+            // A mount that is elsewhere by now has no use for it, and it would be noted
+            // indefinitely.
             _ if *self.line.session.lock() != Some(session) => {
                 wire::encode(&Reply::<()>::NotAttached)?
             }
@@ -446,7 +448,7 @@ impl MountService {
         Ok(Bytes::from_owner(Held { bytes: answer, _room: room }))
     }
 
-    /// Notes what the session learns.
+    /// Notes what is disclosed to the session.
     fn told(
         &self,
         session: SessionId,
@@ -455,7 +457,7 @@ impl MountService {
         reply: &ReadReply,
     ) -> Result<()> {
         let told = &self.host.told;
-        // Of the rows of an inode its extents are known to be of its bucket.
+        // If an inode's row is among the rows, its extents are known to be of its bucket.
         told.of_rows(session, &reply.rows);
         match (&reply.reply, verb) {
             (Ok(bytes), OpenInode::NUMBER) => {
@@ -491,12 +493,13 @@ impl MountService {
     }
 }
 
-/// An answer: a mount takes an error of the connection for a server that is gone.
+/// Encodes a refusal as an answer: a mount takes an error of the connection for a server that is
+/// gone.
 fn refused(error: Error) -> Result<Bytes> {
     wire::encode(&Reply::<()>::Failed(error))
 }
 
-/// The answer, if it was not refused.
+/// Decodes the answer, if it is no refusal.
 fn done<T: DeserializeOwned>(answer: &[u8]) -> Result<Option<T>> {
     Ok(match wire::decode(answer)? {
         Reply::Done(done) => Some(done),

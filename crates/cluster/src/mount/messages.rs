@@ -11,8 +11,8 @@ pub const PUT: u16 = 32;
 pub const GET: u16 = 33;
 /// Answered with [`Space`].
 pub const SPACE: u16 = 34;
-/// Answered with an `Option` of the directory of a store: who is on the same machine may read the
-/// files there, if the operating system lets it.
+/// Answered with an `Option` of the directory of a store: a mount on the same machine may read the
+/// files there, if the operating system allows it.
 pub const NEAR: u16 = 35;
 /// [`Locate`], answered with an `Option` of `cairn_blocks::BlockPlace` there.
 pub const LOCATE: u16 = 36;

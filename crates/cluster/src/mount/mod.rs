@@ -39,13 +39,13 @@ pub use messages::{GET, Get, PUT, Put};
 
 use crate::wire::{Authenticated, Link, Required, Standing, Stream, Terms};
 
-/// As whom both sides speak: who the mount is was established before.
+/// Returns the fixed terms of both sides: the mount was authenticated before the upgrade.
 pub fn terms() -> Terms {
     Terms::new(ClusterId(0), NodeId(0), Role::Gateway)
 }
 
-/// A stream whose other end is known by other means than a certificate. The program there must have
-/// the `required` capabilities.
+/// Makes a link of a stream whose other end was authenticated by other means than a certificate.
+/// The program there must have the `required` capabilities.
 pub fn link(
     stream: Box<dyn Stream>,
     address: String,
@@ -57,7 +57,7 @@ pub fn link(
     Link { stream, peer }
 }
 
-/// A process that dialed an address itself knows whom it dialed.
+/// Returns a standing that always holds: a process that dialed an address itself knows its peer.
 pub fn always() -> Standing {
     Arc::new(|| Ok(()))
 }

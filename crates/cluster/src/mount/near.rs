@@ -15,10 +15,10 @@ use tokio::time::Instant;
 /// A block, and the group that it is in.
 pub type Key = (GroupId, BlockId);
 
-/// Places that are known, at most: beyond that all are forgotten.
+/// Places that are remembered, at most: beyond that all are forgotten.
 const PLACES: usize = 4096;
-/// So many failures one after the other, and it is given up for a while: a server behind a tunnel,
-/// files that may not be read.
+/// Failures in a row after which it is given up for a while: a server behind a tunnel, files that
+/// may not be read.
 const FAILURES: u32 = 4;
 const REST: Duration = Duration::from_secs(10);
 
@@ -41,7 +41,7 @@ pub enum Files {
     #[default]
     Unknown,
     There(NearBlocks),
-    /// They cannot be read before that.
+    /// The files cannot be read before that time.
     Not(Option<Instant>),
 }
 
@@ -56,7 +56,7 @@ impl Near {
         state.files.clone()
     }
 
-    /// The server was asked for their directory.
+    /// Notes the server's answer about the directory of its files.
     pub fn found(&self, directory: Option<&str>) {
         self.state.lock().files = match directory {
             Some(path) => {
@@ -66,7 +66,7 @@ impl Near {
         };
     }
 
-    /// The server could not be asked.
+    /// Notes that the server could not be asked.
     pub fn rest(&self) {
         self.state.lock().files = Files::Not(Some(Instant::now() + REST));
     }
@@ -87,7 +87,7 @@ impl Near {
         self.state.lock().failures = 0;
     }
 
-    /// A block was not read from where it was said to be.
+    /// Notes that a block was not found at its place.
     pub fn failed(&self, (group, block): Key, error: &Error) {
         tracing::debug!(%group, %block, %error, "not read from the server's files");
         let mut state = self.state.lock();

@@ -14,14 +14,14 @@ use tokio::time::Instant;
 /// Buckets that are looked at in one operation.
 const PAGE: usize = 1000;
 
-/// For how long it is remembered that a user may write nowhere.
+/// Time for which it is remembered that a user may write nowhere.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 fn nowhere() -> Error {
     Error::Denied("blocks of a mount: this user may write in no bucket".into())
 }
 
-/// Asks the metadata, of which a gateway has leased what it needs for this.
+/// Asks the metadata; a gateway has leases on the rows that this needs.
 pub struct Rights {
     meta: Meta,
     /// Bucket in which each user was found to have the right to write.
@@ -39,7 +39,7 @@ pub struct Rights {
 pub struct Granted(());
 
 impl Granted {
-    /// A session may read its own blocks.
+    /// Grants a session access to its own blocks.
     pub fn own(session: SessionId, block: BlockId) -> Option<Granted> {
         (block.session == session).then_some(Granted(()))
     }
@@ -64,6 +64,8 @@ impl Rights {
         }
     }
 
+    /// Checks that the caller may do `action` in a bucket.
+    ///
     /// # Errors
     /// `Denied` if not.
     pub async fn may(&self, caller: &Caller, action: Action, bucket: BucketId) -> Result<Granted> {
@@ -131,7 +133,7 @@ impl Rights {
     }
 }
 
-/// Somebody who looks for a bucket, or waits for another one of the user to have looked.
+/// A task that looks for a bucket, or waits for another task of the user to have looked.
 struct Looking<'a> {
     of: &'a Rights,
     turn: Turn,
@@ -139,7 +141,7 @@ struct Looking<'a> {
 }
 
 impl Drop for Looking<'_> {
-    /// The last one leaves nothing behind: turns are taken only under the lock.
+    /// The last task leaves nothing behind: turns are taken only under the lock.
     fn drop(&mut self) {
         let mut looking = self.of.looking.lock();
         if Arc::strong_count(&self.turn) == 2 {

@@ -11,11 +11,11 @@ use cairn_meta::keys;
 use cairn_meta::rows::{Content, Extent, Extents, Inode, Place, Row};
 use parking_lot::Mutex;
 
-/// Ids kept of a session twice over: then the older half is forgotten.
+/// Ids kept for a session, in each of two halves: beyond that the older half is forgotten.
 const IDS: usize = 1 << 19;
 
-/// The buckets that an id was found in, the last one first. Files of several buckets may share
-/// bytes; of more than two, the older are forgotten.
+/// Buckets in which an id was found, the last one first. Files of several buckets may share bytes;
+/// beyond two, the older buckets are forgotten.
 type Buckets = [Option<BucketId>; 2];
 
 /// Disclosed blocks and bodies of all sessions of a server.
@@ -99,7 +99,7 @@ impl Told {
         }
     }
 
-    /// Rows that the session gets to keep, of a reply that was made of them.
+    /// Notes rows that the session gets to keep, from a reply.
     pub fn of_rows(&self, session: SessionId, rows: &[(Bytes, Option<Bytes>)]) {
         for (_, row) in rows.iter().filter(|(key, _)| key.first() == Some(&b'i')) {
             if let Some(Ok(inode)) = row.as_ref().map(Inode::decode) {
@@ -115,7 +115,7 @@ impl Told {
         }
     }
 
-    /// Extents of a body, where it is known in which bucket that is.
+    /// Notes extents of a body whose bucket is known.
     pub fn of_chunk(&self, session: SessionId, (body, extents): (BodyId, Vec<Extent>)) {
         for bucket in self.of_body(session, body).into_iter().flatten() {
             self.of_extents(session, bucket, &extents);
@@ -127,7 +127,7 @@ impl Told {
         sessions.get(&session).map(|both| both.bodies.buckets(&body)).unwrap_or_default()
     }
 
-    /// The session may not read in a bucket any more.
+    /// Forgets what was disclosed in a bucket in which the session may read no longer.
     pub fn forget_bucket(&self, session: SessionId, bucket: BucketId) {
         if let Some(both) = self.sessions.lock().get_mut(&session) {
             both.blocks.forget(bucket);

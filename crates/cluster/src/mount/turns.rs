@@ -1,4 +1,4 @@
-//! Blocks that found no room, and whose turn it is.
+//! Turns of blocks that found no room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use cairn_base::{Party, Share, Shares};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
-/// Room that is kept for blocks that a mount is about to write once more.
+/// Room that is reserved for blocks that a mount is about to send again.
 #[derive(Default)]
 pub struct Turns(Mutex<Kept>);
 
@@ -19,7 +19,7 @@ struct Kept {
 }
 
 impl Turns {
-    /// Room for a block, if its turn has come or nobody waits for one.
+    /// Returns room for a block, if its turn has come or no block waits.
     pub fn enter(&self, room: &Arc<Shares>, party: Party, bytes: u64) -> Option<Share> {
         let mut kept = self.0.lock();
         let fits = kept.shares.iter().find(|(_, share)| share.amount() >= bytes);
@@ -29,8 +29,8 @@ impl Turns {
         }
     }
 
-    /// Waits in turn, for a block that is not kept meanwhile. Its room is kept for a while, once
-    /// there is some.
+    /// Waits for its turn, for a block that is not kept meanwhile. Its room is reserved for a
+    /// while, once there is some.
     pub async fn wait(
         self: &Arc<Self>,
         (room, party, bytes): (&Arc<Shares>, Party, u64),

@@ -24,10 +24,10 @@ struct One {
 }
 
 impl Unpublished {
-    /// A block is about to be written.
+    /// Notes that a block is about to be written.
     ///
     /// # Errors
-    /// `Full` if the user has too many that are not published.
+    /// `Full` if the user has too many unpublished blocks.
     pub fn take(
         &self,
         (user, session): (UserId, SessionId),
@@ -56,7 +56,7 @@ impl Unpublished {
         self.0.lock().sessions.contains_key(&session)
     }
 
-    /// An operation has published these.
+    /// Notes that an operation has published these blocks.
     pub fn published(&self, session: SessionId, blocks: &[BlockId]) {
         let All { sessions, users } = &mut *self.0.lock();
         let Some(one) = sessions.get_mut(&session) else { return };
@@ -68,7 +68,7 @@ impl Unpublished {
         give_back(users, user, freed);
     }
 
-    /// The session is not here any more: what it left is deleted when it has ended.
+    /// Forgets a session that is not here any more: its remains are deleted when it has ended.
     pub fn forget(&self, session: SessionId) {
         let All { sessions, users } = &mut *self.0.lock();
         if let Some(One { user, blocks }) = sessions.remove(&session) {
@@ -98,7 +98,7 @@ mod tests {
         let block = |session, counter| BlockId { session, counter };
         let half = UNPUBLISHED_BYTES / 2;
         unpublished.take((one, first), block(first, 1), half).unwrap();
-        // Written once more, it counts once.
+        // A block that is written again counts once.
         unpublished.take((one, first), block(first, 1), half).unwrap();
         unpublished.take((one, second), block(second, 1), half).unwrap();
         let full = unpublished.take((one, second), block(second, 2), 1);

@@ -1,7 +1,7 @@
-//! The way of one mount to the master that answers its session: it may be in this process, or the
-//! one of a cluster that serves. There each mount has a connection of its own, which ends with the
-//! mount's, and the mount's with it. So the mount attaches again, as a gateway does, whichever of
-//! the two was lost, and no mount waits for the requests of another.
+//! Path of one mount to the master that answers its session. That master may be in this process, or
+//! be the one of a cluster that serves. There each mount has a separate connection, which ends with
+//! the mount's, and the mount's with it. So the mount attaches again, as a gateway does, whichever
+//! of the two was lost, and no mount waits for the requests of another.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl SessionHome {
         SessionHome::Cluster(agent, Shares::new(MOUNTS as u64))
     }
 
-    /// The generation of the metadata by which this process goes.
+    /// Returns the generation of the metadata that this process uses.
     pub fn generation(&self) -> u64 {
         match self {
             SessionHome::Here(_) => 0,
@@ -40,7 +40,7 @@ impl SessionHome {
     }
 }
 
-/// The way of one mount. Made when its session needs it.
+/// Path of one mount. Made when its session needs it.
 #[derive(Default)]
 pub struct Way(OnceCell<Upstream>);
 
@@ -90,8 +90,8 @@ impl Way {
         Ok(&self.0.get_or_try_init(|| open).await?.master)
     }
 
-    /// A message of a session of the user who is `caller`. The master makes the caller of
-    /// what it asks.
+    /// Sends a message of a session of the user who is `caller`. The master makes the caller of the
+    /// requests.
     pub async fn ask(
         &self,
         place: &SessionHome,

@@ -1,4 +1,4 @@
-//! From an authenticated stream to a connection that runs.
+//! Steps from an authenticated stream to a running connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::refused;
 use super::service::Service;
 use crate::limits::HANDSHAKE;
 
-/// As whom this node speaks, and with whom.
+/// Identity and role of this node, and what it expects of the peer.
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub cluster: ClusterId,
@@ -23,7 +23,7 @@ pub struct Terms {
     pub role: Role,
     /// The role that the other side must have; any if none.
     pub expects: Option<Role>,
-    /// The most that the other side may have outstanding here, and this side there.
+    /// Most that the other side may have outstanding here, and this side there.
     pub window: Window,
     pub keep_alive: KeepAlive,
 }
@@ -49,7 +49,7 @@ impl Terms {
         }
     }
 
-    /// The highest version that both speak.
+    /// Returns the highest version that both sides speak.
     ///
     /// # Errors
     /// `Invalid` if there is none. The text names both: it is read at either end.
@@ -93,7 +93,7 @@ impl Terms {
         )))
     }
 
-    /// The name by which either side calls a node; a mount and its server have no numbers.
+    /// Returns the name of a node for the texts; a mount and its server have no numbers.
     fn name(node: NodeId, role: Option<Role>, dialed: bool) -> String {
         match (node, role) {
             (NodeId(0), _) if dialed => "the mount".to_owned(),
@@ -140,7 +140,7 @@ impl Terms {
     }
 }
 
-/// Begins a connection over a stream that was dialed. `service` answers what the peer asks.
+/// Begins a connection over a dialed stream. `service` answers requests of the peer.
 ///
 /// # Errors
 /// The error with which the peer refuses; `Denied`, `Invalid` if this side refuses; `Unavailable`.
@@ -151,7 +151,7 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
         hello::read(&mut stream).await
     };
     let mut hello = within_time(shake).await?;
-    // In this side's words, if the versions are why the other side refuses.
+    // If the other side refuses because of the versions, the text is this side's.
     terms.agree(&hello, true)?;
     if let Some(refused) = hello.refused.take() {
         return Err(refused);
@@ -163,7 +163,7 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
     Ok(start(stream, info, &hello, terms, service, true))
 }
 
-/// Begins a connection over a stream that was accepted.
+/// Begins a connection over an accepted stream.
 pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result<Peer> {
     let Link { mut stream, peer } = link;
     let mut hello = within_time(hello::read(&mut stream)).await?;
@@ -187,7 +187,7 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     Ok(start(stream, info, &hello, terms, service, false))
 }
 
-/// Has the connection end when a capability is turned on that the program there lacks.
+/// Ends the connection when a capability is turned on that the program there lacks.
 fn watch_capabilities(mut peer: Authenticated, capabilities: CapabilitySet) -> Authenticated {
     let (standing, required) = (Arc::clone(&peer.standing), Arc::clone(&peer.required));
     peer.standing = Arc::new(move || {
@@ -207,7 +207,7 @@ fn program_of(hello: &Hello) -> Arc<NodeProgram> {
     Arc::new(NodeProgram { release, versions, formats, capabilities })
 }
 
-/// Numbers connections.
+/// Returns the number of the next connection.
 fn next() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     COUNTER.fetch_add(1, Ordering::Relaxed)

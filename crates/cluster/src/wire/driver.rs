@@ -1,9 +1,9 @@
-//! The driver of a connection: one task that reads, answers, and writes.
+//! Driver of a connection: one task that reads, answers, and writes.
 //!
-//! One task for all three, because then what was read at once is answered with one write, and
-//! nobody waits for a lock on the stream. Reading never stops while the connection stands, since
-//! two sides that wait for each other to read would wait indefinitely. Its memory is bounded by the
-//! window that this side announced, and a peer that exceeds it is cut off.
+//! One task does all three, because then requests that were read at once are answered with one
+//! write, and no task waits for a lock on the stream. Reading never stops while the connection
+//! stands, since two sides that wait for each other to read would wait indefinitely. Its memory is
+//! bounded by the window that this side announced, and a peer that exceeds it is cut off.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -51,13 +51,13 @@ impl Default for KeepAlive {
 pub(super) struct Driver<S: Service> {
     stream: Box<dyn Stream>,
     shared: Arc<PeerShared>,
-    /// For the service: does not keep the connection open.
+    /// The connection for the service; it does not keep the connection open.
     peer: Peer,
     service: S,
     parser: Parser,
     out: Outbox,
     unflushed: bool,
-    /// The most that the peer may have outstanding here, and what it has.
+    /// Most that the peer may have outstanding here, and what it has outstanding.
     window: Window,
     taken: Taken,
     /// Requests that wait for the outbox to drain.
@@ -68,12 +68,12 @@ pub(super) struct Driver<S: Service> {
     answers: Vec<(u64, Result<Bytes>)>,
     wakers: Vec<Waker>,
     pulse: PulseCount,
-    /// Other tasks had their turn since this one was woken.
+    /// Set if other tasks had their turn since this one was woken.
     yielded: bool,
 }
 
 impl<S: Service> Drop for Driver<S> {
-    /// Also where a service panicked, or the runtime stops: nobody may wait indefinitely.
+    /// This runs also if a service panicked, or the runtime stops: no caller may wait indefinitely.
     fn drop(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
         if self.shared.state.lock().ended.is_none() {
@@ -120,8 +120,8 @@ impl<F: Future<Output = Result<Bytes>>> Future for Running<F> {
     }
 }
 
-/// Polls what is in the box, as a part of the request that it serves if that has a trace; empties
-/// the box when that is done.
+/// Polls the future in the box, as a part of the request that it serves if that has a trace.
+/// Empties the box when the future is done.
 fn poll_boxed<F: Future<Output = Result<Bytes>>>(
     boxed: &mut Pin<Box<Option<F>>>,
     stages: &mut Option<Stages>,
@@ -147,7 +147,7 @@ impl<S: Service> Driver<S> {
         keep_alive: KeepAlive,
     ) -> Driver<S> {
         let mut tick = interval_at(Instant::now() + keep_alive.tick, keep_alive.tick);
-        // After a pause of this process one tick counts, so that the peer is heard first.
+        // After a pause of this process one tick counts, so that the peer's bytes are read first.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (heard, wrote, silent_ticks, stuck_ticks) = (false, false, 0, 0);
         Driver {
@@ -177,7 +177,7 @@ impl<S: Service> Driver<S> {
         tracing::debug!(peer = %self.shared.info, %reason, "connection ended");
         self.wakers.drain(..).for_each(Waker::wake);
         self.shared.end(&reason);
-        // Tells a peer that still listens; one that does not is not waited for.
+        // Notifies a peer that still reads, and does not wait for any other.
         let _ = tokio::time::timeout(self.pulse.keep_alive.tick, self.stream.shutdown()).await;
     }
 
@@ -201,7 +201,7 @@ impl<S: Service> Driver<S> {
         Poll::Pending
     }
 
-    /// One round; false if there is nothing to do until the task is woken.
+    /// Runs one round. Returns false if there is nothing to do until the task is woken.
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let mut moved = self.read(context)?;
         self.begin_deferred(context);
@@ -216,7 +216,7 @@ impl<S: Service> Driver<S> {
         self.sleep(context)
     }
 
-    /// Reads what has come, at most one buffer of it. False if nothing had.
+    /// Reads what has arrived, at most one buffer of it. Returns false if nothing had.
     fn read(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let read = pin!(self.stream.read_buf(self.parser.room())).poll(context);
         match read {
@@ -257,7 +257,7 @@ impl<S: Service> Driver<S> {
         Ok(())
     }
 
-    /// Hands the answers read to those who wait.
+    /// Gives the received answers to the waiting callers.
     fn give_answers(&mut self) -> Result<()> {
         if self.answers.is_empty() {
             return Ok(());
@@ -344,7 +344,7 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Writes what it can. True if anything was written.
+    /// Writes what it can. Returns true if anything was written.
     fn write(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let mut wrote = false;
         while !self.out.is_empty() {
@@ -376,7 +376,7 @@ impl<S: Service> Driver<S> {
         Ok(wrote)
     }
 
-    /// Counts ticks of silence; expires calls.
+    /// Counts ticks of silence, and expires calls.
     fn look_at_pulse(&mut self, context: &mut Context<'_>) -> Result<()> {
         while self.pulse.tick.poll_tick(context).is_ready() {
             let waits = !self.out.is_empty() || self.unflushed;
@@ -405,7 +405,7 @@ impl<S: Service> Driver<S> {
         Ok(())
     }
 
-    /// Says where to wake this task, unless there is something to do. True if there is.
+    /// Registers the task to be woken, unless there is something to do. Returns true if there is.
     fn sleep(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let mut state = self.shared.state.lock();
         if state.end_asked {

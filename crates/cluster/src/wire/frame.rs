@@ -39,7 +39,7 @@ impl Kind {
             Kind::Request => 1,
             Kind::Reply => 2,
             Kind::Error => 3,
-            // 4 is reserved: a request without an answer would have no limit.
+            // Number 4 is reserved: a request without an answer would have no limit.
             Kind::Ping => 5,
             Kind::Pong => 6,
             Kind::GoAway => 7,
@@ -64,7 +64,7 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// The header of a frame whose payload has `length` bytes.
+/// Makes the header of a frame whose payload has `length` bytes.
 pub fn header(kind: Kind, method: u16, id: u64, length: u32) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     // 0..4 length, 4 kind, 5 flags, 6..8 method, 8..16 id, 16..32 reserved
@@ -101,7 +101,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Payloads above `limit` bytes are refused by their header.
+    /// Makes a parser that refuses payloads above `limit` bytes by their header.
     pub fn new(limit: usize) -> Parser {
         Parser { buf: BytesMut::new(), limit, missing: HEADER_BYTES, grown: false }
     }

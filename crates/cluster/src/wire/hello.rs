@@ -1,7 +1,7 @@
-//! The first words on a connection: who speaks, which versions, and how much it takes at once.
+//! First messages of a connection: node, role, versions, and the window of each side.
 //!
-//! The side that dialed speaks first. The other answers with its own hello, which says whether
-//! and why it refuses. `docs/protocol.md` has every byte.
+//! The side that dialed speaks first. The other answers with its own hello, which says whether and
+//! why it refuses. `docs/protocol.md` has every byte.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -18,7 +18,7 @@ use super::program::{
 use crate::limits::{HELLO_BYTES, WINDOW_BYTES, WINDOW_CALLS};
 
 pub const MAGIC: [u8; 8] = *b"CairnWir";
-/// The versions of the protocol that this program speaks.
+/// Versions of the protocol that this program speaks.
 pub const VERSION_MIN: u16 = 1;
 pub const VERSION_MAX: u16 = 2;
 /// From this version on, rows are sent as they are stored. Sessions need it: those of gateways and
@@ -63,11 +63,11 @@ pub struct Hello {
     pub node: NodeId,
     pub role: Option<Role>,
     pub window: Window,
-    /// Why the speaker does not go on.
+    /// Reason why the speaker does not go on.
     pub refused: Option<Error>,
-    /// The speaker's name for itself, to be shown; empty for releases that say nothing.
+    /// The speaker's name for its release, to be shown; empty for releases that say nothing.
     pub release: String,
-    /// Requests to the speaker may have traces.
+    /// Set if requests to the speaker may have traces.
     pub reads_traces: bool,
     /// Formats on disk that the speaker's program reads, to be shown.
     pub formats: Vec<FormatRange>,
@@ -75,18 +75,18 @@ pub struct Hello {
     pub capabilities: CapabilitySet,
 }
 
-/// The lowest version that a connection between these two must have.
+/// Returns the lowest version that a connection between these two must have.
 pub fn lowest(one: Role, other: Option<Role>) -> u16 {
     let has_sessions = one == Role::Gateway || other == Some(Role::Gateway);
     if has_sessions { SESSIONS_MIN } else { VERSION_MIN }
 }
 
-/// This program's name for itself.
+/// Returns this program's name for its release.
 pub fn release() -> String {
     format!("cairn {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// This program, in a role that speaks at least version `lowest`.
+/// Describes this program, in a role that speaks at least version `lowest`.
 pub fn own_program(lowest: u16) -> NodeProgram {
     NodeProgram {
         release: release(),
@@ -96,14 +96,14 @@ pub fn own_program(lowest: u16) -> NodeProgram {
     }
 }
 
-/// A peer's name for itself, as far as it can be shown in a line of a log.
+/// Returns a peer's name for its release, as far as it can be shown in a line of a log.
 fn shown(release: &[u8]) -> String {
     let plain = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
     release.iter().take(RELEASE_BYTES).filter(plain).map(|byte| char::from(*byte)).collect()
 }
 
 impl Hello {
-    /// The release of the speaker, in a sentence.
+    /// Returns the release of the speaker for use in a sentence.
     pub fn shown_release(&self) -> &str {
         if self.release.is_empty() { "an earlier release" } else { &self.release }
     }

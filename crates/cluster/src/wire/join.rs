@@ -11,7 +11,7 @@ use super::frame::Kind;
 use super::tls;
 use crate::identity::{JoinToken, Joined, NodeKey, check, request};
 
-/// Joins the cluster that issued `token`, by the first of its masters that answers. May be called
+/// Joins the cluster that issued `token`, at the first of its masters that answers. May be called
 /// again with the same key if the answer was lost.
 ///
 /// # Errors

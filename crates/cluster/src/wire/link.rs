@@ -1,5 +1,5 @@
-//! The seam to the network: who dials and who listens gives authenticated streams, and the
-//! connection over them knows neither TCP nor TLS.
+//! Seam to the network: dialers and listeners give authenticated streams, and the connection over
+//! them knows neither TCP nor TLS.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// An open stream to a node that has proven who it is.
+/// An open stream to a node that has proven its identity.
 pub struct Link {
     pub stream: Box<dyn Stream>,
     pub peer: Authenticated,
@@ -27,7 +27,7 @@ pub struct Authenticated {
     pub node: NodeId,
     pub roles: Roles,
     pub address: String,
-    /// With which it proved who it is; none on a network without TLS.
+    /// Certificate with which it proved its identity; none on a network without TLS.
     pub certificate: Option<CertificateDer<'static>>,
     /// Capabilities that the program there must have, as long as the connection lasts.
     pub required: Required,

@@ -1,4 +1,4 @@
-//! Blocks of a mount: writing and reading them, and where they are.
+//! Blocks of a mount: writing and reading them, and their places.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::control::split;
 use crate::limits::{MOUNT_PUT_LEAST_BYTES, MOUNT_PUT_PAUSE, MOUNT_PUT_TURN};
 
 impl MountService {
-    /// Writes a block, if those of the user that are on their way leave room for it. It is not
-    /// kept until then: a disk that is slow would fill the memory.
+    /// Writes a block, if the blocks of the user that are on their way leave room for it. The block
+    /// is not kept while it waits: a slow disk would fill the memory.
     ///
     /// # Errors
-    /// `Unavailable` if there was no room: nothing was written, and the mount writes it once more,
+    /// `Unavailable` if there was no room: nothing was written, and the mount sends the block again
     /// when it is its turn.
     pub(super) async fn put_in_room(&self, payload: Bytes) -> Result<Bytes> {
         let (user, bytes) = (Party::User(self.user), payload.len() as u64);
-        // Short ones take memory for more than their bytes.
+        // Short blocks take more memory than their bytes.
         let bytes = bytes.max(MOUNT_PUT_LEAST_BYTES);
         let (room, turns) = (&self.host.unwritten, &self.line.turns);
         match turns.enter(room, user, bytes) {
-            // A block may still be written when nobody waits for that any more.
+            // A block may still be written when its mount no longer waits for that.
             Some(room) => self.put(&Bytes::from_owner(Held { bytes: payload, _room: room })).await,
             None => {
                 drop(payload);
@@ -56,7 +56,7 @@ impl MountService {
         let wish = Wish { redundancy, group: put.group, ..Wish::default() };
         let written = self.host.blocks.write(granted, wish, put.block, put.owner, data).await;
         if written.is_err() {
-            // The mount writes the bytes again as another block: this one counts no longer.
+            // The mount writes the bytes again as another block: this one no longer counts.
             self.host.unpublished.published(put.session, &[put.block]);
         }
         wire::encode(&written?)
@@ -82,7 +82,8 @@ impl MountService {
     async fn room(&self, bytes: u32) -> Result<(OwnedSemaphorePermit, Share)> {
         let kib = bytes.div_ceil(1 << 10);
         let closed = |_| Error::Unavailable("the server is stopping".into());
-        // That of the connection first: one that reads nothing takes no more than its own.
+        // Room of the connection comes first: a connection that reads nothing takes no more than
+        // its own.
         let own = Arc::clone(&self.line.unsent).acquire_many_owned(kib).await.map_err(closed)?;
         Ok((own, self.host.unsent.take(Party::User(self.user), bytes.into()).await))
     }
