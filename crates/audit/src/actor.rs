@@ -1,4 +1,4 @@
-//! The caller of a request.
+//! The caller of a request, for records.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub struct Actor {
     pub name: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<CredentialId>,
-    /// As which user of its machine it acts.
+    /// Uid as which it acts on its machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// A node of the cluster.
+    /// Node of the cluster, if the caller is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// The party among which room for records is divided.
+    /// Returns the party with which it shares the room for records.
     pub fn party(&self) -> Party {
         match (self.user, &self.node, self.source) {
             (Some(user), ..) => Party::User(user),

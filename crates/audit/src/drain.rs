@@ -8,15 +8,15 @@ use cairn_base::{Clock, Party, rfc3339};
 
 use crate::queue::{LineBatch, LineQueue, RESERVED_BYTES, count};
 
-/// The pause after a first failure of a sink, and the longest.
+/// Pause after the first failure of a sink, and the longest pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
 /// Destination of lines.
 pub trait LineSink: Send {
-    /// Takes whole lines. It may be offered again the lines that it failed to take.
+    /// Takes whole lines. Lines that it failed to take may be offered again.
     ///
     /// # Errors
-    /// Why it takes none now.
+    /// The reason why it takes none now.
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
 
     /// Makes sure that the sink has room for `bytes` bytes of further lines, if it can know.
@@ -71,7 +71,7 @@ pub fn drain(queue: &LineQueue, clock: &dyn Clock, pace: Duration, sink: &mut dy
     }
 }
 
-/// Lines that say how many others were lost, and whose they were.
+/// Returns lines with the number of lost lines, by party.
 fn told(lost: HashMap<Party, u64>, time: &str) -> Vec<String> {
     let mut lines: Vec<String> = lost
         .into_iter()
@@ -88,7 +88,7 @@ fn told(lost: HashMap<Party, u64>, time: &str) -> Vec<String> {
     lines
 }
 
-/// Offers lines until they are taken. False: the queue is closed, and they are not taken.
+/// Offers lines until they are taken. Returns false if the queue was closed before.
 fn offer(queue: &LineQueue, sink: &mut dyn LineSink, bytes: &[u8]) -> bool {
     let (log, name) = (queue.log, queue.sink);
     let (mut pause, longest) = PAUSES;
@@ -157,7 +157,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             drain(&worker, &RealClock::default(), Duration::ZERO, &mut sink);
         });
-        // Of these some are taken off the queue, and wait with the sink.
+        // Some of these are taken off the queue, and wait with the sink.
         (0..20).for_each(|_| queue.add(Party::Other, &line));
         let lost = queue.counts().lost;
         assert!((10..=15).contains(&lost), "{lost}");

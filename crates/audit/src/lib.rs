@@ -1,8 +1,8 @@
 //! The audit: records of requests that change something or are refused, and lines of JSON on their
 //! way to sinks.
 //!
-//! It is not: a place that knows doors, files or buckets. Whoever answers a request makes the
-//! record, and the program gives the sinks.
+//! It is not: a place that knows doors, files or buckets. The part that answers a request makes the
+//! record, and the program provides the sinks.
 //!
 //! ```text
 //!   request answered ──► AuditRecord ──► LineLog ──┬─► LineQueue ──► drain: a thread ──► LineSink

@@ -12,24 +12,24 @@ use crate::queue::LineQueue;
 use crate::recent::RecentLines;
 use crate::refusals::Refusals;
 
-/// The name of a user, if it can be said without waiting.
+/// Returns the name of a user, if that is possible without waiting.
 pub type Names = Arc<dyn Fn(UserId) -> Option<Arc<str>> + Send + Sync>;
 
 thread_local! {
-    /// The last second of which this thread wrote the time, and how.
+    /// The last second whose time this thread formatted, and its text.
     static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
 }
 
-/// Takes objects, and gives each as a line to sinks. Never waits. Clones are the same.
+/// Takes objects, and gives each as a line to the sinks. Never waits. Clones share its state.
 #[derive(Clone)]
 pub struct LineLog {
     clock: Arc<dyn Clock>,
     names: Names,
     root: Arc<str>,
     queues: Arc<[Arc<LineQueue>]>,
-    /// If the last lines are kept in memory.
+    /// Last lines, if they are kept in memory.
     recent: Option<Arc<RecentLines>>,
-    /// If requests of nobody are bounded.
+    /// Limits of the records of requests without a user, if there are such limits.
     pub(crate) refusals: Option<Arc<Refusals>>,
 }
 
@@ -51,7 +51,7 @@ impl LineLog {
         LineLog { recent: Some(Arc::default()), ..self }
     }
 
-    /// The last lines, if they are kept.
+    /// Returns the last lines, if they are kept.
     pub fn recent(&self) -> Option<&Arc<RecentLines>> {
         self.recent.as_ref()
     }
@@ -67,7 +67,7 @@ impl LineLog {
         self.queues.iter().any(|queue| queue.is_required())
     }
 
-    /// Checks that each sink has room for the record of another change, where that is required.
+    /// Checks that each sink has room for the record of another change, if records are required.
     ///
     /// # Errors
     /// `Full` if not.
@@ -86,13 +86,13 @@ impl LineLog {
         &*self.clock
     }
 
-    /// Now, as it is in lines.
+    /// Returns the current time in the form for lines.
     pub(crate) fn time(&self) -> String {
         let now = self.clock.now();
         SECOND.with_borrow_mut(|(second, text)| {
             if *second != now.secs() {
                 (*second, *text) = (now.secs(), rfc3339(now));
-                // As far as all times of this second are the same.
+                // The part that all times of this second share.
                 text.truncate(text.len() - "000Z".len());
             }
             let millis = now.subsec_nanos() / 1_000_000;
@@ -104,7 +104,7 @@ impl LineLog {
         })
     }
 
-    /// The name of the user of a record.
+    /// Adds the name of the user to a record.
     pub(crate) fn name(&self, actor: &mut Actor) {
         let Some(user) = actor.user else { return };
         actor.name = match user {

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// Bytes of lines that wait for a sink, at most.
 const WAITING_BYTES: usize = 8 << 20;
-/// Bytes that a sink is given at once, at most.
+/// Bytes that a sink gets at once, at most.
 const BATCH_BYTES: usize = 1 << 20;
 /// Waiting bytes from which on no change is begun, if its record is required.
 const FULL_BYTES: usize = WAITING_BYTES / 2;
@@ -24,16 +24,16 @@ const PARTIES: usize = 64;
 /// the room that is free: so no user can cause the loss of others' lines.
 #[derive(Debug)]
 pub struct LineQueue {
-    /// The name of the log and that of the sink, for metrics: `audit`, `file`.
+    /// Names of the log and of the sink, for metrics: `audit`, `file`.
     pub log: &'static str,
     pub sink: &'static str,
     waiting: Mutex<WaitingLines>,
     changed: Condvar,
     written: AtomicU64,
     lost: AtomicU64,
-    /// No change is made that could not be recorded.
+    /// Set if no change is made that could not be recorded.
     is_required: bool,
-    /// The sink takes no lines now, or has no room for more.
+    /// Set while the sink takes no lines, or has no room for more.
     is_stuck: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ struct WaitingLines {
     bytes: Vec<u8>,
     /// Parties of these lines and the length of each line, in order.
     lines: VecDeque<(Party, usize)>,
-    /// The bytes of each party that has some.
+    /// Bytes of each party that has lines.
     parties: HashMap<Party, usize>,
     /// Lost lines of which the sink has no notice yet.
     lost: HashMap<Party, u64>,
@@ -120,8 +120,8 @@ impl LineQueue {
         }
     }
 
-    /// Returns the same queue, which loses no line about a change: a change begins only after a
-    /// look whether there is room ([`LineQueue::has_room`]).
+    /// Returns the same queue, which loses no line about a change: a change begins only if
+    /// [`LineQueue::has_room`] allows it.
     #[must_use]
     pub fn required(self) -> LineQueue {
         LineQueue { is_required: true, ..self }
@@ -143,7 +143,7 @@ impl LineQueue {
             || !self.is_stuck.load(Relaxed) && self.waiting.lock().bytes.len() < FULL_BYTES
     }
 
-    /// Waits for lines, but no longer than this. Returns whether there are some, or it is closed.
+    /// Waits for lines, at most for `time`. Returns true if there are some, or the queue is closed.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.bytes.is_empty() && !waiting.is_closed {
@@ -157,7 +157,7 @@ impl LineQueue {
         self.add_of(party, line, false);
     }
 
-    /// Adds a line. A line about a change that was made (`has_changed`) is never lost where records
+    /// Adds a line. A line about a change that was made (`has_changed`) is never lost if records
     /// are required.
     pub(crate) fn add_of(&self, party: Party, line: &[u8], has_changed: bool) {
         let mut waiting = self.waiting.lock();
@@ -176,8 +176,8 @@ impl LineQueue {
         }
     }
 
-    /// The next lines: waits until there are some, and then for more of them as long as `pace`.
-    /// `None` once it is closed and empty.
+    /// Returns the next lines. Waits until there are some, and then for more of them as long as
+    /// `pace`. `None` once the queue is closed and empty.
     pub fn take(&self, pace: Duration) -> Option<LineBatch> {
         let mut waiting = self.waiting.lock();
         while waiting.bytes.is_empty() && !waiting.is_closed {
@@ -207,7 +207,7 @@ impl LineQueue {
         waiting.is_closed
     }
 
-    /// Takes no more lines. Those that wait are still given to the sink.
+    /// Takes no more lines. Waiting lines still go to the sink.
     pub fn close(&self) {
         self.waiting.lock().is_closed = true;
         self.changed.notify_all();
@@ -252,7 +252,7 @@ mod tests {
             taken += line.len();
         }
         assert!((FULL_BYTES..FULL_BYTES + line.len()).contains(&taken));
-        // Changes that began before are all taken, and records of refusals are not.
+        // Lines of changes that began before are all taken, and records of refusals are not.
         (0..1000).for_each(|_| queue.add_of(ALICE, &line, true));
         assert_eq!(queue.counts().lost, 0);
         queue.add_of(BOB, &line, false);

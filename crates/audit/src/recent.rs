@@ -81,7 +81,7 @@ impl RecentLines {
         }
     }
 
-    /// Lines with numbers below `before`, the newest first, with their numbers.
+    /// Returns lines with numbers below `before`, the newest first, with their numbers.
     pub fn before(&self, before: u64) -> Vec<(u64, Bytes)> {
         let kept = self.0.lock();
         let lines = kept.lines.range(..before).rev();

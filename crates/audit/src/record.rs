@@ -1,4 +1,4 @@
-//! The lines of the audit and of access logs.
+//! Lines of the audit and of access logs.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use crate::refusals::MoreRefusals;
 /// Bytes of any one text in a record, at most.
 const TEXT_BYTES: usize = 2048;
 
-/// Bytes of all keys in a record as they are written, at most: one key always fits. Of the others
-/// there is a count, and a digest by which it can be proved which they were.
+/// Bytes of all keys in a record as written, at most: one key always fits. The others are counted,
+/// and a digest can prove which they were.
 const KEYS_BYTES: usize = 8 << 10;
 
-/// The beginning of a text: as much of it as a record may have.
+/// Returns the start of a text: as much of it as a record may have.
 pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
 }
@@ -38,11 +38,11 @@ fn written_bytes(text: &str) -> usize {
 #[serde(rename_all = "lowercase")]
 pub enum AuditOutcome {
     Done,
-    /// The caller may not, or its credentials are no good.
+    /// The caller has no right, or its credentials are invalid.
     Refused,
-    /// It was not done, or not all of it.
+    /// The request was not done, or only a part of it.
     Failed,
-    /// It was done, or it was not.
+    /// It is unknown whether the request was done.
     #[default]
     Unknown,
 }
@@ -57,7 +57,7 @@ impl AuditOutcome {
     }
 }
 
-/// A request that asks for a change, or was refused. `docs/audit.md` says what its fields are.
+/// A request for a change, or a refused request. `docs/audit.md` describes the fields.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AuditRecord {
     pub time: String,
@@ -74,13 +74,13 @@ pub struct AuditRecord {
     pub key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// Further keys, for which there is no room.
+    /// Number of further keys, for which there is no room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_keys: Option<usize>,
-    /// The SHA-256 of these, each followed by a zero byte.
+    /// SHA-256 of these keys, each followed by a zero byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_keys_sha256: Option<String>,
-    /// The subject of the request, where that is neither a bucket nor a key.
+    /// Subject of the request, if that is neither a bucket nor a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ impl AuditRecord {
         (self.more_keys, self.more_keys_sha256) = (Some(more.len()), Some(hex));
     }
 
-    /// The party among which room for records is divided.
+    /// Returns the party with which it shares the room for records.
     fn party(&self) -> Party {
         self.actor.party()
     }
@@ -139,7 +139,7 @@ pub struct AccessRecord<'a> {
     pub path: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<Cow<'a, str>>,
-    /// None: the client went away before there was one.
+    /// Status of the reply; none if the client went away before there was one.
     pub status: Option<u16>,
     /// Bytes of the reply's body.
     pub bytes: u64,
@@ -191,7 +191,7 @@ impl LineLog {
     }
 }
 
-/// Requests of nobody that were not done, and have no records of their own.
+/// Failed requests without a user that have no records of their own.
 #[derive(Serialize)]
 struct CountedRefusals {
     time: String,
@@ -200,12 +200,12 @@ struct CountedRefusals {
     counted: MoreRefusals,
 }
 
-/// A record that is noted when this is dropped: with an unknown outcome, unless that was said.
+/// A record that is added when this is dropped: with an unknown outcome, unless an outcome was set.
 #[derive(Debug)]
 pub struct Noting {
     log: LineLog,
     record: AuditRecord,
-    /// It asks for a change; otherwise it is recorded only if it is refused.
+    /// Set if the request asks for a change; otherwise it is recorded only if it is refused.
     is_change: bool,
 }
 
@@ -225,7 +225,7 @@ impl Noting {
     }
 }
 
-/// A refusal in its words, and another error by its kind: its words may be of the client.
+/// Returns the words of a refusal, and the kind of another error: its words may be the client's.
 fn why(error: &Error) -> String {
     match error {
         Error::Denied(_) => cut(&error.to_string()).to_owned(),

@@ -1,5 +1,5 @@
-//! Requests without a user that were not done: a few of each network are recorded, the others
-//! counted. Without this, anybody could have the records of others rotated away.
+//! Failed requests without a user: a few of each network are recorded, the others counted. Without
+//! this, anybody could cause the records of others to be rotated away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ impl Refusals {
         is_recorded
     }
 
-    /// The counts of a window that has ended, or that is to end now.
+    /// Returns the counts of a window that has ended, or ends now if `is_end`.
     pub fn take(&self, now: Duration, is_end: bool) -> Vec<MoreRefusals> {
         let mut window = self.0.lock();
         let has_ended = window.began.is_some_and(|began| now.saturating_sub(began) >= WINDOW);

@@ -1,11 +1,11 @@
-//! The rights that users have in a bucket, as its settings say.
+//! Rights of users in a bucket, by its settings.
 
 use cairn_base::{BucketId, Error, Result, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Caller, Principal};
 
-/// A set of rights a user has on one bucket.
+/// A set of rights that a user has in one bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Rights(u8);
 
@@ -24,17 +24,17 @@ impl Rights {
         Rights(self.0 | other.0)
     }
 
-    /// As stored: bit 0 read, bit 1 write, bit 2 administer.
+    /// Returns the bits as stored: bit 0 read, bit 1 write, bit 2 administer.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// Bits of a newer version grant nothing.
+    /// Reads stored bits. Bits of a newer version grant nothing.
     pub fn from_bits(bits: u8) -> Rights {
         Rights(bits & Rights::ALL.0)
     }
 
-    /// From words such as `read,write`, as used by the CLI and the HTTP API.
+    /// Parses words such as `read,write`, as the CLI and the HTTP API use them.
     pub fn parse(words: &str) -> Result<Rights> {
         words.split(',').try_fold(Rights::NONE, |rights, word| {
             let one = match word.trim() {
@@ -70,13 +70,13 @@ impl std::fmt::Display for Rights {
     }
 }
 
-/// The visibility of a bucket: whether requests without credentials may read it.
+/// Visibility of a bucket: whether requests without credentials may read it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Visibility {
-    /// Only who has a right to.
+    /// Readable for users with a right to it.
     #[default]
     Private,
-    /// Anybody may read objects and list keys.
+    /// Everybody may read objects and list keys.
     Public,
 }
 
@@ -104,7 +104,7 @@ pub struct BucketAccess<'a> {
     pub owner: UserId,
     pub visibility: Visibility,
     pub grants: &'a [(UserId, Rights)],
-    /// Every change to its contents is refused, to all users.
+    /// Set if every change to its contents is refused, to all users.
     pub read_only: bool,
 }
 
@@ -116,7 +116,7 @@ pub enum Label<'a> {
 }
 
 impl BucketAccess<'_> {
-    /// The rights that the settings give to `caller`.
+    /// Returns the rights that the settings give to `caller`.
     pub(crate) fn rights_of(&self, caller: &Caller) -> Rights {
         match caller.principal() {
             Principal::User(user) if user == self.owner => Rights::ALL,

@@ -1,4 +1,4 @@
-//! The actions that may be allowed or denied: S3's own, and Cairn's where S3 has none.
+//! Actions that may be allowed or denied: S3's own, and Cairn's where S3 has none.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ macro_rules! actions {
         impl Action {
             pub const ALL: &[Action] = &[$(Action::$action),*];
 
-            /// As policies name it.
+            /// Returns the name of the action in policies.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Action::$action => $name,)*
@@ -112,8 +112,9 @@ actions! {
     ManageExports, "cairn:ManageExports", Root;
     PutBucketCors, "s3:PutBucketCORS", With(Rights::ADMIN);
     PutBucketWebsite, "s3:PutBucketWebsite", With(Rights::ADMIN);
-    // Names of S3 for what Cairn does not have yet. Nothing asks for them, so root alone holds
-    // them; their numbers are taken, so that features that are made side by side do not meet.
+    // Names of S3 for features that Cairn does not have yet. No verb needs them, so only root has
+    // them. Their numbers are taken, so that features that are developed at the same time do not
+    // conflict.
     PutBucketVersioning, "s3:PutBucketVersioning", Root;
     GetObjectVersion, "s3:GetObjectVersion", Root;
     GetObjectVersionAcl, "s3:GetObjectVersionAcl", Root;
@@ -226,5 +227,5 @@ impl fmt::Display for ActionSet {
     }
 }
 
-// A set has room for all.
+// A set has room for all actions.
 const _: () = assert!(Action::ALL.len() <= u128::BITS as usize);

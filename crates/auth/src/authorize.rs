@@ -1,4 +1,4 @@
-//! The one place that decides.
+//! The one place that decides on rights.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use crate::access::Visibility;
 use crate::action::Holder;
 use crate::{AccessContext, Action, BucketAccess, Caller, Label, Principal};
 
-/// The thing that an action is done to.
+/// Target of an action.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
     /// The store as a whole: users, nodes, the list of buckets.
     Store,
-    /// The directory that buckets are in, as file systems see it.
+    /// The directory of all buckets, as file systems see it.
     TopLevel,
     Bucket(BucketAccess<'a>),
-    /// An object or file, or those of the bucket. The key is not known where a file was reached by
-    /// its number.
+    /// An object or file, or all of the bucket's. The key is unknown if a file was reached by its
+    /// number.
     Object(BucketAccess<'a>, Option<&'a str>),
 }
 
 /// Decides whether `caller` may do `action` to `resource`.
 ///
 /// # Errors
-/// `Denied` if not; `ReadOnly` if only the bucket stands against it.
+/// `Denied` if not; `ReadOnly` if only the read-only bucket prevents it.
 pub fn authorize(
     caller: &Caller,
     action: Action,
@@ -51,7 +51,7 @@ pub fn authorize(
     }))
 }
 
-/// Refuses changes to the contents of a read-only bucket, to everybody but the store itself.
+/// Refuses changes to the contents of a read-only bucket, to all callers except the store itself.
 fn check_writable(caller: &Caller, action: Action, resource: Resource<'_>) -> Result<()> {
     let (Resource::Bucket(bucket) | Resource::Object(bucket, _)) = resource else { return Ok(()) };
     let is_own = caller.principal() == Principal::System;
@@ -71,7 +71,7 @@ pub fn is_allowed(
     _context: &AccessContext<'_>,
 ) -> bool {
     if let Resource::TopLevel = resource {
-        // Everybody may look, and nobody changes it as if it held files.
+        // Everybody may read it, and nobody may change it as if it held files.
         return matches!(
             action,
             Action::GetObject | Action::ListBucket | Action::GetBucketSettings
@@ -104,7 +104,7 @@ impl Resource<'_> {
         }
     }
 
-    /// For the log of this machine, which may show keys.
+    /// Shows the resource with its key, for the log of this machine, which may show keys.
     fn with_key(&self) -> impl fmt::Display {
         match self {
             Resource::Object(_, Some(key)) => format!("{self}: {key:?}"),
@@ -238,7 +238,7 @@ mod tests {
                 false => of_root.unwrap(),
             }
             by(Caller::system()).unwrap();
-            // A caller without the right is told of the right only.
+            // A caller without the right learns only about the right.
             if action.changes_contents() && action.holder() != Holder::User {
                 assert!(
                     matches!(by(Caller::verified(STRANGER)), Err(Error::Denied(_))),

@@ -9,14 +9,14 @@ use crate::{AccessContext, Origin};
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Principal {
-    /// Came without credentials.
+    /// A caller without credentials.
     Anonymous,
     User(UserId),
-    /// The store's own background duties.
+    /// Background duties of the store itself.
     System,
 }
 
-/// A POSIX identity, where the caller came through a mount: mode bits are then checked too.
+/// A POSIX identity, if the caller came through a mount: mode bits are then checked too.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Posix {
     pub uid: u32,
@@ -40,7 +40,8 @@ pub struct Caller {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RelayedCaller(Relayed);
 
-/// The first three are as versions sent them that knew no origin: these are read, too.
+/// The first three variants have the form in which earlier versions, which knew no origin, sent
+/// them: these are read too.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Relayed {
     Anonymous(Option<Posix>),
@@ -61,7 +62,8 @@ impl Caller {
         })
     }
 
-    /// A node whose key the cluster map pins, and whose role is to verify callers, verified it.
+    /// Returns the caller that a node has verified. The cluster map pins the node's key, and the
+    /// node's role is to verify callers.
     pub fn relayed(caller: RelayedCaller) -> Caller {
         let (origin, principal, posix) = match caller.0 {
             Relayed::Anonymous(posix) => (Origin::default(), Principal::Anonymous, posix),
@@ -72,17 +74,18 @@ impl Caller {
         Caller { principal, posix, origin }
     }
 
-    /// No credentials were sent.
+    /// Returns the caller of a request without credentials.
     pub fn anonymous() -> Caller {
         Caller::of(Principal::Anonymous)
     }
 
-    /// A background duty of the store itself; never made for anything that came over a network.
+    /// Returns the caller of a background duty of the store; never made for anything that came over
+    /// a network.
     pub fn system() -> Caller {
         Caller::of(Principal::System)
     }
 
-    /// The request's signature, secret or token was verified to be `user`'s.
+    /// Returns the caller `user`, whose signature, secret or token was verified.
     pub fn verified(user: UserId) -> Caller {
         Caller::of(Principal::User(user))
     }
@@ -129,7 +132,7 @@ impl Caller {
         self.principal == Principal::Anonymous
     }
 
-    /// The user, or nobody for a caller without one.
+    /// Returns the user; for a caller without one, nobody.
     pub fn user(&self) -> UserId {
         match self.principal {
             Principal::User(user) => user,
@@ -137,7 +140,7 @@ impl Caller {
         }
     }
 
-    /// Root and the store itself may do everything.
+    /// Returns true for root and the store itself, which may do everything.
     pub fn is_root(&self) -> bool {
         matches!(self.principal, Principal::System | Principal::User(UserId::ROOT))
     }

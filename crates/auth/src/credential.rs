@@ -7,14 +7,14 @@ use aws_lc_rs::digest;
 use cairn_base::{Error, Result, Rng, Secret};
 use subtle::ConstantTimeEq;
 
-/// The public half of an access key: 3 to 64 of `A-Z a-z 0-9 . _ -`.
+/// Public half of an access key: 3 to 64 of `A-Z a-z 0-9 . _ -`.
 pub type AccessKeyId = String;
-/// The secret half: 8 to 128 printable ASCII characters.
+/// Secret half of an access key: 8 to 128 printable ASCII characters.
 pub type SecretKey = Secret<String>;
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
-/// The beginning of every bearer token; an id and a secret follow, separated by `_`.
+/// Start of every bearer token; an id and a secret follow, separated by `_`.
 pub const TOKEN_PREFIX: &str = "cairn_";
 
 /// A credential as it is shown to its owner, once.
@@ -32,7 +32,8 @@ pub(crate) fn random_text(rng: &dyn Rng, len: usize) -> String {
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).collect()
 }
 
-/// A new access key: the id has 20 characters, the secret 40 of 5 random bits each (200 bits).
+/// Makes a new access key: the id has 20 characters, the secret 40, of 5 random bits each (200
+/// bits).
 pub fn generate(rng: &dyn Rng) -> NewCredential {
     NewCredential {
         id: format!("CK{}", random_text(rng, 18)),
@@ -49,7 +50,7 @@ pub fn check_access_key_id(id: &str) -> Result<()> {
     Err(Error::Invalid("access key id: use 3 to 64 characters of A-Z a-z 0-9 . _ -".into()))
 }
 
-/// Refuses secrets too short to be one. The text of the error never contains the secret.
+/// Refuses secrets that are too short. The text of the error never contains the secret.
 pub fn check_secret_key(secret: &SecretKey) -> Result<()> {
     let text = secret.expose();
     if (8..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -63,13 +64,13 @@ pub fn verify_secret(stored: &SecretKey, presented: &str) -> bool {
     stored.expose().as_bytes().ct_eq(presented.as_bytes()).into()
 }
 
-/// The id within a token `cairn_<id>_<secret>`; `None` if it has not that form.
+/// Returns the id within a token `cairn_<id>_<secret>`; `None` if the token has another form.
 pub fn token_id(token: &str) -> Option<&str> {
     let (id, secret) = token.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
     (!id.is_empty() && !secret.is_empty()).then_some(id)
 }
 
-/// SHA-256 of a token, as kept by the store.
+/// Returns the SHA-256 of a token, as kept by the store.
 pub fn hash_token(token: &str) -> TokenHash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
@@ -81,7 +82,7 @@ pub fn verify_token(stored: &TokenHash, presented: &str) -> bool {
     hash_token(presented).ct_eq(stored).into()
 }
 
-/// A new bearer token and its id. The token is shown once.
+/// Makes a new bearer token and its id. The token is shown once.
 pub fn generate_token(rng: &dyn Rng) -> (String, Secret<String>) {
     let id = random_text(rng, 12);
     let token = format!("{TOKEN_PREFIX}{id}_{}", random_text(rng, 40));

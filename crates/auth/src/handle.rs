@@ -1,4 +1,5 @@
-//! Handles of files: what a server gives to clients, who bring it back, and nobody else can make.
+//! Handles of files: a server gives them to clients, which send them back, and only the store can
+//! make them.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
@@ -12,7 +13,7 @@ const PURPOSE: &[u8] = b"cairn file handles 1";
 /// Bytes of a tag.
 pub const HANDLE_TAG_BYTES: usize = 16;
 
-/// The key of handles, derived from that of sealed secrets: the same after a restart and at each
+/// Key of handles, derived from that of sealed secrets: the same after a restart and at each
 /// gateway, and nothing more has to be kept.
 pub struct HandleKey(Key);
 
@@ -35,7 +36,7 @@ impl HandleKey {
         key
     }
 
-    /// The tag of what a handle says: the first half of its HMAC-SHA256.
+    /// Returns the tag of a handle's content: the first half of its HMAC-SHA256.
     pub fn tag(&self, content: &[u8]) -> [u8; HANDLE_TAG_BYTES] {
         let full = sign(&self.0, content);
         let mut tag = [0; HANDLE_TAG_BYTES];
@@ -59,7 +60,7 @@ mod tests {
         assert!(key.verify(b"content", &tag));
         assert!(!key.verify(b"contenu", &tag) && !key.verify(b"content", &tag[..15]));
         assert!(!HandleKey::derive(&Secret::new([8; 32])).verify(b"content", &tag));
-        // Clients have them from before an update.
+        // Clients still have handles from before an update.
         assert_eq!(tag, HandleKey::derive(&Secret::new([7; 32])).tag(b"content"));
         for at in 0..tag.len() {
             let mut altered = tag;

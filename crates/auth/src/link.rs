@@ -1,4 +1,4 @@
-//! Links to objects: what a gateway writes into one, chunkservers read, and nobody else.
+//! Links to objects: gateways write them, chunkservers read them, and nobody else can.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
@@ -9,8 +9,8 @@ const KEY_BYTES: usize = 32;
 /// The purpose of the derived key: another purpose gets another key.
 const PURPOSE: &[u8] = b"cairn links 1";
 
-/// The key of links, derived from that of sealed secrets: nothing more has to be kept, and who
-/// has this one cannot open those.
+/// Key of links, derived from that of sealed secrets: nothing more has to be kept, and the owner of
+/// this key cannot open sealed secrets.
 pub struct LinkKey(LessSafeKey);
 
 struct Length;
@@ -22,7 +22,7 @@ impl KeyType for Length {
 }
 
 impl LinkKey {
-    /// The bytes of the key that belongs to a [`crate::SealKey`].
+    /// Derives the bytes of the key that belongs to a [`crate::SealKey`].
     pub fn derive(seal: &Secret<[u8; KEY_BYTES]>) -> Secret<[u8; KEY_BYTES]> {
         let extracted = Salt::new(HKDF_SHA256, &[]).extract(seal.expose());
         let mut bytes = [0; KEY_BYTES];

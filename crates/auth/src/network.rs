@@ -1,4 +1,4 @@
-//! Networks that clients may come from, where their address is all that is known of them.
+//! Networks of clients, for cases in which only the address of a client is known.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,15 +14,15 @@ pub struct Network {
     prefix: u8,
 }
 
-/// Bits of an IPv6 address before the IPv4 address that is within it.
+/// Bits of an IPv6 address before an embedded IPv4 address.
 const MAPPED_BITS: u8 = 96;
 
 impl Network {
-    /// From `10.0.0.0/8`, `fd00::/8`, or an address alone.
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or a single address.
     ///
     /// # Errors
     /// `Invalid` for anything else, also for an address with bits after the prefix: it names one
-    /// machine, and the network would be many.
+    /// machine, and the network would have many.
     pub fn parse(text: &str) -> Result<Network> {
         let bad =
             || Error::Invalid(format!("network {text:?}: use 10.0.0.0/8, fd00::/8 or an address"));
@@ -46,7 +46,7 @@ impl Network {
         Ok(network.without_mapping())
     }
 
-    /// From bytes of [`Network::to_bytes`].
+    /// Reads bytes of [`Network::to_bytes`].
     ///
     /// # Errors
     /// `Invalid` for anything else.
@@ -68,7 +68,7 @@ impl Network {
         if is_one { Ok(network) } else { Err(bad()) }
     }
 
-    /// The prefix, then the 4 or 16 bytes of the address.
+    /// Returns the prefix, then the 4 or 16 bytes of the address.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![self.prefix];
         match self.address {
@@ -107,7 +107,7 @@ fn bits(address: &IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// An address with the bits after a prefix set to 0.
+/// Returns an address with the bits after a prefix set to 0.
 fn masked(address: IpAddr, prefix: u8) -> IpAddr {
     let prefix = u32::from(prefix);
     match address {

@@ -15,13 +15,13 @@ const ID_BYTES: usize = 64;
 pub struct Origin {
     /// The other end of the client's connection.
     pub source: Option<IpAddr>,
-    /// The connection was encrypted.
+    /// Set if the connection was encrypted.
     pub tls: bool,
     /// The access key or token that was verified.
     pub credential: Option<CredentialId>,
 }
 
-/// The id of an access key or token: not its secret. It is copied with each caller, so it is kept
+/// Id of an access key or token: not its secret. It is copied with each caller, so it is kept
 /// without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CredentialId {
@@ -30,7 +30,7 @@ pub struct CredentialId {
 }
 
 impl CredentialId {
-    /// `None` if it is too long to be one.
+    /// Makes an id; `None` if the text is too long.
     pub fn new(id: &str) -> Option<CredentialId> {
         let mut bytes = [0; ID_BYTES];
         bytes.get_mut(..id.len())?.copy_from_slice(id.as_bytes());

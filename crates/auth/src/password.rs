@@ -6,12 +6,13 @@ use aws_lc_rs::pbkdf2::{PBKDF2_HMAC_SHA256, derive, verify};
 use cairn_base::{Rng, Secret};
 
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(100_000).expect("more than 0");
-/// A hash that asks for more than this is none that was made here.
+/// Limit of the iterations: no hash that was made here has more.
 const ITERATIONS_MAX: u32 = 10_000_000;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 
-/// The iterations (4 bytes, big-endian), the salt (16 bytes), and PBKDF2-HMAC-SHA256 (32 bytes).
+/// Returns the iterations (4 bytes, big-endian), the salt (16 bytes), and PBKDF2-HMAC-SHA256 (32
+/// bytes).
 pub fn hash_password(rng: &dyn Rng, password: &Secret<String>) -> Vec<u8> {
     let (mut salt, mut hash) = ([0; SALT_BYTES], [0; HASH_BYTES]);
     rng.fill(&mut salt);

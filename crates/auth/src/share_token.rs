@@ -8,7 +8,7 @@ const ID_CHARS: usize = 12;
 /// Length of the secret, in characters of 5 random bits each.
 const SECRET_CHARS: usize = 32;
 
-/// The name of a share link: its user, and its id among the links of that user.
+/// Name of a share link: its user, and its id among the links of that user.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ShareLinkId {
     pub user: UserId,
@@ -22,7 +22,7 @@ impl std::fmt::Display for ShareLinkId {
 }
 
 impl ShareLinkId {
-    /// `None` for text that is none.
+    /// Parses a name; `None` for other text.
     pub fn parse(text: &str) -> Option<ShareLinkId> {
         let (user, id) = text.split_once('-')?;
         let is_plain = user.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -36,14 +36,14 @@ fn is_text(text: &str, chars: usize) -> bool {
     text.len() == chars && text.bytes().all(is_letter)
 }
 
-/// A new share link of a user, and its token `<id>-<secret>`, which is shown once.
+/// Makes a new share link of a user, and its token `<id>-<secret>`, which is shown once.
 pub fn generate_share_token(rng: &dyn Rng, user: UserId) -> (ShareLinkId, Secret<String>) {
     let id = ShareLinkId { user, id: random_text(rng, ID_CHARS) };
     let token = format!("{id}-{}", random_text(rng, SECRET_CHARS));
     (id, Secret::new(token))
 }
 
-/// The share link of a token; `None` if it has not that form.
+/// Returns the share link of a token; `None` if the token has another form.
 pub fn share_link_of(token: &str) -> Option<ShareLinkId> {
     let (id, secret) = token.rsplit_once('-')?;
     ShareLinkId::parse(id).filter(|_| is_text(secret, SECRET_CHARS))

@@ -145,12 +145,12 @@ enum Came {
     Doubt,
     /// Nothing was sent for long.
     Silence,
-    /// Returns the bytes to send, and the state afterwards; nothing after the last bytes.
+    /// The server stops.
     Stop,
 }
 
 impl Listening {
-    /// Bytes to send, and what goes on then; nothing after the last ones.
+    /// Returns the bytes to send, and the state afterwards; nothing after the last bytes.
     async fn step(mut self) -> Option<(Bytes, Option<Listening>)> {
         loop {
             match self.wait().await {

@@ -9,10 +9,10 @@ use fuser::{INodeNo, Request};
 /// A request of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The process; 0 if it has no number here.
+    /// Process that asks; 0 if it has no number here.
     pub process: u32,
     pub uid: u32,
-    /// The inode, or the directory of the name.
+    /// Inode of the request, or the directory of its name.
     pub ino: Ino,
 }
 

@@ -1,4 +1,4 @@
-//! Inodes as the kernel wants them.
+//! Attributes of inodes in the form of the kernel.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use cairn_base::Timestamp;
 use cairn_posix::{Attributes, Kind, SetTime};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
-/// The unit in which files are read, as `stat` shows it, bytes.
+/// Unit in which files are read, as `stat` shows it, bytes.
 const BLOCK: u32 = 1 << 17;
 
 pub fn kind(kind: Kind) -> FileType {
@@ -39,7 +39,7 @@ pub fn attributes(shown: &Attributes) -> FileAttr {
     }
 }
 
-/// The attributes that stand for "there is no such name".
+/// Returns the attributes that stand for "there is no such name".
 pub fn nothing() -> FileAttr {
     let time = UNIX_EPOCH;
     FileAttr {
@@ -68,8 +68,8 @@ pub fn to_system(time: Timestamp) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-/// A time that is asked for. `fuser` gives one before 1970 as its seconds and its nanoseconds, both
-/// backwards from there; the kernel means nanoseconds forward from the second.
+/// Converts a requested time. `fuser` gives a time before 1970 as its seconds and its nanoseconds,
+/// both counted backwards; the kernel means nanoseconds forward from the second.
 fn asked_for(time: SystemTime) -> Timestamp {
     let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
@@ -99,7 +99,7 @@ mod tests {
         {
             let asked = match u64::try_from(secs) {
                 Ok(secs) => UNIX_EPOCH + Duration::new(secs, nanos),
-                // As `fuser` has it.
+                // The form of `fuser`.
                 Err(_) => UNIX_EPOCH - Duration::new(secs.unsigned_abs(), nanos),
             };
             let time = asked_for(asked);

@@ -1,9 +1,10 @@
-//! Processors that stay awake while a program makes one request after another.
+//! Keeps processors awake while a program makes one request after another.
 //!
 //! Each request is answered by another thread, so a processor that went to sleep meanwhile has to
 //! be woken. On virtual machines, which have to ask their host for it, that takes longer than most
-//! requests do. The kernel keeps idle processors from sleeping for whoever asks for a short enough
-//! latency (`PM QoS`), which costs their power, and others on the same host their share of it.
+//! requests do. The kernel keeps idle processors awake for a process that asks for a short enough
+//! latency (`PM QoS`). That costs their power, and other machines on the same host their share of
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,19 +12,21 @@ use std::io::{self, Write};
 use parking_lot::Mutex;
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
-/// Microseconds: what a processor may take to wake.
+/// Time that a processor may take to wake, microseconds.
 const NONE: i32 = 0;
 const ANY: i32 = -1;
 
-/// The wish of this process, which goes with it.
+/// Request of this process to the kernel, which ends with it.
 pub struct Awake {
     device: File,
     is_held: Mutex<bool>,
 }
 
 impl Awake {
+    /// Opens the device.
+    ///
     /// # Errors
-    /// As of opening the device: only root may.
+    /// Those of opening the device: only root may.
     pub fn new() -> io::Result<Awake> {
         let device = OpenOptions::new().write(true).open(DEVICE).map_err(|error| {
             io::Error::new(error.kind(), format!("{DEVICE}, for low latency: {error}"))

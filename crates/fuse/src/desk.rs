@@ -1,4 +1,4 @@
-//! Calls of a mount, whose answers go back to the kernel when they are there.
+//! Calls of a mount, whose answers go back to the kernel when they are ready.
 
 use std::ffi::OsStr;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::runtime::Handle as Runtime;
 use crate::paths::Paths;
 use crate::stats::{Stats, Timer};
 
-/// Numbers of inodes are never used again, so there is one generation.
+/// Inode numbers are never reused, so there is one generation.
 pub const GENERATION: Generation = Generation(0);
 
 pub struct Desk {
@@ -21,11 +21,11 @@ pub struct Desk {
     runtime: Runtime,
     pub stats: Arc<Stats>,
     pub paths: Arc<Paths>,
-    /// The kernel opens, closes and locks files on its own.
+    /// Set if the kernel opens, closes and locks files on its own.
     pub opens_nothing: bool,
 }
 
-/// Tasks of one type: the code around a task is compiled once, and not for each call.
+/// Tasks have one type, so that the code around a task is compiled once, and not for each call.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Returns the open file of a handle of the kernel.
@@ -48,7 +48,7 @@ impl Desk {
         Timer::start(&self.stats, operation)
     }
 
-    /// Replies when there is an answer. A longer one goes on in a task, so that this thread takes
+    /// Replies when the answer is ready. A longer call goes on in a task, so that this thread takes
     /// the next request.
     pub fn answer<T: Send + 'static>(
         &self,
@@ -89,7 +89,7 @@ impl Desk {
         }
     }
 
-    /// The source of a read: by its opening, if there was one.
+    /// Returns the source of a read: the opening, if there was one.
     pub fn source(&self, ino: Ino, handle: FileHandle) -> Source {
         match self.opens_nothing {
             true => Source::Unopened(ino),

@@ -1,4 +1,4 @@
-//! The kernel's requests, taken apart. Each is a method of [`Desk`].
+//! Requests of the kernel, taken apart. Each is a method of [`Desk`].
 
 use std::ffi::OsStr;
 use std::io;
@@ -62,7 +62,7 @@ impl Filesystem for Door {
         reply: ReplyAttr,
     ) {
         let _request = self.turns.request(Asked::new(request, ino), false);
-        // By a handle the kernel asks for itself, before it reads.
+        // For a handle the kernel asks on its own, before it reads.
         self.desk.getattr(who(request), inode(ino), handle.is_none(), reply);
     }
 
@@ -179,7 +179,7 @@ impl Filesystem for Door {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let _request = self.turns.request(Asked::new(request, ino), false);
         if self.desk.opens_nothing {
-            // The kernel does not ask again, and says nothing of closing.
+            // The kernel does not ask again, and reports no closing.
             return reply.error(Errno::ENOSYS);
         }
         self.desk.open(who(request), inode(ino), flags, reply);
@@ -411,7 +411,7 @@ impl Filesystem for Door {
         reply: ReplyLock,
     ) {
         let _request = self.turns.request(Asked::new(request, ino), false);
-        // There is no such question by flock(2).
+        // There is no such request by flock(2).
         let space = LockSpace::Fcntl;
         let kind = match flags::lock(kind) {
             Ok(kind) => kind,
@@ -455,7 +455,8 @@ impl Filesystem for Door {
         reply: ReplyPoll,
     ) {
         let _request = self.turns.request(Asked::new(request, ino), false);
-        // Files are ready at all times: the kernel says so on its own, and does not ask again.
+        // Files are always ready: after this reply the kernel says so on its own, and does not ask
+        // again.
         reply.error(Errno::ENOSYS);
     }
 

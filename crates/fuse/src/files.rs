@@ -13,7 +13,7 @@ use crate::attributes::attributes;
 use crate::desk::{Desk, GENERATION, open, text};
 use crate::{errno, flags};
 
-/// The most that one request copies: the answer has 32 bits.
+/// Most bytes that one request copies: the answer has 32 bits.
 const COPIED_BYTES: u64 = u32::MAX as u64 & !0xFFF;
 
 fn reply_done(reply: ReplyEmpty, done: Result<()>) {
@@ -80,7 +80,7 @@ impl Desk {
             Ok(sought) => sought,
             Err(refused) => return reply.error(refused),
         };
-        // There is nothing before the beginning, as there is nothing behind the end.
+        // There is nothing before the start, as there is nothing behind the end.
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
         let found = self.posix.seek(self.source(file.0, file.1), offset, sought);
         self.answer(timer, found, move |found| match found {
@@ -100,7 +100,8 @@ impl Desk {
     ) {
         let timer = self.time("write");
         let writing = Writing {
-            // As the description is now: a program may have changed it since it was opened.
+            // The current flags of the description: a program may have changed them since it was
+            // opened.
             appends: flags::is_appended(flags),
             syncs: flags::is_synced(flags),
             kills_setuid: kills.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
@@ -173,7 +174,7 @@ impl Desk {
         let (from, to) = ((source, source_offset), (target, target_offset));
         let copied = self.posix.copy_range(from, to, who, length.min(COPIED_BYTES));
         self.answer(timer, copied, move |copied| match copied {
-            // It was at most that many.
+            // The number is at most the requested one.
             Ok(copied) => reply.written(copied as u32),
             Err(Error::TooLarge(_) | Error::Conflict(_)) => reply.error(Errno::EOPNOTSUPP),
             Err(error) => reply.error(errno::of_inode(&error)),

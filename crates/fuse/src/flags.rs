@@ -6,7 +6,7 @@ use rustix::fs::OFlags;
 
 /// Flag by which the kernel says that a file is opened to be executed.
 const FOR_EXECUTION: i32 = 0x20;
-/// `O_DSYNC` of Linux, a part of `O_SYNC`: that of rustix is all of it.
+/// `O_DSYNC` of Linux, a part of `O_SYNC`: the flag of rustix is all of it.
 const DATA_SYNC: i32 = 0o10_000;
 
 const SEEK_DATA: i32 = 3;
@@ -19,17 +19,17 @@ const ZERO_RANGE: i32 = 16;
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 
-/// As fcntl(2) numbers them.
+/// Numbers of fcntl(2).
 const LOCK_READ: i32 = 0;
 const LOCK_WRITE: i32 = 1;
 pub const LOCK_UNLOCK: i32 = 2;
 
-/// The longest request, bytes.
+/// Longest request, bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Requests that the kernel has outstanding on its own: reading ahead, mostly.
+/// Requests that the kernel has outstanding on its own, at most: reading ahead, mostly.
 const BACKGROUND: u16 = 64;
 
-/// Abilities that are wanted of the kernel. An older one does without those that it lacks.
+/// Abilities that the mount wants of the kernel. An older kernel lacks some of them.
 const CAPABILITIES: [InitFlags; 11] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_AUTO_INVAL_DATA,
@@ -41,11 +41,11 @@ const CAPABILITIES: [InitFlags; 11] = [
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     InitFlags::FUSE_MAX_PAGES,
     InitFlags::FUSE_POSIX_ACL,
-    // A directory's default list comes before the umask.
+    // The default list of a directory has priority over the umask.
     InitFlags::FUSE_DONT_MASK,
 ];
 
-/// Asks the kernel for all that a mount makes use of. Where `has_locks`, it sends locks, too.
+/// Asks the kernel for all that a mount uses; with `has_locks`, also for locks.
 pub fn agree(config: &mut KernelConfig, has_locks: bool) {
     for wanted in CAPABILITIES {
         let _ = config.add_capabilities(wanted);
@@ -62,7 +62,7 @@ fn bits(flags: OpenFlags) -> OFlags {
     OFlags::from_bits_retain(flags.0 as u32)
 }
 
-/// The intent of a program that opens a file.
+/// Returns the intent of a program that opens a file.
 pub fn intent(flags: OpenFlags) -> Intent {
     let (reads, writes) = match flags.acc_mode() {
         OpenAccMode::O_RDONLY => (true, false),
@@ -75,11 +75,12 @@ pub fn intent(flags: OpenFlags) -> Intent {
     Intent { reads, writes, executes, appends, syncs, ..Intent::default() }
 }
 
-/// Pages are kept from one opening to the next: they go when the file changes elsewhere. A program
-/// that only writes needs none, and saves a copy; the kernel does not know where appended bytes go.
+/// Returns how an opened file behaves. Pages are kept from one opening to the next: they go when
+/// the file changes elsewhere. A program that only writes needs none, and saves a copy; the kernel
+/// does not know where appended bytes go.
 ///
-/// Of a file that is `locked` here each descriptor that is closed is heard of: all locks of its
-/// process go with it.
+/// For a file that is `locked` here, the kernel reports each descriptor that is closed: all locks
+/// of its process go with it.
 pub fn opened(flags: OpenFlags, locked: bool) -> FopenFlags {
     let intent = intent(flags);
     let only_writes = intent.writes && !intent.reads;
@@ -92,12 +93,12 @@ pub fn opened(flags: OpenFlags, locked: bool) -> FopenFlags {
     }
 }
 
-/// Written bytes are durable when they are written: of a file, or of one write.
+/// Returns true if bytes are durable when they are written: for a file, or for one write.
 pub fn is_synced(flags: OpenFlags) -> bool {
     flags.0 & DATA_SYNC != 0
 }
 
-/// The bytes of a write go to the end of the file.
+/// Returns true if the bytes of a write go to the end of the file.
 pub fn is_appended(flags: OpenFlags) -> bool {
     bits(flags).contains(OFlags::APPEND)
 }
@@ -106,7 +107,7 @@ pub fn is_exclusive(flags: OpenFlags) -> bool {
     bits(flags).contains(OFlags::EXCL)
 }
 
-/// The kind of inode that `mknod` makes. Devices of another machine mean nothing here.
+/// Returns the kind of inode that `mknod` makes. Devices of another machine mean nothing here.
 pub fn kind(mode: u32) -> Result<Kind, Errno> {
     match mode & 0o170_000 {
         0o010_000 => Ok(Kind::Fifo),
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(executes, Intent { executes: true, ..Intent::default() });
         let appends = intent(flags(WRITE_ONLY, OFlags::APPEND | OFlags::SYNC));
         assert_eq!(appends, Intent { appends: true, syncs: true, ..Intent::WRITING });
-        // Of whoever only reads, both mean nothing.
+        // For a program that only reads, both mean nothing.
         let reads = intent(flags(READ_ONLY, OFlags::APPEND | OFlags::SYNC));
         assert_eq!(reads, Intent::READING);
     }

@@ -1,4 +1,4 @@
-//! Inodes: their attributes, also extended ones, and what a mount has done.
+//! Inodes: their attributes, extended attributes, and the counters of a mount.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,15 +12,15 @@ use crate::attributes::attributes;
 use crate::desk::{Desk, open};
 use crate::{errno, flags};
 
-/// The unit in which `statfs` counts, bytes.
+/// Unit in which `statfs` counts, bytes.
 const UNIT: u64 = 4096;
 const NAME_BYTES: u32 = 255;
 
-/// The counters of a mount, as an attribute of its root: `cairn stats` shows it.
+/// Counters of a mount, as an attribute of its root: `cairn stats` shows it.
 const STATS: &str = "user.cairn.stats";
 
 impl Desk {
-    /// `stays`: the times shall stay as they are shown.
+    /// Replies with the attributes; with `stays`, the shown times must remain as they are.
     pub fn getattr(&self, who: Who, ino: Ino, stays: bool, reply: ReplyAttr) {
         let timer = self.time("getattr");
         let shown = self.posix.attributes(who, ino, stays);
@@ -58,7 +58,7 @@ impl Desk {
         });
     }
 
-    /// A line for each operation and counter.
+    /// Returns a line for each operation and counter.
     fn show_stats(&self) -> String {
         let mut text = self.stats.show();
         let mut line = |name: &str, value: u64| {

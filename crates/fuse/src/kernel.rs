@@ -1,6 +1,6 @@
-//! Unasked notices to the kernel: something that it keeps must be asked for again.
+//! Notices to the kernel that something in its caches must be asked for again.
 //!
-//! Only notices that take no lock are sent, since somebody waits for them. Attributes of an inode
+//! Only notices that take no lock are sent, since callers wait for them. Attributes of an inode
 //! become invalid, and with them, before the next `read`, its pages (`posix/src/known.rs`). The
 //! epoch of all names is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
 
@@ -23,7 +23,7 @@ const HEADER_BYTES: u32 = 16;
 /// Sets the length that the kernel reads ahead when a file of this mount is read in order. Only
 /// root may set it; for other users it stays at 128 KiB, and these are requested one after another.
 pub fn read_ahead(at: &Path, kib: u32) {
-    // Does not ask the mount, which answers nothing yet.
+    // This does not ask the mount, which answers nothing yet.
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let set = rustix::fs::statx(rustix::fs::CWD, at, flags, StatxFlags::empty())
         .map_err(io::Error::from)
@@ -44,7 +44,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Takes the device of a mount, and finds out what the kernel knows.
+    /// Takes the device of a mount, and finds out what the kernel supports.
     pub fn connect(&self, device: OwnedFd) {
         // A mount has one device.
         let _ = self.device.set(device);

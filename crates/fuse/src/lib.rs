@@ -54,29 +54,29 @@ use door::Door;
 use kernel::Kernel;
 use turns::Turns;
 
-/// The length that the kernel reads ahead where a file is read in order: some requests at a time.
+/// Length that the kernel reads ahead when a file is read in order: some requests at a time.
 const READ_AHEAD_KIB: u32 = 8192;
 
 /// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The source that `/proc/mounts` shows.
+    /// Source that `/proc/mounts` shows.
     pub source: String,
     pub read_only: bool,
     /// Locks of a read-only mount hold on this machine only. The mount then needs to know nothing
     /// of opening and closing, so the kernel does both without asking.
     pub local_locks: bool,
-    /// Only the user who mounted it sees it.
+    /// Only the user that mounted it sees it.
     pub private: bool,
     /// Threads that take requests from the kernel.
     pub threads: usize,
-    /// Processors stay awake while a program makes one request after another. Only root may.
+    /// Processors stay awake while a program makes one request after another. Only root may set it.
     pub low_latency: bool,
-    /// Bytes written and not written back, of all files: beyond that writers wait.
+    /// Bytes of all files that may be written and not written back: beyond that writers wait.
     pub dirty_bytes: u64,
 }
 
-/// A file system that is mounted. Ends when it is unmounted.
+/// A mounted file system. Ends when it is unmounted.
 pub struct Mounted {
     posix: Arc<Posix>,
     runtime: Handle,
@@ -138,7 +138,7 @@ impl Mounted {
             while let Some(posix) = swept.upgrade() {
                 posix.sweep();
                 drop(posix);
-                // Some requests end without the thread that took them looking out for more.
+                // Some requests end without their thread looking out for more.
                 if let Some(awake) = &awake {
                     awake.release();
                 }
@@ -148,7 +148,7 @@ impl Mounted {
         self.session.run()
     }
 
-    /// Writes back what was written, of all files; what fails is logged.
+    /// Writes back the written bytes of all files; failures are logged.
     pub fn flusher(&self) -> impl Future<Output = ()> + Send + use<> {
         let posix = Arc::clone(&self.posix);
         async move { posix.flush_all().await }
@@ -164,8 +164,8 @@ impl Mounted {
         }
     }
 
-    /// Waits until no file is open. Where it was unmounted, another mount namespace may still have
-    /// a copy of it, and it does not end on its own.
+    /// Waits until no file is open. After an unmount, another mount namespace may still have a copy
+    /// of the mount, which does not end on its own.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let posix = Arc::clone(&self.posix);
         async move {

@@ -1,4 +1,4 @@
-//! Listing directories: as many names as the kernel has room for.
+//! Listing of directories: as many names as the kernel has room for.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,14 +17,14 @@ use crate::desk::{Desk, GENERATION, open};
 use crate::errno;
 use crate::paths::Paths;
 
-/// `.` and `..` come first.
+/// Position of the first name: `.` and `..` come before it.
 const DOTS: u64 = 2;
 
 impl Desk {
     pub fn open_directory(&self, ino: Ino, reply: ReplyOpen) {
         let directory = self.posix.open_directory(ino);
-        // The names are kept as long as what they name: the kernel drops them when the mtime is
-        // another, and later it asks for names and attributes in one.
+        // The kernel keeps names as long as what they name: it drops them when the mtime differs,
+        // and later asks for names and attributes in one.
         let mut flags = FopenFlags::FOPEN_CACHE_DIR;
         if self.posix.is_listed(ino) {
             flags |= FopenFlags::FOPEN_KEEP_CACHE;
@@ -106,7 +106,7 @@ async fn list_plus(
     let mut at = offset;
     if at < DOTS {
         let (own, parent) = posix.dots(who.clone(), directory).await?;
-        // Of these two the kernel takes the numbers only.
+        // For these two the kernel uses only the numbers.
         for (position, ino, name) in [(0, own.ino, "."), (1, parent, "..")] {
             let (shown, ino) =
                 (attributes(&cairn_posix::Attributes { ino, ..own }), INodeNo(ino.0));

@@ -1,8 +1,8 @@
-//! Locks, as the kernel asks for them.
+//! Locks of the kernel's requests.
 //!
-//! It says whether a request is by fcntl(2) or by flock(2), but `fuser` drops that; so it is looked
-//! in which call the thread is that waits for the answer. Nor does it pass on interrupts: so it is
-//! looked whether the thread has got a signal.
+//! The kernel says whether a request is by fcntl(2) or by flock(2), but `fuser` drops that; so the
+//! system call of the thread that waits for the answer is looked up. `fuser` does not pass on
+//! interrupts either: so it is checked whether the thread has got a signal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LOOKS: u32 = 20;
 /// Sets the kind of lock that `thread` has asked for.
 async fn by(wanted: Wanted, thread: u32) -> Wanted {
     if !wanted.is_whole() {
-        // Locks by flock(2) are on all of a file.
+        // Locks by flock(2) always cover a whole file.
         return Wanted { space: LockSpace::Fcntl, ..wanted };
     }
     for _ in 0..LOOKS {
@@ -30,7 +30,7 @@ async fn by(wanted: Wanted, thread: u32) -> Wanted {
             Call::Flock => LockSpace::Flock,
             Call::Unknown => break,
             Call::Running => {
-                // It has asked, and does not wait yet.
+                // The thread has asked, and does not wait yet.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -54,7 +54,7 @@ impl Desk {
         });
     }
 
-    /// `waits` until it is free, or `thread`, which asks for it, gets a signal.
+    /// Sets a lock; `waits` until it is free, or `thread`, which asks for it, gets a signal.
     pub fn set_lock(
         &self,
         thread: u32,

@@ -1,4 +1,4 @@
-//! Names: looking them up, making, removing and moving them.
+//! Names: look-up, creation, removal and renaming.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ fn reply_entry(reply: ReplyEntry, name: Name, made: Result<Entry>) {
     }
 }
 
-/// Shows the inode that a name was found to stand for.
+/// Notes the inode that a name stands for.
 fn see(name: Name, entry: &Entry) {
     name.stands_for(entry.attributes.ino, entry.attributes.kind == Kind::Directory);
 }

@@ -1,16 +1,16 @@
-//! Under which names inodes were seen last, so that an operator reads a path where the kernel says
-//! a number. It costs little and keeps little: what was seen long ago may be forgotten, and what
-//! was renamed since has its former name.
+//! Names under which inodes were seen last, so that an operator reads a path where the kernel gives
+//! a number. It costs little and keeps little: old names may be forgotten, and an inode that was
+//! renamed since has its former name.
 
 use std::sync::Arc;
 
 use cairn_base::Ino;
 use parking_lot::Mutex;
 
-/// Names that are kept, of directories and of everything else.
+/// Names that are kept, of directories and of everything else, at most.
 const DIRECTORIES: usize = 1 << 14;
 const OTHERS: usize = 1 << 13;
-/// A path has no more names than that.
+/// Names in a path, at most.
 const DEPTH: usize = 256;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Named {
     name: Box<[u8]>,
 }
 
-/// A name of which it is not known yet what it stands for.
+/// A name whose inode is not known yet.
 #[derive(Debug)]
 pub struct Name {
     paths: Arc<Paths>,
@@ -37,7 +37,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// It stands for this inode.
+    /// Notes that the name stands for this inode.
     pub fn stands_for(self, ino: Ino, is_directory: bool) {
         let Name { paths, parent, name } = self;
         let slots = if is_directory { &paths.directories } else { &paths.others };
@@ -57,8 +57,8 @@ impl Paths {
         Name { paths: Arc::clone(self), parent, name: name.into() }
     }
 
-    /// The path of an inode, or of a name in a directory, below the mount point. It begins with
-    /// the number of an inode whose name is not known.
+    /// Returns the path of an inode, or of a name in a directory, below the mount point. It begins
+    /// with the number of an inode whose name is unknown.
     pub fn path(&self, ino: Ino, name: Option<&[u8]>) -> String {
         let mut names: Vec<String> = name.map(text).into_iter().collect();
         let mut at = ino;
@@ -112,10 +112,10 @@ mod tests {
         assert_eq!(paths.path(Ino(11), Some(b"new")), "/bucket/dir/new");
         assert_eq!(paths.path(Ino::ROOT, Some(b"new")), "/new");
         assert_eq!(paths.path(Ino(13), Some(b"new")), "(inode d)/new");
-        // Another one takes its place.
+        // Another inode takes its place.
         see(1, "other", 10 + DIRECTORIES as u64, true);
         assert_eq!(paths.path(Ino(11), None), "(inode a)/dir");
-        // A circle, as after some renames, ends.
+        // A circle, which some renames cause, ends.
         see(21, "a", 20, true);
         see(20, "b", 21, true);
         assert!(paths.path(Ino(20), None).starts_with("(inode "));

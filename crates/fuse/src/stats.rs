@@ -1,4 +1,4 @@
-//! The work of a mount, and where the time went.
+//! Work of a mount, and where the time went.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ pub const OPERATIONS: [&str; 28] = [
 
 /// Latencies are counted below 2^0, 2^1, ... microseconds.
 const BUCKETS: usize = 26;
-/// A request that takes longer is logged with where its time went.
+/// Time after which a request is logged with its stages.
 const SLOW: Duration = Duration::from_secs(1);
 /// The operation that waits until a lock is free, however long that takes.
 const LOCK: &str = "lock";
@@ -84,7 +84,7 @@ impl Timer {
         Timer { stats: Arc::clone(stats), operation, stages }
     }
 
-    /// The request, as it is in flight.
+    /// Describes the request for the table of requests in flight.
     pub fn in_flight(&self, paths: &Arc<Paths>, name: Option<&OsStr>) -> Request {
         let (operation, paths) = (OPERATIONS[self.operation], Arc::clone(paths));
         let Asked { process, uid, ino } = Asked::taken();
@@ -101,7 +101,7 @@ impl Timer {
         Request::new(Some(self.stages.trace), about)
     }
 
-    /// The rest of the request.
+    /// Runs the rest of the request.
     pub async fn during<T>(mut self, request: Request, work: Work<T>, reply: impl FnOnce(T)) {
         let mut scope = Scope::of(self.stages, request, work);
         let answer = (&mut scope).await;
@@ -150,8 +150,8 @@ impl Stats {
         one.latency[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As text, a line for each operation that there was: at its end the stages that it was in,
-    /// each with its mean.
+    /// Returns the counters as text, a line for each operation that occurred: at its end the stages
+    /// that it was in, each with its mean.
     pub fn show(&self) -> String {
         let mut text = String::from("operation count mean_us p50_us p99_us stages_us\n");
         for (name, one) in OPERATIONS.iter().zip(&self.operations) {
@@ -175,7 +175,7 @@ impl Stats {
 }
 
 impl One {
-    /// The upper end of the bucket that the percentile lies in.
+    /// Returns the upper end of the bucket that the percentile lies in.
     fn percentile(&self, percent: u64) -> u64 {
         let counts: Vec<u64> =
             self.latency.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();

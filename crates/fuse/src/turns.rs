@@ -1,4 +1,4 @@
-//! The turns of threads to take the next request from the kernel.
+//! Turns of threads to take the next request from the kernel.
 //!
 //! Waking a thread takes longer than most requests. So one thread at a time has the *turn*: it
 //! takes requests, one after another, and looks out for the next one for a moment before it sleeps.
@@ -43,9 +43,9 @@ pub struct Turns {
     /// Recent success of looking out, up to [`TRUST`].
     worth: AtomicU32,
     requests: AtomicU32,
-    /// There is a processor to look out with.
+    /// Set if there is a processor to look out with.
     looks_out: bool,
-    /// Keeps the other processors awake while looking out is worth much.
+    /// Keeps the other processors awake while looking out succeeds.
     awake: Option<Arc<Awake>>,
 }
 
@@ -55,13 +55,13 @@ struct TurnsState {
     waiting: usize,
 }
 
-/// A thread has the turn until this is dropped: at the latest when it ends.
+/// The turn of a thread, until this is dropped: at the latest when the thread ends.
 struct Turn {
     state: Arc<Mutex<TurnsState>>,
     free: Arc<Condvar>,
 }
 
-/// A request that was taken. When this is dropped, its thread is done with it.
+/// A request that was taken. Its thread is done with it when this is dropped.
 #[must_use]
 pub struct Request<'a>(&'a Turns);
 
@@ -80,7 +80,7 @@ impl Turns {
         }
     }
 
-    /// This thread has taken a request, which takes it longer if `is_long`.
+    /// Notes that this thread has taken a request, which takes it longer if `is_long`.
     pub fn request(&self, asked: Asked, is_long: bool) -> Request<'_> {
         asked.take();
         if is_long && self.kernel.has_requests() {
@@ -89,7 +89,7 @@ impl Turns {
         Request(self)
     }
 
-    /// Returns when this thread is to take the next request.
+    /// Waits until this thread is to take the next request.
     fn wait(&self) {
         let others_wait = {
             let mut state = self.state.lock();

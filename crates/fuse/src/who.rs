@@ -1,11 +1,11 @@
-//! On whose behalf a request is.
+//! The caller of a request of the kernel.
 
 use std::fs;
 
 use cairn_posix::Who;
 use fuser::Request;
 
-/// The caller of a request of the kernel, which has checked mode bits.
+/// Returns the caller of a request. The kernel has checked mode bits.
 pub fn who(request: &Request) -> Who {
     Who::process(request.uid(), request.gid(), request.pid(), groups_of)
 }
@@ -24,20 +24,20 @@ pub fn is_signalled(thread: u32) -> bool {
     (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & !set("SigIgn:") != 0
 }
 
-/// The system call that a thread is in.
+/// System call in which a thread is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Fcntl,
     Flock,
-    /// It is at work, and may be on its way into one.
+    /// The thread runs, and may be about to enter such a call.
     Running,
-    /// Another one, or it may not be looked at, or there is no such thread here.
+    /// Another call, or it may not be looked at, or there is no such thread here.
     Unknown,
 }
 
-/// Looks in which call a thread is. No thread is mistaken for another by its number. Where a
-/// process of 32 bits may run, no call of 64 bits that could wait for a lock has the numbers of its
-/// calls.
+/// Returns the call in which a thread is. No thread is mistaken for another by its number. On
+/// machines that run processes of 32 bits, no call of 64 bits that could wait for a lock has the
+/// number of their calls.
 pub fn call(thread: u32) -> Call {
     if thread == 0 {
         return Call::Unknown;
@@ -66,7 +66,8 @@ fn call_of(text: &str) -> Call {
     }
 }
 
-/// None of a process that is gone: then nothing is allowed because of them.
+/// Returns the groups of a process; none for a process that is gone, so that nothing is allowed by
+/// them.
 fn groups_of(pid: u32) -> Vec<u32> {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Vec::new() };
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));

@@ -82,7 +82,7 @@ pub struct Opened {
     pub admit: Arc<Admit>,
     pub redirects: Redirects,
     pub handles: HandleKey,
-    /// Lock of the directory.
+    /// Lock of the disk cache in front of its blocks.
     pub lock: Option<Lock>,
 }
 

@@ -31,7 +31,7 @@ pub struct Authenticated {
     pub certificate: Option<CertificateDer<'static>>,
     /// Capabilities that the program there must have, as long as the connection lasts.
     pub required: Required,
-    /// Asks again, as long as the connection lasts, whether all this still holds.
+    /// Checks again, while the connection lasts, that all this still holds.
     pub standing: Standing,
 }
 
@@ -42,25 +42,28 @@ impl fmt::Debug for Authenticated {
     }
 }
 
-/// Takes over links of another protocol than `cairn-wire`: goes on with them in tasks of its own.
+/// Takes over links of a protocol other than `cairn-wire`, and serves them in tasks of its own.
 pub type Taker = Arc<dyn Fn(Link) + Send + Sync>;
 
-/// Tells which capabilities are turned on in the store.
+/// Returns the capabilities that are turned on in the store.
 pub type Required = Arc<dyn Fn() -> CapabilitySet + Send + Sync>;
 
-/// Requires no capability: for a peer that sees no rows.
+/// Requires no capability, for a peer that sees no rows.
 pub fn require_none() -> Required {
     Arc::new(|| CapabilitySet::NONE)
 }
 
-/// `Denied` once the peer is no longer admitted: its node was removed, its certificate expired.
+/// Returns `Denied` once the peer is no longer admitted: its node was removed, its certificate
+/// expired.
 pub type Standing = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 #[async_trait]
 pub trait Dial: Send + Sync + 'static {
+    /// Opens an authenticated stream.
+    ///
     /// # Errors
-    /// `Unavailable` if nobody answers there, `Denied` if it is not whom we trust, or it does not
-    /// trust us.
+    /// `Unavailable` if no node answers there, `Denied` if this side does not trust the node, or
+    /// the node does not trust this side.
     async fn dial(&self, address: &str) -> Result<Link>;
 }
 
@@ -70,11 +73,11 @@ pub type Handshake = BoxFuture<'static, Result<Option<Link>>>;
 
 #[async_trait]
 pub trait Listen: Send + Sync + 'static {
-    /// The next connection. Its handshake goes on only while the returned future is polled.
+    /// Accepts the next connection. Its handshake goes on only while the returned future is polled.
     async fn accept(&self) -> Result<Handshake>;
 }
 
-/// An error of a stream as one of ours. Objections of TLS to the peer, or of the peer to us, are
+/// Converts an error of a stream. Objections of TLS to the peer, or of the peer to us, are
 /// `Denied`; other errors of TLS are `Invalid`; all else is `Unavailable`.
 pub fn lost(doing: &str) -> impl Fn(io::Error) -> Error {
     move |error| {

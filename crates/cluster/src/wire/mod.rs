@@ -1,4 +1,4 @@
-//! The connections between nodes: one for each pair, multiplexed, asked over in both directions.
+//! Connections between nodes: one for each pair, multiplexed, with requests in both directions.
 //!
 //! It is not: a way to move blocks (that is HTTP), a place that knows what a method means.
 //!

@@ -1,5 +1,4 @@
-//! Frames on their way out: small ones one behind the other in one buffer, long payloads as they
-//! were given.
+//! Frames on their way out: small frames one after another in one buffer, long payloads uncopied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -10,22 +9,22 @@ use cairn_base::trace::{TRACE_BYTES, Trace};
 use super::frame::{HEADER_BYTES, Kind, header, traced};
 use crate::limits::COPY_BYTES;
 
-/// Slices in one write.
+/// Slices in one write, at most.
 pub const SLICES: usize = 16;
-/// A buffer above this is not used again.
+/// Size above which a buffer is not used again, bytes.
 const SPARE_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub struct Outbox {
     parts: VecDeque<Part>,
-    /// Written of the first part.
+    /// Written bytes of the first part.
     written: usize,
     bytes: usize,
     /// An empty buffer, to be used again.
     spare: Vec<u8>,
 }
 
-/// The payload of a frame: `head` and `rest` behind it, which need not be copied together.
+/// Payload of a frame: `head` and `rest` behind it, which need not be copied together.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     pub head: Bytes,
@@ -64,7 +63,7 @@ impl Part {
 }
 
 impl Outbox {
-    /// Bytes to be written.
+    /// Returns the number of bytes to be written.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -73,8 +72,10 @@ impl Outbox {
         self.bytes == 0
     }
 
+    /// Adds a frame.
+    ///
     /// # Panics
-    /// If the payload is longer than a frame can say: it was checked by whoever took it.
+    /// If the payload is longer than a frame allows: its caller has checked that.
     pub fn push(&mut self, kind: Kind, method: u16, id: u64, payload: impl Into<Payload>) {
         let payload = payload.into();
         self.bytes += HEADER_BYTES;
@@ -83,10 +84,10 @@ impl Outbox {
         self.push_payload(payload);
     }
 
-    /// A request, with the trace that it belongs to if the peer reads that.
+    /// Adds a request, with the trace that it belongs to if the peer reads traces.
     ///
     /// # Panics
-    /// As [`Outbox::push`].
+    /// Like [`Outbox::push`].
     pub fn push_request(&mut self, method: u16, id: u64, trace: Option<&Trace>, payload: Payload) {
         let Some(trace) = trace else { return self.push(Kind::Request, method, id, payload) };
         self.bytes += HEADER_BYTES + TRACE_BYTES;
@@ -111,7 +112,7 @@ impl Outbox {
         }
     }
 
-    /// The buffer at the end.
+    /// Returns the buffer at the end.
     fn own(&mut self) -> &mut Vec<u8> {
         if !matches!(self.parts.back(), Some(Part::Own(_))) {
             self.parts.push_back(Part::Own(std::mem::take(&mut self.spare)));
@@ -133,7 +134,7 @@ impl Outbox {
         }
     }
 
-    /// The bytes to write next.
+    /// Returns the bytes to write next.
     pub fn slices(&self) -> ([IoSlice<'_>; SLICES], usize) {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut skip = self.written;
@@ -145,7 +146,7 @@ impl Outbox {
         (slices, count)
     }
 
-    /// `count` bytes have been written.
+    /// Removes `count` bytes, which have been written.
     pub fn advance(&mut self, count: usize) {
         self.bytes -= count;
         self.written += count;

@@ -22,17 +22,17 @@ use super::program::NodeProgram;
 use super::slots::{FreedWindow, OpenCalls};
 use crate::limits::PAYLOAD_BYTES;
 
-/// The identity at the other end of a connection.
+/// Identity of the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     pub authenticated: Authenticated,
-    /// In which of its roles it speaks.
+    /// Role in which it speaks.
     pub role: Role,
-    /// The version of the protocol that both speak.
+    /// Version of the protocol that both sides speak.
     pub version: u16,
-    /// Its program, as it says.
+    /// Program that it names.
     pub program: Arc<NodeProgram>,
-    /// The number of this connection, of all that this process has had.
+    /// Number of this connection, among all that this process has had.
     pub connection: u64,
 }
 
@@ -67,12 +67,12 @@ impl Drop for Dialed {
     }
 }
 
-/// Why a call has no reply.
+/// Reason why a call has no reply.
 #[derive(Debug)]
 pub enum Failed {
     /// The request never left this node: it can be sent elsewhere.
     NotSent(Error),
-    /// The peer's answer, or the outcome is unknown.
+    /// The peer answered this error, or the outcome is unknown.
     Sent(Error),
 }
 
@@ -118,8 +118,8 @@ impl Peer {
         Call { shared: &self.shared, id }.await.map_err(Failed::Sent)
     }
 
-    /// Asks the peer and does not wait for the reply, only for room. Whether the request arrives
-    /// is never known.
+    /// Calls the peer without waiting for the reply, only for room. It is never known whether the
+    /// request arrives.
     pub async fn tell(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<()> {
         let (payload, deadline) = (Payload::from(payload), Instant::now() + timeout);
         let cost = self.shared.room(&payload, deadline).await?;
@@ -153,7 +153,7 @@ impl Peer {
         self.shared.ask_to_end("closed by this node");
     }
 
-    /// Waits for the end of the connection, and tells why it ended.
+    /// Waits for the end of the connection, and returns its reason.
     pub async fn closed(&self) -> Error {
         self.shared.has_ended.wait_for(|ended| ended.then_some(())).await;
         self.shared.why_not_sent()
@@ -163,9 +163,9 @@ impl Peer {
 /// The state that a connection's driver and its callers share.
 pub(super) struct PeerShared {
     pub info: PeerInfo,
-    /// The most that the peer allows to be outstanding.
+    /// Most that the peer allows to be outstanding.
     window: Window,
-    /// Requests to it may have traces.
+    /// Set if requests to the peer may have traces.
     reads_traces: bool,
     calls: Semaphore,
     bytes: Semaphore,
@@ -179,11 +179,11 @@ pub(super) struct PeerState {
     pub out: Outbox,
     /// Wakes the driver, if it sleeps.
     pub driver: Option<Waker>,
-    /// The peer wants no further requests, and why.
+    /// Reason why the peer wants no further requests, if so.
     pub leaving: Option<Error>,
-    /// The driver is to end the connection.
+    /// Set when the driver is to end the connection.
     pub end_asked: bool,
-    /// The connection has ended, and why.
+    /// Reason why the connection has ended, if so.
     pub ended: Option<String>,
 }
 
@@ -202,7 +202,8 @@ impl PeerShared {
         }
     }
 
-    /// Waits until the peer allows this request. Gives its cost, which the answer returns.
+    /// Waits until the window of the peer has room for this request. Returns its cost, which the
+    /// answer gives back.
     async fn room(&self, payload: &Payload, deadline: Instant) -> Result<u32> {
         if payload.len() > PAYLOAD_BYTES {
             let text = format!("a request of {} bytes, at most {PAYLOAD_BYTES}", payload.len());
@@ -289,7 +290,7 @@ impl PeerShared {
         driver.into_iter().for_each(Waker::wake);
     }
 
-    /// The connection has ended: fails what waits, for answers and for room.
+    /// Notes that the connection has ended, and fails the calls that wait for answers and for room.
     pub fn end(&self, reason: &Error) {
         let mut wakers = Vec::new();
         {

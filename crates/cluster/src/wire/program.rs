@@ -1,13 +1,13 @@
-//! The program of a node, as the node tells it in its hello: its release, the versions of the
-//! protocol that it speaks, the formats on disk that it reads, and its capabilities.
+//! Program of a node in its hello: its release, the versions of the protocol that it speaks, the
+//! formats on disk that it reads, and its capabilities.
 //!
-//! It is shown and compared before an upgrade. A connection depends on the capabilities alone.
+//! It is shown, and compared before an upgrade. A connection depends on the capabilities alone.
 
 #![deny(clippy::indexing_slicing)]
 
 use cairn_base::{Capability, CapabilitySet};
 
-/// Formats in a hello; more are left out.
+/// Formats in a hello, at most; more are left out.
 const FORMATS_MAX: usize = 16;
 /// The longest name of a format that is shown, bytes.
 const NAME_BYTES: usize = 32;
@@ -20,11 +20,11 @@ pub struct FormatRange {
     pub newest: u16,
 }
 
-/// The program of a node, as it said. Empty where it said nothing, as releases before did.
+/// Program of a node, as the node named it. Empty for earlier releases, which named none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeProgram {
     pub release: String,
-    /// The lowest and the highest version of the protocol; (0, 0) if that is not known.
+    /// Lowest and highest version of the protocol; (0, 0) if unknown.
     pub versions: (u16, u16),
     pub formats: Vec<FormatRange>,
     pub capabilities: CapabilitySet,
@@ -44,9 +44,9 @@ const FORMATS: [(&str, u16, u16); 10] = [
     ("blocks", 1, 2),
     // Records of the log of metadata of a master alone.
     ("log-alone", 1, 1),
-    // The same of several masters.
+    // Records of the log of several masters.
     ("log-members", 2, 2),
-    // What the table of rows says of itself: 1 of a master alone, 2 of several.
+    // The mark in the table of rows: 1 for one master, 2 for several.
     ("mark", 1, 2),
     // Messages between masters.
     ("members", 1, 1),
@@ -64,24 +64,25 @@ pub(super) fn own_formats() -> Vec<FormatRange> {
     FORMATS.iter().map(range).collect()
 }
 
-/// As a hello has it: `name oldest newest`, one a line.
+/// Writes formats for a hello: `name oldest newest`, one per line.
 pub(super) fn write_formats(formats: &[FormatRange]) -> String {
     let lines = formats.iter().map(|one| format!("{} {} {}", one.name, one.oldest, one.newest));
     lines.collect::<Vec<String>>().join("\n")
 }
 
-/// Lines that say something else are left out: they are of a later version.
+/// Reads the formats of a hello. Lines of another form are left out: they are of a later version.
 pub(super) fn read_formats(text: &[u8]) -> Vec<FormatRange> {
     let text = String::from_utf8_lossy(text);
     text.lines().filter_map(read_format).take(FORMATS_MAX).collect()
 }
 
-/// Names as a hello has them, one a line.
+/// Writes names for a hello, one per line.
 pub(super) fn write_capabilities(capabilities: CapabilitySet) -> String {
     capabilities.iter().map(Capability::name).collect::<Vec<&str>>().join("\n")
 }
 
-/// Names of a later version are left out: this program turns none of these on.
+/// Reads the names of a hello. Names of a later version are left out: this program turns none of
+/// these on.
 pub(super) fn read_capabilities(text: &[u8]) -> CapabilitySet {
     let text = String::from_utf8_lossy(text);
     text.lines().filter_map(|line| line.parse::<Capability>().ok()).collect()
@@ -110,7 +111,7 @@ mod tests {
         let many = "x 1 1\n".repeat(1000);
         assert_eq!(read_formats(many.as_bytes()).len(), FORMATS_MAX);
         assert_eq!(read_formats(&[0xff; 40]), []);
-        // What a later version adds to a line is passed over.
+        // Additions of a later version to a line are ignored.
         assert_eq!(read_formats(b"x 1 2 later").len(), 1);
     }
 
@@ -122,7 +123,7 @@ mod tests {
         assert!(read_capabilities(&[0xff; 4000]).is_empty());
     }
 
-    /// The constants are private to their crates: of the oldest version and of the newest.
+    /// The constants for the oldest and the newest version are private to their crates.
     #[test]
     fn formats_are_those_that_are_read_and_written() {
         let sources = [

@@ -1,4 +1,4 @@
-//! A connection to whichever of several addresses serves, made again when it is lost.
+//! A connection to the serving node among several addresses, made again when it is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use super::peer::{Failed, Peer};
 use super::service::Service;
 use crate::limits::{DIAL, HELD_UP};
 
-/// The pause after all addresses were tried in vain. It doubles from `first` to `most`, and is then
+/// Pause after all addresses were tried in vain. It doubles from `first` to `most`, and is then
 /// shortened by up to a half, at random, so that many clients do not come back at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
@@ -39,7 +39,7 @@ impl Retry {
     }
 }
 
-/// Finds the one of several nodes that serves (the active master), and keeps a connection to it.
+/// Finds the serving node among several (the active master), and keeps a connection to it.
 pub struct Reconnect<S> {
     dialer: Arc<dyn Dial>,
     terms: Terms,
@@ -47,7 +47,7 @@ pub struct Reconnect<S> {
     rng: Arc<dyn Rng>,
     retry: Retry,
     addresses: Mutex<Vec<String>>,
-    /// Counts on as addresses are left; which is tried first.
+    /// Counter of the addresses that were left; it selects the address that is tried first.
     start: AtomicUsize,
     peer: Mutex<Option<Peer>>,
     /// Locked by the task that dials.
@@ -79,18 +79,18 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
-    /// A further connection to the same nodes, where `service` answers what they ask.
+    /// Makes another connection to the same nodes; `service` answers their requests.
     pub fn beside<T: Service>(&self, service: T) -> Reconnect<T> {
         let addresses = self.addresses.lock().clone();
         let (dialer, rng) = (Arc::clone(&self.dialer), Arc::clone(&self.rng));
         let beside =
             Reconnect::new(dialer, addresses, self.terms.clone(), service, rng, self.retry);
-        // The one that serves is tried first.
+        // The serving node is tried first.
         beside.start.store(self.start.load(Ordering::Relaxed), Ordering::Relaxed);
         beside
     }
 
-    /// Other addresses, from the next dialing on.
+    /// Replaces the addresses, from the next dialing on.
     ///
     /// # Panics
     /// If there is no address.
@@ -99,8 +99,8 @@ impl<S: Service> Reconnect<S> {
         *self.addresses.lock() = addresses;
     }
 
-    /// Calls whoever serves. A request that was sent is not sent again: its outcome may be unknown,
-    /// and only the caller knows whether it may be carried out twice.
+    /// Calls the serving node. A request that was sent is not sent again: its outcome may be
+    /// unknown, and only the caller knows whether it may be carried out twice.
     pub async fn call(&self, method: u16, payload: Bytes, within: Duration) -> Result<Bytes> {
         let deadline = Instant::now() + within;
         loop {
@@ -113,11 +113,11 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
-    /// The connection, made if there is none.
+    /// Returns the connection, and makes it if there is none.
     ///
     /// # Errors
-    /// If none could be made before `deadline`, with what the last try of each address said:
-    /// `Denied` if one of them refuses this side, `Unavailable` otherwise.
+    /// If none could be made before `deadline`, with the last error of each address: `Denied` if
+    /// one of them refuses this side, `Unavailable` otherwise.
     pub async fn peer(&self, deadline: Instant) -> Result<Peer> {
         if let Some(peer) = self.usable() {
             return Ok(peer);
@@ -151,7 +151,7 @@ impl<S: Service> Reconnect<S> {
         self.peer.lock().as_ref().filter(|peer| peer.is_usable()).cloned()
     }
 
-    /// The node behind `peer` does not serve (it stands by): begin with the next address.
+    /// Leaves the node behind `peer`, which stands by: the next address is tried first.
     pub fn leave(&self, peer: &Peer) {
         let mut current = self.peer.lock();
         let same =

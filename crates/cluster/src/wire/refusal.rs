@@ -1,4 +1,4 @@
-//! Words for a node of another version, which asks for a purpose that there is in a version that is
+//! Refusals in words for a node of another version, which asks for a purpose in a version that is
 //! not spoken here.
 
 #![deny(clippy::indexing_slicing)]
@@ -12,11 +12,11 @@ use super::link::Link;
 use super::refused;
 use crate::limits::HANDSHAKE;
 
-/// The most that is read from a refused node, so that the answer arrives, bytes.
+/// Bytes that are read from a refused node, at most, so that the answer arrives.
 const READ_BYTES: usize = 64 << 10;
 
-/// Says over `link` why `asked` is not spoken here, in the form of `spoken`, and ends it. Returns
-/// what it said.
+/// Answers over `link` why `asked` is not spoken here, in the form of `spoken`, and ends it.
+/// Returns the text.
 pub(super) async fn refuse(
     link: Link,
     cluster: ClusterId,
@@ -38,7 +38,7 @@ pub(super) async fn refuse(
     };
     let mut piece = [0; 4096];
     let answered = async {
-        // A client of HTTP takes an answer for one only after it has asked.
+        // A client of HTTP accepts an answer only after it has sent a request.
         let mut read = stream.read(&mut piece).await?;
         stream.write_all(&answer).await?;
         stream.shutdown().await?;
@@ -50,12 +50,12 @@ pub(super) async fn refuse(
         }
         Ok::<_, std::io::Error>(())
     };
-    // It matters to nobody here whether the other side has listened.
+    // It does not matter here whether the other side has read it.
     let _ = timeout(HANDSHAKE, answered).await;
     error
 }
 
-/// The number after the slash; 0 if it is none.
+/// Returns the number after the slash; 0 if there is none.
 fn version(protocol: &[u8]) -> u64 {
     let number = protocol.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Lines of the log about nodes that are refused for their version: they try again every other
-//! second until somebody upgrades them.
+//! Log lines about nodes that are refused for their version: such nodes try again every other
+//! second until they are upgraded.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ type Said = BTreeMap<(NodeId, NodeId, String), (String, Instant)>;
 
 static SAID: Mutex<Said> = Mutex::new(Said::new());
 
-/// Says that a node is refused, unless that was said of it just now.
+/// Logs that a node is refused, unless the same was logged recently.
 pub(super) fn log(own: NodeId, peer: &Authenticated, error: &Error) {
-    // Without the port, which is another one each time.
+    // Without the port, which differs each time.
     let from = peer.address.rsplit_once(':').map_or(&*peer.address, |(host, _)| host);
     let of = (own, peer.node, from.to_owned());
     if is_news(&mut SAID.lock(), of, error.to_string(), Instant::now()) {
@@ -33,7 +33,7 @@ fn is_news(said: &mut Said, of: (NodeId, NodeId, String), text: String, now: Ins
     if said.get(&of).is_some_and(|(before, _)| *before == text) {
         return false;
     }
-    // Where there are too many, some are said too often.
+    // If there are too many, some are logged too often.
     if said.len() < NODES {
         said.insert(of, (text, now));
     }

@@ -12,8 +12,8 @@ use super::link::{Handshake, Listen};
 use super::service::Service;
 use crate::limits::{CONNECTIONS, HANDSHAKE};
 
-/// Serves until `shutdown` becomes true (or its sender is gone); then tells every peer to go away
-/// and answers what they have asked, for at most `drain`.
+/// Serves until `shutdown` becomes true (or its sender is gone). Then tells every peer to go away,
+/// and answers the requests in progress for at most `drain`.
 pub async fn serve<S: Service>(
     listener: Arc<dyn Listen>,
     terms: Terms,
@@ -40,7 +40,7 @@ pub async fn serve<S: Service>(
                 });
             }
             Err(error) => {
-                // Out of descriptors, most likely: others must end first.
+                // Out of descriptors, most likely: other connections must end first.
                 tracing::warn!(%error, "accepting connections");
                 sleep(waits::ACCEPT_RETRY).await;
             }
@@ -53,7 +53,7 @@ pub async fn serve<S: Service>(
 
 type Slot = OwnedSemaphorePermit;
 
-/// The next connection, once there is a slot for it. Its handshake takes a place of its own when it
+/// Accepts the next connection, once there is a slot for it. Its handshake takes its place when it
 /// begins, and not before.
 async fn next(listener: &dyn Listen, slots: &Arc<Semaphore>) -> Result<(Handshake, Slot)> {
     let closed = |_| Error::Unavailable("the node is stopping".into());

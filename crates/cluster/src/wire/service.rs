@@ -18,10 +18,10 @@ pub trait Service: Clone + Send + Sync + 'static {
 
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply;
 
-    /// A connection has begun: its peer can be called from now on.
+    /// Called when a connection has begun: its peer can be called from now on.
     fn connected(&self, _: &Peer) {}
 
-    /// A connection has ended. Once for each [`Service::connected`].
+    /// Called when a connection has ended, once for each [`Service::connected`].
     fn ended(&self, _: &Peer) {}
 }
 
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// Answers nothing: for a side that only asks.
+/// Answers nothing: for a side that only calls.
 #[derive(Clone, Copy, Debug)]
 pub struct NoService;
 

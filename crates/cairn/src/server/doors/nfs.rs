@@ -31,7 +31,7 @@ const PORTMAP_PORT: u16 = 111;
 
 /// Way by which clients that do not know the port find it.
 enum Portmap {
-    /// There is no way.
+    /// There is none: clients must know the port.
     None,
     Own(TcpSocket, UdpSocket),
     /// The rpcbind of this machine answers them.
