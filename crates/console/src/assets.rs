@@ -1,4 +1,4 @@
-//! Static files. Their path has a hash of all of them, so browsers keep them for good.
+//! Static files. Their paths contain a hash of all of them, so browsers keep them for good.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -25,7 +25,7 @@ pub struct Asset {
 }
 
 struct Assets {
-    /// The first half of a SHA-256, in hex.
+    /// First half of a SHA-256, in hex.
     hash: String,
     all: Vec<Asset>,
 }
@@ -43,22 +43,22 @@ static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
     Assets { hash, all: all.collect() }
 });
 
-/// Less is not worth the time.
+/// Length from which on compression is worth the time.
 pub const GZIP_FROM: usize = 1024;
 
 pub fn gzip(bytes: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
-    // Into memory: neither fails.
+    // Written into memory: neither step fails.
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
     written.unwrap_or_default().into()
 }
 
-/// The path of a file.
+/// Returns the path of a file.
 pub fn path(name: &str) -> String {
     format!("/assets/{}/{name}", ASSETS.hash)
 }
 
-/// The file of a path below `/assets/`.
+/// Returns the file of a path below `/assets/`.
 pub fn find(path: &str) -> Option<&'static Asset> {
     let (hash, name) = path.split_once('/')?;
     let found = ASSETS.all.iter().find(|asset| asset.name == name)?;
@@ -75,7 +75,8 @@ mod tests {
         assert!(bytes < 100 << 10, "{bytes}");
     }
 
-    /// Assets have nothing that the policy of pages forbids. Otherwise only a browser would tell.
+    /// Assets contain nothing that the policy of pages forbids. Otherwise only a browser would show
+    /// it.
     #[test]
     fn scripts_do_nothing_that_the_policy_forbids() {
         for asset in &ASSETS.all {

@@ -1,5 +1,6 @@
-//! Attempts to log in. A reply to wrong credentials is held back where there were many from the
-//! same network, or for the same access key; right ones are never refused for what others sent.
+//! Attempts to log in. A reply to wrong credentials is held back if there were many from the same
+//! network, or for the same access key; right credentials are never refused because of others'
+//! attempts.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ struct Failures {
 pub struct Attempts {
     clock: Arc<dyn Clock>,
     failures: Mutex<HashMap<Source, Failures>>,
-    /// A place for each reply that is held back: so a network has few at a time.
+    /// Places for replies that are held back: a network has few at a time.
     places: Arc<Shares>,
 }
 
@@ -45,7 +46,7 @@ impl Attempts {
         }
     }
 
-    /// Counts wrong credentials: for how long the reply is held back.
+    /// Counts wrong credentials. Returns how long the reply is held back.
     fn failed(&self, address: IpAddr, id: &str) -> Duration {
         let now = self.clock.monotonic();
         let mut failures = self.failures.lock();
@@ -69,7 +70,7 @@ impl Attempts {
         held(most)
     }
 
-    /// Right credentials came: the owner of the access key may mistype again.
+    /// Notes that right credentials came: the owner of the access key may mistype again.
     pub fn succeeded(&self, address: IpAddr) {
         self.failures.lock().remove(&Source::Network(Party::at(address)));
     }
@@ -117,7 +118,7 @@ mod tests {
         }
         let held: Vec<u64> = (0..6).map(|_| secs(address(1), "root")).collect();
         assert_eq!(held, [1, 2, 4, 8, 8, 8]);
-        // Another access key from there, and this one from elsewhere; but not both others.
+        // Another access key from there, and this one from elsewhere, but not both at once.
         assert_eq!(secs(address(1), "alice"), 8);
         assert_eq!(secs(address(2), "root"), 8);
         assert_eq!(secs(address(3), "bob"), 0);

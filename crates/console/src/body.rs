@@ -1,4 +1,4 @@
-//! Bodies of replies: a page that is in memory, or events that come as they happen.
+//! Bodies of replies: a page in memory, or events as they happen.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http_body::{Frame, SizeHint};
 
-/// Bytes at hand, or bytes that come for as long as a page is open.
+/// Bytes in memory, or bytes that come as long as a page is open.
 pub enum Body {
     Full(Bytes),
     Stream(BoxStream<'static, Bytes>),

@@ -1,4 +1,4 @@
-//! From a request to a reply.
+//! Steps from a request to a reply.
 
 use std::sync::{Arc, Weak};
 
@@ -27,7 +27,7 @@ use crate::reply::{self, Reply};
 use crate::route::{self, Kind};
 use crate::site::Site;
 
-/// The console; cheap to clone.
+/// The console. Cheap to clone.
 #[derive(Clone)]
 pub struct ConsoleDoor {
     inner: Arc<Inner>,
@@ -36,7 +36,7 @@ pub struct ConsoleDoor {
 }
 
 impl ConsoleDoor {
-    /// `insight`: what the process knows beyond the operations of the store.
+    /// Makes the console; `insight` is what the process knows beyond the operations of the store.
     pub fn new(
         admit: Arc<Admit>,
         metrics: &DoorMetrics,
@@ -96,11 +96,11 @@ impl Door for ConsoleDoor {
     }
 }
 
-/// A request as far as it has come.
+/// A request, as far as it has arrived.
 struct Received {
     login: Option<LoggedIn>,
     body: Vec<u8>,
-    /// The room of the body.
+    /// Room that the body occupies.
     _share: Option<Share>,
 }
 
@@ -149,8 +149,8 @@ impl Inner {
         finish(&asked_headers, &method, reply)
     }
 
-    /// Finds out who asks, and then reads the body. It is read only of whoever has logged in, or is
-    /// about to, and only where something may be changed.
+    /// Finds the user of a request, and then reads the body. It is read only for a user who has
+    /// logged in, or is about to, and only where something may be changed.
     async fn receive(
         &self,
         peer: Remote,
@@ -180,7 +180,7 @@ impl Inner {
         Ok(Received { login, body, _share })
     }
 
-    /// All of a body, and the room that it takes with the form that is made of it.
+    /// Reads the whole body, with room for it and for the form that is made of it.
     async fn body(
         &self,
         party: Party,

@@ -1,8 +1,7 @@
-//! Events for pages that are open, as `text/event-stream`.
+//! Events for open pages, as `text/event-stream`.
 //!
-//! It is not: a place that knows of what there are events. A page gives a stream of them, or of
-//! their bytes; here it is sent for as long as the page is open, the login holds and the server
-//! runs.
+//! It is not: a place that knows the subjects of events. A page gives a stream of events, or of
+//! their bytes; it is sent here as long as the page is open, the login holds and the server runs.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -53,14 +52,13 @@ impl From<Event> for Bytes {
     }
 }
 
-/// Comes again after two seconds.
+/// The browser reconnects after two seconds.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
 const ALIVE: &[u8] = b": alive\n\n";
-/// The login has ended: the page is to come no more.
+/// The login has ended: the page must not reconnect.
 const END: &[u8] = b"event: end\ndata: {\"reason\":\"login\"}\n\n";
 
-/// Sends what comes of `source` until that ends, the page is closed, the login ends or the server
-/// stops.
+/// Sends `source` until it ends, the page is closed, the login ends or the server stops.
 ///
 /// # Errors
 /// `Unavailable` if too many pages listen.
@@ -92,7 +90,7 @@ pub fn reply(
     Ok(reply)
 }
 
-/// The login of a page that is open.
+/// Login of an open page.
 struct OpenLogin {
     fs: Fs,
     user: UserId,
@@ -126,7 +124,7 @@ impl OpenLogin {
     }
 }
 
-/// A page that hears of changes.
+/// A page that receives events.
 struct Listening {
     source: BoxStream<'static, Bytes>,
     login: OpenLogin,
@@ -138,12 +136,12 @@ struct Listening {
     _place: ListenerPlace,
 }
 
-/// The events that came while a page waited.
+/// Events of the wait of a page.
 enum Came {
     Event(Option<Bytes>),
     /// The login may have ended.
     Doubt,
-    /// Nothing was sent for long.
+    /// Nothing was sent for a long time.
     Silence,
     /// The server stops.
     Stop,
@@ -168,7 +166,7 @@ impl Listening {
                     self.silent = Duration::ZERO;
                     return Some((Bytes::from_static(ALIVE), Some(self)));
                 }
-                // The page comes again, to another server perhaps.
+                // The page reconnects, perhaps to another server.
                 Came::Event(None) | Came::Stop => return None,
             }
         }

@@ -9,11 +9,11 @@ use crate::inner::LoggedIn;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 
-/// Why a request is not done.
+/// Reason why a request fails.
 #[derive(Debug)]
 pub enum Failure {
     Store(Error),
-    /// Nobody has logged in, or that is over.
+    /// No user has logged in, or the login is over.
     LoggedOut,
     /// The path does not take this method, or there is no such page.
     NoPage,
@@ -33,7 +33,7 @@ impl From<UploadError> for Failure {
     }
 }
 
-/// A status, a heading, and what to do.
+/// Status, heading, and what to do.
 struct Told {
     status: StatusCode,
     heading: &'static str,
@@ -41,7 +41,7 @@ struct Told {
 }
 
 impl Failure {
-    /// For records: a refusal in its words, and another failure by its kind.
+    /// Returns the reason for records: the words of a refusal, and the kind of another failure.
     pub fn reason(&self) -> String {
         match self {
             Failure::Store(error @ (Error::Denied(_) | Error::ReadOnly(_))) => error.to_string(),
@@ -127,7 +127,7 @@ fn of_store(error: &Error) -> Told {
     Told { status, heading, text }
 }
 
-/// The text of an error, as a sentence.
+/// Returns the text of an error as a sentence.
 fn sentence(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let mut letters = text.chars();

@@ -5,12 +5,13 @@ use maud::{Markup, html};
 
 use crate::forms::Form;
 
-/// A form that does something once it was confirmed: it has `confirm=yes` and what was asked for.
+/// A form that does something after a confirmation: it has `confirm=yes` and the values of the
+/// request.
 pub struct Confirm<'a> {
     pub action: &'a str,
     /// Names and values of the request, in order.
     pub fields: &'a [(&'a str, &'a str)],
-    /// The text of the button, and its class: `danger` for what cannot be undone.
+    /// Text of the button, and its class: `danger` for what cannot be undone.
     pub text: &'a str,
     pub class: &'a str,
     /// Target of the link that cancels.
@@ -63,7 +64,7 @@ pub fn text(of: &Text<'_>) -> Markup {
     }
 }
 
-/// A choice: values and their texts, of which one is chosen.
+/// Makes a choice: values and their texts, one of which is chosen.
 pub fn choice(id: &str, label: &str, chosen: &str, options: &[(&str, &str)]) -> Markup {
     html! {
         div class="field" {
@@ -77,7 +78,7 @@ pub fn choice(id: &str, label: &str, chosen: &str, options: &[(&str, &str)]) -> 
     }
 }
 
-/// The rights that a user may be given.
+/// Rights that a user may be given.
 const RIGHTS: [(&str, &str, Rights); 3] = [
     ("read", "Read: list the bucket, and read objects", Rights::READ),
     ("write", "Write: add, replace and delete objects", Rights::WRITE),
@@ -99,13 +100,13 @@ pub fn rights(chosen: Rights) -> Markup {
     }
 }
 
-/// Those that were chosen; none takes all away.
+/// Returns the chosen rights; no choice takes all rights away.
 pub fn rights_of(form: &Form) -> Rights {
     let chosen = RIGHTS.iter().filter(|(value, ..)| form.all("right").any(|word| word == *value));
     chosen.fold(Rights::NONE, |rights, (.., right)| rights.union(*right))
 }
 
-/// Something that is shown once, with a button that copies it where there are scripts.
+/// Shows a value once, with a button that copies it if scripts run.
 pub fn once(id: &str, label: &str, value: &str) -> Markup {
     html! {
         div class="field" {

@@ -48,7 +48,7 @@ impl Form {
         }
     }
 
-    /// The first value of a name; empty if there is none.
+    /// Returns the first value of a name; empty if there is none.
     pub fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -58,10 +58,10 @@ impl Form {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A number; none if the field is empty or not there.
+    /// Parses a number; none if the field is empty or absent.
     ///
     /// # Errors
-    /// `Invalid` if it is none, in the words of the form.
+    /// `Invalid` if it is no number, in the words of the form.
     pub fn number(&self, name: &str, label: &str) -> Result<Option<u64>> {
         match self.get(name).trim() {
             "" => Ok(None),

@@ -1,4 +1,4 @@
-//! All that requests have behind them.
+//! State that all requests share.
 
 use std::sync::{Arc, Weak};
 
@@ -28,7 +28,7 @@ pub struct Inner {
     pub insight: Insight,
     pub lookup: Arc<Lookup>,
     pub looks: Looks,
-    /// This very one, for replies that outlive their requests.
+    /// Reference to this state, for replies that outlive their requests.
     pub own: Weak<Inner>,
 }
 
@@ -55,38 +55,40 @@ impl Asked {
         self.parts.uri.path()
     }
 
-    /// The path with its query, to come back to.
+    /// Returns the path with its query, to come back to.
     pub fn place(&self) -> &str {
         self.parts.uri.path_and_query().map_or("/", |place| place.as_str())
     }
 
+    /// Parses the query.
+    ///
     /// # Errors
-    /// `Invalid` if it cannot be one; `TooLarge` if it has too many fields.
+    /// `Invalid` if it is malformed; `TooLarge` if it has too many fields.
     pub fn query(&self) -> Result<Form> {
         let query = self.parts.uri.query().unwrap_or_default();
         Form::parse(query.as_bytes(), limits::FIELDS)
     }
 
-    /// The body as a form.
+    /// Parses the body as a form.
     ///
     /// # Errors
-    /// `Invalid` if it cannot be one; `TooLarge` if it has too many fields.
+    /// `Invalid` if it is malformed; `TooLarge` if it has too many fields.
     pub fn form(&self) -> Result<Form> {
         Form::parse(&self.body, self.bounds.fields)
     }
 }
 
-/// A browser in which somebody has logged in.
+/// A browser in which a user has logged in.
 pub struct LoggedIn {
     pub user: UserId,
     /// Name of the user.
     pub name: String,
-    /// The id of the access key that was shown.
+    /// Id of the access key that was shown.
     pub credential: String,
-    /// The part of the cookie of which the store has a hash.
+    /// Part of the cookie of which the store has a hash.
     pub secret: Secret<String>,
     pub caller: Caller,
-    /// The store takes no changes now: each page says so.
+    /// Set if the store takes no changes now: each page says so.
     pub is_read_only: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The console: pages for people, on a listener and an origin of their own.
+//! The console: pages for people, on a separate listener and origin.
 //!
 //! It is not: a place where bytes of users are served. Downloads and uploads go to the S3 door, by
 //! URLs that are signed here for one request each. No right is decided here: a page shows what the

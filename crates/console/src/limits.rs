@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-/// A form, bytes; and one of which a selection is no part: the form to log in, and JSON.
+/// Longest form, bytes; and longest form without a selection: the form to log in, and JSON.
 pub const FORM_BYTES: usize = 1 << 20;
 pub const SHORT_FORM_BYTES: usize = 64 << 10;
-/// Fields of a form and of a query: more than a selection has. And those of the form to log in.
+/// Fields of a form and of a query, at most: more than a selection has; and those of the form to
+/// log in.
 pub const FIELDS: usize = 2048;
 pub const LOGIN_FIELDS: usize = 16;
-/// Memory for all forms that are read, bytes. No network takes the last quarter.
+/// Memory for all forms that are being read, bytes. No network gets the last quarter.
 pub const FORMS_BYTES: u64 = 32 << 20;
 
 /// Time without use after which a login ends; and the age at which it ends in any case.
@@ -17,19 +18,19 @@ pub const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 /// Interval at which the use of a login is noted.
 pub const TOUCH: Duration = Duration::from_secs(60);
 
-/// Wrong secrets of one network, or for one access key, after which replies to further wrong ones
-/// are held back: for a second at first, and then twice as long each time.
+/// Wrong secrets of one network, or for one access key, after which replies to further wrong
+/// secrets are held back: for a second at first, and then twice as long each time.
 pub const FREE_FAILURES: u32 = 5;
 pub const HELD_MAX: Duration = Duration::from_secs(8);
 /// Time for which failures are remembered after the last one.
 pub const FAILURES_WINDOW: Duration = Duration::from_secs(600);
 /// Networks and access keys that are remembered, at most.
 pub const FAILURE_SOURCES: usize = 8192;
-/// Replies to wrong secrets that are held back at the same time; others wait for these. No network
-/// takes the last quarter.
+/// Replies to wrong secrets that are held back at the same time; further ones wait for these. No
+/// network gets the last quarter.
 pub const ATTEMPTS: u64 = 128;
 
-/// Rows of a page.
+/// Rows of a page, at most.
 pub const ROWS: usize = 200;
 /// Objects of a folder that one request deletes, at most.
 pub const DELETES: usize = 10_000;
@@ -39,7 +40,7 @@ pub const TRANSFERS: usize = 1000;
 /// Validity of a link to the bytes of an object, seconds; and of a link to upload a part.
 pub const DOWNLOAD_SECS: u32 = 300;
 pub const UPLOAD_SECS: u32 = 15 * 60;
-/// Presigned URLs that are made by one request.
+/// Presigned URLs that one request makes, at most.
 pub const URLS: usize = 16;
 
 /// Pages that receive changes, new numbers or lines at the same time, at most: of all users, and of
@@ -60,7 +61,7 @@ pub const RECORDS_BYTES: u64 = 8 << 20;
 pub const AUDIT_DAYS: usize = 31;
 pub const AUDIT_SOURCES: usize = 32;
 
-/// Requests in flight that a page shows, and sessions, locks, groups and damaged objects.
+/// Requests in flight that a page shows, and sessions, locks, groups and damaged objects, at most.
 pub const SHOWN: usize = 200;
 /// Lines of a log that a page begins with; the bytes of those that it shows at first, at most; and
 /// lines that a script keeps.

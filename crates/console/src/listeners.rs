@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::limits::{LISTENERS, LISTENERS_OF_USER};
 
-/// The pages that hear of changes now, and what is read for those that show files and buckets.
+/// Pages that receive changes now, and counts of what is read for the pages of files and buckets.
 #[derive(Default)]
 pub struct Listeners {
     counts: Mutex<ListenerCounts>,
@@ -24,7 +24,7 @@ struct ListenerCounts {
     of_users: HashMap<UserId, usize>,
 }
 
-/// The place of one page.
+/// Place of one page.
 pub struct ListenerPlace {
     listeners: Arc<Listeners>,
     user: UserId,
@@ -42,6 +42,8 @@ impl Listeners {
         ]
     }
 
+    /// Takes a place for a page.
+    ///
     /// # Errors
     /// `Unavailable` if there are too many.
     pub fn take(self: &Arc<Self>, user: UserId) -> Result<ListenerPlace, Error> {

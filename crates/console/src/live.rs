@@ -38,17 +38,17 @@ pub fn seen(asked: &Asked) -> String {
     }
 }
 
-/// Something that a page shows, as long as it is open.
+/// Contents of a page while it is open.
 pub trait Sight: Send + 'static {
-    /// The state now. From then on the sight hears of changes of it.
+    /// Returns the current state. From then on the sight notices changes of it.
     fn look(&mut self) -> impl Future<Output = Result<String>> + Send;
 
-    /// Returns when the state may be another one than at the last look.
+    /// Returns when the state may differ from that of the last look.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Tells of each state of a sight that is another one than the page has seen. `shown` is that of
-/// the last look.
+/// Sends an event for each state of a sight that differs from what the page has seen. `shown` is
+/// the state of the last look.
 pub fn tell(
     sight: impl Sight,
     shown: String,
@@ -59,7 +59,7 @@ pub fn tell(
         let mut telling = telling?;
         match telling.next().await {
             Ok(()) => Some((changed(telling.seen.clone()), Some(telling))),
-            // The page asks again, and shows why there is nothing to see.
+            // The page requests itself again, and shows why there is nothing to see.
             Err(error) => {
                 tracing::debug!(%error, "a page is told of no more changes");
                 Some((changed("gone".to_owned()), None))
@@ -74,7 +74,7 @@ fn changed(version: String) -> Event {
 
 struct Telling<S> {
     sight: S,
-    /// The state that was looked at, and not compared yet.
+    /// State that was looked at and is not compared yet.
     shown: Option<String>,
     seen: String,
     told: Option<Instant>,
@@ -90,7 +90,7 @@ impl<S: Sight> Telling<S> {
             let shown = match self.shown.take() {
                 Some(shown) => shown,
                 None => {
-                    // Of what changed since the last look is heard now.
+                    // Changes since the last look are noticed now.
                     self.sight.changed().await;
                     sleep(GATHER).await;
                     if let Some(told) = self.told {
@@ -107,7 +107,7 @@ impl<S: Sight> Telling<S> {
         }
     }
 
-    /// The state, once it can be looked at.
+    /// Returns the state, once it can be looked at.
     async fn look(&mut self) -> Result<String> {
         loop {
             match self.sight.look().await {

@@ -17,10 +17,10 @@ use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{assets, limits};
 
-/// Random bytes of a login.
+/// Length of the secret of a login, bytes.
 const SECRET_BYTES: usize = 32;
 
-/// The caller of a request whose access key was verified when its user logged in.
+/// Makes the caller of a request whose access key was verified when its user logged in.
 fn caller(user: UserId, credential: &str, peer: Remote) -> Caller {
     Caller::verified(user).with_origin(Origin {
         source: Some(peer.address.ip().to_canonical()),
@@ -29,8 +29,8 @@ fn caller(user: UserId, credential: &str, peer: Remote) -> Caller {
     })
 }
 
-/// The user and the secret within the cookie of that name. Two of them are none: who can set a
-/// cookie from a neighbouring origin cannot choose which one counts.
+/// Reads the user and the secret from the cookie of that name. Two such cookies count as none: a
+/// neighbouring origin that can set a cookie cannot choose which one counts.
 fn parse(headers: &HeaderMap, name: &str) -> Option<(UserId, Secret<String>)> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut values = cookies.flat_map(|value| value.split(';')).filter_map(|pair| {
@@ -49,7 +49,7 @@ fn ago(now: Timestamp, time: std::time::Duration) -> Timestamp {
 }
 
 impl Inner {
-    /// The login that the cookie of a request names, if it is not over.
+    /// Returns the login that the cookie of a request names, if it is not over.
     pub async fn login(&self, headers: &HeaderMap, peer: Remote) -> Result<Option<LoggedIn>> {
         let (name, _) = self.site.cookie();
         let Some((user, secret)) = parse(headers, &name) else { return Ok(None) };
@@ -61,10 +61,10 @@ impl Inner {
         if now >= found.expires || found.seen < ago(now, limits::IDLE) {
             return Ok(None);
         }
-        // A page that asks by itself says so: nobody uses it.
+        // A page that refreshes itself says so: that is no use of the login.
         let is_used = !headers.contains_key("x-cairn-refresh");
         if is_used && found.seen < ago(now, limits::TOUCH) {
-            // A login is not over for a store that takes no changes now.
+            // A login is not over because the store takes no changes now.
             if let Err(error) = self.fs().run(&system, TouchLogin { user, hash }).await {
                 tracing::debug!(%error, "the use of a login is not noted");
             }
@@ -75,7 +75,8 @@ impl Inner {
         Ok(Some(LoggedIn { user, name, credential, secret, caller, is_read_only }))
     }
 
-    /// Takes an access key and its secret. Wrong ones wait; right ones never wait for others.
+    /// Logs in with an access key and its secret. Replies to wrong ones are delayed; right ones
+    /// never wait for others.
     pub async fn log_in(&self, asked: &Asked) -> Result<Reply, Failure> {
         let form = asked.form()?;
         let (id, secret) = (form.get("key").trim(), Secret::new(form.get("secret").to_owned()));
@@ -102,7 +103,7 @@ impl Inner {
             expires: Timestamp(now.0.saturating_add(lifetime)),
             unused_since: ago(now, limits::IDLE),
         };
-        // A login that the browser had before does not go on beside this one.
+        // An earlier login of the browser ends.
         self.end(&asked.parts.headers).await?;
         self.fs().run(&Caller::system(), verb).await?;
         let mut reply = reply::see_other(place_of(form.get("to")));
@@ -121,7 +122,7 @@ impl Inner {
         self.fs().run(&Caller::system(), EndLogins { user, hash }).await
     }
 
-    /// Ends the login of this browser, or all of its user.
+    /// Ends the login of this browser, or all logins of its user.
     pub async fn log_out(&self, login: &LoggedIn, everywhere: bool) -> Result<Reply, Failure> {
         let hash = (!everywhere).then(|| hash_token(login.secret.expose()));
         let verb = EndLogins { user: login.user, hash };
@@ -133,7 +134,7 @@ impl Inner {
     }
 }
 
-/// A place within the console to go to: never another site.
+/// Returns a place within the console to go to: never another site.
 fn place_of(text: &str) -> &str {
     let is_own = text.starts_with('/')
         && !text.starts_with("//")
@@ -141,7 +142,7 @@ fn place_of(text: &str) -> &str {
     if is_own { text } else { "/" }
 }
 
-/// The page on which one logs in, and then goes to a place.
+/// Makes the page that logs a user in and then leads to a place.
 pub fn page(to: &str) -> Reply {
     reply::html(StatusCode::OK, form("", place_of(to), false))
 }
@@ -150,7 +151,7 @@ fn refused(id: &str, to: &str) -> Reply {
     reply::html(StatusCode::UNAUTHORIZED, form(id, to, true))
 }
 
-/// Loads the same place again. A browser that comes from another site sends no cookie, but does so
+/// Loads the same place again. A browser that comes from another site sends no cookie, but it does
 /// when it comes from this page.
 pub fn again(place: &str) -> Reply {
     let body = html! {

@@ -1,12 +1,12 @@
-//! The parts of the console, as every page leads to them.
+//! Parts of the console to which every page leads.
 
 use cairn_auth::{Action, Resource, is_allowed};
 use cairn_base::Timestamp;
 
 use crate::inner::LoggedIn;
 
-/// A part of the console: where it is, what it is called, and the action on the store without
-/// which it is not offered.
+/// A part of the console: its address, its name, and the action on the store that its user must
+/// have.
 pub struct Part {
     pub place: &'static str,
     pub name: &'static str,
@@ -25,7 +25,7 @@ const PARTS: &[Part] = &[
     part("/store", "Store", Some(Action::Administer)),
 ];
 
-/// The parts that are offered to a user.
+/// Returns the parts that are offered to a user.
 pub fn parts(login: &LoggedIn) -> impl Iterator<Item = &'static Part> {
     PARTS.iter().filter(|part| part.needs.is_none_or(|action| may(login, action)))
 }

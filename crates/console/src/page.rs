@@ -5,14 +5,14 @@ use maud::{DOCTYPE, Markup, html};
 use crate::inner::LoggedIn;
 use crate::{assets, nav};
 
-/// A page's own parts of the frame.
+/// Parts of the frame that differ between pages.
 #[derive(Default)]
 pub struct Page<'a> {
     pub title: &'a str,
     pub login: Option<&'a LoggedIn>,
     /// Path to the page: the names and places above it.
     pub crumbs: &'a [(String, String)],
-    /// The place of the part that it belongs to; empty for the buckets.
+    /// Address of the part to which the page belongs; empty for the buckets.
     pub part: &'static str,
 }
 

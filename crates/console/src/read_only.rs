@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::fields::{self, Confirm};
 
-/// The form that begins or ends it; `action`: its place.
+/// Makes the form that turns the mode on or off; `action` is its target.
 pub fn section(action: &str, is_read_only: bool, what: &str) -> Markup {
     html! {
         section class="group" aria-labelledby="read-only" {
@@ -29,7 +29,7 @@ pub fn section(action: &str, is_read_only: bool, what: &str) -> Markup {
     }
 }
 
-/// The question before something becomes read-only.
+/// Asks for a confirmation before something becomes read-only.
 pub fn ask(what: &str, action: &str, back: &str) -> Markup {
     html! {
         h1 { "Make " (what) " read-only?" }

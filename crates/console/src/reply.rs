@@ -38,22 +38,22 @@ pub fn json(status: StatusCode, shown: &impl Serialize) -> Reply {
     of(status, JSON, json)
 }
 
-/// Events for a script, for as long as the page is open: see [`crate::events`].
+/// Makes a reply of events for a script, as long as the page is open: see [`crate::events`].
 pub fn events(stream: BoxStream<'static, Bytes>) -> Reply {
     let mut reply = of(StatusCode::OK, EVENTS, Bytes::new());
-    // Says to nginx that nothing of this is to wait.
+    // Tells nginx not to buffer it.
     let buffering = HeaderName::from_static("x-accel-buffering");
     reply.headers_mut().insert(buffering, HeaderValue::from_static("no"));
     *reply.body_mut() = Body::Stream(stream);
     reply
 }
 
-/// To another page, by GET.
+/// Redirects to another page, by GET.
 pub fn see_other(location: &str) -> Reply {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = StatusCode::SEE_OTHER;
     reply.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    // The caller has encoded each part of it.
+    // The caller has encoded each part of the location.
     let location = HeaderValue::from_str(location).unwrap_or(HeaderValue::from_static("/"));
     reply.headers_mut().insert(LOCATION, location);
     reply
@@ -71,7 +71,7 @@ pub fn asset(asset: &'static Asset) -> Reply {
 #[derive(Clone)]
 struct Gzip(Bytes);
 
-/// Sets a cookie for the whole origin, for `secs` seconds: 0 removes it.
+/// Sets a cookie for the whole origin, for `secs` seconds; 0 removes it.
 pub fn set_cookie(reply: &mut Reply, (name, is_secure): (&str, bool), value: &str, secs: u64) {
     let secure = if is_secure { "; Secure" } else { "" };
     let cookie =
@@ -81,9 +81,9 @@ pub fn set_cookie(reply: &mut Reply, (name, is_secure): (&str, bool), value: &st
     }
 }
 
-/// Headers of every reply. `data` is the origin of the S3 door: there and here is all that a page
-/// may load anything from. Scripts take no reply without `x-cairn-console` for one of the console:
-/// a proxy may answer, too, and a redirect may lead away.
+/// Sets the headers of every reply. `data` is the origin of the S3 door: a page may load things
+/// only from there and from here. Scripts accept no reply without `x-cairn-console` as the
+/// console's: a proxy may answer too, and a redirect may lead away.
 pub fn protect(headers: &mut HeaderMap, data: &str) {
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {data}; media-src \

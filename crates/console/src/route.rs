@@ -1,4 +1,4 @@
-//! Which page or change a request asks for.
+//! Routing: the page or change that a request asks for.
 
 use cairn_doors::Witness;
 use http::Method;
@@ -84,13 +84,13 @@ impl Kind {
     }
 }
 
-/// The parts of a request by which its kind is known: the first name of its path, and all behind
-/// the second name.
+/// Parts of a request that determine its kind: the first name of its path, and all behind the
+/// second name.
 struct Shape<'a> {
     is_read: bool,
     is_post: bool,
     first: &'a str,
-    /// All behind the first name.
+    /// Everything behind the first name.
     name: &'a str,
     second: &'a str,
 }
@@ -192,13 +192,13 @@ fn of_store(asked: &Shape<'_>) -> Option<Kind> {
     })
 }
 
-/// The first name of a path, and the rest from its slash on.
+/// Splits a path into its first name and the rest from its slash on.
 fn split(path: &str) -> (&str, &str) {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
-/// The bucket in a path `/b/BUCKET/...`.
+/// Returns the bucket in a path `/b/BUCKET/...`.
 fn bucket_of(path: &str) -> &str {
     split(split(path).1).0
 }
@@ -208,7 +208,8 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind, login: Option<Logge
         asked.witness.by(&login.caller);
     }
     if login.is_some() && kind.leads_to_bytes() && is_from_elsewhere(asked) {
-        // A page at the origin of the S3 door could put the object into a frame, and read it there.
+        // Otherwise a page at the origin of the S3 door could put the object into a frame, and read
+        // it there.
         return logins::again(asked.place());
     }
     let answered = match (kind, &login) {
@@ -225,7 +226,7 @@ pub async fn route(inner: &Inner, asked: &Asked, kind: Kind, login: Option<Logge
     }
 }
 
-/// The file of a path, for everybody.
+/// Returns the file of a path, for everybody.
 fn asset(path: &str) -> Result<Reply, Failure> {
     let file = path.strip_prefix("/assets/").and_then(assets::find).ok_or(Failure::NoPage)?;
     Ok(reply::asset(file))
@@ -242,7 +243,7 @@ fn is_from_elsewhere(asked: &Asked) -> bool {
     matches!(site, Some(b"cross-site" | b"same-site"))
 }
 
-/// Asks a person to log in, and then to go on.
+/// Asks a person to log in, and then leads to the page.
 fn logged_out(asked: &Asked) -> Reply {
     let is_read = matches!(asked.parts.method, Method::GET | Method::HEAD);
     if is_read && is_from_elsewhere(asked) {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 pub struct Column {
     pub title: &'static str,
     pub class: &'static str,
-    /// The title is for screen readers alone.
+    /// Set if the title is for screen readers only.
     pub is_hidden: bool,
 }
 
@@ -15,17 +15,17 @@ pub const fn column(title: &'static str, class: &'static str) -> Column {
     Column { title, class, is_hidden: false }
 }
 
-/// A column of boxes or buttons, whose title is read out, but not shown.
+/// Makes a column of boxes or buttons, whose title is only for screen readers.
 pub const fn tools(title: &'static str, class: &'static str) -> Column {
     Column { title, class, is_hidden: true }
 }
 
-/// A table that fits its screen: columns of the class `wide` are not shown on a phone.
+/// Makes a table that fits its screen: columns of the class `wide` are not shown on a phone.
 pub fn plain(columns: &[Column], rows: &Markup) -> Markup {
     html! { div class="sheet" { (table(columns, rows)) } }
 }
 
-/// A table that may be wider than its screen: it is scrolled sideways, also by the keyboard.
+/// Makes a table that may be wider than its screen: it scrolls sideways, also by the keyboard.
 pub fn scrolling(label: &str, columns: &[Column], rows: &Markup) -> Markup {
     html! {
         div class="sheet scrolls" role="region" aria-label=(label) tabindex="0" {

@@ -11,21 +11,21 @@ use http::{HeaderMap, HeaderName, Request};
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// A door, as browsers reach it.
+/// Address of a door, as browsers reach it.
 #[derive(Clone, Debug)]
 pub enum Data {
     /// An origin.
     At(String),
-    /// At the host by which the console is reached.
+    /// The host by which the console is reached.
     Beside { scheme: &'static str, port: u16 },
 }
 
-/// The places of the console.
+/// Addresses of the console.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// `https://console.example.org`, in lower case.
     origins: Vec<String>,
-    /// The hosts in these, without ports.
+    /// Hosts of these origins, without ports.
     hosts: Vec<String>,
     data: Data,
     /// Address of share links.
@@ -35,7 +35,7 @@ pub struct Site {
     port: u16,
 }
 
-/// The host that a request names: with its port, and without.
+/// The host that a request names, with its port and without.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
     pub authority: String,
@@ -45,8 +45,10 @@ pub struct Host {
 }
 
 impl Site {
+    /// Makes a site.
+    ///
     /// # Errors
-    /// `Invalid` if an origin is none.
+    /// `Invalid` if an origin is malformed.
     pub fn new(
         origins: &[String],
         (data, links): (Data, Data),
@@ -67,7 +69,7 @@ impl Site {
         &self.origins
     }
 
-    /// The name of the cookie, and whether it is sent by TLS only.
+    /// Returns the name of the cookie, and whether it is sent by TLS only.
     pub fn cookie(&self) -> (String, bool) {
         match self.is_secure {
             true => ("__Host-cairn".to_owned(), true),
@@ -75,11 +77,11 @@ impl Site {
         }
     }
 
-    /// The host that a request names, if that is one of the console: a page of a site whose name
-    /// leads here names that site.
+    /// Returns the host that a request names, if it is one of the console: a page of another site
+    /// whose name leads here names that site.
     ///
     /// # Errors
-    /// `Invalid` for another one.
+    /// `Invalid` for any other host.
     pub fn host<T>(&self, request: &Request<T>) -> Result<Host> {
         cairn_doors::host::check(request)?;
         let named = match request.uri().authority() {
@@ -115,7 +117,7 @@ impl Site {
                 false => foreign(),
             };
         }
-        // Browsers leave that header out of requests without TLS, unless to this machine.
+        // Browsers omit that header from requests without TLS, except to this machine.
         let mut origins = headers.get_all(ORIGIN).iter();
         let (first, second) = (origins.next(), origins.next());
         let origin = first.filter(|_| second.is_none()).and_then(|origin| origin.to_str().ok());
@@ -142,19 +144,19 @@ impl Site {
         if !is_of_script && (is_led || is_typed) {
             return Ok(());
         }
-        // An old browser names another origin where that could read the reply.
+        // An old browser names another origin if that origin could read the reply.
         match headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(ORIGIN) {
             true => Site::check_page(host, headers),
             false => Ok(()),
         }
     }
 
-    /// The origin of the S3 door, for a browser that reached the console by this host.
+    /// Returns the origin of the S3 door, for a browser that reached the console by this host.
     pub fn data(&self, host: &Host) -> String {
         self.data.origin(host)
     }
 
-    /// The origin of the HTTP door, likewise.
+    /// Returns the origin of the HTTP door in the same way.
     pub fn links(&self, host: &Host) -> String {
         self.links.origin(host)
     }
@@ -169,7 +171,7 @@ impl Data {
     }
 }
 
-/// The host of an origin, without its port.
+/// Returns the host of an origin, without its port.
 fn host_of(origin: &str) -> Result<String> {
     let bad = || Error::Invalid(format!("{origin:?}: use an origin such as https://c.example.org"));
     let (scheme, authority) = origin.split_once("://").ok_or_else(bad)?;
@@ -190,12 +192,12 @@ fn without_port(authority: &str) -> &str {
     authority.split(':').next().unwrap_or(authority)
 }
 
-/// The origins of a console that browsers on this machine reach at a port.
+/// Returns the origins of a console that browsers on this machine reach at a port.
 pub fn loopback(port: u16) -> Vec<String> {
     ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}")).to_vec()
 }
 
-/// The host of an address, as it is written in a URL.
+/// Returns an address in the form of a host in a URL.
 pub fn literal(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),

@@ -3,7 +3,7 @@
 use cairn_base::{Error, Result, Timestamp, rfc3339};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// `1.5 MiB`. Below 1024 it is exact.
+/// Shows a size, such as `1.5 MiB`. Below 1024 it is exact.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -18,7 +18,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// A number of bytes, or of a unit such as `500 GiB`; none for an empty text.
+/// Parses a number of bytes, or of a unit such as `500 GiB`; none for an empty text.
 ///
 /// # Errors
 /// `Invalid` for anything else.
@@ -45,7 +45,7 @@ pub fn parse_size(text: &str) -> Result<Option<u64>> {
     number.checked_mul(1 << shift).map(Some).ok_or_else(bad)
 }
 
-/// `1,234,567`.
+/// Shows a number, such as `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
@@ -58,13 +58,13 @@ pub fn count(number: u64) -> String {
     shown
 }
 
-/// `1 object`, `2 objects`.
+/// Shows a number of things: `1 object`, `2 objects`.
 pub fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", count(number))
 }
 
-/// `2026-11-26 17:05`, UTC.
+/// Shows a time, such as `2026-11-26 17:05`, in UTC.
 pub fn time(time: Timestamp) -> String {
     let whole = rfc3339(time);
     let shown = whole.get(..16).unwrap_or(&whole);
@@ -79,7 +79,7 @@ pub fn in_query(text: &str) -> String {
     utf8_percent_encode(text, &QUERY).to_string()
 }
 
-/// Text as `ext-value` of RFC 8187, in a header.
+/// Encodes text as `ext-value` of RFC 8187, for a header.
 pub fn in_header(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -19,7 +19,7 @@ impl<'a> At<'a> {
     {
         At { bucket, ..*self }
     }
-    /// The place of the page of a folder: its prefix ends in a slash, or is empty.
+    /// Returns the address of the page of a folder: its prefix ends in a slash, or is empty.
     pub fn folder(&self, prefix: &str) -> String {
         match prefix {
             "" => format!("/b/{}", self.bucket),
@@ -27,18 +27,18 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The folder that a key is in, or that it names.
+    /// Returns the folder in which a key is, or which it names.
     pub fn folder_of<'k>(&self, key: &'k str) -> &'k str {
         if key.ends_with('/') { key } else { split(key).0 }
     }
 
-    /// The place of something about an object.
+    /// Returns the address of a page about an object.
     pub fn of_object(&self, what: &str, key: &str) -> String {
         format!("/b/{}/{what}?key={}", self.bucket, in_query(key))
     }
 
-    /// The names and places on the way to a prefix: without its last name, unless all of it is
-    /// wanted.
+    /// Returns the names and addresses on the path to a prefix: without its last name, unless
+    /// `is_whole`.
     pub fn crumbs(&self, prefix: &str, is_whole: bool) -> Vec<(String, String)> {
         let mut crumbs = vec![("Buckets".to_owned(), "/".to_owned())];
         crumbs.push((self.bucket.to_owned(), self.folder("")));
@@ -55,7 +55,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// The part before the last name of a key, and that name with its slash if it is a folder's.
+/// Splits a key before its last name. The name keeps its slash if it is a folder's.
 pub fn split(key: &str) -> (&str, &str) {
     let trimmed = key.strip_suffix('/').unwrap_or(key);
     key.split_at(trimmed.rfind('/').map_or(0, |at| at + 1))

@@ -1,4 +1,4 @@
-//! The list of buckets; making and deleting one.
+//! The list of buckets; making and deleting buckets.
 
 use cairn_auth::{Action, Visibility};
 use cairn_fs::ops::buckets::{CreateBucket, ListBuckets};
@@ -49,7 +49,7 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 
-/// The state of what the page shows. Another state has another text.
+/// Returns a text for the state of what the page shows. Different states have different texts.
 pub fn version(found: &[(Opened, Usage)], next: Option<&str>) -> String {
     let mut text = format!("{next:?}\n");
     for (opened, usage) in found {
@@ -155,11 +155,11 @@ pub async fn make(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
     let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
     inner.fs().check_new_bucket(&login.caller, &name)?;
     inner.fs().run(&login.caller, CreateBucket { name: name.clone(), kind, visibility }).await?;
-    // A name with which this went well is a part of a path as it stands.
+    // A name that was accepted needs no encoding in a path.
     Ok(reply::see_other(&format!("/b/{name}")))
 }
 
-/// Deletes an empty bucket, once that was confirmed.
+/// Deletes an empty bucket after a confirmation.
 pub async fn remove(at: &At<'_>) -> Result<Reply, Failure> {
     let (fs, login) = (at.inner.fs(), at.login);
     if at.asked.form()?.is_confirmed() {

@@ -43,7 +43,7 @@ pub async fn of_folder(at: &At<'_>) -> Result<Reply, Failure> {
         known: None,
         heard: None,
     };
-    // Whoever may not see the folder is told so by the status.
+    // Users that may not see the folder learn it from the status.
     let shown = sight.look().await?;
     events::reply(at.inner, at.login, live::tell(sight, shown, live::seen(at.asked)))
 }
@@ -62,7 +62,7 @@ pub async fn of_buckets(of: &For<'_>) -> Result<Reply, Failure> {
     events::reply(of.inner, of.login, live::tell(sight, shown, live::seen(of.asked)))
 }
 
-/// The reads for one page that listens, which are counted.
+/// Counted reads for one page that listens.
 struct SightReads {
     fs: Fs,
     listeners: Arc<Listeners>,
@@ -78,14 +78,14 @@ impl SightReads {
         self.fs.read(caller, verb).await
     }
 
-    /// For a listing.
+    /// Returns the store for a listing.
     fn list(&self) -> &Fs {
         self.listeners.listings.fetch_add(1, Relaxed);
         &self.fs
     }
 }
 
-/// Rows that are watched, and whether all of their changes are heard of.
+/// Watched rows, and whether all of their changes are noticed.
 struct Heard {
     rows: Watching,
     is_all: bool,
@@ -105,7 +105,7 @@ fn too_busy() -> Error {
     Error::Unavailable("it changes faster than it can be looked at".into())
 }
 
-/// A folder that somebody looks at.
+/// The folder that an open page shows.
 struct FolderSight {
     reads: SightReads,
     caller: Caller,
@@ -114,15 +114,16 @@ struct FolderSight {
     folder: String,
     /// Names of the files that were shown last; the files of the first page are watched one by one.
     names: Vec<String>,
-    /// The rows of the last look.
+    /// Rows of the last look.
     known: Option<FolderLook>,
     heard: Option<Heard>,
 }
 
-/// The part of a bucket that a page shows.
+/// Part of a bucket that a page shows.
 struct ShownFolder {
     version: String,
-    /// Files that are watched one by one: their names, and what is shown of them.
+    /// Names of the files that are watched one by one; `files` has their numbers, and what is shown
+    /// of them.
     names: Vec<String>,
     files: Vec<(Ino, FileState)>,
 }
@@ -134,7 +135,7 @@ impl Sight for FolderSight {
         for attempt in 1..=ATTEMPTS {
             let Some(rows) = self.watch().await? else { continue };
             let shown = self.list().await?;
-            // Where names come and go all the time, the next look watches the ones that stay.
+            // If names come and go all the time, the next look watches those that stay.
             let (rows, is_shown) = self.watch_more(rows, &shown).await?;
             if is_shown || attempt == ATTEMPTS {
                 let is_all = is_shown && self.reads.fs.hears_of(&self.caller, &self.verb());
@@ -156,8 +157,8 @@ impl FolderSight {
         LookFolder { bucket, folder, names: self.names.clone() }
     }
 
-    /// Watches the rows of the last look, and looks again: rows are leased then. None if they are
-    /// others now.
+    /// Watches the rows of the last look, and looks again: rows are leased then. Returns none if
+    /// the rows have changed.
     async fn watch(&mut self) -> Result<Option<Watching>> {
         let rows = self.known.as_ref().map(|known| self.reads.fs.watch_folder(known));
         let look = self.reads.look(&self.caller, self.verb()).await?;
@@ -223,12 +224,12 @@ impl FolderSight {
     }
 }
 
-/// The list of buckets, which somebody looks at.
+/// The list of buckets that an open page shows.
 struct BucketsSight {
     reads: SightReads,
     caller: Caller,
     wanted: ListBuckets,
-    /// Those that were shown last.
+    /// Buckets that were shown last.
     shown: Vec<BucketId>,
     heard: Option<Heard>,
 }

@@ -1,4 +1,4 @@
-//! Deleting files and folders, once that was confirmed.
+//! Deletion of files and folders after a confirmation.
 
 use cairn_base::Error;
 use cairn_fs::ops::conditions::Conditions;
@@ -14,7 +14,7 @@ use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{limits, words};
 
-/// Names that are shown before a deletion.
+/// Names that are shown before a deletion, at most.
 const SHOWN: usize = 20;
 
 /// The outcome of a deletion.
@@ -22,9 +22,9 @@ const SHOWN: usize = 20;
 struct Deleted {
     keys: Vec<String>,
     failed: Vec<(String, Error)>,
-    /// There is more in a folder than one request deletes.
+    /// Set if a folder has more than one request deletes.
     is_partial: bool,
-    /// Names that only a mount shows stay.
+    /// Set if names stay that only a mount shows.
     has_hidden: bool,
 }
 
@@ -92,15 +92,16 @@ async fn delete_below(
         done.has_hidden |= page.hidden > 0;
         let next = page.next.or_else(|| page.objects.last().map(|found| found.key.clone()));
         let failures = done.failed.len();
-        // In reverse order: so the object of a folder goes after the objects in the folder.
+        // In reverse order, so that the object of a folder is deleted after the objects in the
+        // folder.
         let keys = page.objects.into_iter().rev().map(|found| found.key);
         let keys: Vec<String> = keys.filter(|key| Some(&**key) != but).collect();
         let stays = keys.is_empty();
         if !stays {
             delete_some(at, keys, done).await?;
         }
-        // What was deleted is not listed again. A page may have nothing but what stays: names that
-        // S3 cannot show, for one.
+        // Deleted keys are not listed again. A page may have only keys that stay, for instance
+        // names that S3 cannot show.
         match next {
             None => return Ok(()),
             Some(next) if stays || done.failed.len() > failures => after = next,
@@ -140,7 +141,7 @@ fn ask(at: &At<'_>, chosen: &Selection) -> Markup {
     }
 }
 
-/// The names of what was selected, or the first of them.
+/// Shows the names of the selection, or the first of them.
 pub fn names(chosen: &Selection) -> Markup {
     let shown = chosen.names(SHOWN);
     let more = chosen.unnamed(shown.len());

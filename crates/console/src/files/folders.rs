@@ -1,4 +1,4 @@
-//! Making a folder: a directory, or in a bucket of S3 the object that stands for one.
+//! Creation of a folder: a directory, or, in a bucket of S3, the object that stands for one.
 
 use cairn_base::{BucketId, Error, Ino, Result};
 use cairn_fs::PutRequest;

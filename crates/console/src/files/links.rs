@@ -16,8 +16,8 @@ pub struct Link<'a> {
 }
 
 impl At<'_> {
-    /// A URL at the S3 door, which can be used once or a few times for a while. It is signed with
-    /// the access key that was shown when the user logged in, so that its rights decide.
+    /// Makes a URL at the S3 door, which can be used once or a few times for a while. It is signed
+    /// with the access key that was shown when the user logged in, so that its rights decide.
     pub async fn link(&self, link: &Link<'_>) -> Result<String> {
         let credential = &self.login.credential;
         let found = self.inner.admit.secret_of(credential).await?;

@@ -1,4 +1,4 @@
-//! The files and folders of a folder: as a page, and as rows for a script.
+//! Files and folders of a folder: as a page, and as rows for a script.
 
 use std::cmp::Ordering;
 
@@ -20,11 +20,11 @@ use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
 use crate::{limits, live, words};
 
-/// The part of a folder that is asked for.
+/// The requested part of a folder.
 pub struct Wanted {
     /// The folder: empty, or it ends in a slash.
     pub prefix: String,
-    /// The beginning of names.
+    /// Start of the names.
     filter: String,
     after: String,
     rows: usize,
@@ -51,7 +51,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The state of what a page shows. Another state has another text.
+    /// Returns a text for the state of what a page shows. Different states have different texts.
     pub fn version(&self, usage: Option<&Usage>) -> String {
         let mut text = format!("{:?} {} {usage:?}\n", self.next, self.hidden);
         for row in &self.rows {
@@ -66,7 +66,7 @@ impl Rows {
     }
 }
 
-/// A short text for a long one.
+/// Returns a short text for a long one.
 pub fn version_of(text: &str) -> String {
     hash_token(text).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -99,7 +99,7 @@ impl Wanted {
         Ok(Rows { rows, next, hidden })
     }
 
-    /// The folder in which the names of files are: a filter may have slashes.
+    /// Returns the folder of the files' names: a filter may have slashes.
     pub fn folder(&self) -> String {
         let all = format!("{}{}", self.prefix, self.filter);
         let end = all.rfind('/').map_or(0, |slash| slash + 1);
@@ -121,12 +121,12 @@ impl Wanted {
     }
 }
 
-/// The order of the store, in which pages follow each other.
+/// Compares keys in the order of the store, in which pages follow each other.
 fn order(one: &str, other: &str) -> Ordering {
     one.as_bytes().cmp(other.as_bytes())
 }
 
-/// The actions that a page offers to its user.
+/// Actions that a page offers to its user.
 struct May {
     write: bool,
     remove: bool,
@@ -211,7 +211,7 @@ fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
     }
 }
 
-/// The actions on the folder as a whole.
+/// Shows the actions on the folder as a whole.
 fn of_folder(at: &At<'_>, wanted: &Wanted) -> Markup {
     let place = words::in_query(&wanted.prefix);
     html! {
@@ -292,7 +292,7 @@ fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
     }
 }
 
-/// The actions on the entries that are selected.
+/// Shows the actions on the selected entries.
 fn selected(at: &At<'_>, wanted: &Wanted) -> Markup {
     let all = match (&*wanted.prefix, &*wanted.filter) {
         ("", "") => "Select all of the bucket".to_owned(),

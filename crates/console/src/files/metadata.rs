@@ -1,5 +1,5 @@
-//! The headers and the user metadata of an object, and a form that changes them. As at the S3 door
-//! that is a copy of the object onto itself: no byte moves.
+//! Headers and user metadata of an object, and a form that changes them. As at the S3 door, a
+//! change is a copy of the object onto itself: no byte moves.
 
 use cairn_base::{Error, Result, limits};
 use cairn_doors::limits::USER_METADATA;
@@ -39,7 +39,7 @@ pub async fn put(at: &At<'_>) -> Result<Reply, Failure> {
     let object = fs.open(caller, at.bucket, &key).await?;
     let known = object.attributes().cloned().unwrap_or_default();
     let changed = wanted(&form, known)?;
-    // What is changed is what was shown.
+    // The change applies to the object that was shown.
     let shown = EtagMatch::OneOf(vec![form.get("etag").to_owned()]);
     let verb = CopyObject {
         source_bucket: at.bucket.to_owned(),
@@ -61,7 +61,7 @@ pub async fn put(at: &At<'_>) -> Result<Reply, Failure> {
     Ok(reply::see_other(&at.of_object("object", &key)))
 }
 
-/// The attributes with the values of a form.
+/// Returns the attributes with the values of a form.
 fn wanted(form: &Form, known: ObjectAttributes) -> Result<ObjectAttributes> {
     let [content_type, content_encoding, content_disposition, content_language, cache_control] =
         HEADERS.map(|(field, header)| header_value(header, form.get(field)));
@@ -76,7 +76,7 @@ fn wanted(form: &Form, known: ObjectAttributes) -> Result<ObjectAttributes> {
     })
 }
 
-/// A value that can be sent as a header.
+/// Checks that a value can be sent as a header.
 fn header_value(name: &str, text: &str) -> Result<String> {
     let text = text.trim();
     if text.len() > limits::HEADER_VALUE_BYTES {
@@ -89,7 +89,8 @@ fn header_value(name: &str, text: &str) -> Result<String> {
     }
 }
 
-/// Names and values come in turn. A line without both is none.
+/// Reads the user metadata of a form, in which names and values alternate. Lines without both are
+/// ignored.
 fn user_metadata(form: &Form) -> Result<Vec<(String, String)>> {
     let mut metadata: Vec<(String, String)> = Vec::new();
     for (name, value) in form.all("meta").zip(form.all("meta-value")) {

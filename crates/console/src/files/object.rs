@@ -28,7 +28,7 @@ enum Sort {
     Pdf,
 }
 
-/// Text of this length is shown, bytes.
+/// Longest text that is shown, bytes.
 const TEXT_BYTES: u64 = 1 << 20;
 
 fn sort_of(content_type: &str) -> Option<(Sort, &'static str)> {
@@ -85,7 +85,7 @@ fn type_of(object: &Object) -> &str {
 pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let (key, object) = at.object().await?;
     let verb = GetTags { bucket: at.bucket.to_owned(), key: key.clone() };
-    // Rights to tags are other ones than those to bytes.
+    // Rights to tags differ from those to bytes.
     let tags = at.inner.fs().read(&at.login.caller, verb).await.ok();
     let shown_tags = tags.as_deref().unwrap_or_default();
     let (prefix, name) = split(&key);
@@ -194,7 +194,7 @@ fn facts(at: &At<'_>, key: &str, object: &Object, tags: &[(String, String)]) -> 
     }
 }
 
-/// To the bytes, to be kept as a file.
+/// Redirects to the bytes, to be kept as a file.
 pub async fn download(at: &At<'_>) -> Result<Reply, Failure> {
     let (key, _) = at.object().await?;
     let (_, name) = split(&key);
@@ -206,7 +206,7 @@ pub async fn download(at: &At<'_>) -> Result<Reply, Failure> {
     to_bytes(at, &key, &[("response-content-disposition", &disposition)]).await
 }
 
-/// To the bytes, to be shown.
+/// Redirects to the bytes, to be shown.
 pub async fn preview(at: &At<'_>) -> Result<Reply, Failure> {
     let (key, object) = at.object().await?;
     let Some((_, content_type)) = sort_of(type_of(&object)) else {

@@ -10,12 +10,12 @@ use crate::page::{self, Page};
 use crate::read_only::{ask, section};
 use crate::reply::{self, Reply};
 
-/// The form among the settings of a bucket.
+/// Makes the form among the settings of a bucket.
 pub fn of_bucket(bucket: &str, is_read_only: bool) -> Markup {
     section(&format!("/b/{bucket}/read-only"), is_read_only, "this bucket")
 }
 
-/// `POST /b/BUCKET/read-only`
+/// Answers `POST /b/BUCKET/read-only`.
 pub async fn set(at: &At<'_>) -> Result<Reply, Failure> {
     let form = at.asked.form()?;
     let read_only = form.get("read_only") == "yes";

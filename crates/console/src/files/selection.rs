@@ -1,4 +1,4 @@
-//! The files and folders of a folder that a person has selected.
+//! The selected files and folders of a folder.
 
 use cairn_base::{Error, Result};
 
@@ -10,17 +10,17 @@ use crate::words;
 pub struct Selection {
     /// The folder: empty, or it ends in a slash.
     pub prefix: String,
-    /// The beginning of names that were shown.
+    /// Start of the names that were shown.
     filter: String,
-    /// All of the folder that begins so, shown or not.
+    /// Set for everything in the folder that begins so, shown or not.
     is_all: bool,
     keys: Vec<String>,
 }
 
-/// Something to go through: a file, or all that begins with a text.
+/// A file, or everything that begins with a text.
 pub enum Scope {
     File(String),
-    /// All below a prefix, which the folder itself may be a part of.
+    /// Everything below a prefix, of which the folder itself may be a part.
     Below {
         prefix: String,
         has_itself: bool,
@@ -28,6 +28,8 @@ pub enum Scope {
 }
 
 impl Selection {
+    /// Reads the selection of a form.
+    ///
     /// # Errors
     /// `Invalid` if nothing was selected, or too much at once.
     pub fn of(form: &Form) -> Result<Selection> {
@@ -48,7 +50,7 @@ impl Selection {
         Ok(Selection { prefix, filter, is_all, keys })
     }
 
-    /// The fields by which a form has the same selection.
+    /// Returns the fields by which a form has the same selection.
     pub fn fields(&self) -> Vec<(&str, &str)> {
         let mut fields = vec![("in", &*self.prefix), ("filter", &*self.filter)];
         match self.is_all {
@@ -58,7 +60,7 @@ impl Selection {
         fields
     }
 
-    /// Files first.
+    /// Returns the scopes, files first.
     pub fn scopes(&self) -> Vec<Scope> {
         if self.is_all {
             let prefix = format!("{}{}", self.prefix, self.filter);
@@ -90,7 +92,7 @@ impl Selection {
         if self.is_all { 0 } else { self.keys.len().saturating_sub(shown) }
     }
 
-    /// `this file`, `3 folders and all that is in them`.
+    /// Describes the selection: `this file`, `3 folders and all that is in them`.
     pub fn words(&self, at: &At<'_>) -> String {
         if self.is_all {
             let place = match &*self.prefix {

@@ -99,7 +99,7 @@ fn settings(at: &At<'_>, bucket: &Bucket) -> Markup {
                     value: &replicas.to_string(), hint: "0 for the number of the cluster.",
                     ..Text::default()
                 }))
-                // What is as it was is not asked for again.
+                // Unchanged values are not sent again.
                 (fields::hidden(&[
                     ("was-visibility", bucket.visibility.as_str()),
                     ("was-redirect", on(bucket.redirect)),
@@ -162,7 +162,8 @@ pub async fn change(at: &At<'_>) -> Result<Reply, Failure> {
     Ok(reply::see_other(&format!("/b/{}/settings", at.bucket)))
 }
 
-/// The settings that a form changes: those that are not as they were when the form was made.
+/// Returns the settings that a form changes: those that differ from the values when the form was
+/// made.
 fn changed(name: String, form: &Form) -> Result<(UpdateBucket, Option<bool>)> {
     let field = |field: &str| {
         let (now, was) = (form.get(field).trim(), form.get(&format!("was-{field}")));

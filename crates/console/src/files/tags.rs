@@ -24,7 +24,7 @@ pub async fn put(at: &At<'_>) -> Result<Reply, Failure> {
     Ok(reply::see_other(&place))
 }
 
-/// Names and values come in turn. A line without both is none.
+/// Reads the tags of a form, in which names and values alternate. Lines without both are ignored.
 fn tags_of(form: &Form) -> Result<Vec<(String, String)>> {
     let (names, values) = (form.all("tag"), form.all("value"));
     let mut tags = Vec::new();

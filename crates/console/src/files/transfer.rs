@@ -29,7 +29,7 @@ const LISTED: usize = 256;
 struct Wanted {
     is_move: bool,
     bucket: String,
-    /// Empty, or it ends in a slash.
+    /// Target folder; empty, or it ends in a slash.
     folder: String,
     /// New name in place of that of the selection.
     name: Option<String>,
@@ -51,7 +51,7 @@ struct Transferred {
     kept: Vec<String>,
     failed: Vec<(String, Error)>,
     seen: usize,
-    /// There is more than one request does.
+    /// Position at which to go on, if one request does not transfer everything.
     rest: Option<Cursor>,
     has_hidden: bool,
 }
@@ -83,7 +83,7 @@ pub async fn transfer(at: &At<'_>) -> Result<Reply, Failure> {
 }
 
 impl Wanted {
-    /// None where only the selection is known yet.
+    /// Reads the transfer from a form; none if it has only the selection so far.
     fn of(at: &At<'_>, form: &Form, chosen: &Selection) -> Result<Option<Wanted>> {
         let is_move = match form.get("do") {
             "copy" => false,
@@ -119,8 +119,10 @@ impl Wanted {
         Ok(Some(wanted))
     }
 
+    /// Refuses a transfer of a folder into itself, which would go on forever.
+    ///
     /// # Errors
-    /// `Invalid` for a folder that would get what it has again and again.
+    /// `Invalid` for such a transfer.
     fn check(&self, at: &At<'_>, chosen: &Selection, scope: &Scope) -> Result<()> {
         let Scope::Below { prefix, .. } = scope else { return Ok(()) };
         if self.bucket != at.bucket || !self.target(chosen, scope, prefix).starts_with(prefix) {
@@ -130,7 +132,7 @@ impl Wanted {
         Err(Error::Invalid(format!("a folder cannot be {what} into itself")))
     }
 
-    /// The key that a key within a scope gets.
+    /// Returns the key at the target for a key within a scope.
     fn target(&self, chosen: &Selection, scope: &Scope, key: &str) -> String {
         let folder = &self.folder;
         match scope {
@@ -240,7 +242,7 @@ impl Wanted {
             DeleteObject { bucket, key, conditions }
         };
         if target.ends_with('/') && place.has_directories() {
-            // The object that stands for a folder is a directory there.
+            // The object that stands for a folder becomes a directory there.
             folders::ensure(at, place, target).await?;
             if self.is_move {
                 fs.run(caller, delete(Conditions::default())).await?;
@@ -252,7 +254,7 @@ impl Wanted {
             let verb = MoveObject { bucket, key, target: target.to_owned(), conditions };
             return fs.run(caller, verb).await.map(drop);
         }
-        // What is deleted is what was copied.
+        // Deletes only the object that was copied.
         let etag = fs.open(caller, at.bucket, key).await?.etag();
         let same =
             Conditions { if_match: Some(EtagMatch::OneOf(vec![etag])), ..Conditions::default() };
@@ -353,7 +355,7 @@ fn told(
     }
 }
 
-/// Names of each sort that are shown.
+/// Names of each sort that are shown, at most.
 const SHOWN: usize = 20;
 
 fn go_on(at: &At<'_>, chosen: &Selection, wanted: &Wanted, rest: &Cursor) -> Markup {

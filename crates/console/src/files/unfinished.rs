@@ -1,4 +1,4 @@
-//! Uploads in parts that have begun and not ended: an upload whose page was closed stays, with its
+//! Multipart uploads that have begun and not ended: an upload whose page was closed stays, with its
 //! bytes, until it is continued or ended.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ const COLUMNS: [Column; 4] = [
     sheet::tools("End", "number"),
 ];
 
-/// The list among the settings of a bucket.
+/// Shows the list among the settings of a bucket.
 pub async fn section(at: &At<'_>) -> Result<Markup> {
     let fs = at.inner.fs();
     let bucket = at.bucket.to_owned();
@@ -78,7 +78,7 @@ fn in_form(upload: UploadId) -> String {
     format!("{:x}", upload.0)
 }
 
-/// `POST /b/BUCKET/end-upload`, once that was confirmed.
+/// Answers `POST /b/BUCKET/end-upload`, after a confirmation.
 pub async fn end(at: &At<'_>) -> Result<Reply, Failure> {
     let form = at.asked.form()?;
     let (key, upload) = (form.get("key"), form.get("upload"));

@@ -1,4 +1,4 @@
-//! URLs by which a script uploads to the S3 door: each for one request about one key.
+//! URLs by which a script uploads to the S3 door, each for one request about one key.
 
 use cairn_base::{Error, limits as store_limits};
 use http::{Method, StatusCode};
@@ -16,22 +16,22 @@ use crate::reply::{self, Reply};
 enum Step {
     /// Asks whether there is such an object.
     Look {},
-    /// A whole object.
+    /// Stores a whole object.
     Put {
         length: u64,
         content_type: String,
         replace: bool,
     },
-    /// Begin a multipart upload.
+    /// Begins a multipart upload.
     Create {
         content_type: String,
     },
-    /// Parts of one: their numbers and lengths.
+    /// Stores parts of an upload: their numbers and lengths.
     Parts {
         upload: String,
         parts: Vec<(u32, u64)>,
     },
-    /// Which parts there are, after a number.
+    /// Lists the parts after a number.
     List {
         upload: String,
         after: u32,
@@ -125,7 +125,8 @@ async fn parts_of(
     Ok(reply::json(StatusCode::OK, &ShownUrls { urls }))
 }
 
-/// Names of a dropped folder become parts of a key, and a browser takes some for steps.
+/// Names of a dropped folder become parts of a key, and a browser takes some of them for steps of a
+/// path.
 fn check(key: &str) -> Result<(), Error> {
     let is_step = |name| matches!(name, "." | "..");
     match key.is_empty() || key.len() > store_limits::KEY_BYTES || key.split('/').any(is_step) {

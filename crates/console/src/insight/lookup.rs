@@ -1,4 +1,4 @@
-//! The objects that are damaged or lack replicas, as the masters named them last for this process.
+//! Objects that are damaged or lack replicas, as the masters last named them for this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Lookup(Mutex<LookupState>);
 #[derive(Default)]
 struct LookupState {
     is_under_way: bool,
-    /// A scrub was seen under way: what it found is named once it has ended.
+    /// Set while a scrub was seen in progress: its findings are named once it has ended.
     is_due: bool,
     last: Option<Arc<Named>>,
 }

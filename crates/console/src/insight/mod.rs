@@ -11,7 +11,7 @@ use cairn_audit::RecentLines;
 use nodes::Nodes;
 use scrubs::Scrubs;
 
-/// Each part of that knowledge that a process has.
+/// Parts of that knowledge that a process has.
 #[derive(Clone, Default)]
 pub struct Insight {
     pub audit: AuditPlaces,

@@ -5,7 +5,7 @@ use cairn_base::Timestamp;
 /// Scrubs of the blocks of this process.
 pub trait Scrubs: Send + Sync {
     fn state(&self) -> ScrubState;
-    /// Begins one, unless one runs.
+    /// Begins a scrub, unless one runs.
     fn begin(&self);
     /// Stops the scrub that runs, if any, before its end.
     fn stop(&self);
@@ -41,20 +41,21 @@ pub struct ScrubEnd {
     pub blocks: u64,
     pub bytes: u64,
     pub damaged_blocks: u64,
-    /// The objects that damaged blocks are of. A block that no object needs any more hits nobody.
+    /// Objects to which the damaged blocks belong. A block that no object needs any more does no
+    /// harm.
     pub damaged: Vec<DamagedObject>,
-    /// It was stopped before its end.
+    /// Set if it was stopped before its end.
     pub is_stopped: bool,
-    /// Why it failed, or why objects could not be named.
+    /// Reason why it failed, or why objects could not be named.
     pub failure: Option<String>,
 }
 
-/// An object of which bytes are damaged.
+/// An object with damaged bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DamagedObject {
     /// `bucket/key`.
     pub object: String,
-    /// The first byte that is damaged, and the one after the last.
+    /// First damaged byte, and the byte after the last one.
     pub start: u64,
     pub end: u64,
     pub why: String,

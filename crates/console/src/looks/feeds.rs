@@ -1,5 +1,5 @@
-//! Events of pages: a task makes those of one screen for all pages that show it, as long as there
-//! are any.
+//! Events of pages: one task makes the events of a screen for all pages that show it, as long as
+//! there are any.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The screens that somebody looks at, by their ids.
+/// Followed screens, by their ids.
 #[derive(Default)]
 pub struct Feeds(Mutex<HashMap<&'static str, Feed>>);
 
@@ -18,8 +18,8 @@ struct Feed {
 }
 
 impl Feeds {
-    /// Events of a screen: each has all its parts. The first one is empty. If nobody follows the
-    /// screen yet, `make` becomes a task.
+    /// Follows the events of a screen; each event has all its parts. The first event is empty. If
+    /// no page follows the screen yet, `make` becomes a task.
     pub fn follow(
         &self,
         screen: &'static str,

@@ -1,5 +1,5 @@
-//! The looks that pages of the store take: once for all pages that show the same, while somebody
-//! sees one. The last minutes of them are kept.
+//! Looks at the store for its pages: one look serves all pages that show the same, while any is
+//! open. The looks of the last minutes are kept.
 
 pub mod feeds;
 pub mod sampler;
@@ -15,12 +15,12 @@ use feeds::Feeds;
 use sampler::Sampler;
 use samples::Samples;
 
-/// All that the pages of the store have behind them.
+/// State that the pages of the store share.
 pub struct Looks {
     pub metrics: Arc<Metrics>,
     pub sampler: Sampler,
     pub feeds: Feeds,
-    /// For the findings of the doctor.
+    /// Looks for the findings of the doctor.
     pub samples: Samples,
     pub tails: Arc<Tails>,
 }

@@ -1,5 +1,5 @@
-//! The work of the doors over the last minutes. A look is taken when a page wants one, and serves
-//! all pages for a while.
+//! Work of the doors over the last minutes. A look is taken when a page wants one, and serves all
+//! pages for a while.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 pub const PERIOD: Duration = Duration::from_secs(2);
 /// Time for which a look is reused.
 const FRESH: Duration = Duration::from_millis(1500);
-/// A look that is this old says nothing about the rate of now.
+/// Age at which a look says nothing about the current rate.
 const STALE: Duration = Duration::from_secs(30);
-/// The time that plots show.
+/// Time that plots show.
 pub const SHOWN: Duration = Duration::from_secs(300);
-/// Looks that are kept; more than those of the time that is shown.
+/// Looks that are kept, at most; more than those of the time that is shown.
 const KEPT: usize = 180;
 /// Interval at which the block store is asked for its usage.
 const USAGE_PERIOD: Duration = Duration::from_secs(10);
 
-/// A door between two looks.
+/// Work of a door between two looks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rates {
     pub door: &'static str,
@@ -41,14 +41,14 @@ pub struct Rates {
     pub stages: [Duration; Stage::ALL.len()],
 }
 
-/// All doors between two looks.
+/// Work of all doors between two looks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Moment {
     /// End of the span, since the sampler began.
     pub at: Duration,
     /// Length of the span.
     pub over: Duration,
-    /// Nothing is known of the time right before it.
+    /// Set if nothing is known of the time before it.
     pub is_first: bool,
     pub doors: Vec<Rates>,
 }
@@ -72,8 +72,8 @@ impl Sampler {
         Sampler { metrics, began: Instant::now(), series, usage }
     }
 
-    /// Takes a look, unless the last one is fresh. The moments of the time that is shown, the
-    /// oldest first, and the work of the doors now: since the process began where no look is
+    /// Takes a look, unless the last one is fresh. Returns the moments of the shown time, the
+    /// oldest first, and the current work of the doors: that since the process began if no look is
     /// recent enough.
     pub fn look(&self) -> (Vec<Moment>, Moment) {
         let now = self.began.elapsed();
@@ -99,10 +99,10 @@ impl Sampler {
         (shown, current)
     }
 
-    /// The usage of the block store, of some seconds ago at most.
+    /// Returns the usage of the block store, at most some seconds old.
     ///
     /// # Errors
-    /// The state of the block store, in words.
+    /// The error of the block store, in words.
     pub async fn usage(&self, fs: &Fs) -> Result<BlocksUsage, String> {
         let now = self.began.elapsed();
         if let Some((at, usage)) = &*self.usage.lock()

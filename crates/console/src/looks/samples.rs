@@ -33,10 +33,10 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Two looks: the oldest of the last minutes, and one of now.
+    /// Returns two looks: the oldest of the last minutes, and a current one.
     ///
     /// # Errors
-    /// `Unavailable` where this machine cannot be looked at.
+    /// `Unavailable` if this machine cannot be looked at.
     pub async fn pair(&self, metrics: &Metrics) -> Result<(Arc<Sample>, Arc<Sample>)> {
         let now = self.began.elapsed();
         let is_fresh = |look: &Arc<Sample>| now.saturating_sub(look.at) < FRESH;
@@ -71,7 +71,7 @@ async fn take(metrics: &Metrics, began: Instant) -> Result<Sample> {
 /// Keeps few looks: they are large.
 fn keep(looks: &mut VecDeque<Arc<Sample>>, sample: Arc<Sample>) {
     let age = |look: &Arc<Sample>| sample.at.saturating_sub(look.at);
-    // The last one is kept for good only if it is far enough from the one before.
+    // The last look is kept for good only if it is far enough from the one before.
     if let [.., before, last] = looks.make_contiguous()
         && last.at.saturating_sub(before.at) < APART
     {

@@ -1,4 +1,5 @@
-//! Records of the audit: the last ones of this process, and those of a day in the audit's bucket.
+//! Records of the audit: the last records of this process, and those of a day in the audit's
+//! bucket.
 
 use cairn_base::Result;
 use cairn_fs::ops::credentials::ListUsers;
@@ -18,13 +19,13 @@ use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
 use crate::{limits, words};
 
-/// The records that are asked for.
+/// Filter of the records.
 struct Wanted {
-    /// Empty for those of this process, or `SOURCE/DAY` in the bucket.
+    /// Empty for the records of this process, or `SOURCE/DAY` in the bucket.
     from: String,
-    /// A name or a number of a user.
+    /// Name or number of a user.
     user: String,
-    /// A part of the name of an operation.
+    /// Part of the name of an operation.
     action: String,
     outcome: String,
     /// Position at which the page goes on: the number of a line, or its offset.
@@ -56,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// Records, the newest first, and where to go on.
+/// Records, the newest first, and the position at which to go on.
 #[derive(Default)]
 struct Found {
     records: Vec<Value>,
@@ -64,7 +65,7 @@ struct Found {
 }
 
 impl Found {
-    /// Takes a line if it is a record that is wanted. False: the page is full.
+    /// Takes a line if it is a wanted record. Returns false if the page is full.
     fn take(&mut self, wanted: &Wanted, line: &[u8]) -> bool {
         if self.records.len() >= limits::RECORDS {
             return false;
@@ -80,7 +81,7 @@ impl Found {
 }
 
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
-    // Who may see all users may see what they did.
+    // Users that may see all users may see what they did.
     of.inner.fs().read(&of.login.caller, ListUsers).await?;
     let wanted = Wanted::of(of)?;
     let places = &of.inner.insight.audit;
@@ -123,7 +124,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(reply::html(StatusCode::OK, page::page(&page, &body)))
 }
 
-/// The last records of this process.
+/// Returns the last records of this process.
 fn recent(places: &AuditPlaces, wanted: &Wanted) -> Found {
     let mut found = Found::default();
     let Some(recent) = &places.recent else { return found };
@@ -136,7 +137,7 @@ fn recent(places: &AuditPlaces, wanted: &Wanted) -> Found {
     found
 }
 
-/// Records of a day. The bucket decides whether its user may read them.
+/// Returns records of a day. The bucket decides whether its user may read them.
 async fn stored(of: &For<'_>, bucket: &str, from: &str, wanted: &Wanted) -> Result<Found> {
     let object = of.inner.fs().open(&of.login.caller, bucket, &format!("{from}.jsonl")).await?;
     let mut found = Found::default();
@@ -147,7 +148,7 @@ async fn stored(of: &For<'_>, bucket: &str, from: &str, wanted: &Wanted) -> Resu
     Ok(found)
 }
 
-/// The days of which the bucket has records, as `SOURCE/DAY`, the newest first. None where they
+/// Returns the days with records in the bucket, as `SOURCE/DAY`, the newest first; none if they
 /// cannot be listed.
 async fn days(of: &For<'_>, bucket: &str) -> Vec<String> {
     let list = |prefix: &str| ListObjects {
@@ -268,7 +269,7 @@ fn about(record: &Value) -> String {
     about
 }
 
-/// A member as text; empty if there is none.
+/// Returns a member as text; empty if there is none.
 fn text_of(record: &Value, name: &str) -> String {
     match record.get(name) {
         Some(Value::String(text)) => text.clone(),

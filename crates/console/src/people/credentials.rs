@@ -16,7 +16,7 @@ const COLUMNS: [Column; 5] = [
     sheet::tools("End", "number"),
 ];
 
-/// A table of credentials, each with a form to end it.
+/// Makes a table of credentials, each with a form to end it.
 pub fn table(found: &[Credential], own: &str, action: &str) -> Markup {
     let rows = html! {
         @for credential in found {
@@ -48,7 +48,7 @@ fn kind(credential: &Credential) -> &'static str {
     if credential.is_token { "token" } else { "access key" }
 }
 
-/// A new access key, which is shown once.
+/// Shows a new access key, once.
 pub fn once(new: &NewCredential) -> Markup {
     html! {
         div class="said" {
@@ -59,7 +59,7 @@ pub fn once(new: &NewCredential) -> Markup {
     }
 }
 
-/// The question to a person before a credential ends.
+/// Asks for a confirmation before a credential ends.
 pub fn ask(id: &str, is_of_login: bool) -> Markup {
     html! {
         h1 { "End " code { (id) } "?" }

@@ -61,7 +61,7 @@ pub async fn make(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(shown(of, "New access key", &body))
 }
 
-/// Ends a credential, once that was confirmed.
+/// Ends a credential after a confirmation.
 pub async fn end(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let id = form.get("id");

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use cairn_base::Result;
 use cairn_fs::Object;
 
-/// Bytes that are read at once: twice as many where a line is longer, but no more than `LONGEST`.
-/// A line that is longer still is passed over.
+/// Bytes that are read at once: twice as many if a line is longer, but at most `LONGEST`. A line
+/// that is longer still is skipped.
 const CHUNK: u64 = 256 << 10;
 const LONGEST: u64 = 2 << 20;
 
@@ -36,7 +36,7 @@ pub async fn each(
     Ok((end > 0).then_some(end))
 }
 
-/// Whole lines up to an offset, and where they begin.
+/// Reads whole lines up to an offset. Returns them and their start.
 async fn chunk(object: &Object, end: u64) -> Result<(u64, Bytes)> {
     let mut span = CHUNK;
     loop {

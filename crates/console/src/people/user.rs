@@ -1,4 +1,4 @@
-//! A user: access keys, rights, and whether the user may come in.
+//! A user: access keys, rights, limits, and whether the user is enabled.
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(shown(of, &user.name, &body))
 }
 
-/// The limits of a user: none where the master is of a version before, which keeps none.
+/// Returns the limits of a user: none if the master is of an earlier version, which has no limits.
 async fn limits_of(of: &For<'_>, name: &str) -> Result<UserLimits> {
     let listed = match of.inner.fs().read(&of.login.caller, ListUserLimits).await {
         Err(Error::NotImplemented(_)) => Vec::new(),
@@ -140,7 +140,7 @@ struct Held {
     is_owner: bool,
 }
 
-/// The rights of a user in the first buckets, and whether these are all.
+/// Returns the rights of a user in the first buckets, and whether these are all.
 async fn rights_of(of: &For<'_>, name: &str) -> Result<(Vec<Held>, bool)> {
     let limit = cairn_base::limits::LIST_KEYS;
     let verb = ListBuckets { prefix: String::new(), after: String::new(), limit };
@@ -208,7 +208,7 @@ fn rights(name: &str, held: &[Held], is_whole: bool) -> Markup {
     }
 }
 
-/// Makes an access key, and the user if it is to be a new one.
+/// Makes an access key, and the user if it is new.
 pub async fn make_key(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let name = form.get("user").trim().to_owned();
@@ -234,7 +234,7 @@ pub async fn make_key(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(shown(of, "New access key", &body))
 }
 
-/// Ends an access key or a token, once that was confirmed.
+/// Ends an access key or a token after a confirmation.
 pub async fn end_key(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let (id, name) = (form.get("id"), form.get("user"));
@@ -257,7 +257,7 @@ pub async fn end_key(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(shown(of, "End key", &body))
 }
 
-/// Disables a user, once that was confirmed, or enables one.
+/// Disables a user after a confirmation, or enables one.
 pub async fn disable(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let name = form.get("user").to_owned();
@@ -286,7 +286,7 @@ pub async fn disable(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(reply::see_other(&place))
 }
 
-/// Sets the limits of a user; those that are empty end.
+/// Sets the limits of a user; empty ones end.
 pub async fn limit(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let name = form.get("user").to_owned();

@@ -1,5 +1,4 @@
-//! Downloading a folder as a zip archive: by a share link for one download, which others are not
-//! told.
+//! Download of a folder as a zip archive, by a share link for one download, which is not passed on.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use crate::reply::{self, Reply};
 use crate::words;
 
 const DAY: u64 = 24 * 3600;
-/// For how long a link may be valid: seconds.
+/// Offered lifetimes of a link, seconds.
 const LIFETIMES: [(u64, &str); 6] = [
     (3600, "1 hour"),
     (DAY, "1 day"),
@@ -36,7 +36,7 @@ fn shown(at: &At<'_>, key: &str, body: &Markup) -> Reply {
     reply::html(StatusCode::OK, page::page(&page, body))
 }
 
-/// The shared object or folder, in words.
+/// Describes the shared object or folder.
 fn thing(at: &At<'_>, key: &str) -> String {
     match key {
         "" => format!("the bucket {}", at.bucket),

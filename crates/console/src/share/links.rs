@@ -1,4 +1,4 @@
-//! The share links of a user, or of all users for root; and ending one.
+//! Share links of a user, or of all users for root; and ending a link.
 
 use cairn_auth::{Action, ShareLinkId};
 use cairn_base::Error;
@@ -116,7 +116,7 @@ fn row(listed: &ListedShareLink) -> Markup {
     }
 }
 
-/// Ends a link, once that was confirmed.
+/// Ends a link after a confirmation.
 pub async fn end(of: &For<'_>) -> Result<Reply, Failure> {
     let form = of.asked.form()?;
     let text = form.get("id");

@@ -66,7 +66,7 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
     ])
 }
 
-/// The scrub that runs or ended last, and the way to what it found.
+/// Shows the scrub that runs or ended last, and a link to its findings.
 fn scrub(scrubbed: &cluster_scrub::Scrubbed) -> Markup {
     html! {
         section class="group" aria-labelledby="scrub" {
@@ -116,7 +116,7 @@ fn sum(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
     }
 }
 
-/// The keepers of the metadata, and whether they are fewer than the keepers of a block.
+/// Shows the keepers of the metadata, and whether they are fewer than the replicas of a block.
 fn kept(map: &ClusterMap, keepers: &Result<MetadataKeepers>) -> Markup {
     html! {
         @match keepers {
@@ -196,7 +196,7 @@ fn copies(report: &NodeReport) -> Markup {
 }
 
 fn groups(map: &ClusterMap) -> Markup {
-    // Those in trouble first.
+    // Groups in trouble come first.
     let mut all: Vec<_> = map.groups.iter().collect();
     let is_whole = |group| state_of(map, group).1 == "whole";
     all.sort_by_key(|(id, group)| (present(map, group) > 0, is_whole(*group), **id));

@@ -1,4 +1,4 @@
-//! The fsck of a cluster: one now, its progress on the master that serves, and what it found.
+//! The fsck of a cluster: its form, its progress on the master that serves, and its findings.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub async fn look(inner: &Inner) -> Result<ClusterFsck> {
 /// Carries out an order of a form, for a user.
 ///
 /// # Errors
-/// Where no master answers.
+/// Those of the masters, for instance if none answers.
 pub async fn order(nodes: &Arc<dyn Nodes>, order: RunOrder, user: &str) -> Result<()> {
     nodes.fsck(order, user).await.map(drop)
 }
@@ -62,7 +62,7 @@ fn form(runs: bool) -> Markup {
     }
 }
 
-/// The sentence about it, and a bar while it is under way.
+/// Shows the sentence about it, and a bar while it runs.
 fn standing(state: &FsckState) -> Markup {
     html! {
         p class="state" {
@@ -117,7 +117,7 @@ fn found(fsck: &ClusterFsck) -> Markup {
             (words::counted(lost, "lost block")) ", " (words::count(fewer)) " degraded, "
             (words::count(state.unknown_blocks)) " not compared."
         }
-        // Of blocks that were not compared, nothing good is known either.
+        // Nothing good is known of blocks that were not compared.
         @if !degraded.objects.is_empty() || state.unknown_blocks == 0 {
             (list(degraded, "cairn cluster fsck --look"))
         }

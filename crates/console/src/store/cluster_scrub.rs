@@ -1,5 +1,5 @@
-//! Scrubs of a cluster: one now, its progress at each chunkserver, and the objects that are damaged
-//! or lack replicas.
+//! Scrubs of a cluster: their form, the progress at each chunkserver, and the objects that are
+//! damaged or lack replicas.
 
 use std::sync::Arc;
 
@@ -50,11 +50,11 @@ pub async fn parts(inner: &Inner) -> Parts {
 /// Carries out an order of a form.
 ///
 /// # Errors
-/// Where no master answers.
+/// Those of the masters, for instance if none answers.
 pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: RunOrder) -> Result<()> {
     nodes.scrub(order).await?;
     if order == RunOrder::Begin {
-        // It may have ended before somebody looks.
+        // It may end before a page shows it.
         inner.lookup.watch(true, nodes, inner.fs().clock());
     }
     Ok(())
@@ -64,7 +64,7 @@ pub fn runs(said: &Scrubbed) -> bool {
     said.as_ref().is_ok_and(|said| said.iter().any(|(_, said)| said.phase.is_under_way()))
 }
 
-/// The sentence about it, and a bar while it is under way.
+/// Shows the sentence about it, and a bar while it runs.
 pub fn sum(said: &Scrubbed) -> Markup {
     let said = match said {
         Ok(said) => said,
@@ -138,7 +138,7 @@ fn table(said: &Scrubbed) -> Markup {
     }
 }
 
-/// The form that begins or stops one; it leads to the page of scrubs.
+/// Makes the form that begins or stops a scrub; it leads to the page of scrubs.
 pub fn order_form(runs: bool) -> Markup {
     html! {
         form method="post" action=(Screen::Scrub.place()) class="line" {

@@ -10,7 +10,7 @@ use crate::words;
 const OBJECTS: [Column; 3] =
     [column("Object", "name"), column("Bytes", "number"), column("State", "")];
 
-/// The objects; the command shows more of them.
+/// Lists the objects; the command shows more of them.
 pub fn list(named: &DegradedObjects, command: &str) -> Markup {
     let rows = html! {
         @for found in named.objects.iter().take(limits::SHOWN) {

@@ -1,4 +1,4 @@
-//! The events of a page, to one browser: a task makes them for all browsers that show it.
+//! Events of a page for one browser: a task makes them for all browsers that show it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::inner::{For, Inner};
 use crate::looks::sampler;
 use crate::reply::Reply;
 
-/// `GET /store/live?screen=...`
+/// Answers `GET /store/live?screen=...`.
 pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let query = of.asked.query()?;
@@ -25,7 +25,7 @@ pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     let task = run(Weak::clone(&of.inner.own), screen);
     let latest = of.inner.looks.feeds.follow(screen.id(), task);
     let parts = stream::unfold(latest, |mut latest| async {
-        // Where its task failed, the browser comes again.
+        // If its task failed, the browser reconnects.
         latest.changed().await.ok()?;
         let event = latest.borrow_and_update().clone();
         Some((event, latest))
@@ -45,7 +45,7 @@ async fn run(inner: Weak<Inner>, screen: Screen) {
         }
         match parts(screen, &inner).await {
             Ok(parts) => feeds.tell(screen.id(), event(&parts)),
-            // The page keeps what it has; health says so where it lasts.
+            // The page stays as it is; the page of health shows a lasting failure.
             Err(error) => tracing::debug!(%error, ?screen, "a page of the console is not renewed"),
         }
     }
@@ -71,12 +71,12 @@ async fn parts(screen: Screen, inner: &Arc<Inner>) -> Result<Parts> {
         Screen::Cluster => cluster::parts(inner).await,
         Screen::Scrub => Ok(scrub::parts(inner).await),
         Screen::Doctor => doctor::parts(inner).await,
-        // A tail has events of its own.
+        // A tail has separate events.
         Screen::Logs => Ok(Parts::new()),
     }
 }
 
-/// An event with all parts of a page.
+/// Makes an event with all parts of a page.
 fn event(parts: &Parts) -> Bytes {
     let texts: HashMap<&str, &str> =
         parts.iter().map(|(id, part)| (*id, part.0.as_str())).collect();

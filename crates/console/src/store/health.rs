@@ -46,7 +46,7 @@ impl Level {
     }
 }
 
-/// Something that an operator should know.
+/// A fact that an operator should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Concern {
     pub level: Level,
@@ -65,7 +65,7 @@ pub fn taken(usage: &BlocksUsage) -> f64 {
     if all == 0 { 0.0 } else { taken as f64 / all as f64 }
 }
 
-/// All that an operator should know, the worst first.
+/// Returns all that an operator should know, the worst first.
 pub async fn concerns(
     inner: &Arc<Inner>,
     usage: &Result<BlocksUsage, String>,
@@ -94,7 +94,7 @@ pub async fn concerns(
         && let Ok(map) = ClusterMap::decode(&row)
     {
         all.extend(of_map(&map));
-        // Where it is not known who keeps them, other concerns say why.
+        // If the keepers are unknown, other concerns say why.
         if let Ok(keepers) = masters::soon(inner, |nodes| nodes.keepers()).await {
             all.extend(of_keepers(&map, keepers));
         }
@@ -208,7 +208,7 @@ fn of_requests(moments: &[Moment]) -> Option<Concern> {
     (failed > 0).then(|| concern(Level::Warning, text()))
 }
 
-/// The sum of it: a sentence that stays the same while nothing happens.
+/// Summarizes the concerns in a sentence that stays the same while nothing happens.
 pub fn sentence(concerns: &[Concern]) -> Markup {
     let worst = concerns.iter().map(|one| one.level).max().unwrap_or(Level::Note);
     let count = concerns.iter().filter(|one| one.level == worst).count() as u64;

@@ -1,4 +1,4 @@
-//! Questions of pages to the masters of a cluster, with a limit of time.
+//! Requests of pages to the masters of a cluster, with a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,10 @@ pub async fn map(inner: &Inner) -> Result<Option<ClusterMap>> {
     row.as_ref().map(ClusterMap::decode).transpose()
 }
 
+/// Returns the access to the masters.
+///
 /// # Errors
-/// `Unavailable` where this process is no node of a cluster.
+/// `Unavailable` if this process is no node of a cluster.
 pub fn nodes(inner: &Inner) -> Result<&Arc<dyn Nodes>> {
     let nodes = inner.insight.nodes.as_ref();
     nodes.ok_or_else(|| Error::Unavailable("this process cannot ask the master".into()))

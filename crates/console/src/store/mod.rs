@@ -33,8 +33,10 @@ use cairn_base::{Error, Result};
 use crate::inner::LoggedIn;
 use crate::nav;
 
+/// Admits users that may administer the store.
+///
 /// # Errors
-/// `Denied` for a user who may not administer the store.
+/// `Denied` for other users.
 fn admit(login: &LoggedIn) -> Result<()> {
     match nav::may(login, Action::Administer) {
         true => Ok(()),

@@ -21,8 +21,8 @@ use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
 
-/// Rows of sessions that one operation reads, and how many are read at most: those that have ended
-/// have rows, too.
+/// Rows of sessions that one operation reads, and the most that are read: ended sessions have rows
+/// too.
 const PAGE: usize = 1000;
 const READ: usize = 20_000;
 
@@ -55,7 +55,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(screen::page(of, Screen::Mounts, &parts, &below))
 }
 
-/// The sessions that are live, and whether these are all.
+/// Returns the live sessions, and whether these are all.
 async fn sessions(inner: &Inner) -> Result<(Vec<(SessionId, Session)>, bool)> {
     let (mut live, mut after) = (Vec::new(), None);
     for _ in 0..READ / PAGE {

@@ -1,4 +1,4 @@
-//! Drains and removals of nodes, with what moves before they are begun.
+//! Drains and removals of nodes, with a forecast before they begin.
 
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
@@ -20,7 +20,7 @@ use crate::words;
 const NODES: [Column; 3] =
     [column("Node", "name"), column("Groups", "number"), tools("Changes", "")];
 
-/// The forms of all nodes but masters; `own` is the gateway of this console.
+/// Makes the forms of all nodes except masters; `own` is the gateway of this console.
 pub fn forms(map: &ClusterMap, own: Option<NodeId>) -> Markup {
     let rows = html! {
         @for (id, node) in map.nodes.iter().filter(|(_, node)| !node.is_master()) {
@@ -75,10 +75,10 @@ fn node_of(text: &str) -> Result<NodeId> {
         .map_err(|_| Error::Invalid("node: use a number, as the page has it".into()))
 }
 
-/// The forecast of a drain, where this process can ask the masters.
+/// Forecasts a drain, if this process can ask the masters.
 ///
 /// # Errors
-/// Where the node would never be empty, or no master answers.
+/// If the node would never be empty, or no master answers.
 async fn emptying(of: &For<'_>, node: NodeId) -> Result<Option<Emptying>> {
     match &of.inner.insight.nodes {
         Some(nodes) => nodes.emptying(node).await.map(Some),
@@ -86,7 +86,7 @@ async fn emptying(of: &For<'_>, node: NodeId) -> Result<Option<Emptying>> {
     }
 }
 
-/// The bytes that move, their targets, and the time that takes.
+/// Shows the bytes that move, their targets, and the duration.
 fn forecast(map: &ClusterMap, node: NodeId, emptying: Option<&Emptying>) -> Markup {
     let groups = words::counted(map.groups_of(node) as u64, "group");
     let Some(Emptying { bytes, targets, takes, rate, .. }) = emptying else {
@@ -130,7 +130,7 @@ fn drain_form(node: NodeId) -> Markup {
     })
 }
 
-/// `POST /store/drain`
+/// Answers `POST /store/drain`.
 pub async fn drain(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let form = of.asked.form()?;
@@ -139,7 +139,7 @@ pub async fn drain(of: &For<'_>) -> Result<Reply, Failure> {
     let what = if is_draining { "drain" } else { "undrain" };
     of.asked.witness.note(|facts| facts.resource = Some(format!("{what} node {node}")));
     if is_draining {
-        // Again when it was confirmed: another node may have died meanwhile.
+        // Checked again after the confirmation: another node may have died meanwhile.
         let emptying = emptying(of, node).await?;
         if !form.is_confirmed() {
             let map = masters::map(of.inner).await?.unwrap_or_default();
@@ -156,7 +156,7 @@ pub async fn drain(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(reply::see_other(Screen::Cluster.place()))
 }
 
-/// `POST /store/remove`
+/// Answers `POST /store/remove`.
 pub async fn remove(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let form = of.asked.form()?;

@@ -17,7 +17,7 @@ use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
 
-/// The least that a plot of bytes reaches up to.
+/// Least value at the top of a plot of bytes.
 const KIB: f64 = 1024.0;
 
 const DOORS: [Column; 7] = [
@@ -52,13 +52,13 @@ pub async fn parts(inner: &Arc<Inner>) -> Parts {
     ]
 }
 
-/// The places of doors among all, which are their colours.
+/// Returns the position of each door among all, which selects its colour.
 fn colours(current: &Moment) -> BTreeMap<&'static str, usize> {
     let doors = current.doors.iter().enumerate();
     doors.map(|(at, rates)| (rates.door, at % COLOURS)).collect()
 }
 
-/// Lines of one number of each door, of those that did anything.
+/// Returns the lines of one number for each door that did anything.
 fn lines(moments: &[Moment], current: &Moment, of: fn(&Rates) -> Option<f64>) -> Vec<Line> {
     let now = moments.last().map_or(Duration::ZERO, |last| last.at);
     let line = |(door, colour): (&str, usize)| {
@@ -68,7 +68,7 @@ fn lines(moments: &[Moment], current: &Moment, of: fn(&Rates) -> Option<f64>) ->
             let rates = moment.doors.iter().find(|rates| rates.door == door);
             let value = rates.and_then(of);
             any += rates.map_or(0.0, |rates| rates.requests);
-            // The one that began the run may be longer ago than is shown.
+            // The moment that began the run may be older than what is shown.
             if moment.is_first || value.is_none() || runs.is_empty() {
                 runs.push(Vec::new());
             }

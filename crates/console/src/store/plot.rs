@@ -12,13 +12,13 @@ const LEFT: f64 = 68.0;
 const RIGHT: f64 = 6.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 22.0;
-/// Lines of the grid above the axis, about.
+/// Approximate number of lines of the grid above the axis.
 const TICKS: f64 = 3.0;
-/// Colours that the style sheet has.
+/// Number of colours in the style sheet.
 pub const COLOURS: usize = 8;
 
-/// A line: its colour, and runs of points without a gap between them. A point is how long ago it
-/// was, and a value.
+/// A line: its colour, and runs of points without a gap between them. A point is an age and a
+/// value.
 pub struct Line {
     pub colour: usize,
     pub runs: Vec<Vec<(Duration, f64)>>,
@@ -26,16 +26,16 @@ pub struct Line {
 
 pub struct Plot<'a> {
     pub title: &'a str,
-    /// A value in words.
+    /// Shows a value in words.
     pub say: fn(f64) -> String,
-    /// Ticks are 1, 2 or 5 times a power of ten; of bytes, of a unit such as KiB.
+    /// Set if ticks are in units such as KiB. Otherwise they are 1, 2 or 5 times a power of ten.
     pub is_bytes: bool,
-    /// The least that the axis reaches up to.
+    /// Least value at the top of the axis.
     pub least: f64,
     pub lines: Vec<Line>,
 }
 
-/// The next 1, 2 or 5 times a power of ten.
+/// Returns the next 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= step * 0.999);
@@ -96,7 +96,7 @@ fn points(run: &[(Duration, f64)], top: f64) -> String {
     let point = |(ago, value): &(Duration, f64)| format!("{:.1},{:.1}", x(*ago), y(*value, top));
     let points: Vec<String> = run.iter().map(point).collect();
     match &points[..] {
-        // A line of one point would not be seen.
+        // A line of one point would be invisible.
         [only] => format!("{only} {only}"),
         _ => points.join(" "),
     }

@@ -11,12 +11,12 @@ use crate::page::{self, Page};
 use crate::read_only::{ask, section};
 use crate::reply::{self, Reply};
 
-/// The form on the page of the store.
+/// Makes the form on the page of the store.
 pub fn of_store(is_read_only: bool) -> Markup {
     section("/store/read-only", is_read_only, "the store")
 }
 
-/// `POST /store/read-only`
+/// Answers `POST /store/read-only`.
 pub async fn set(of: &For<'_>) -> Result<Reply, Failure> {
     super::admit(of.login)?;
     let form = of.asked.form()?;

@@ -1,4 +1,4 @@
-//! Requests: what waits now, what was slow, and where the time of all goes.
+//! Requests: those that wait now, those that were slow, and how the time of all divides.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -68,7 +68,7 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
     ])
 }
 
-/// A stage in words.
+/// Returns the words for a stage.
 fn say_stage(stage: Stage) -> &'static str {
     match stage {
         Stage::Send => "sending to the client",

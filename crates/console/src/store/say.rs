@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::words;
 
-/// `850 µs`, `1.2 ms`, `3.4 s`, `5 min`, `3 h`, `12 days`.
+/// Shows a span: `850 µs`, `1.2 ms`, `3.4 s`, `5 min`, `3 h`, `12 days`.
 pub fn span(time: Duration) -> String {
     let secs = time.as_secs_f64();
     match secs {
@@ -28,12 +28,12 @@ pub fn rate(a_second: f64) -> String {
     }
 }
 
-/// `1.5 MiB/s`.
+/// Shows a rate, such as `1.5 MiB/s`.
 pub fn bytes_rate(a_second: f64) -> String {
     format!("{}/s", words::size(a_second.max(0.0).round() as u64))
 }
 
-/// A share of 0 to 1: `12 %`.
+/// Shows a share of 0 to 1, such as `12 %`.
 pub fn share(share: f64) -> String {
     match share {
         _ if share > 0.0 && share < 0.005 => "< 1 %".to_owned(),

@@ -1,4 +1,4 @@
-//! The pages of the store: their names, places and parts, and the frame that they share.
+//! Pages of the store: their names, addresses and parts, and the frame that they share.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use crate::reply::{self, Reply};
 
 pub const PART: &str = "/store";
 
-/// A page of which parts change while one looks at it.
+/// A page with parts that change while it is open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Screen {
     Overview,
@@ -65,13 +65,13 @@ impl Screen {
     }
 
     pub fn of(id: &str) -> Option<Screen> {
-        // A tail has events of its own.
+        // A tail has separate events.
         let mut all = Screen::ALL.into_iter().filter(|screen| *screen != Screen::Logs);
         all.find(|screen| screen.id() == id)
     }
 }
 
-/// The way from each page of the store to the others.
+/// Makes the links from each page of the store to the others.
 pub fn tabs(current: Screen) -> Markup {
     html! {
         nav class="tabs" aria-label="Store" {
@@ -82,7 +82,7 @@ pub fn tabs(current: Screen) -> Markup {
     }
 }
 
-/// A page of the store: its parts change, and `below` stays as it is.
+/// Makes a page of the store: its parts change, and `below` stays as it is.
 pub fn page(of: &For<'_>, screen: Screen, parts: &Parts, below: &Markup) -> Reply {
     let crumbs = [("Store".to_owned(), PART.to_owned())];
     let is_first = screen == Screen::Overview;
@@ -96,7 +96,7 @@ pub fn page(of: &For<'_>, screen: Screen, parts: &Parts, below: &Markup) -> Repl
                 button type="button" data-live-pause hidden { "Pause" }
             }
             @for (id, part) in parts {
-                // Health is said aloud when it changes; numbers are not.
+                // Screen readers announce changes of health, and not of numbers.
                 div class="part" data-part=(id) role=[(*id == "health").then_some("status")] { (part) }
             }
         }

@@ -34,7 +34,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     Ok(screen::page(of, Screen::Scrub, &parts, &html! {}))
 }
 
-/// `POST /store/scrub`
+/// Answers `POST /store/scrub`.
 pub async fn order(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let form = of.asked.form()?;

@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// `GET /store/logs`
+/// Answers `GET /store/logs`.
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let place = Place::of(of)?;
@@ -86,7 +86,7 @@ fn form(place: &Place) -> Markup {
     }
 }
 
-/// The sources of a bucket, to choose one.
+/// Shows the sources of a bucket, to choose one.
 async fn sources(of: &For<'_>, bucket: &str) -> Result<Markup> {
     let verb = ListObjects {
         bucket: bucket.to_owned(),
@@ -112,7 +112,7 @@ async fn sources(of: &For<'_>, bucket: &str) -> Result<Markup> {
     })
 }
 
-/// The last lines, which a script goes on with.
+/// Shows the last lines; a script continues them.
 async fn lines(of: &For<'_>, place: &Place) -> Result<Markup> {
     let caller = &of.login.caller;
     let wanted = (&*place.bucket, &*place.key);
@@ -120,7 +120,7 @@ async fn lines(of: &For<'_>, place: &Place) -> Result<Markup> {
     let mut text = Vec::new();
     while let Some(more) = bytes.next().await {
         text.extend_from_slice(&more?);
-        // What is before the last part of long lines is not shown.
+        // Of long lines only the last part is shown.
         if text.len() > 2 * limits::TAIL_BYTES {
             text.drain(..text.len() - limits::TAIL_BYTES);
         }
@@ -138,7 +138,7 @@ async fn lines(of: &For<'_>, place: &Place) -> Result<Markup> {
     })
 }
 
-/// `GET /store/tail`: events, one for each line, as the HTTP door sends them.
+/// Answers `GET /store/tail`: events, one for each line, as the HTTP door sends them.
 pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     admit(of.login)?;
     let place = Place::of(of)?;
@@ -162,7 +162,7 @@ pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     events::reply(of.inner, of.login, lines)
 }
 
-/// One more who follows, until it is dropped.
+/// Counts as a follower until it is dropped.
 struct Counted(Arc<FollowCounts>);
 
 impl Counted {
@@ -187,7 +187,7 @@ struct Tailing {
 }
 
 impl Tailing {
-    /// The next bytes, and the rest; no rest after the last ones.
+    /// Returns the next bytes, and the state afterwards; no state after the last bytes.
     async fn step(mut self) -> Option<(Bytes, Option<Tailing>)> {
         loop {
             match self.next().await {
