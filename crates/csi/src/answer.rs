@@ -1,4 +1,4 @@
-//! Answers to calls: how they are found out, and that one volume is changed by one call at a time.
+//! Answers to calls: work on threads, and turns by which one call at a time changes a volume.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tonic::{Response, Status};
 
 pub type Answer<T> = Result<Response<T>, Status>;
 
-/// Does what waits for a server or for the kernel, on a thread for that.
+/// Runs work that waits for a server or for the kernel on a thread for that.
 pub async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Answer<T> {
@@ -20,20 +20,22 @@ pub async fn on_a_thread<T: Send + 'static>(
     done.map(Response::new)
 }
 
-/// The volumes that calls are at work on.
+/// Volumes on which calls are working.
 #[derive(Clone, Default)]
 pub struct Busy(Arc<Mutex<BTreeSet<String>>>);
 
-/// A volume that no other call is at work on, until this goes away.
+/// The turn of a call to work on a volume, which ends when this is dropped.
 pub struct Turn {
     busy: Busy,
     volume: String,
 }
 
 impl Busy {
+    /// Takes the turn to work on a volume.
+    ///
     /// # Errors
-    /// `Aborted` while another call is at work on the volume, as the interface wants it: the call
-    /// is made again later.
+    /// `Aborted` while another call works on the volume, as the interface demands: the call is made
+    /// again later.
     pub fn turn(&self, volume: &str) -> Result<Turn, Status> {
         if !self.0.lock().insert(volume.to_owned()) {
             let text = format!("volume {volume}: another call is at work on it: call again");

@@ -1,4 +1,4 @@
-//! The uses of a volume.
+//! Uses of a volume.
 
 use tonic::Status;
 
@@ -6,18 +6,20 @@ use crate::proto::VolumeCapability;
 use crate::proto::volume_capability::AccessType;
 use crate::proto::volume_capability::access_mode::Mode;
 
-/// The use of a volume that a caller wants, once it is known to be possible.
+/// A use of a volume that was found to be possible.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Use {
-    /// The mode of access allows no changes.
+    /// Set if the mode of access allows no changes.
     pub is_read_only: bool,
     /// Options of the mount, as the caller gives them.
     pub flags: Vec<String>,
 }
 
 impl Use {
+    /// Checks the use that a caller wants.
+    ///
     /// # Errors
-    /// `InvalidArgument`, with what is not there.
+    /// `InvalidArgument`, which names what is not possible.
     pub fn of(capability: Option<&VolumeCapability>) -> Result<Use, Status> {
         let capability = capability.ok_or_else(|| missing("the capability of the volume"))?;
         let mount = match &capability.access_type {
@@ -51,7 +53,7 @@ impl Use {
         Ok(Use { is_read_only, flags: mount.mount_flags.clone() })
     }
 
-    /// Checks all of several, of which there must be one.
+    /// Checks several capabilities, of which there must be at least one.
     pub fn check_all(capabilities: &[VolumeCapability]) -> Result<(), Status> {
         if capabilities.is_empty() {
             return Err(missing("the capabilities of the volume"));

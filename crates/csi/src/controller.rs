@@ -1,4 +1,4 @@
-//! Making, listing, enlarging and deleting volumes.
+//! Creation, listing, enlargement and deletion of volumes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::proto::{self, CapacityRange, ControllerServiceCapability, controller_
 use crate::store::{Store, StoreError, StoredVolume};
 use crate::volume::{PREFIX, VolumeId};
 
-/// The fate of the content of a deleted volume: a parameter of volumes.
+/// Parameter of volumes: what happens to the content of a deleted volume.
 const ON_DELETE: &str = "onDelete";
 /// Parameters that sidecars of Kubernetes add.
 const OF_SIDECARS: &str = "csi.storage.k8s.io/";
-/// The longest name of a volume, bytes.
+/// Longest name of a volume, bytes.
 const NAME_BYTES: usize = 128;
-/// Volumes of a page where the caller does not say.
+/// Volumes of a page by default.
 const PAGE: usize = 1000;
 
 /// The service `Controller`.
@@ -34,7 +34,7 @@ pub struct Controller {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Capacity {
     required: u64,
-    /// 0 for none.
+    /// Upper limit; 0 for none.
     limit: u64,
 }
 
@@ -53,7 +53,7 @@ impl Capacity {
         Ok(Capacity { required, limit })
     }
 
-    /// The quota of a new volume; 0 for none.
+    /// Returns the quota of a new volume; 0 for none.
     fn quota(self) -> u64 {
         if self.required > 0 { self.required } else { self.limit }
     }
@@ -63,7 +63,7 @@ impl Capacity {
     }
 }
 
-/// A quota as the interface counts.
+/// Converts a quota to the numbers of the interface.
 fn bytes(quota: u64) -> i64 {
     i64::try_from(quota).unwrap_or(i64::MAX)
 }
@@ -100,7 +100,7 @@ impl Controller {
     }
 }
 
-/// Makes a volume, or finds it; a volume that was begun and not finished is finished.
+/// Makes a volume, or finds it. A volume that was begun and not finished is finished.
 fn create(
     store: &dyn Store,
     (name, is_kept): (&str, bool),
@@ -142,7 +142,7 @@ fn create(
     Ok(volume_of(&id, quota))
 }
 
-/// Deletes a volume. One that is not there is deleted.
+/// Deletes a volume. A volume that is not there counts as deleted.
 fn delete(store: &dyn Store, id: &VolumeId) -> Result<(), Status> {
     if !id.is_of_driver() {
         tracing::warn!(volume = %id, "not deleted: its bucket was not made by a driver");
@@ -168,7 +168,7 @@ fn delete(store: &dyn Store, id: &VolumeId) -> Result<(), Status> {
     Ok(())
 }
 
-/// Enlarges a volume. It never becomes smaller.
+/// Enlarges a volume. A volume never becomes smaller.
 fn expand(store: &dyn Store, id: &VolumeId, capacity: Capacity) -> Result<u64, Status> {
     let missing = || Status::not_found(format!("volume {id}"));
     let StoredVolume { quota, .. } = store.find(id.as_str())?.ok_or_else(missing)?;
@@ -202,7 +202,7 @@ fn list(
         return Err(Status::aborted(text));
     }
     let page = store.list(PREFIX, token, wanted).map_err(|error| match error {
-        // A bucket at which a listing stopped was deleted.
+        // The bucket at which a listing stopped was deleted.
         StoreError::Refused(text) if !token.is_empty() => Status::aborted(text),
         error => error.into(),
     })?;
@@ -253,7 +253,7 @@ impl controller_server::Controller for Controller {
         if asked.volume_id.is_empty() {
             return Err(Status::invalid_argument("the id of the volume is missing"));
         }
-        // An id that no volume can have is the id of one that is not there.
+        // An id that no volume can have belongs to a volume that is not there.
         let Some(id) = VolumeId::parse(&asked.volume_id) else {
             return Ok(Response::new(proto::DeleteVolumeResponse {}));
         };

@@ -1,6 +1,6 @@
-//! Mounting a volume by `cairn mount`: a process for each volume of a node, which is a child of
-//! this one. It shows all buckets, at a place of the driver's own; only one of them is bound to
-//! where a caller wants the volume.
+//! Mounts of volumes by `cairn mount`: a process for each volume of a node, which is a child of
+//! this one. It shows all buckets at a place of the driver's own; only one of them is bound to the
+//! path that a caller wants.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -24,15 +24,15 @@ const SAID_BYTES: u64 = 64 << 10;
 /// Settings by which mounts are made.
 #[derive(Clone, Debug)]
 pub struct Fuse {
-    /// A program and its first arguments; the place to mount at is added. It stays in the
-    /// foreground, and prints a line when it has mounted.
+    /// Program and its first arguments; the mount point is added. It stays in the foreground, and
+    /// prints a line when it has mounted.
     pub command: Vec<OsString>,
     /// Directory in which the driver mounts, before it binds.
     pub places: PathBuf,
 }
 
 impl Fuse {
-    /// The directory of the driver's own mounts, where nobody but root looks.
+    /// Makes the directory of the driver's own mounts, which only root can read.
     ///
     /// # Errors
     /// In words.
@@ -72,8 +72,8 @@ impl Fuse {
         let mut command = Command::new(program);
         command.args(arguments).arg(place).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Signals of the driver's terminal are not for it: it outlives a driver that is started
-        // again, where nothing else ends it.
+        // Signals of the driver's terminal are not for it: it outlives a driver that is restarted,
+        // unless something else ends it.
         command.process_group(0);
         let failed = |error| mounts::failed(place, "cairn mount", &error);
         let mut child = command.spawn().map_err(failed)?;
@@ -98,7 +98,7 @@ impl Fuse {
         Ok(())
     }
 
-    /// Ends the driver's own mount, once its bytes are at the server.
+    /// Ends the driver's own mount, once its bytes have reached the server.
     pub fn end(&self, volume: &VolumeId) -> Result<(), Status> {
         let place = self.place(volume)?;
         if mounts::at(&place)?.is_some() {
@@ -114,7 +114,7 @@ impl Fuse {
     }
 }
 
-/// Stands for a command that has no program.
+/// Stands for a command without a program.
 static EMPTY: std::sync::LazyLock<OsString> = std::sync::LazyLock::new(OsString::new);
 
 fn take_away(place: &Path) -> Result<(), Status> {
@@ -122,7 +122,7 @@ fn take_away(place: &Path) -> Result<(), Status> {
         .map_err(|error| mounts::failed(place, "umount", &error.into()))
 }
 
-/// Why a process ended before it had mounted.
+/// Returns the reason why a process ended before it had mounted.
 fn last_words(child: &mut Child) -> String {
     let mut said = Vec::new();
     if let Some(stderr) = child.stderr.take() {

@@ -46,8 +46,7 @@ impl identity_server::Identity for Identity {
         Ok(Response::new(proto::GetPluginCapabilitiesResponse { capabilities }))
     }
 
-    /// Asks no server: a driver that is started again because a server is away would take its
-    /// mounts with it.
+    /// Asks no server: a driver that is restarted because a server is away would lose its mounts.
     async fn probe(&self, _: Request<proto::ProbeRequest>) -> Answer<proto::ProbeResponse> {
         Ok(Response::new(proto::ProbeResponse { ready: Some(true) }))
     }

@@ -12,7 +12,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "it mounts on this machine")]
 
-/// Made of the published interface by `cargo xtask proto`.
+/// Types generated from the published interface by `cargo xtask proto`.
 #[allow(clippy::all, clippy::unwrap_used)]
 #[allow(rustdoc::all)]
 #[rustfmt::skip]
@@ -45,5 +45,5 @@ pub use node::{Access, Node};
 pub use serve::{Driver, Socket, serve};
 pub use store::{Page, Store, StoreError, StoredVolume};
 
-/// The name of the driver where nobody gives it another one.
+/// Default name of the driver.
 pub const DRIVER_NAME: &str = "csi.cairn.store";

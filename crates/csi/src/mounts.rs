@@ -13,13 +13,13 @@ use tonic::Status;
 use crate::volume::VolumeId;
 
 const LIST: &str = "/proc/self/mountinfo";
-/// Mounts at one place, at most: one above the other.
+/// Mounts at one place, one above the other, at most.
 const STACKED: usize = 16;
 
 /// A mount as the kernel lists it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// The directory of the file system that is mounted.
+    /// Directory within the mounted file system.
     pub root: PathBuf,
     pub at: PathBuf,
     pub is_read_only: bool,
@@ -31,7 +31,7 @@ impl Mount {
     fn parse(line: &[u8]) -> Option<Mount> {
         let mut fields = line.split(|byte| *byte == b' ').skip(3);
         let (root, at, options) = (fields.next()?, fields.next()?, fields.next()?);
-        // A hyphen ends the fields that may be there or not.
+        // A hyphen ends the optional fields.
         let mut system = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, source) = (system.next()?, system.next()?);
         Some(Mount {
@@ -57,7 +57,7 @@ impl Mount {
     }
 }
 
-/// The uppermost mount at a path, which is written as the kernel writes it.
+/// Returns the uppermost mount at a path, which is written as the kernel writes it.
 pub fn at(path: &Path) -> Result<Option<Mount>, Status> {
     // Names of other mounts need not be UTF-8.
     let list = fs::read(LIST);
@@ -66,7 +66,8 @@ pub fn at(path: &Path) -> Result<Option<Mount>, Status> {
     Ok(mounts.rfind(|mount| mount.at == path))
 }
 
-/// A path in the list of mounts, in which the kernel writes some bytes as three octal digits.
+/// Decodes a path in the list of mounts, in which the kernel writes some bytes as three octal
+/// digits.
 fn unescaped(bytes: &[u8]) -> PathBuf {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -87,7 +88,7 @@ fn unescaped(bytes: &[u8]) -> PathBuf {
     Path::new(OsStr::from_bytes(&plain)).to_owned()
 }
 
-/// The mount of a volume at a path, if there is one.
+/// Returns the mount of a volume at a path, if there is one.
 ///
 /// # Errors
 /// `FailedPrecondition` if something else is mounted there.
@@ -110,7 +111,7 @@ pub fn is_dead(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_err_and(|error| error == Errno::NOTCONN)
 }
 
-/// Makes a directory unless it is there. It says whether it made one.
+/// Makes a directory unless it exists. Returns true if it made one.
 pub fn make_directory(path: &Path) -> Result<bool, Status> {
     match fs::create_dir(path) {
         Ok(()) => Ok(true),
@@ -136,7 +137,7 @@ pub fn bind(from: &Path, to: &Path, flags: MountFlags) -> Result<(), Status> {
     })
 }
 
-/// Takes away all mounts of a volume at a path, one above the other. There may be none.
+/// Unmounts all mounts of a volume at a path, one above the other. There may be none.
 pub fn take_away(path: &Path, volume: &VolumeId) -> Result<(), Status> {
     for _ in 0..STACKED {
         if of_volume(path, volume)?.is_none() {
@@ -148,7 +149,7 @@ pub fn take_away(path: &Path, volume: &VolumeId) -> Result<(), Status> {
     Err(Status::internal(format!("{}: more than {STACKED} mounts", path.display())))
 }
 
-/// Removes an empty directory. It may be gone.
+/// Removes an empty directory. It may be gone already.
 pub fn remove_directory(path: &Path) -> Result<(), Status> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! Mounting a volume by NFS of the kernel, without the program `mount.nfs`.
+//! Mounts of volumes by NFS of the kernel, without the program `mount.nfs`.
 
 use std::ffi::CString;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -12,13 +12,13 @@ use tonic::Status;
 use crate::mounts::failed;
 use crate::volume::VolumeId;
 
-/// The port where nobody names one.
+/// Default port.
 const PORT: u16 = 2049;
 /// Deadline of a connection to a server, which is tried before the mount: the kernel would wait for
 /// minutes.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The options that a caller may add to a mount: whole words, and words before a number.
+/// Options that a caller may add to a mount: whole words, and words before a number.
 const WORDS: [&str; 14] = [
     "hard",
     "soft",
@@ -47,7 +47,7 @@ const NUMBERS: [&str; 10] = [
     "actimeo=",
     "nconnect=",
 ];
-/// The options that every mount has, so that a caller may say them, too.
+/// Options that every mount has; a caller may name them too.
 const ALWAYS: [&str; 7] =
     ["rw", "vers=3", "nfsvers=3", "nolock", "proto=tcp", "mountproto=tcp", "tcp"];
 
@@ -59,7 +59,7 @@ pub struct Nfs {
 }
 
 impl Nfs {
-    /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+    /// Parses `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
     ///
     /// # Errors
     /// In words: it is none of these.
@@ -81,7 +81,7 @@ impl Nfs {
         is_good.then(|| Nfs { host: host.to_owned(), port }).ok_or_else(bad)
     }
 
-    /// An address of it that takes connections.
+    /// Returns an address of the server that accepts connections.
     fn reached(&self) -> Result<SocketAddr, Status> {
         let of = |error: &dyn std::fmt::Display| {
             Status::unavailable(format!("NFS server {}:{}: {error}", self.host, self.port))
@@ -122,12 +122,12 @@ impl Nfs {
     }
 }
 
-/// A host in the name of a source.
+/// Returns a host in the form for the name of a source.
 fn written(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// The options as the kernel takes them. It asks the server for the handle itself.
+/// Returns the options in the form for the kernel, which asks the server for the handle itself.
 fn options(address: SocketAddr, added: &[String]) -> String {
     let (ip, port) = (address.ip(), address.port());
     let tcp = if ip.is_ipv6() { "tcp6" } else { "tcp" };
@@ -141,13 +141,13 @@ fn options(address: SocketAddr, added: &[String]) -> String {
     options
 }
 
-/// Parts options of a mount into flags of every file system and options of NFS. `None` stands for a
-/// file system without options.
+/// Divides options of a mount into flags of every file system and options of NFS.
 ///
 /// # Errors
-/// `InvalidArgument` for an option that is not known: it might change who reaches what.
+/// `InvalidArgument` for an unknown option, or for one of NFS unless `is_nfs`: it might change who
+/// reaches what.
 pub fn part(given: &[String], is_nfs: bool) -> Result<(MountFlags, Vec<String>), Status> {
-    // No program in a volume gets the rights of another user, and no device is reached by one.
+    // No program in a volume gets the rights of another user, and none reaches a device.
     let (mut flags, mut options) = (MountFlags::NOSUID | MountFlags::NODEV, Vec::new());
     for option in given.iter().flat_map(|given| given.split(',')) {
         let is_number = |name: &&str| {

@@ -32,13 +32,13 @@ pub struct Node {
     id: String,
     access: Arc<Access>,
     busy: Busy,
-    /// Volumes that are looked at, each at a path. Where a server is away, the kernel waits, and no
-    /// more than one call for each of them waits with it.
+    /// Volumes that are being examined, each at a path. If a server is away, the kernel waits, and
+    /// at most one call for each of them waits with it.
     looks: Busy,
 }
 
 impl Access {
-    /// Mounts a volume where a caller wants it staged. It may be so already.
+    /// Mounts a volume at its staging path. It may be mounted there already.
     fn stage(&self, volume: &VolumeId, at: &Path, wanted: &Use) -> Result<(), Status> {
         let is_nfs = matches!(self, Access::Nfs(_));
         let (mut flags, options) = nfs::part(&wanted.flags, is_nfs)?;
@@ -66,7 +66,7 @@ impl Access {
         }
     }
 
-    /// Takes a mount away whose process has died, so that the place can be mounted on again.
+    /// Unmounts a mount whose process has died, so that the place can be mounted on again.
     fn drop_dead(&self, volume: &VolumeId, at: &Path) -> Result<(), Status> {
         tracing::warn!(%volume, at = %at.display(), "a mount has died, and is taken away");
         let gone = unmount(at, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
@@ -83,7 +83,7 @@ impl Access {
         }
     }
 
-    /// Shows a staged volume to one who uses it.
+    /// Shows a staged volume to a pod.
     fn publish(
         &self,
         volume: &VolumeId,
@@ -99,7 +99,7 @@ impl Access {
             flags |= MountFlags::RDONLY;
         }
         if mounts::is_dead(staged) {
-            // Those who use it already have to be started again; the next one need not fail.
+            // Pods that use it already have to be restarted; the next one need not fail.
             self.stage(volume, staged, wanted)?;
         }
         if let Some(mount) = mounts::of_volume(target, volume)? {
@@ -121,7 +121,7 @@ impl Access {
     }
 }
 
-/// Bytes and files of a mounted volume.
+/// Returns the usage of a mounted volume: bytes and files.
 fn usage(volume: &VolumeId, at: &Path) -> Result<Vec<VolumeUsage>, Status> {
     if mounts::of_volume(at, volume)?.is_none() {
         let text = format!("volume {volume} is not mounted on {}", at.display());
@@ -170,8 +170,8 @@ impl Node {
     }
 }
 
-/// The volume of a call, which names a path, too. The path itself is looked at on a thread, because
-/// the kernel may wait there for a server.
+/// Returns the volume of a call that names a path too. The path itself is examined on a thread,
+/// because the kernel may wait there for a server.
 fn volume_at(id: &str, path: &str, what: &str) -> Result<VolumeId, Status> {
     if path.is_empty() {
         return Err(Status::invalid_argument(format!("{what} is missing")));
@@ -179,7 +179,7 @@ fn volume_at(id: &str, path: &str, what: &str) -> Result<VolumeId, Status> {
     VolumeId::wanted(id)
 }
 
-/// A path from which something is taken away. There is none if nothing can be there.
+/// Returns a path from which something is to be unmounted; none if nothing can be there.
 fn gone(path: &str, what: &str) -> Result<Option<PathBuf>, Status> {
     match checked(path, what) {
         Err(status) if status.code() == Code::NotFound => Ok(None),
@@ -264,7 +264,7 @@ impl node_server::Node for Node {
         let turn = self.looks.turn(&format!("{volume} at {path}"))?;
         on_a_thread(move || {
             let _turn = turn;
-            // Nothing is mounted at a path that makes no sense.
+            // Nothing is mounted at a malformed path.
             let at = checked(&path, "volume path");
             let at = at.map_err(|why| Status::not_found(why.message()))?;
             let usage = usage(&volume, &at)?;

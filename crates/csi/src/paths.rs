@@ -8,14 +8,14 @@ use tonic::Status;
 
 use crate::mounts;
 
-/// The longest path, bytes.
+/// Longest path, bytes.
 const PATH_BYTES: usize = 4095;
 
-/// A path as the kernel shows it in its list of mounts: links above it are followed, and it is no
-/// link itself. It need not be there, but the directory above it must be. This may wait for a disk.
+/// Returns a path as the kernel shows it in its list of mounts: links above it are followed, and it
+/// is no link itself. It need not exist, but the directory above it must. This may wait for a disk.
 ///
 /// # Errors
-/// `InvalidArgument` for what is not an absolute path, or one with `..`.
+/// `InvalidArgument` for a path that is not absolute, or contains `..`.
 pub fn checked(text: &str, what: &str) -> Result<PathBuf, Status> {
     let bad = |why: &str| Status::invalid_argument(format!("{what} {text:?}: {why}"));
     if text.is_empty() {
@@ -38,7 +38,7 @@ pub fn checked(text: &str, what: &str) -> Result<PathBuf, Status> {
         _ => Status::internal(format!("{what} {text:?}: {error}")),
     })?;
     let path = above.join(name);
-    // What is mounted on is no link, and is not looked at: its server may be away.
+    // A mount point is no link, and is not examined: its server may be away.
     let is_link = || fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
     match mounts::at(&path)?.is_none() && is_link() {
         true => Err(bad("it is a symbolic link")),

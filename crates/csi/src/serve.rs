@@ -35,7 +35,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Calls of one connection at the same time, at most.
 const CALLS: u32 = 64;
-/// The longest headers of a call, bytes.
+/// Longest headers of a call, bytes.
 const HEADER_BYTES: u32 = 16 << 10;
 
 /// Services of a driver. Calls of other services are answered as unimplemented.
@@ -68,14 +68,14 @@ impl Driver {
     }
 }
 
-/// A Unix socket that only this user reaches. It is removed when this goes away.
+/// A Unix socket that only this user can reach. It is removed when this is dropped.
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl Socket {
-    /// Replaces a socket that a process left behind.
+    /// Replaces a socket that a process has left behind.
     ///
     /// # Errors
     /// Another process serves there, or something else has the name.

@@ -1,4 +1,4 @@
-//! The calls of a driver to a server. They wait, so they are made on threads of their own.
+//! Calls of a driver to a server. They block, so they are made on separate threads.
 
 use tonic::Status;
 
@@ -6,10 +6,10 @@ use tonic::Status;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredVolume {
     pub bucket: String,
-    /// The most bytes in it; 0 for no quota.
+    /// Most bytes in it; 0 for no quota.
     pub quota: u64,
-    /// Root owns it, as whom drivers act. Of another owner it is no volume of theirs: the owner
-    /// could read and change it.
+    /// Set if root owns it: drivers act as root. A bucket of another owner is no volume of theirs:
+    /// the owner could read and change it.
     pub is_own: bool,
 }
 
@@ -21,13 +21,13 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// Why a server did not do it, with its words.
+/// Reason why a server did not do it, in the server's words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreError {
     NotFound(String),
-    /// The request makes no sense to the server, or it would refuse it again.
+    /// The request makes no sense to the server, or the server would refuse it again.
     Refused(String),
-    /// Later it may be possible.
+    /// It may be possible later.
     Unavailable(String),
     Full(String),
     Other(String),
@@ -45,29 +45,29 @@ impl From<StoreError> for Status {
     }
 }
 
-/// A server, as one who may make and delete buckets and set quotas.
+/// A server, seen by a client that may make and delete buckets and set quotas.
 pub trait Store: Send + Sync + 'static {
     fn find(&self, bucket: &str) -> Result<Option<StoredVolume>, StoreError>;
 
-    /// Makes a bucket, or finds that it is there.
+    /// Makes a bucket, unless it is there.
     fn make(&self, bucket: &str) -> Result<(), StoreError>;
 
     fn set_quota(&self, bucket: &str, bytes: u64) -> Result<(), StoreError>;
 
-    /// Lets nodes mount a bucket: clients of NFS, or a user, as it is configured. It may be so
-    /// already.
+    /// Lets nodes mount a bucket: clients of NFS, or a user, as configured. The bucket may be
+    /// exported already.
     fn export(&self, bucket: &str) -> Result<(), StoreError>;
 
-    /// Ends that, if it is so.
+    /// Removes the export if the bucket has one.
     fn end_export(&self, bucket: &str) -> Result<(), StoreError>;
 
-    /// The buckets whose names begin with `prefix`, at most `limit` of them. `after` is the
-    /// [`Page::next`] of a page before.
+    /// Returns the buckets whose names begin with `prefix`, at most `limit` of them. `after` is the
+    /// [`Page::next`] of the previous page.
     fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
     /// Removes everything in a bucket.
     fn clear(&self, bucket: &str) -> Result<(), StoreError>;
 
-    /// Removes a bucket in which nothing is.
+    /// Removes an empty bucket.
     fn remove(&self, bucket: &str) -> Result<(), StoreError>;
 }

@@ -1,19 +1,19 @@
-//! The ids of volumes, which are names of buckets.
+//! Ids of volumes, which are names of buckets.
 
 use sha2::{Digest, Sha256};
 use tonic::Status;
 
-/// The buckets of this driver have names that begin with this. It deletes no others.
+/// Prefix of the names of this driver's buckets. It deletes no others.
 pub const PREFIX: &str = "csi-";
-/// The end of the name of a bucket that stays when its volume is deleted.
+/// Suffix of the name of a bucket that stays when its volume is deleted.
 const KEPT: &str = "--keep";
-/// The longest name of a bucket, bytes, and the shortest.
+/// Shortest and longest name of a bucket, bytes.
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
-/// The longest name of a volume, bytes: the rest of the name of its bucket.
+/// Longest name of a volume that is kept as it is, bytes: the rest of the name of its bucket.
 const PLAIN_BYTES: usize = *NAME_BYTES.end() - PREFIX.len() - KEPT.len();
 /// Length of the hash that replaces a name which cannot be part of a bucket's name, bytes.
 const HASH_BYTES: usize = 16;
-/// The readable part of such a name, bytes: the rest beside the hash and the hyphen.
+/// Length of the readable part of such a name, bytes: the rest beside the hash and the hyphen.
 const SLUG_BYTES: usize = PLAIN_BYTES - 2 * HASH_BYTES - 2;
 
 /// A volume. It has no characters that mean anything in a path.
@@ -21,7 +21,7 @@ const SLUG_BYTES: usize = PLAIN_BYTES - 2 * HASH_BYTES - 2;
 pub struct VolumeId(String);
 
 impl VolumeId {
-    /// The id that a caller sends. It may be any bucket: of a volume that was not made by a driver.
+    /// Parses the id that a caller sends. It may be any bucket: also a volume that no driver made.
     /// `None` if no bucket can have this name.
     pub fn parse(text: &str) -> Option<VolumeId> {
         let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -34,6 +34,8 @@ impl VolumeId {
         is_good.then(|| VolumeId(text.to_owned()))
     }
 
+    /// Parses the id that a call needs.
+    ///
     /// # Errors
     /// `InvalidArgument` without an id; `NotFound` for an id that no volume can have.
     pub fn wanted(text: &str) -> Result<VolumeId, Status> {
@@ -43,10 +45,10 @@ impl VolumeId {
         VolumeId::parse(text).ok_or_else(|| Status::not_found(format!("volume {text:?}")))
     }
 
-    /// The id of the volume that is made by a name, always the same one.
+    /// Returns the id of the volume that a name stands for: always the same one.
     ///
-    /// A name that can be part of the name of a bucket stays as it is. Of any other, a hash stands
-    /// for it. The two kinds have nothing in common: only the second has `--` in it.
+    /// A name that can be part of the name of a bucket stays as it is. A hash stands for any other
+    /// name. The two kinds have nothing in common: only the second contains `--`.
     pub fn of_name(name: &str, is_kept: bool) -> VolumeId {
         let end = if is_kept { KEPT } else { "" };
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -85,7 +87,8 @@ impl std::fmt::Display for VolumeId {
     }
 }
 
-/// The readable part of a name: letters and digits, and one hyphen for all between them.
+/// Returns the readable part of a name: letters and digits, and one hyphen for everything between
+/// them.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
@@ -130,7 +133,7 @@ mod tests {
                 assert!(seen.insert(id), "{name:?}");
             }
         }
-        // The id of one name is not an id by a name.
+        // The id of a name is not the id of a volume with that id as its name.
         let id = VolumeId::of_name("A", false);
         let name = id.as_str().strip_prefix(PREFIX).unwrap();
         assert_ne!(VolumeId::of_name(name, false), id);

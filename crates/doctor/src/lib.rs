@@ -1,7 +1,8 @@
 //! Names what slows a running store.
 //!
-//! Two samples are taken, some time apart; what follows from both is a list of findings, the most
-//! costly first. It knows no inside of Cairn: what it knows of a server is what `/metrics` says.
+//! Two samples are taken, some time apart; the difference of both gives a list of findings, the
+//! most costly first. It knows nothing of Cairn's inside: it knows of a server only what `/metrics`
+//! says.
 //!
 //! ```text
 //!   /metrics of servers ──┐

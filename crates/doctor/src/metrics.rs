@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
-    /// Lines that are no samples are passed over.
+    /// Parses a text. Lines that are no samples are ignored.
     pub fn parse(text: &str) -> Metrics {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         Metrics(lines.filter_map(line).collect())
     }
 
-    /// The sum of all samples of `name` whose labels have all of `labels`, as `door="http"`.
+    /// Returns the sum of all samples of `name` whose labels include all of `labels`, such as
+    /// `door="http"`.
     pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         self.of(name)
             .filter(|(shown, _)| labels.iter().all(|label| shown.contains(label)))
@@ -21,7 +22,7 @@ impl Metrics {
             .sum()
     }
 
-    /// The values that a label of a name has, each once, in order.
+    /// Returns the values of a label of a name, each once, in order.
     pub fn labels(&self, name: &str, label: &str) -> Vec<String> {
         let starts = ['{', ','].map(|before| format!("{before}{label}=\""));
         let values = self.of(name).filter_map(|(shown, _)| {
@@ -31,8 +32,8 @@ impl Metrics {
         values.collect::<BTreeSet<String>>().into_iter().collect()
     }
 
-    /// A mount's report of itself (`cairn stats`): the kernel's requests as those of a door, by
-    /// stages, too.
+    /// Parses a mount's report on itself (`cairn stats`): requests of the kernel count as those of
+    /// a door, with their stages.
     pub fn of_mount(text: &str) -> Metrics {
         let mut all = BTreeMap::new();
         for line in text.lines() {
@@ -56,7 +57,7 @@ impl Metrics {
         Metrics(all)
     }
 
-    /// Labels and values of all samples of a name.
+    /// Returns labels and values of all samples of a name.
     fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         let all = self.0.range(name.to_owned()..);
         all.take_while(move |(key, _)| key.starts_with(name)).filter_map(move |(key, value)| {
@@ -65,7 +66,7 @@ impl Metrics {
         })
     }
 
-    /// The growth since `before`; less than nothing means that it was started again.
+    /// Returns the growth since `before`; a negative number means that the process was restarted.
     pub fn since(&self, before: &Metrics, name: &str, labels: &[&str]) -> f64 {
         (self.sum(name, labels) - before.sum(name, labels)).max(0.0)
     }

@@ -1,4 +1,4 @@
-//! The measurements of one moment, and the difference of two.
+//! Measurements of one moment, and the difference between two.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use crate::Metrics;
 /// One look at servers and this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// Since some moment that is the same for all samples.
+    /// Time since a moment that is the same for all samples.
     pub at: Duration,
     pub nodes: Vec<Node>,
-    /// By pid.
+    /// Processes by pid.
     pub processes: BTreeMap<u32, Process>,
     pub host: Host,
     pub cluster: Option<Cluster>,
 }
 
-/// A server, as it answers over the network.
+/// A server, by its answers over the network.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub url: String,
-    /// Why there are none, if there are none.
+    /// Metrics, or the reason why there are none.
     pub metrics: Result<Metrics, String>,
-    /// Seconds by which its clock is ahead of the one here; to the second only.
+    /// Seconds by which its clock is ahead of the local clock, to the second only.
     pub clock_ahead: Option<f64>,
 }
 
-/// Programs whose slowness is that of the store.
+/// Programs whose slowness slows the store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Program {
     Cairn,
@@ -53,11 +53,11 @@ pub struct Process {
 pub struct Thread {
     pub name: String,
     pub running: Duration,
-    /// Ready to run, without a core.
+    /// Time in which it was ready to run, without a core.
     pub waiting: Duration,
 }
 
-/// The cgroup whose quota of CPU holds a process.
+/// The cgroup whose quota of CPU limits a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cgroup {
     pub path: String,
@@ -67,7 +67,7 @@ pub struct Cgroup {
     pub quota_millicores: Option<u64>,
 }
 
-/// The resources that a process has and may have.
+/// Resources of a process, and their limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     pub files: u64,
@@ -81,11 +81,11 @@ pub struct Limits {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Host {
     pub cores: u64,
-    /// Ticks of all cores: what was done, nothing, and taken away by the hypervisor.
+    /// Ticks of all cores: busy, idle, and taken away by the hypervisor.
     pub busy: u64,
     pub idle: u64,
     pub stolen: u64,
-    /// By name; whole disks, no parts of them.
+    /// Whole disks by name, without their partitions.
     pub disks: BTreeMap<String, DiskTimes>,
     pub segments_sent: u64,
     pub segments_resent: u64,
@@ -93,10 +93,10 @@ pub struct Host {
     pub links: BTreeMap<String, NetworkDevice>,
 }
 
-/// The work of a disk; milliseconds of requests are summed over them.
+/// Work of a disk; milliseconds of requests are summed over the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskTimes {
-    /// In which any request was in flight.
+    /// Milliseconds in which any request was in flight.
     pub busy_ms: u64,
     pub writes: u64,
     pub writes_ms: u64,
@@ -107,9 +107,9 @@ pub struct DiskTimes {
 /// A network device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NetworkDevice {
-    /// Sent and received.
+    /// Bytes sent and received.
     pub bytes: u64,
-    /// Megabits a second, where the device says so.
+    /// Megabits per second, if the device reports it.
     pub speed: Option<u64>,
 }
 
@@ -118,9 +118,9 @@ pub struct NetworkDevice {
 pub struct Cluster {
     pub stores: Vec<Store>,
     pub degraded_groups: u64,
-    /// Replicas of a block: of the buckets that have most of them.
+    /// Replicas of a block, for the buckets with the most.
     pub replicas: u64,
-    /// Copies of names and small objects; nothing where the master does not know that.
+    /// Copies of names and small objects; none if the master does not know the number.
     pub metadata_copies: Option<u64>,
     /// Sentences about masters that make no progress, each with a remedy.
     pub stalls: Vec<String>,
@@ -136,11 +136,11 @@ pub struct Store {
     pub live_bytes: u64,
     pub free_bytes: u64,
     pub weight: u32,
-    /// The error because of which its disk takes no writes.
+    /// Error because of which its disk takes no writes.
     pub failure: Option<String>,
 }
 
-/// Two samples: what happened between them.
+/// Two samples, and what happened between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
     pub before: &'a Sample,
@@ -152,7 +152,7 @@ impl<'a> Pair<'a> {
         self.after.at.saturating_sub(self.before.at).as_secs_f64().max(1e-3)
     }
 
-    /// Servers that answered both times.
+    /// Returns the servers that answered both times.
     pub fn servers(&self) -> impl Iterator<Item = Server<'a>> {
         let before = &self.before.nodes;
         self.after.nodes.iter().filter_map(|node| {
@@ -162,14 +162,14 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Processes that were there both times.
+    /// Returns the processes that existed both times.
     pub fn processes(&self) -> impl Iterator<Item = (u32, &'a Process, &'a Process)> {
         let before = &self.before.processes;
         let known = self.after.processes.iter();
         known.filter_map(|(pid, after)| Some((*pid, before.get(pid)?, after)))
     }
 
-    /// The share of this machine's cores that did nothing.
+    /// Returns the share of this machine's cores that was idle.
     pub fn idle(&self) -> f64 {
         let (before, after) = (&self.before.host, &self.after.host);
         let idle = after.idle.saturating_sub(before.idle) as f64;
@@ -178,7 +178,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The work of a server between two samples.
+/// Work of a server between two samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
     pub url: &'a str,
@@ -187,17 +187,17 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// The growth of a counter.
+    /// Returns the growth of a counter.
     pub fn grew(&self, name: &str, labels: &[&str]) -> f64 {
         self.after.since(self.before, name, labels)
     }
 
-    /// The value of a gauge now.
+    /// Returns the current value of a gauge.
     pub fn is(&self, name: &str) -> f64 {
         self.after.sum(name, &[])
     }
 
-    /// The values that a label of a counter has now.
+    /// Returns the current values of a label of a counter.
     pub fn labels(&self, name: &str, label: &str) -> Vec<String> {
         self.after.labels(name, label)
     }
@@ -206,7 +206,7 @@ impl Server<'_> {
         self.grew("cairn_requests_total", &[])
     }
 
-    /// Seconds of all requests together.
+    /// Returns the seconds of all requests together.
     pub fn request_seconds(&self) -> f64 {
         self.grew("cairn_request_seconds_sum", &[])
     }
@@ -215,7 +215,7 @@ impl Server<'_> {
         self.grew("cairn_stage_seconds_sum", &[&format!("stage=\"{stage}\"")])
     }
 
-    /// The share of the time of requests that was spent in any of these stages.
+    /// Returns the share of the requests' time that was spent in any of these stages.
     pub fn share(&self, stages: &[&str]) -> f64 {
         let spent: f64 = stages.iter().map(|stage| self.stage_seconds(stage)).sum();
         let all = self.request_seconds();

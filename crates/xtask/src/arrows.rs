@@ -1,7 +1,7 @@
-//! Which module of a crate uses which, by the paths in its sources.
+//! Uses of modules by other modules of a crate, by the paths in its sources.
 //!
 //! A path leads to the module that defines what it names, through each `pub use` on the way. A name
-//! that the head of a folder hands on is no use of its own. Modules of tests are left out.
+//! that the head of a folder re-exports is no use of its own. Modules of tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::tokens::{is_name, tokens};
 /// A module, by its path from the root of its crate: `["ops", "rename"]`.
 pub type Name = Vec<String>;
 
-/// The modules that each module uses.
+/// Modules that each module uses.
 pub type Arrows = BTreeMap<Name, BTreeSet<Name>>;
 
-/// The text of each module.
+/// Text of each module.
 pub type Sources = BTreeMap<Name, String>;
 
 /// Reads the modules below a folder.
@@ -43,7 +43,7 @@ fn read_into(folder: &Path, above: &[String], sources: &mut Sources) -> io::Resu
     Ok(())
 }
 
-/// The facts of one module.
+/// Facts about one module.
 #[derive(Default)]
 struct Module {
     defined: BTreeSet<String>,
@@ -51,13 +51,13 @@ struct Module {
     imported: HashMap<String, Name>,
     /// Modules of which all names are imported.
     globs: Vec<Name>,
-    /// Paths that it follows.
+    /// Paths that occur in it.
     used: Vec<Name>,
 }
 
 const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
 
-/// The modules that each of these modules uses. The root of the crate is the empty name.
+/// Returns the modules that each of these modules uses. The root of the crate is the empty name.
 pub fn arrows(sources: &Sources) -> Arrows {
     let parsed = sources.iter().map(|(name, text)| (name.clone(), parse(name, text, sources)));
     let modules: BTreeMap<Name, Module> = parsed.collect();
@@ -68,13 +68,13 @@ pub fn arrows(sources: &Sources) -> Arrows {
     modules.iter().map(arrow).collect()
 }
 
-/// The module that defines what a path names.
+/// Returns the module that defines what a path names.
 fn resolve(path: &[String], modules: &BTreeMap<Name, Module>, depth: usize) -> Name {
     let is_module = |length: &usize| modules.contains_key(&path[..*length]);
     let length = (0..=path.len()).rev().find(is_module).unwrap_or_default();
     let name = path[..length].to_vec();
     let (Some(item), Some(module)) = (path.get(length), modules.get(&name)) else { return name };
-    // A circle of imports is no program.
+    // A circle of imports does not compile.
     if module.defined.contains(item) || depth > modules.len() {
         return name;
     }
@@ -117,7 +117,7 @@ fn parse(name: &[String], text: &str, sources: &Sources) -> Module {
             at += 1;
         }
     }
-    // A type that the module hands on and uses itself is named without a path.
+    // A type that the module re-exports and uses itself is named without a path.
     let is_type = |path: &Name| path[0].starts_with(char::is_uppercase);
     for path in bodies.into_iter().filter(|path| path.len() > 1 || is_type(path)) {
         let absolute = match module.imported.get(&path[0]) {
@@ -130,7 +130,7 @@ fn parse(name: &[String], text: &str, sources: &Sources) -> Module {
     module
 }
 
-/// Reads `a::b`; returns where it ends.
+/// Reads `a::b`; returns its end.
 fn path_from(tokens: &[String], mut at: usize, path: &mut Name) -> usize {
     while let Some(token) = tokens.get(at).filter(|token| is_name(token)) {
         path.push(token.clone());
@@ -143,7 +143,7 @@ fn path_from(tokens: &[String], mut at: usize, path: &mut Name) -> usize {
     at
 }
 
-/// Reads `a::{b, c as d}`, as paths with their other names; returns where it ends.
+/// Reads `a::{b, c as d}` as paths with their other names; returns its end.
 fn use_tree(
     tokens: &[String],
     at: usize,
@@ -201,7 +201,7 @@ fn import(
     }
 }
 
-/// A path from the root of the crate; `None` if it leads out of it.
+/// Returns a path from the root of the crate; `None` if it leads out of it.
 fn absolute(name: &[String], path: &[String], sources: &Sources) -> Option<Name> {
     let (first, rest) = path.split_first()?;
     match first.as_str() {
@@ -219,7 +219,7 @@ fn absolute(name: &[String], path: &[String], sources: &Sources) -> Option<Name>
     }
 }
 
-/// Modules that use each other, by whatever way: each circle once.
+/// Returns the modules that use each other, directly or not: each circle once.
 pub fn circles(arrows: &Arrows) -> Vec<Vec<Name>> {
     let mut circles: Vec<Vec<Name>> = Vec::new();
     let reached: BTreeMap<&Name, BTreeSet<&Name>> =

@@ -1,4 +1,4 @@
-//! `cargo xtask cluster-up`: a whole cluster on this machine, for a look.
+//! `cargo xtask cluster-up`: a whole cluster on this machine, to try out.
 
 use std::fs::{self, File};
 use std::io::{self, Error, Read};
@@ -14,7 +14,7 @@ const CHUNKSERVERS: [u16; 3] = [7410, 7411, 7412];
 const GATEWAYS: [(u16, u16); 2] = [(9000, 8080), (9001, 8081)];
 const DATABASE_PORT: u16 = 7432;
 
-/// The running processes; killed in the end.
+/// Running processes, which are killed in the end.
 struct Running {
     cairn: PathBuf,
     dir: PathBuf,
@@ -35,7 +35,8 @@ impl Drop for Running {
 pub fn up(root: &Path, dir: &Path) -> io::Result<()> {
     let mut build = Command::new("cargo");
     build.args(["build", "--release", "--package", "cairn"]).current_dir(root);
-    // Variables that this process was given for its own package would have others built again.
+    // Cargo's variables for the package of this process would cause other packages to be built
+    // again.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
             build.env_remove(name);
@@ -91,7 +92,7 @@ impl Running {
         self.dir.join(name).display().to_string()
     }
 
-    /// Runs a command of cairn to its end; what it prints.
+    /// Runs a command of cairn to its end; returns its output.
     fn run(&self, arguments: &[&str]) -> io::Result<String> {
         let done = Command::new(&self.cairn).args(arguments).stderr(Stdio::inherit()).output()?;
         match done.status.success() {
@@ -105,7 +106,7 @@ impl Running {
         self.run(&["cluster", "join", dir, token.trim()]).map(drop)
     }
 
-    /// Starts a node; it logs beside its directory.
+    /// Starts a node, which logs to a file beside its directory.
     fn start(&mut self, arguments: &[&str]) -> io::Result<()> {
         let log = File::create(format!("{}.log", arguments[1]))?;
         let mut command = Command::new(&self.cairn);
@@ -115,8 +116,8 @@ impl Running {
         Ok(())
     }
 
-    /// Starts a PostgreSQL of its own; its URL. PostgreSQL refuses to run as root, so then it is
-    /// the user `postgres`.
+    /// Starts a PostgreSQL of its own; returns its URL. PostgreSQL refuses to run as root; then it
+    /// runs as the user `postgres`.
     fn database(&mut self) -> io::Result<String> {
         let programs = fs::read_dir("/usr/lib/postgresql").and_then(|mut all| {
             let newest = all.next().ok_or_else(|| Error::other("no version is installed"))?;

@@ -1,9 +1,9 @@
-//! The texts of all errors of the product, for a reader who reviews them as a whole.
+//! Texts of all errors of the product, for a reader who reviews them as a whole.
 //!
 //! A text counts if it stands in a call that makes an error. Such a call is of a constructor of an
-//! error type, of a function that returns one, or of `Err`, `ok_or` or `map_err`. It counts as well
-//! in the body of a function that returns an error type, and where such a type is displayed. Lines
-//! of the log and texts of assertions do not count.
+//! error type, of a function that returns one, or of `Err`, `ok_or` or `map_err`. A text also
+//! counts in the body of a function that returns an error type, and where such a type is displayed.
+//! Lines of the log and texts of assertions do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::tokens::{Word, without_tests, words};
 
 /// Crates that no user runs.
 const NOT_SHIPPED: [&str; 2] = ["sim", "xtask"];
-/// Ends of the names of types that say why something was not done.
+/// Suffixes of the names of error types.
 const TYPES: [&str; 7] = ["Error", "Failure", "Failed", "Refusal", "Refused", "Fault", "Garbage"];
 /// Calls that make an error of their argument, whatever its type.
 const MAKERS: [&str; 6] = ["Err", "ok_or", "ok_or_else", "map_err", "and", "bail"];
@@ -38,11 +38,11 @@ const NO_ERRORS: [&str; 14] = [
 /// Names that error types share with others.
 const SHARED_NAMES: [&str; 5] = ["new", "from", "of", "and", "copy"];
 
-/// A text, the line on which it begins, and the call that makes an error of it.
+/// A text, its first line, and the call that makes an error of it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     pub line: usize,
-    /// Such as `Error::Denied`; empty in a function that returns an error.
+    /// The call, such as `Error::Denied`; empty in a function that returns an error.
     pub maker: String,
     pub text: String,
 }
@@ -57,7 +57,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// All texts below `root`: crates, each with lines `file:line: [maker] text`.
+/// Returns all texts below `root` by crate, each as a line `file:line: [maker] text`.
 pub fn list(root: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
     let mut listed = BTreeMap::new();
     for entry in fs::read_dir(root.join("crates"))? {
@@ -83,7 +83,7 @@ pub fn list(root: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
     Ok(listed)
 }
 
-/// The texts of errors in one source file.
+/// Returns the texts of errors in one source file.
 pub fn in_text(text: &str) -> Vec<Found> {
     let words = without_tests(words(text));
     let makers = functions(&words).into_iter().collect();
@@ -94,7 +94,7 @@ fn is_error_type(name: &str) -> bool {
     TYPES.iter().any(|end| name.ends_with(end))
 }
 
-/// The names of functions that return an error type, and of closures that make one.
+/// Returns the names of functions that return an error type, and of closures that make one.
 fn functions(words: &[Word]) -> Vec<String> {
     let mut names = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -132,21 +132,22 @@ fn returns_error(words: &[Word]) -> bool {
         .take_while(|word| !["{", ";", "where"].contains(&word.text.as_str()))
         .map(|word| word.text.as_str())
         .collect();
-    // The last arrow: one within the arguments is followed by no more than the type of a closure.
+    // The last arrow counts: after an arrow within the arguments there is only the type of a
+    // closure.
     let arrow = signature.windows(2).rposition(|pair| pair == ["-", ">"]);
     let Some(arrow) = arrow else { return false };
     let mut path = signature[arrow + 2..].iter().filter(|word| **word != "::");
     path.next_back().is_some_and(|name| is_error_type(name))
 }
 
-/// The meaning of an open bracket for the texts in it.
+/// Meaning of an open bracket for the texts in it.
 #[derive(Clone, PartialEq, Eq)]
 enum Within {
-    /// Texts here are those of errors, made by this call.
+    /// Texts here are errors, made by this call.
     Error(String),
-    /// Texts here are none of errors, whatever is around.
+    /// Texts here are no errors, whatever surrounds the bracket.
     Other,
-    /// As what is around.
+    /// Texts here are what they are outside of the bracket.
     Same,
 }
 
@@ -176,7 +177,7 @@ fn in_words(words: &[Word], makers: &BTreeSet<String>) -> Vec<Found> {
     found
 }
 
-/// The meaning of a parenthesis for its arguments, by the path before it.
+/// Returns the meaning of a parenthesis for its arguments, by the path before it.
 fn before_call(before: &[Word], makers: &BTreeSet<String>) -> Within {
     let word = |back: usize| {
         before.len().checked_sub(back).and_then(|at| before.get(at)).map_or("", |it| &it.text)
@@ -198,15 +199,15 @@ fn before_call(before: &[Word], makers: &BTreeSet<String>) -> Within {
     if name == "expect" { Within::Other } else { Within::Same }
 }
 
-/// The meaning of a brace, by the words before it: a function or an implementation begins, or the
-/// fields of an error.
+/// Returns the meaning of a brace, by the words before it: a function or an implementation begins,
+/// or the fields of an error.
 fn before_block(before: &[Word]) -> Within {
     let is_end = |word: &Word| ["{", "}", ";"].contains(&word.text.as_str()) && !word.is_literal;
     let start = before.iter().rposition(is_end).map_or(0, |at| at + 1);
     let head = &before[start..];
     let has = |name: &str| head.iter().any(|word| word.text == name);
     if let Some(at) = head.iter().position(|word| word.text == "fn") {
-        // Within `impl Display for SomeError`, all is as around it.
+        // Within `impl Display for SomeError`, texts keep the meaning of their surroundings.
         let name = head.get(at + 1).map_or("", |word| word.text.as_str());
         return match (name, returns_error(&head[at..])) {
             ("fmt", _) => Within::Same,
@@ -226,7 +227,7 @@ fn before_block(before: &[Word]) -> Within {
     }
 }
 
-/// A text on one line.
+/// Returns a text on one line.
 fn shown(text: &str) -> String {
     let mut lines = text.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! The sources below a folder.
+//! Source files below a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All files of Rust below `directory`, in order.
+/// Returns all Rust files below `directory`, in order.
 pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

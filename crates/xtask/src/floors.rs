@@ -1,6 +1,6 @@
-//! The order of modules within a crate: groups of `mod` lines in its `lib.rs` or `main.rs`, apart
-//! by an empty line, are floors. A module uses modules of floors above its own only, and no files
-//! use each other in a circle, wherever they are.
+//! Order of the modules within a crate: groups of `mod` lines in its `lib.rs` or `main.rs`,
+//! separated by an empty line, are floors. A module uses only modules of floors above its own, and
+//! no files use each other in a circle, wherever they are.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::arrows::{Name, Sources, arrows, circles, read};
 
-/// The findings in all crates, one line each.
+/// Returns the findings in all crates, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = Vec::new();
     for entry in fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {
@@ -26,7 +26,7 @@ pub fn check(root: &Path) -> Vec<String> {
     findings
 }
 
-/// The floor of each module, counted from above.
+/// Returns the floor of each module, counted from above.
 pub fn floors(text: &str) -> HashMap<String, usize> {
     let mut floors = HashMap::new();
     let (mut floor, mut is_open) = (0, false);
@@ -54,7 +54,7 @@ pub fn check_module(floors: &HashMap<String, usize>, module: &str, text: &str) -
     check_sources(floors, &sources)
 }
 
-/// Modules that use what does not stand above them, and circles of files.
+/// Returns modules that use others not above them, and circles of files.
 pub fn check_sources(floors: &HashMap<String, usize>, sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
     let arrows = arrows(sources);

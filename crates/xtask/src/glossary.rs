@@ -10,9 +10,9 @@ use crate::tokens::{tokens, words};
 const GLOSSARY: &str = "docs/glossary.md";
 /// The heading of the section about names that several modules use.
 const SEVERAL: &str = "## Names that the code uses for several things";
-/// Crates with words of their own: measuring, and the developers' tools.
+/// Crates with separate words: measurements, and the developers' tools.
 const APART: [&str; 4] = ["bench", "doctor", "sim", "xtask"];
-/// Names that say nothing without what of.
+/// Names that say nothing without a further word.
 const BARE: [&str; 6] = ["Args", "State", "Shared", "Shown", "Method", "Slots"];
 /// Words that documents use in a sense of Cairn's own. A new one is added here and defined there.
 const SPECIAL: [&str; 36] = [
@@ -54,10 +54,10 @@ const SPECIAL: [&str; 36] = [
     "tombstone",
 ];
 
-/// The names of types, and the files that define one of that name.
+/// Names of types, each with the files that define such a type.
 pub type Types = BTreeMap<String, BTreeSet<String>>;
 
-/// The faults of the glossary and the names of types below `root`, one line each.
+/// Returns the faults of the glossary and of the names of types below `root`, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let Ok(glossary) = fs::read_to_string(root.join(GLOSSARY)) else {
         return vec![format!("{GLOSSARY}: cannot be read")];
@@ -82,7 +82,7 @@ pub fn check(root: &Path) -> Vec<String> {
     findings
 }
 
-/// The names of documents in a folder, as they are from the root.
+/// Returns the paths of the documents in a folder, from the root.
 fn documents(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
@@ -99,14 +99,14 @@ pub fn defined(text: &str) -> Vec<String> {
     pairs.map(|pair| pair[1].clone()).collect()
 }
 
-/// The words that the glossary defines.
+/// Returns the words that the glossary defines.
 fn terms(glossary: &str) -> BTreeSet<String> {
     let defined = glossary.split(SEVERAL).next().unwrap_or_default();
     let heads = defined.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("**"));
     heads.flat_map(|(head, _)| head.split(',')).map(|term| term.trim().to_owned()).collect()
 }
 
-/// Words that lack a definition, and definitions of words that nothing uses.
+/// Returns words that lack a definition, and definitions of words that nothing uses.
 pub fn check_glossary(glossary: &str, texts: &str, special: &[&str]) -> Vec<String> {
     let (terms, texts) = (terms(glossary), texts.to_lowercase());
     let undefined = special.iter().filter(|word| !terms.contains(**word));
@@ -116,8 +116,9 @@ pub fn check_glossary(glossary: &str, texts: &str, special: &[&str]) -> Vec<Stri
     undefined.chain(unused).collect()
 }
 
-/// Types with a name that says nothing, and types that the glossary lists and that do not exist.
-/// Also types that have the name of a term and are several things: the glossary must list those.
+/// Returns types with a name that says nothing, and types that the glossary lists and that do not
+/// exist. Also returns types that have the name of a term and are several things: the glossary must
+/// list those.
 pub fn check_types(glossary: &str, types: &Types) -> Vec<String> {
     let terms = terms(glossary);
     let several = glossary.split(SEVERAL).nth(1).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Chores of Cairn's developers; those that check something are tests, too.
+//! Chores of Cairn's developers; the chores that check something are tests too.
 
 #![allow(clippy::disallowed_methods, reason = "chores")]
 

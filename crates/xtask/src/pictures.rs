@@ -1,5 +1,5 @@
-//! The pictures that documents show: each is there, each is shown, and all of them are small.
-//! `cargo xtask screenshots --docs` makes them.
+//! Pictures in documents: each of them exists, each is shown, and all of them are small. `cargo
+//! xtask screenshots --docs` makes them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ pub const PLACE: &str = "docs/images";
 /// Size of all pictures, bytes, at most.
 pub const BYTES_MAX: u64 = 600 << 10;
 
-/// The faults of the pictures below `root`, one line each.
+/// Returns the faults of the pictures below `root`, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let (mut findings, mut used) = (Vec::new(), BTreeSet::new());
     for document in documents(root) {
@@ -38,7 +38,7 @@ pub fn check(root: &Path) -> Vec<String> {
     findings
 }
 
-/// The places of the pictures in a document, as it names them.
+/// Returns the paths of the pictures in a document, as the document has them.
 pub fn shown(text: &str) -> Vec<&str> {
     let pictures = text.split("![").skip(1).filter_map(|rest| {
         let (_, rest) = rest.split_once("](")?;

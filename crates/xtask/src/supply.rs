@@ -1,5 +1,5 @@
-//! The dependencies of Cairn: their licences and sources, as far as cargo knows them on its own.
-//! `deny.toml` has the list of licences, and more, for cargo-deny.
+//! Dependencies of Cairn: their licences and sources, as far as cargo knows them. `deny.toml` has
+//! the list of licences, and more, for cargo-deny.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::process::Command;
 use serde_json::Value;
 
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "tools/proto/Cargo.toml"];
-/// The end of the one source that dependencies may have.
+/// Suffix of the only source that dependencies may have.
 const REGISTRY: &str = "/rust-lang/crates.io-index";
 
-/// The faults of the dependencies of both workspaces, one line each.
+/// Returns the faults of the dependencies of both workspaces, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let allowed = match allowed(root) {
         Ok(allowed) => allowed,
@@ -45,7 +45,7 @@ fn metadata(root: &Path, manifest: &str) -> Result<String, String> {
     if done.status.success() { Ok(text) } else { Err(text) }
 }
 
-/// Checks what `cargo metadata` says of one workspace.
+/// Checks the output of `cargo metadata` for one workspace.
 pub fn check_metadata(workspace: &str, metadata: &str, allowed: &[String]) -> Vec<String> {
     let metadata = serde_json::from_str::<Value>(metadata).unwrap_or_default();
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -68,7 +68,7 @@ fn check_package(workspace: &str, package: &Value, allowed: &[&str]) -> Vec<Stri
     match package["source"].as_str() {
         Some(source) if source.starts_with("registry+") && source.ends_with(REGISTRY) => {}
         Some(source) => findings.push(format!("{name}: comes from {source}")),
-        // A path in this repository: cargo calls only these nothing.
+        // A path in this repository: only for these cargo gives no source.
         None => {}
     }
     findings
@@ -85,7 +85,7 @@ pub fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
 
 type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-/// `all OR all ...`; nothing if it is no expression.
+/// Reads `all OR all ...`; nothing if it is no expression.
 fn either(words: &mut Words<'_>, allowed: &[&str]) -> Option<bool> {
     let mut is_satisfied = all(words, allowed)?;
     while words.next_if_eq(&"OR").is_some() {
@@ -94,7 +94,7 @@ fn either(words: &mut Words<'_>, allowed: &[&str]) -> Option<bool> {
     Some(is_satisfied)
 }
 
-/// `one AND one ...`
+/// Reads `one AND one ...`.
 fn all(words: &mut Words<'_>, allowed: &[&str]) -> Option<bool> {
     let mut is_satisfied = one(words, allowed)?;
     while words.next_if_eq(&"AND").is_some() {
@@ -103,7 +103,8 @@ fn all(words: &mut Words<'_>, allowed: &[&str]) -> Option<bool> {
     Some(is_satisfied)
 }
 
-/// `( either )`, or the name of a licence, perhaps `WITH` an exception: another licence then.
+/// Reads `( either )`, or the name of a licence, perhaps `WITH` an exception, which makes it
+/// another licence.
 fn one(words: &mut Words<'_>, allowed: &[&str]) -> Option<bool> {
     if words.next_if_eq(&"(").is_some() {
         let is_satisfied = either(words, allowed)?;

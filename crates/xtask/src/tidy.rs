@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::files::rust_files;
 
-/// Which of our crates each crate may depend on, outside of tests.
+/// Our crates that each crate may depend on, outside of tests.
 const DIRECTIONS: [(&str, &[&str]); 21] = [
     ("base", &[]),
     ("tls", &[]),
@@ -36,7 +36,7 @@ const DIRECTIONS: [(&str, &[&str]); 21] = [
     ("xtask", &[]),
 ];
 
-/// The packages that a crate must never depend on, and why.
+/// Packages that a crate must never depend on, and the reasons.
 const ABSENCES: [(&str, &[&str], &str); 13] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
@@ -56,7 +56,7 @@ const ABSENCES: [(&str, &[&str], &str); 13] = [
 const FUNCTION_LINES: usize = 70;
 const LINE_CHARS: usize = 100;
 
-/// Everything found below `root`, one line each; nothing if all is tidy.
+/// Returns all faults below `root`, one line each; none if all is tidy.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = check_directions(root);
     findings.extend(crate::pictures::check(root));
@@ -120,7 +120,7 @@ pub fn check_text(name: &str, text: &str) -> Vec<String> {
     let mut open: Option<(usize, usize, String)> = None;
     for (at, line) in text.lines().enumerate() {
         let number = at + 1;
-        // rustfmt breaks code; what it leaves are texts that cannot be broken, and comments.
+        // rustfmt breaks code; longer lines are texts that cannot be broken, and comments.
         if line.chars().count() > LINE_CHARS && !line.contains('"') {
             findings.push(format!("{name}:{number}: more than {LINE_CHARS} characters"));
         }
@@ -145,7 +145,7 @@ pub fn check_text(name: &str, text: &str) -> Vec<String> {
     findings
 }
 
-/// The name of a function that begins in this line, as rustfmt writes it.
+/// Returns the name of a function that begins in this line, in the form of rustfmt.
 fn function_name(line: &str) -> Option<String> {
     let mut words = line.split_whitespace().skip_while(|word| {
         word.starts_with("pub") || ["async", "const", "unsafe", "in"].contains(word)

@@ -1,15 +1,16 @@
-//! Rust source as a list of words, in which checks look for names and texts.
+//! Rust source as a list of words, in which checks search for names and texts.
 
-/// A name, a sign or a text, and the line on which it begins.
+/// A name, a sign or a text, and its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     pub line: usize,
-    /// The text of a literal is without its quotes, and with its escapes.
+    /// Text of the word; a literal is without its quotes, and with its escapes.
     pub text: String,
     pub is_literal: bool,
 }
 
-/// Names, `::`, and other signs one by one; without comments, texts, and code for tests only.
+/// Returns names, `::`, and other signs one by one; without comments, texts, and code for tests
+/// only.
 pub fn tokens(text: &str) -> Vec<String> {
     names(&without_tests(words(text)))
 }
@@ -23,7 +24,7 @@ fn names(words: &[Word]) -> Vec<String> {
     words.iter().filter(|word| !word.is_literal).map(|word| word.text.clone()).collect()
 }
 
-/// Names, signs and texts, without comments.
+/// Returns names, signs and texts, without comments.
 pub fn words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let (mut rest, mut line) = (text, 1);
@@ -96,7 +97,7 @@ fn char_length(rest: &str) -> usize {
     }
 }
 
-/// Leaves out the item after `#[cfg(test)]`, up to the end of its braces or its semicolon.
+/// Removes the item after `#[cfg(test)]`, up to the end of its braces or its semicolon.
 pub fn without_tests(words: Vec<Word>) -> Vec<Word> {
     const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut left = Vec::new();

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::files::rust_files;
 use crate::tokens::all_tokens;
 
-/// Packages whose library has a name of its own.
+/// Packages whose library has a different name.
 const LIBRARIES: [(&str, &str); 2] = [("md-5", "md5"), ("rustls-webpki", "webpki")];
 
-/// The dependencies in the manifests that no crate uses, one line each.
+/// Returns the dependencies in the manifests that no crate uses, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = Vec::new();
     let mut named = BTreeSet::new();

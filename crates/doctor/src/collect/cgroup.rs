@@ -1,11 +1,12 @@
-//! The statistics of cgroups, of version 1 and of version 2.
+//! Statistics of cgroups, of version 1 and of version 2.
 
 use std::time::Duration;
 
 use crate::sample::Cgroup;
 
-/// Paths below `/sys/fs/cgroup` of the cgroup of a process for `controller`, and of those above it,
-/// from `/proc/PID/cgroup`. Of version 1 first; version 2 may be mounted alone or beside it.
+/// Returns the paths below `/sys/fs/cgroup` of the cgroup of a process for `controller`, and of
+/// those above it, from `/proc/PID/cgroup`. Version 1 comes first; version 2 may be mounted alone
+/// or beside it.
 pub fn paths(text: &str, controller: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -14,7 +15,7 @@ pub fn paths(text: &str, controller: &str) -> Vec<String> {
             continue;
         };
         if names.split(',').any(|name| name == controller) {
-            // Its directory is called after the controller, or after all that share it.
+            // Its directory is named after the controller, or after all controllers that share it.
             for above in upwards(path) {
                 found.extend([format!("/{controller}{above}"), format!("/{names}{above}")]);
             }
@@ -27,7 +28,7 @@ pub fn paths(text: &str, controller: &str) -> Vec<String> {
     found
 }
 
-/// `/a/b`, `/a`, and nothing for the root, which has no limits.
+/// Returns `/a/b`, `/a`, and nothing for the root, which has no limits.
 fn upwards(path: &str) -> impl Iterator<Item = &str> {
     let start = Some(path.trim_end_matches('/')).filter(|path| !path.is_empty());
     std::iter::successors(start, |path| {
@@ -36,18 +37,19 @@ fn upwards(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Millicores, from `cpu.max` or the two files of version 1; `None` if there is no quota.
+/// Returns the quota in millicores, from `cpu.max` or the two files of version 1; `None` if there
+/// is none.
 pub fn quota(max: Option<&str>, quota_us: Option<&str>, period_us: Option<&str>) -> Option<u64> {
     let (quota, period) = match max {
         Some(max) => max.trim().split_once(' ')?,
         None => (quota_us?.trim(), period_us?.trim()),
     };
-    // "max" and -1 are none.
+    // "max" and -1 mean no quota.
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
     (quota * 1000).checked_div(period)
 }
 
-/// `cpu.stat`.
+/// Parses `cpu.stat`.
 pub fn stat(text: &str) -> Cgroup {
     let find = |name: &str| number(text, name).unwrap_or(0);
     let nanos = match number(text, "throttled_usec") {
@@ -69,12 +71,12 @@ fn number(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// A number of bytes; `None` for none, which version 1 writes as a very large one.
+/// Parses a number of bytes; `None` for no limit, which version 1 writes as a very large number.
 pub fn bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < 1 << 60)
 }
 
-/// Bytes of files in memory that are not in use, from `memory.stat`.
+/// Returns the bytes of files in memory that are not in use, from `memory.stat`.
 pub fn droppable(text: &str) -> u64 {
     number(text, "total_inactive_file").or_else(|| number(text, "inactive_file")).unwrap_or(0)
 }

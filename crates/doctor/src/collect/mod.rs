@@ -1,4 +1,4 @@
-//! Looking at this machine. Files that are missing or may not be read are left out.
+//! Collection of facts about this machine. Files that are missing or may not be read are left out.
 
 #[deny(clippy::indexing_slicing)]
 mod cgroup;
@@ -16,7 +16,7 @@ use crate::sample::{Cgroup, Host, Limits, NetworkDevice, Process, Thread};
 pub struct Kernel {
     proc: PathBuf,
     sys: PathBuf,
-    /// This process, which is left out; 0 for none.
+    /// Pid of this process, which is left out; 0 for none.
     own_pid: u32,
 }
 
@@ -30,7 +30,7 @@ fn read(path: &Path) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Names of what is in a directory.
+/// Returns the names in a directory.
 fn list(path: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -70,7 +70,7 @@ impl Kernel {
         })
     }
 
-    /// The cgroup nearest to a process that has a quota.
+    /// Returns the nearest cgroup above a process that has a quota.
     fn cgroup(&self, dir: &Path) -> Option<Cgroup> {
         let of = read(&dir.join("cgroup"))?;
         cgroup::paths(&of, "cpu").into_iter().find_map(|path| {
@@ -101,7 +101,7 @@ impl Kernel {
         found.unwrap_or_default()
     }
 
-    /// Counters of the machine.
+    /// Returns the counters of the machine.
     pub fn host(&self) -> Host {
         let text = |path: &str| read(&self.proc.join(path)).unwrap_or_default();
         let mut host = proc::stat(&text("stat"));

@@ -1,11 +1,11 @@
-//! The statistics in `/proc`.
+//! Statistics in `/proc`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::sample::{DiskTimes, Host, Program};
 
-/// Which of the programs that matter a process is, by its name and its arguments.
+/// Returns which of the relevant programs a process is, by its name and its arguments.
 pub fn program(name: &str, command: &str) -> Option<Program> {
     match name {
         "cairn" => {
@@ -19,20 +19,20 @@ pub fn program(name: &str, command: &str) -> Option<Program> {
     }
 }
 
-/// `/proc/PID/task/TID/schedstat`: running, and waiting for a core.
+/// Parses `/proc/PID/task/TID/schedstat`: time running, and time waiting for a core.
 pub fn schedstat(text: &str) -> Option<(Duration, Duration)> {
     let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
     let mut next = || numbers.next().flatten().map(Duration::from_nanos);
     Some((next()?, next()?))
 }
 
-/// `/proc/PID/limits`: open files.
+/// Parses `/proc/PID/limits`: the limit of open files.
 pub fn files_limit(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// `/proc/stat`: cores and their ticks.
+/// Parses `/proc/stat`: cores and their ticks.
 pub fn stat(text: &str) -> Host {
     let mut host = Host::default();
     for line in text.lines() {
@@ -41,7 +41,7 @@ pub fn stat(text: &str) -> Host {
             let ticks: Vec<u64> =
                 rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
             let tick = |at: usize| ticks.get(at).copied().unwrap_or(0);
-            // User, nice, system, idle, iowait, irq, softirq, steal; the rest is in them already.
+            // User, nice, system, idle, iowait, irq, softirq, steal; the rest is included in these.
             host.idle = tick(3) + tick(4);
             host.stolen = tick(7);
             host.busy = tick(0) + tick(1) + tick(2) + tick(5) + tick(6) + tick(7);
@@ -52,7 +52,7 @@ pub fn stat(text: &str) -> Host {
     host
 }
 
-/// `/proc/diskstats`.
+/// Parses `/proc/diskstats`.
 pub fn disks(text: &str) -> BTreeMap<String, DiskTimes> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -71,16 +71,16 @@ pub fn disks(text: &str) -> BTreeMap<String, DiskTimes> {
     text.lines().filter_map(line).collect()
 }
 
-/// `/proc/net/snmp` and `/proc/net/netstat`: TCP segments sent, and sent again because they were
-/// lost. Those of which the other side says that it had them already were late, as on a machine
-/// that is busy.
+/// Parses `/proc/net/snmp` and `/proc/net/netstat`: TCP segments sent, and sent again because they
+/// were lost. Segments that the other side reported to have already were only late, as on a busy
+/// machine.
 pub fn segments(snmp: &str, netstat: &str) -> (u64, u64) {
     let late = named(netstat, "TcpExt: ", "TCPDSACKRecvSegs");
     let resent = named(snmp, "Tcp: ", "RetransSegs").saturating_sub(late);
     (named(snmp, "Tcp: ", "OutSegs"), resent)
 }
 
-/// A number of a table of one line of names and one of values; 0 if it is not there.
+/// Returns a number from a table of one line of names and one line of values; 0 if it is missing.
 fn named(text: &str, table: &str, wanted: &str) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
@@ -89,7 +89,7 @@ fn named(text: &str, table: &str, wanted: &str) -> u64 {
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// `/proc/net/dev`: bytes received and sent, by device.
+/// Parses `/proc/net/dev`: bytes received and sent, by device.
 pub fn links(text: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, rest) = line.split_once(':')?;

@@ -1,13 +1,13 @@
-//! Chunkservers that have more than their share, or are not there; metadata with too few copies, or
+//! Chunkservers that have more than their share, or are away; metadata with too few copies, or
 //! without progress.
 
 use super::worth::WORTH_PERCENT;
 use crate::Finding;
 use crate::sample::{Pair, Store};
 
-/// So much more than its share is uneven.
+/// Excess over its share from which on a node is uneven.
 const UNEVEN: f64 = 0.3;
-/// Below this nothing can be said of shares, bytes.
+/// Bytes below which shares say nothing.
 const BYTES: u64 = 1 << 30;
 
 pub fn uneven(pair: &Pair<'_>) -> Vec<Finding> {
@@ -49,7 +49,7 @@ pub fn failing_disks(pair: &Pair<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Names and small objects that are lost sooner than what is in blocks.
+/// Names and small objects that are lost sooner than the contents of blocks.
 pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
     let cluster = pair.after.cluster.as_ref();
     let Some((cluster, copies)) = cluster.and_then(|one| Some((one, one.metadata_copies?))) else {
@@ -61,7 +61,7 @@ pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
     let (has, replicas) = (if copies == 1 { "copy" } else { "copies" }, cluster.replicas);
     vec![Finding {
         kind: "few copies",
-        // It takes no time, and stays below whatever does.
+        // It costs no time, and stays below findings that do.
         cost_percent: WORTH_PERCENT,
         what: "names and small objects have fewer copies than blocks".to_owned(),
         evidence: vec![format!(
@@ -116,7 +116,7 @@ fn fullest(stores: &[Store]) -> Option<Finding> {
     let over = share(fullest);
     (over >= UNEVEN).then(|| Finding {
         kind: "uneven groups",
-        // A node that has more is asked more, and the others wait.
+        // A node that has more gets more requests, and the others wait.
         cost_percent: 100.0 * over / (1.0 + over),
         what: format!("node {} has {:.0} % more than its share", fullest.node, 100.0 * over),
         evidence: vec![format!(

@@ -1,11 +1,11 @@
-//! Caches that do not hold what is asked for.
+//! Caches that lack what is requested.
 
 use super::worth::REQUESTS;
 use crate::Finding;
 use crate::sample::{Pair, Server};
 
 const MISSED: f64 = 0.5;
-/// Reads of metadata elsewhere for each read of an object, from which on leases do not help.
+/// Remote reads of metadata for each read of an object, from which on leases do not help.
 const CALLS: f64 = 0.5;
 /// Share of reads among all requests.
 const READS: f64 = 0.8;
@@ -19,7 +19,7 @@ fn of_blocks(server: &Server<'_>) -> Option<Finding> {
     let (hits, misses) =
         (server.grew("cairn_cache_hits_total", &[]), server.grew("cairn_cache_misses_total", &[]));
     let (bytes, limit) = (server.is("cairn_cache_bytes"), server.is("cairn_cache_limit_bytes"));
-    // Pieces that were never read before would have been missed by a larger one, too.
+    // A larger cache would also have missed pieces that were never read before.
     let again = server.grew("cairn_cache_misses_again_total", &[]);
     let missed = again / (hits + misses).max(1.0);
     if hits + misses < REQUESTS || missed < MISSED {
@@ -48,7 +48,7 @@ fn of_blocks(server: &Server<'_>) -> Option<Finding> {
     })
 }
 
-/// Metadata asked for again and again.
+/// Metadata that are requested again and again.
 pub fn chatty(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| of_metadata(&server)).collect()
 }

@@ -1,4 +1,4 @@
-//! Connections that are not used again, and handshakes that could be spared.
+//! Connections that are not reused, and handshakes that could be avoided.
 
 use super::worth::REQUESTS;
 use crate::Finding;
@@ -6,7 +6,7 @@ use crate::sample::{Pair, Program, Server};
 
 /// Cost of a connection without its handshake: three packets, a socket, a task; seconds.
 const CONNECTION: f64 = 150e-6;
-/// Connections for each request from which on they are not kept.
+/// Connections for each request from which on connections count as not kept.
 const NOT_KEPT: f64 = 0.5;
 
 pub fn not_kept(pair: &Pair<'_>) -> Vec<Finding> {
@@ -42,7 +42,7 @@ fn of(server: &Server<'_>, proxies: &[&str]) -> Option<Finding> {
     })
 }
 
-/// TLS handshakes with a signature, which resumption or kept connections would spare.
+/// TLS handshakes with a signature, which resumption or kept connections would avoid.
 pub fn handshakes(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| of_handshakes(&server)).collect()
 }

@@ -1,4 +1,4 @@
-//! CPU: quotas, a thread that cannot do more, cores taken away.
+//! CPU: quotas, a thread at its limit, cores taken away.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use crate::Finding;
 use crate::sample::{Cgroup, Pair, Process, Program, Server};
 
-/// A thread that runs, or waits for a core, for more than this share of the time can do no more.
+/// Share of the time in which a thread runs, or waits for a core, from which on it is at its limit.
 const FULL: f64 = 0.9;
 /// Share of the machine that is idle at the same time.
 const IDLE: f64 = 0.25;
 const PERIODS: &str = "cairn_cpu_periods_total";
-/// A cgroup that is looked at twice, one after the other, has counted no more periods meanwhile.
+/// Periods by which two immediate readings of the same cgroup may differ.
 const SAME_PERIODS: f64 = 50.0;
 const REMEDY: &str = "raise or remove the quota (CPUQuota= of systemd, cpu.max, cpu.cfs_quota_us, \
                       a CPU limit of Kubernetes or Docker)";
 /// Threads of a mount that take the kernel's requests.
 const READER: &str = "fuser-";
 
-/// Processes that their cgroup's quota stops.
+/// Processes that the quota of their cgroup stops.
 pub fn throttled(pair: &Pair<'_>) -> Vec<Finding> {
     let mut groups: BTreeMap<&str, (&Cgroup, &Cgroup, Vec<String>, Program)> = BTreeMap::new();
     for (pid, before, after) in pair.processes() {
@@ -58,8 +58,8 @@ fn of(was: &Cgroup, is: &Cgroup, who: &[String], program: Program) -> Option<Fin
     })
 }
 
-/// Servers that say so themselves, where no process of this machine is in that cgroup: on another
-/// machine, or in a container.
+/// Servers that report such stops themselves, if no process of this machine is in that cgroup: on
+/// another machine, or in a container.
 pub fn throttled_elsewhere(pair: &Pair<'_>) -> Vec<Finding> {
     let of = |server: Server<'_>| {
         let all = server.is(PERIODS);
@@ -98,7 +98,7 @@ fn shortened(who: &[String]) -> String {
     }
 }
 
-/// One thread at its end while cores do nothing.
+/// A thread at its limit while cores are idle.
 pub fn one_thread(pair: &Pair<'_>) -> Vec<Finding> {
     let (idle, seconds) = (pair.idle(), pair.seconds());
     if idle < IDLE {
@@ -106,7 +106,7 @@ pub fn one_thread(pair: &Pair<'_>) -> Vec<Finding> {
     }
     let mut found = Vec::new();
     for (pid, before, after) in pair.processes() {
-        // A thread that is stopped by a quota waits, too, and not for a core.
+        // A thread that a quota stops also waits, but not for a core.
         let full = threads(before, after, seconds).filter(|thread| {
             thread.busy() >= FULL && !thread.name.starts_with(READER) && !is_stopped(before, after)
         });
@@ -124,9 +124,9 @@ pub fn one_thread(pair: &Pair<'_>) -> Vec<Finding> {
     found
 }
 
-/// Mounts that take the kernel's requests with fewer threads than there are cores, all of which
-/// are at their end. Cores need not be idle for that: what the programs ask for, they ask one
-/// thread after the other, and it waits for a core among them.
+/// Mounts that take the kernel's requests with fewer threads than there are cores, all of them at
+/// their limit. Cores need not be idle for that: the requests of programs go through one thread
+/// after another, which waits for a core among them.
 pub fn few_readers(pair: &Pair<'_>) -> Vec<Finding> {
     let (cores, seconds) = (pair.after.host.cores as usize, pair.seconds());
     let of = |(pid, before, after): (u32, &Process, &Process)| {
@@ -172,16 +172,16 @@ fn remedy_of_thread(name: &str) -> &'static str {
     }
 }
 
-/// The work of a thread, as shares of the time.
+/// Work of a thread, as shares of the time.
 struct Busy {
     name: String,
     running: f64,
-    /// Ready to run, without a core.
+    /// Share of the time in which it was ready to run, without a core.
     waiting: f64,
 }
 
 impl Busy {
-    /// It had something to do.
+    /// Returns the share of the time in which it had something to do.
     fn busy(&self) -> f64 {
         self.running + self.waiting
     }
@@ -209,7 +209,7 @@ fn threads<'a>(
     })
 }
 
-/// Threads of the store that were ready to run and had no core, on average.
+/// Returns the average number of the store's threads that were ready to run and had no core.
 pub fn queued(pair: &Pair<'_>) -> f64 {
     let ours = pair.processes().filter(|(_, _, process)| process.program == Program::Cairn);
     let seconds = pair.seconds();

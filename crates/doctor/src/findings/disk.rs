@@ -4,13 +4,12 @@ use super::peers;
 use crate::Finding;
 use crate::sample::{DiskTimes, Pair, Server};
 
-/// A sync that takes longer than this on average is not what a disk needs, seconds. A disk that
-/// turns needs some 15 ms.
+/// Average time of a sync from which on a disk is slow, seconds. A rotating disk needs some 15 ms.
 const SLOW_SYNC: f64 = 0.025;
 const COMMITS: f64 = 3.0;
 
-/// Servers whose requests wait for syncs that are slow in themselves: many that wait for a disk
-/// which does its work are its limit, and no finding.
+/// Servers whose requests wait for slow syncs. Many requests that wait for a disk which does its
+/// work are its limit, and no finding.
 pub fn slow(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| of(pair, &server)).collect()
 }
@@ -39,12 +38,12 @@ fn of(pair: &Pair<'_>, server: &Server<'_>) -> Option<Finding> {
     })
 }
 
-/// The share of the time of requests that is waiting for disks, here or of chunkservers.
+/// Returns the share of the requests' time that is waiting for disks, here or of chunkservers.
 pub fn waits(server: &Server<'_>) -> f64 {
     server.share(&["sync", "write", "read"]) + peers::durable(server)
 }
 
-/// The disk that had most to do.
+/// Returns the busiest disk.
 pub fn busiest(pair: &Pair<'_>) -> Option<String> {
     let (name, busy, times) = utilisation(pair)?;
     let wait = times.writes_ms as f64 / times.writes.max(1) as f64;
@@ -55,7 +54,7 @@ pub fn busiest(pair: &Pair<'_>) -> Option<String> {
     ))
 }
 
-/// Name, share of the time in which it was in use, and what was done.
+/// Returns the disk's name, the share of the time in which it was in use, and its work.
 fn utilisation<'a>(pair: &Pair<'a>) -> Option<(&'a str, f64, DiskTimes)> {
     let before = &pair.before.host.disks;
     let all = pair.after.host.disks.iter().filter_map(|(name, after)| {

@@ -1,4 +1,4 @@
-//! The limit of the throughput where nothing is wrong.
+//! Limit of the throughput if nothing is wrong.
 
 use super::{cpu, disk};
 use crate::report::Limit;
@@ -13,7 +13,7 @@ pub fn of(pair: &Pair<'_>) -> Limit {
         return Limit { kind: "none", what: "no server could be looked at".to_owned() };
     }
     let requests: f64 = pair.servers().map(|server| server.requests()).sum();
-    // Its own look at the metrics is one.
+    // One of these is the request for the metrics.
     if requests <= 2.0 * pair.after.nodes.len() as f64 {
         return Limit { kind: "none", what: "nothing was asked meanwhile".to_owned() };
     }
@@ -68,7 +68,7 @@ fn of_cpu(pair: &Pair<'_>, idle: f64) -> String {
     text + &format!("; {:.1} threads of Cairn wait for a core on average", cpu::queued(pair))
 }
 
-/// The processes that gateways and mounts wait for.
+/// Returns the processes that gateways and mounts wait for.
 fn behind(pair: &Pair<'_>) -> Option<String> {
     pair.servers().find_map(|server| {
         let url = server.url;

@@ -1,7 +1,7 @@
-//! From two samples to what they mean. A file for each thing that is looked at; all are pure.
+//! Conclusions from two samples. There is a file for each subject; all are pure.
 //!
 //! Costs are estimates of the share of time or throughput, in percent. A finding that explains
-//! others goes first: a server that is not given the CPU waits for its disk, too.
+//! others goes first: a server that gets too little CPU waits for its disk too.
 
 mod balance;
 mod caches;
@@ -19,11 +19,11 @@ use crate::Report;
 use crate::sample::Pair;
 use worth::WORTH_PERCENT;
 
-/// All that follows.
+/// Returns all findings.
 pub fn report(pair: &Pair<'_>) -> Report {
     let mut throttled = cpu::throttled(pair);
     throttled.extend(cpu::throttled_elsewhere(pair));
-    // Of the time that is left, others may cost their share.
+    // Other findings can cost only a share of the remaining time.
     let left = 1.0 - throttled.iter().map(|found| found.cost_percent).fold(0.0, f64::max) / 100.0;
     let others = [
         disk::slow(pair),
@@ -46,7 +46,7 @@ pub fn report(pair: &Pair<'_>) -> Report {
         found.cost_percent *= left;
         found
     }));
-    // They threaten to cost all, whatever else there is.
+    // These threaten to cost everything, whatever else there is.
     findings.extend(limits::near(pair));
     findings.extend(balance::uneven(pair));
     findings.extend(balance::failing_disks(pair));
@@ -58,7 +58,7 @@ pub fn report(pair: &Pair<'_>) -> Report {
     findings.sort_by(|one, other| other.cost_percent.total_cmp(&one.cost_percent));
     Report {
         seconds: pair.seconds(),
-        // A sum of nothing is -0.
+        // The sum of nothing is -0.
         requests: pair.servers().map(|server| server.requests()).sum::<f64>() + 0.0,
         findings,
         limit: limit::of(pair),

@@ -5,11 +5,12 @@ use crate::Finding;
 use crate::sample::Pair;
 
 const RESENT: f64 = 0.01;
-/// Segments of an interval from which something can be concluded.
+/// Segments in an interval from which on they are conclusive.
 const SEGMENTS: u64 = 1000;
-/// The least cost of a segment that was lost until it is sent again, seconds.
+/// Least time that a lost segment costs until it is sent again, seconds.
 const TIMEOUT: f64 = 0.2;
-/// Seconds; the header by which clocks are compared has whole ones.
+/// Difference of clocks from which on it is a finding, seconds; the header by which clocks are
+/// compared has whole seconds.
 const SKEW: f64 = 2.0;
 
 /// Segments that had to be sent again.
@@ -37,14 +38,14 @@ pub fn resent(pair: &Pair<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Clocks that differ. Leases do not go by them; signatures of S3 do.
+/// Clocks that differ. Leases do not depend on them; signatures of S3 do.
 pub fn clocks(pair: &Pair<'_>) -> Vec<Finding> {
     let nodes = pair.after.nodes.iter();
     let ahead = nodes.filter_map(|node| Some((&node.url, node.clock_ahead?)));
     let wrong = ahead.filter(|(_, ahead)| ahead.abs() >= SKEW);
     let found = wrong.map(|(url, ahead)| Finding {
         kind: "clock skew",
-        // Beyond 15 minutes requests that are signed are refused.
+        // Signed requests are refused beyond 15 minutes.
         cost_percent: (100.0 * ahead.abs() / 900.0).clamp(WORTH_PERCENT, 100.0),
         what: format!("the clock of {url} differs from the one here"),
         evidence: vec![format!("by {ahead:+.0} s; S3 refuses signatures at 900 s")],

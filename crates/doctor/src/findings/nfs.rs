@@ -5,21 +5,21 @@ use crate::Finding;
 use crate::sample::{Pair, Server};
 
 const DOOR: &str = "door=\"nfs\"";
-/// Calls that ask what a client could remember.
+/// Calls that ask for what a client could remember.
 const ASKING: [&str; 3] = ["getattr", "lookup", "access"];
 /// Share of such calls from which on they are a storm.
 const STORM: f64 = 0.8;
-/// Bytes of a WRITE, on average, below which it is small.
+/// Average number of bytes of a WRITE below which it is small.
 const SMALL_BYTES: f64 = 16.0 * 1024.0;
 /// COMMITs for each WRITE, or changes that wait for a disk, from which on writes are not gathered.
 const SYNCED: f64 = 0.5;
 
-/// Connections of a client, on average, from which on these are several.
+/// Average number of connections of a client from which on it has several.
 const FEW: f64 = 2.0;
 /// Share of the time from which on one connection is not enough.
 const FULL: f64 = 0.1;
 
-/// Attributes asked for again and again.
+/// Attributes that are requested again and again.
 pub fn storms(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| storm(&server)).collect()
 }
@@ -50,7 +50,7 @@ fn storm(server: &Server<'_>) -> Option<Finding> {
     })
 }
 
-/// Small writes, each made durable on its own.
+/// Small writes, each of which is made durable separately.
 pub fn small_writes(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| of_small_writes(&server)).collect()
 }
@@ -81,7 +81,7 @@ fn of_small_writes(server: &Server<'_>) -> Option<Finding> {
     })
 }
 
-/// Clients with one connection each, which is not enough for what they ask.
+/// Clients with one connection each, which is too little for their calls.
 pub fn few_connections(pair: &Pair<'_>) -> Vec<Finding> {
     let seconds = pair.seconds();
     pair.servers().filter_map(|server| of_few_connections(&server, seconds)).collect()

@@ -1,13 +1,13 @@
-//! Chunkservers, as a gateway sees them.
+//! Chunkservers as a gateway sees them.
 
 use std::collections::BTreeMap;
 
 use crate::Finding;
 use crate::sample::{Pair, Server};
 
-/// Blocks from which something can be said of a node.
+/// Number of blocks from which on a node can be judged.
 const BLOCKS: f64 = 5.0;
-/// So much slower than others is slow: that many times, and that much, seconds.
+/// Factor, and difference in seconds, by which a slow node is slower than the others.
 const TIMES: f64 = 3.0;
 const SLOWER: f64 = 0.01;
 /// Number of connections to a node above which more of them would not help: requests then wait for
@@ -20,7 +20,7 @@ const REMEDY: &str = "`cairn cluster status` says where it is: look at its disk 
                       io.max of its cgroup) and its CPU; `cairn cluster drain DIR NODE` moves its \
                       blocks to others";
 
-/// The work of nodes, of one kind.
+/// Work of a node, of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     count: f64,
@@ -33,7 +33,7 @@ impl Done {
     }
 }
 
-/// Nodes that take much longer than the others that have the same blocks.
+/// Nodes that take much longer than other nodes with the same blocks.
 pub fn slow_replicas(pair: &Pair<'_>) -> Vec<Finding> {
     let servers = pair.servers();
     servers
@@ -61,7 +61,7 @@ fn slow(server: &Server<'_>, what: &str, means: &str) -> Vec<Finding> {
     found.collect()
 }
 
-/// The mean of the others' means that is in the middle; of two the smaller.
+/// Returns the median of the others' means; the smaller of two.
 fn usual(done: &BTreeMap<String, Done>, but: &str) -> Option<f64> {
     let others = done.iter().filter(|(node, _)| *node != but);
     let mut means: Vec<f64> = others.map(|(_, done)| done.mean()).collect();
@@ -81,7 +81,7 @@ fn evidence(server: &Server<'_>, node: &str, own: Done, usual: f64) -> Vec<Strin
     evidence
 }
 
-/// By node, of those of which something can be said.
+/// Returns the work by node, for the nodes that can be judged.
 fn done(server: &Server<'_>, what: &str) -> BTreeMap<String, Done> {
     let nodes = server.labels("cairn_peer_requests_total", "node").into_iter();
     let all = nodes.map(|node| {
@@ -94,21 +94,21 @@ fn done(server: &Server<'_>, what: &str) -> BTreeMap<String, Done> {
     all.filter(|(_, done)| done.count >= BLOCKS).collect()
 }
 
-/// The share of the time of requests that `seconds` are, of blocks of which several may have been
-/// on their way for one request.
+/// Returns the share of the requests' time that `seconds` are, if several blocks of one request may
+/// be on their way at once.
 fn of_peers(server: &Server<'_>, seconds: f64) -> f64 {
     let share = seconds / server.request_seconds().max(1e-9);
     share.min(server.share(&["peer"]))
 }
 
-/// The share of the time of requests in which blocks become durable on other nodes: each waits for
-/// all of its nodes at once.
+/// Returns the share of the requests' time in which blocks become durable on other nodes: each
+/// block waits for all of its nodes at once.
 pub fn durable(server: &Server<'_>) -> f64 {
     let seconds = done(server, "write").into_values().map(|done| done.seconds);
     of_peers(server, seconds.fold(0.0, f64::max))
 }
 
-/// Requests for blocks that wait, at the gateway, for a connection to a chunkserver.
+/// Requests for blocks that wait at the gateway for a connection to a chunkserver.
 pub fn few_connections(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| few(&server)).collect()
 }
@@ -117,7 +117,7 @@ fn few(server: &Server<'_>) -> Option<Finding> {
     let limit = server.is("cairn_peer_connections_limit");
     let sum = |name: &str, what: &str| server.grew(name, &[&format!("what=\"{what}\"")]);
     let asked = |what: &str| sum("cairn_peer_requests_total", what);
-    // A write is counted at each node that it goes to, and waits for a connection to one.
+    // A write is counted at each of its nodes, and waits for a connection to one.
     let (waits, seconds) = (asked("wait"), sum("cairn_peer_seconds_total", "wait"));
     if limit > FEW || waits < BLOCKS || waits < WAITING * (asked("read") + asked("write")) {
         return None;

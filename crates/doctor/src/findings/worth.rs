@@ -1,6 +1,6 @@
-//! From where on something is a finding.
+//! Bounds from which on something is a finding.
 
-/// Below this a finding is noise, percent.
+/// Cost below which a finding is noise, percent.
 pub const WORTH_PERCENT: f64 = 5.0;
-/// Requests of an interval from which something can be concluded.
+/// Requests in an interval from which on they are conclusive.
 pub const REQUESTS: f64 = 50.0;

@@ -1,10 +1,10 @@
-//! A time as packages and images write it, in UTC.
+//! Times in the forms for packages and images, in UTC.
 
 struct Date {
     /// Days since 1970-01-01, which was a Thursday.
     days: u64,
     year: u64,
-    /// From 0.
+    /// Month, from 0.
     month: usize,
     day: u64,
 }
@@ -13,8 +13,8 @@ const WEEK: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The calendar repeats every 400 years. Years begin in March here, so that the day that comes
-/// and goes is the last one.
+/// Converts seconds to a date. The calendar repeats every 400 years. Years begin in March here, so
+/// that the leap day is the last day.
 fn date(time: u64) -> Date {
     let days = time / 86_400;
     let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
@@ -31,7 +31,7 @@ fn clock(time: u64) -> String {
     format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
 }
 
-/// As mails and changelogs write it.
+/// Returns a time in the form of mails and changelogs.
 pub fn rfc5322(time: u64) -> String {
     let Date { days, year, month, day } = date(time);
     let (weekday, month) = (WEEK[(days % 7) as usize], MONTHS[month]);

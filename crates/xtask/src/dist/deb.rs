@@ -7,33 +7,33 @@ use md5::{Digest, Md5};
 
 use super::tree::{Tree, gzip};
 
-/// A package that is to be written.
+/// A package to be written.
 pub struct Deb {
     pub name: &'static str,
-    /// One line.
+    /// One line that describes it.
     pub summary: &'static str,
     /// Lines of the long description.
     pub description: &'static str,
     pub section: &'static str,
-    /// `Depends:` and others, as lines of the control file.
+    /// `Depends:` and similar fields, as lines of the control file.
     pub relations: String,
     /// Files of `control.tar` that dpkg runs: `postinst` and others.
     pub scripts: Vec<(&'static str, String)>,
     pub files: Tree,
 }
 
-/// The common fields of all packages of one build.
+/// Fields that all packages of one build share.
 pub struct Release {
     pub version: String,
     /// `amd64`, `arm64`.
     pub architecture: &'static str,
     pub maintainer: String,
-    /// Seconds since 1970, in all files.
+    /// Time of all files, in seconds since 1970.
     pub time: u64,
 }
 
 impl Deb {
-    /// The bytes of the package.
+    /// Returns the bytes of the package.
     pub fn bytes(&self, release: &Release) -> io::Result<Vec<u8>> {
         let data = gzip(&self.files.tar("./", release.time)?)?;
         let mut control = Tree::default();
@@ -55,7 +55,7 @@ impl Deb {
         Ok(ar(&members, release.time))
     }
 
-    /// Files that an administrator edits: dpkg keeps changes to them.
+    /// Returns the files that an administrator edits: dpkg keeps changes to them.
     fn conffiles(&self) -> impl Iterator<Item = &str> {
         self.files.files().map(|(path, _)| path).filter(|path| path.starts_with("etc/"))
     }
@@ -94,7 +94,7 @@ impl Deb {
     }
 }
 
-/// An archive of `ar`, in the form that dpkg reads: names of at most 16 bytes, even offsets.
+/// Makes an archive of `ar` in the form that dpkg reads: names of at most 16 bytes, even offsets.
 fn ar(members: &[(&str, &[u8])], time: u64) -> Vec<u8> {
     let mut bytes = b"!<arch>\n".to_vec();
     for (name, content) in members {

@@ -1,4 +1,4 @@
-//! An image of containers, as an OCI archive: one layer, made without a daemon.
+//! A container image as an OCI archive: one layer, made without a daemon.
 //!
 //! The layer has the program, the libraries that it is linked with, and nothing else: no shell and
 //! no package manager. It runs as a user without a name elsewhere, and its root can be read-only.
@@ -16,13 +16,13 @@ use super::deb::Release;
 use super::program::{Program, said};
 use super::tree::{Tree, gzip};
 
-/// The user of the container, and the owner of `/data`.
+/// User of the container, and owner of `/data`.
 const USER: u64 = 65_532;
 
-/// The arguments of `cairn` unless the container gives others.
+/// Default arguments of `cairn` in a container.
 const COMMAND: [&str; 6] = ["server", "/data", "--s3", "0.0.0.0:9000", "--http", "0.0.0.0:8080"];
 
-/// The bytes of the archive.
+/// Returns the bytes of the archive.
 pub fn archive(
     root: &Path,
     release: &Release,
@@ -37,7 +37,7 @@ pub fn archive(
     packed(&files, release)
 }
 
-/// A library of the system: its path in the image, its bytes, and what Debian says of its package.
+/// A library of the system: its path in the image, its bytes, and Debian's facts about its package.
 pub struct Library {
     pub path: String,
     pub bytes: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct Library {
     pub copyright: Vec<u8>,
 }
 
-/// The shared libraries of a program of this machine.
+/// Returns the shared libraries of a program of this machine.
 fn libraries(program: &Path) -> io::Result<Vec<Library>> {
     let linked = said(Command::new("ldd").arg(program))?;
     // `libc.so.6 => /lib/… (0x…)`, and the loader, `/lib64/… (0x…)`.
@@ -60,7 +60,7 @@ fn library(path: &str) -> io::Result<Library> {
     let real = fs::canonicalize(path)?;
     let search = |path: &str| said(Command::new("dpkg-query").args(["--search", path]));
     let real_path = real.to_string_lossy().into_owned();
-    // Debian's database has some paths as they were before /lib became a link.
+    // Debian's database has some paths from before /lib became a link.
     let owner = search(&real_path).or_else(|_| search(real_path.trim_start_matches("/usr")))?;
     let package = owner.split(':').next().unwrap_or_default().to_owned();
     if package.is_empty() {
@@ -72,14 +72,14 @@ fn library(path: &str) -> io::Result<Library> {
     Ok(Library { path, bytes: fs::read(&real)?, package, status, copyright })
 }
 
-/// The files of the image.
+/// Returns the files of the image.
 pub fn layer(program: &[u8], libraries: &[Library]) -> Tree {
     let mut files = Tree::default();
     files.file("usr/bin/cairn", 0o755, program);
     for library in libraries {
         files.file(&library.path, 0o755, library.bytes.as_slice());
         let Library { package, status, copyright, .. } = library;
-        // Where scanners of images look for packages of Debian.
+        // Scanners of images look here for packages of Debian.
         files.file(&format!("var/lib/dpkg/status.d/{package}"), 0o644, status.as_str());
         let path = format!("usr/share/doc/{package}/copyright");
         files.file(&path, 0o644, copyright.as_slice());
@@ -93,7 +93,7 @@ pub fn layer(program: &[u8], libraries: &[Library]) -> Tree {
     files
 }
 
-/// An OCI archive of one layer.
+/// Makes an OCI archive of one layer.
 pub fn packed(files: &Tree, release: &Release) -> io::Result<Vec<u8>> {
     let tar = files.tar("", release.time)?;
     let layer = gzip(&tar)?;

@@ -1,4 +1,4 @@
-//! Completions of shells and pages of the manual, which the program makes of its command line.
+//! Shell completions and manual pages, which the program makes from its command line.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use std::process::Command;
 use super::program::{run, said};
 use super::tree::gzip;
 
-/// A shell, and where its completions are.
+/// A shell, and the path of its completions.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/cairn"),
     ("zsh", "usr/share/zsh/vendor-completions/_cairn"),
     ("fish", "usr/share/fish/vendor_completions.d/cairn.fish"),
 ];
 
-/// Files by path. `out` is a folder for what the program writes.
+/// Returns files by path. `out` is a folder for the program's output.
 pub fn made(program: &Path, out: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let help = said(Command::new(program).arg("--help"))?;
     let has =

@@ -1,5 +1,5 @@
-//! `cargo xtask dist` and `cargo xtask image`: packages of Debian and an image of containers, from
-//! one build of the program. docs/decisions/0045-packages.md gives the reasons.
+//! `cargo xtask dist` and `cargo xtask image`: packages of Debian and a container image, from one
+//! build of the program. docs/decisions/0045-packages.md gives the reasons.
 //!
 //! Two packages of the same program have the same bytes: files have the time of the commit, or that
 //! of SOURCE_DATE_EPOCH.
@@ -60,7 +60,7 @@ pub fn packages(root: &Path, options: &Options) -> io::Result<()> {
     write(&options.out.join("licences"), texts.licences.as_bytes())
 }
 
-/// Makes the image of containers; prints its path.
+/// Makes the container image; prints its path.
 pub fn image(root: &Path, options: &Options) -> io::Result<()> {
     let (platform, release, program, texts) = prepare(root, options)?;
     if !program::is_native(platform) {
@@ -106,7 +106,7 @@ fn prepare(root: &Path, options: &Options) -> io::Result<Prepared> {
     Ok((platform, release, program, texts))
 }
 
-/// SOURCE_DATE_EPOCH, or the time of the commit.
+/// Returns SOURCE_DATE_EPOCH, or the time of the commit.
 fn time(root: &Path) -> io::Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text,

@@ -13,7 +13,7 @@ use super::tree::{Tree, gzip};
 const BY_HAND: &str = "/usr/local/bin/cairn";
 const PACKAGED: &str = "/usr/bin/cairn";
 
-/// Units of roles and of backups; the one of mounts comes with the client.
+/// Units of roles and of backups; the unit of mounts comes with the client.
 const UNITS: [&str; 7] = [
     "cairn-server.service",
     "cairn-node.service",
@@ -29,11 +29,11 @@ const MOUNT_UNIT: &str = "cairn-mount@.service";
 pub struct Texts {
     pub licences: String,
     pub bill: String,
-    /// Files by path, such as completions of shells and pages of the manual.
+    /// Files by path, such as shell completions and manual pages.
     pub made: Vec<(String, Vec<u8>)>,
 }
 
-/// The packages of a release: of the client, of the server, of debug symbols.
+/// Makes the packages of a release: of the client, of the server, of debug symbols.
 pub fn all(
     root: &Path,
     release: &Release,
@@ -89,10 +89,11 @@ fn server(root: &Path, release: &Release) -> io::Result<Deb> {
     let users = fs::read(root.join("contrib/systemd/cairn.sysusers"))?;
     files.file("usr/lib/sysusers.d/cairn.conf", 0o644, users);
     for role in ["server", "node", "master", "chunkserver", "gateway"] {
-        // Only root reads it: it may have credentials.
+        // Only root may read it: it may contain credentials.
         let options = fs::read(root.join(format!("contrib/etc/{role}.conf")))?;
         files.file(&format!("etc/cairn/{role}.conf"), 0o600, options);
-        // The user of the units reads it, and everybody may: secrets are in files that it names.
+        // The user of the units reads it, and everybody may: secrets are in the files that it
+        // names.
         let options = fs::read(root.join(format!("contrib/etc/{role}.toml")))?;
         files.file(&format!("etc/cairn/{role}.toml"), 0o644, options);
     }
@@ -143,7 +144,7 @@ fn symbols(release: &Release, program: &Program) -> io::Result<Deb> {
     })
 }
 
-/// A unit, with the program where packages have it.
+/// Adds a unit, with the path of the program in packages.
 fn unit(files: &mut Tree, root: &Path, name: &str) -> io::Result<()> {
     let text = fs::read_to_string(root.join("contrib/systemd").join(name))?;
     let text = text.replace(BY_HAND, PACKAGED);
@@ -161,7 +162,7 @@ fn examples(files: &mut Tree, folder: &Path, package: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The files that Debian wants in every package.
+/// Adds the files that Debian wants in every package.
 fn documents(files: &mut Tree, root: &Path, name: &str, release: &Release) -> io::Result<()> {
     let folder = format!("usr/share/doc/{name}");
     let copyright = fs::read(root.join("contrib/debian/copyright"))?;
@@ -177,7 +178,7 @@ fn documents(files: &mut Tree, root: &Path, name: &str, release: &Release) -> io
     Ok(())
 }
 
-/// The scripts of a package in `contrib/debian`, `NAME.SCRIPT`.
+/// Returns the scripts of a package in `contrib/debian`, `NAME.SCRIPT`.
 fn scripts(root: &Path, name: &str) -> io::Result<Vec<(&'static str, String)>> {
     let mut found = Vec::new();
     for script in ["preinst", "postinst", "prerm", "postrm"] {

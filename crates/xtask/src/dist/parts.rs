@@ -1,4 +1,4 @@
-//! The crates that the program consists of: a bill of materials (CycloneDX 1.5), and the texts of
+//! Crates of which the program consists: a bill of materials (CycloneDX 1.5), and the texts of
 //! their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 
 use super::program::said;
 
-/// Names of files that have the text of a licence begin with one of these, in capitals.
+/// Prefixes of the names of files with the text of a licence, in capitals.
 const TEXTS: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
 /// A crate of the program.
 pub struct Part {
     pub name: String,
     pub version: String,
-    /// The SPDX expression.
+    /// SPDX expression of its licence.
     pub licence: String,
     /// SHA-256 of the package, if it comes from a registry.
     pub checksum: Option<String>,
     pub folder: PathBuf,
 }
 
-/// The crates that are linked into the program, by name and version.
+/// Returns the crates that are linked into the program, by name and version.
 pub fn list(root: &Path, target: &str) -> io::Result<Vec<Part>> {
     let mut cargo = Command::new("cargo");
     cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
@@ -37,7 +37,7 @@ pub fn list(root: &Path, target: &str) -> io::Result<Vec<Part>> {
     Ok(linked(&metadata, &checksums))
 }
 
-/// Checksums by name and version.
+/// Returns the checksums by name and version.
 fn checksums(lock: &str) -> Option<BTreeMap<(String, String), String>> {
     let lock = lock.parse::<toml::Table>().ok()?;
     let packages = lock.get("package")?.as_array()?;
@@ -48,8 +48,9 @@ fn checksums(lock: &str) -> Option<BTreeMap<(String, String), String>> {
     Some(all.collect())
 }
 
-/// The crates that the package `cairn` reaches by normal dependencies: what only builds or tests
-/// need is not in the program. Macros are named, too, although they only make code.
+/// Returns the crates that the package `cairn` reaches by normal dependencies: crates that only
+/// builds or tests need are not in the program. Macros are listed too, although they only make
+/// code.
 pub fn linked(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Vec<Part> {
     let empty = Vec::new();
     let packages = metadata["packages"].as_array().unwrap_or(&empty);
@@ -86,7 +87,7 @@ fn part(package: &Value, checksums: &BTreeMap<(String, String), String>) -> Part
     Part { name, version, licence, checksum, folder: folder.unwrap_or_default() }
 }
 
-/// The bill of materials. It has no time and no serial number, so that it is the same again.
+/// Returns the bill of materials. It has no time and no serial number, so that it is reproducible.
 pub fn bill(parts: &[Part], version: &str) -> io::Result<String> {
     let components: Vec<Value> = parts
         .iter()
@@ -116,7 +117,7 @@ pub fn bill(parts: &[Part], version: &str) -> io::Result<String> {
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
 }
 
-/// The licences of all crates, each text once, after the crates that it is for.
+/// Returns the licences of all crates, each text once, after the names of its crates.
 pub fn licences(parts: &[Part]) -> io::Result<String> {
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut text = "The program consists of these crates:\n\n".to_owned();

@@ -1,4 +1,4 @@
-//! The program that is packed: built, stripped, its debug symbols apart.
+//! The program for packages: built, stripped, with separate debug symbols.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,13 +6,13 @@ use std::io::{self, Error};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A platform that packages are made for.
+/// A platform for which packages are made.
 pub struct Platform {
-    /// As rustc names it.
+    /// Name of the platform for rustc.
     pub target: &'static str,
-    /// As Debian names it.
+    /// Name of the platform for Debian.
     pub debian: &'static str,
-    /// Before the names of binutils and of the compiler, where this machine is another one.
+    /// Prefix of the names of binutils and of the compiler, if this machine is of another platform.
     pub tools: &'static str,
 }
 
@@ -22,13 +22,13 @@ pub const PLATFORMS: [Platform; 2] = [
     Platform { target: "aarch64-unknown-linux-gnu", debian: "arm64", tools: "aarch64-linux-gnu-" },
 ];
 
-/// The stripped program and what was taken from it.
+/// The stripped program, and its debug symbols.
 pub struct Program {
     pub bytes: Vec<u8>,
     pub debug: Vec<u8>,
-    /// In hexadecimal digits; debuggers find `debug` by it.
+    /// Build id in hexadecimal digits; debuggers find `debug` by it.
     pub build_id: String,
-    /// The oldest libc that has all symbols, such as `2.34`.
+    /// Oldest libc that has all symbols, such as `2.34`.
     pub libc: String,
     /// Path of the stripped program.
     pub path: PathBuf,
@@ -38,7 +38,7 @@ pub struct Program {
 pub fn build(root: &Path, platform: &Platform, profile: &str) -> io::Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--locked", "--package", "cairn", "--profile", profile]);
-    // The place of the sources is not to be seen in the program.
+    // The program must not contain the path of the sources.
     let home = std::env::var("CARGO_HOME")
         .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
     let mut flags = format!("--remap-path-prefix={}=/usr/src/cairn", root.display());
@@ -46,7 +46,8 @@ pub fn build(root: &Path, platform: &Platform, profile: &str) -> io::Result<Path
         flags += &format!(" --remap-path-prefix={home}=/usr/src/cargo");
     }
     cargo.current_dir(root).env("RUSTFLAGS", flags);
-    // Variables that this process was given for its own package would have others built again.
+    // Cargo's variables for the package of this process would cause other packages to be built
+    // again.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
             cargo.env_remove(name);
@@ -92,7 +93,7 @@ pub fn split(built: &Path, platform: &Platform, out: &Path) -> io::Result<Progra
     Ok(Program { bytes, debug, build_id, libc, path })
 }
 
-/// In what `readelf --notes` prints.
+/// Returns the build id in the output of `readelf --notes`.
 pub fn build_id(notes: &str) -> Option<String> {
     let line = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID:"))?;
     let id = line.trim();
@@ -100,7 +101,7 @@ pub fn build_id(notes: &str) -> Option<String> {
     is_id.then(|| id.to_owned())
 }
 
-/// The newest version of a symbol in what `objdump --dynamic-syms` prints.
+/// Returns the newest version of a symbol in the output of `objdump --dynamic-syms`.
 pub fn oldest_libc(symbols: &str) -> Option<String> {
     let versions: BTreeSet<(u32, u32)> = symbols
         .split("GLIBC_")
@@ -124,7 +125,7 @@ pub fn run(command: &mut Command) -> io::Result<()> {
     }
 }
 
-/// The output of a command.
+/// Returns the output of a command.
 pub fn said(command: &mut Command) -> io::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|error| Error::other(format!("{name}: {error}")))?;
