@@ -10,13 +10,13 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel; for one task.
+/// A timer of the kernel, for one task.
 pub struct Alarm {
     timer: AsyncFd<OwnedFd>,
 }
 
 impl Alarm {
-    /// Needs a runtime of tokio.
+    /// Makes a timer. Needs a runtime of tokio.
     #[expect(unsafe_code, reason = "tokio cannot see who owns the timer")]
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -26,7 +26,7 @@ impl Alarm {
         Ok(Alarm { timer: unsafe { AsyncFd::register(timer)? } })
     }
 
-    /// Returns at `instant`, or at once if that is over.
+    /// Waits until `instant`; returns at once if that is over.
     pub async fn wait_until(&mut self, instant: Instant) -> io::Result<()> {
         let left = instant.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -17,9 +17,9 @@ use crate::report::{Axis, Key, Named};
 use crate::session::{Case, Output, Session};
 use crate::values;
 
-/// Requests that a clean-up has under way at the same time.
+/// Requests that a clean-up has in progress at the same time.
 const REMOVERS: usize = 16;
-/// In a URL: the number of the request.
+/// Placeholder in a URL for the number of the request.
 const NUMBER: &str = "{number}";
 
 /// One request again and again, by so many connections at once
@@ -123,7 +123,7 @@ impl Client {
         self.threads.unwrap_or_else(crate::cores)
     }
 
-    /// Fails if a process of the server does not run.
+    /// Makes the connector. Fails if a process of the server does not run.
     pub fn connector(&self) -> Result<TlsConnector> {
         if let Some(pid) = Processes::of(&self.pid).missing() {
             return Err(Error::usage(format!("--pid {pid}: no such process: look it up with ps")));
@@ -140,7 +140,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((name.trim().parse().map_err(|_| wrong())?, value))
 }
 
-/// `NAME=TARGET`
+/// Parses `NAME=TARGET`.
 pub fn named(text: &str) -> Result<(String, String)> {
     match text.split_once('=') {
         Some((name, target)) if !name.is_empty() && !name.contains('/') => {
@@ -150,7 +150,7 @@ pub fn named(text: &str) -> Result<(String, String)> {
     }
 }
 
-/// One request of one target, again and again.
+/// One request to one target, again and again.
 pub struct Fixed {
     method: Method,
     path: String,
@@ -193,7 +193,7 @@ impl Asking {
         Ok(Fixed { method, path, uri, headers, body, any_status })
     }
 
-    /// Asks once, so that no senseless run begins.
+    /// Sends one request, so that no useless run begins.
     pub fn check(&self, client: &Client, connector: &TlsConnector, target: &Target) -> Result<()> {
         let work = self.work(target, false)?;
         let request = work
@@ -251,7 +251,7 @@ impl Work for Fixed {
     }
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut bytes = vec![0; length];

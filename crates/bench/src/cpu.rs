@@ -21,12 +21,12 @@ impl Processes {
         Processes { roots: vec![std::process::id()] }
     }
 
-    /// These and all that descend from them (nginx works in children).
+    /// Counts these processes and all their descendants (nginx works in children).
     pub fn of(roots: &[u32]) -> Processes {
         Processes { roots: roots.to_vec() }
     }
 
-    /// The first that does not run.
+    /// Returns the first process that does not run.
     pub fn missing(&self) -> Option<u32> {
         self.roots.iter().copied().find(|pid| stat(*pid).is_none())
     }
@@ -35,7 +35,7 @@ impl Processes {
         Mark { at: Instant::now(), seconds: self.seconds() }
     }
 
-    /// Cores in use since a mark, on average.
+    /// Returns the average number of cores in use since a mark.
     pub fn cores_since(&self, mark: &Mark) -> f64 {
         let passed = mark.at.elapsed().as_secs_f64();
         ((self.seconds() - mark.seconds) / passed.max(1e-9)).max(0.0)
@@ -46,12 +46,12 @@ impl Processes {
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// These and all that descend from them, as of now.
+    /// Returns these processes and all their current descendants.
     pub fn pids(&self) -> Vec<u32> {
         self.all().into_iter().map(|(pid, _)| pid).collect()
     }
 
-    /// The processes and their ticks of CPU time.
+    /// Returns the processes and their ticks of CPU time.
     fn all(&self) -> Vec<(u32, u64)> {
         if self.roots == [std::process::id()] {
             return stat(self.roots[0])
@@ -80,7 +80,7 @@ impl Processes {
     }
 }
 
-/// Ticks of CPU time, from the `stat` of a thread or process.
+/// Returns the ticks of CPU time in the `stat` of a thread or process.
 pub fn stat_ticks(path: &Path) -> Option<u64> {
     parse(&fs::read_to_string(path).ok()?).map(|(_, ticks)| ticks)
 }
@@ -89,9 +89,9 @@ fn stat(pid: u32) -> Option<(u32, u64)> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The parent of a process and its ticks of CPU time, user and system.
+/// Returns the parent of a process and its ticks of CPU time, user and system.
 fn parse(text: &str) -> Option<(u32, u64)> {
-    // The name of the program, in parentheses, may hold anything.
+    // The name of the program, in parentheses, may contain anything.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some((fields.get(1)?.parse().ok()?, ticks))

@@ -1,4 +1,4 @@
-//! `cairn bench diff`: two results of the same loads, and whether they differ.
+//! `cairn bench diff`: compares two results of the same loads.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use crate::report::markdown::{number, render, time};
 use crate::report::{Cell, Report, Round};
 use crate::stats::Spread;
 
-/// Differences below this are nothing, as a share.
+/// Share below which a difference counts as none.
 const NOTHING: f64 = 0.02;
-/// The difference assumed between rounds where there was only one, as a share.
+/// Assumed difference between rounds if there was only one, as a share.
 const UNKNOWN: f64 = 0.10;
 
 /// Say what has changed between two saved results, and what is within noise
@@ -89,7 +89,7 @@ const NUMBERS: [(&str, Number, bool); 3] = [
     ("p99", |round| round.p99_us, true),
 ];
 
-/// Median and range of a number; None where it was not measured.
+/// Returns the median and range of a number; none if it was not measured.
 fn range(cell: &Cell, number: Number) -> Option<Spread> {
     let mut range = Spread::of(cell.rounds.iter().map(number))?;
     if range.max <= 0.0 {

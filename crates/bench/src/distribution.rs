@@ -1,23 +1,23 @@
-//! Known distributions, as a fixed sequence of numbers: of delays, of sizes.
+//! Known distributions, as fixed sequences of numbers: of delays, of sizes.
 
 /// Distribution of numbers (nanoseconds, bytes).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Distribution {
-    /// From the first to the second, all alike.
+    /// All numbers from the first to the second, with equal probability.
     Uniform(u64, u64),
-    /// With this mean; cut off where one in 10,000 would be longer.
+    /// Exponential with this mean; cut off where one number in 10,000 would be larger.
     Exponential(u64),
     /// Numbers with their weights.
     Mixture(Vec<(u64, f64)>),
 }
 
-/// The golden ratio's fraction: multiples of it fill the unit interval evenly.
+/// Fractional part of the golden ratio: its multiples fill the unit interval evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 const EXPONENTIAL_CUT: f64 = 0.9999;
 
 impl Distribution {
-    /// Reads `20ms`, `10ms..50ms`, `exp:20ms` or `10ms*90+200ms*10` (values with weights), with
-    /// `unit` to read a value.
+    /// Parses `20ms`, `10ms..50ms`, `exp:20ms` or `10ms*90+200ms*10` (values with weights); `unit`
+    /// parses a value.
     pub fn parse(
         text: &str,
         unit: impl Fn(&str) -> Result<u64, String>,
@@ -44,7 +44,7 @@ impl Distribution {
         Ok(Distribution::Mixture(parts.collect::<Result<_, _>>()?))
     }
 
-    /// The number of which a share `quantile` (0 to 1) is not above.
+    /// Returns the number at a quantile of 0 to 1.
     pub fn at(&self, quantile: f64) -> u64 {
         match self {
             Distribution::Uniform(low, high) => low + (quantile * (high - low) as f64) as u64,
@@ -64,7 +64,7 @@ impl Distribution {
         }
     }
 
-    /// The number at a place of the sequence: always the same.
+    /// Returns the number at a position of the sequence: always the same.
     pub fn nth(&self, place: u64) -> u64 {
         self.at((0.5 + place as f64 * GOLDEN).fract())
     }

@@ -1,4 +1,4 @@
-//! Why a benchmark ends without a result: one line with the remedy.
+//! Reasons why a benchmark ends without a result: one line with the remedy.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Error {
         Error::Failed(text.into())
     }
 
-    /// Something failed on a file of the operating system.
+    /// Makes an error for a file of the operating system.
     pub fn file(path: &Path, error: impl fmt::Display) -> Error {
         Error::Failed(format!("{}: {error}", path.display()))
     }

@@ -1,5 +1,5 @@
-//! `cairn bench null`: a server that does nothing, which shows the most that a client can do. It
-//! can also do nothing at a given slowness, which shows whether a client measures that.
+//! `cairn bench null`: a server that does nothing, which shows the most that a client can do. With
+//! a given delay it also shows whether a client measures that delay.
 
 use std::convert::Infallible;
 use std::io;
@@ -87,7 +87,7 @@ pub struct Record {
     pub answered: Instant,
 }
 
-/// A null server that runs; it ends when this is dropped.
+/// A running null server, which ends when this is dropped.
 pub struct Null {
     pub address: SocketAddr,
     state: Arc<NullState>,
@@ -97,7 +97,7 @@ struct NullState {
     manner: Manner,
     start: Instant,
     requests: AtomicU64,
-    /// Nanoseconds from the start.
+    /// End of the current stall, in nanoseconds from the start.
     stalled_until: AtomicU64,
     records: Mutex<Vec<Record>>,
     is_over: AtomicBool,
@@ -164,7 +164,7 @@ impl Null {
 impl Drop for Null {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // Tasks that wait for connections see it.
+        // This connection lets the tasks that wait for connections see the end.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -178,7 +178,7 @@ fn accept(state: &NullState, listener: &TcpListener, threads: &[UnboundedSender<
         }
         match accepted {
             Ok((stream, _)) => drop(thread.send(stream)),
-            // Out of file descriptors, most likely: until connections end.
+            // Out of file descriptors, most likely, until connections end.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -192,7 +192,7 @@ fn serve(state: &Arc<NullState>, mut streams: UnboundedReceiver<TcpStream>) {
         while let Some(stream) = streams.recv().await {
             let state = Arc::clone(state);
             tokio::task::spawn_local(async move {
-                // How a connection ends is the client's affair.
+                // The client is responsible for errors of its connection.
                 let _ = converse(state, stream).await;
             });
         }
@@ -226,7 +226,8 @@ impl NullState {
         self.stall(number);
         if let Some(latency) = &self.manner.latency {
             let until = arrived + Duration::from_nanos(latency.nth(number));
-            // Without timers nothing here would work: then the answer is early, and is recorded so.
+            // Without timers nothing here would work: then the answer is early, and is recorded as
+            // such.
             let _ = alarm.wait_until(until).await;
         }
         loop {

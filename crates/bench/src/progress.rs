@@ -1,11 +1,11 @@
-//! The progress that people see while they wait, and the result.
+//! Progress and results, as people see them.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Prints one line on stdout, at once. The reader may have gone.
+/// Prints one line on stdout at once. The reader may be gone.
 pub fn line(text: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());

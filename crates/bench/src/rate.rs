@@ -1,4 +1,4 @@
-//! `cairn bench rate`: an open loop, at more and more requests a second.
+//! `cairn bench rate`: an open loop, at rising rates of requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::report::{Axis, Finding, Key, Named};
 use crate::session::{Output, Session};
 use crate::values;
 
-/// A search ends when it has narrowed the rate to this share.
+/// Share to which a search narrows the rate before it ends.
 const CLOSE_ENOUGH: f64 = 0.05;
-/// Replies that may be missing at a rate that is met, as a share.
+/// Share of the replies that may be missing at a rate that is met.
 const MISSING: f64 = 0.01;
 
 /// Requests at a rate, whether or not they are answered, and at a higher one
@@ -60,7 +60,7 @@ pub struct RateArgs {
     output: Output,
 }
 
-/// A percentile and what it may be.
+/// A percentile and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
     pub percentile: f64,
@@ -78,7 +78,7 @@ fn goal(text: &str) -> Result<Goal, String> {
     let wrong = || format!("{text:?} is no target: write it as in p99=20ms");
     let (name, time) = text.split_once('=').ok_or_else(wrong)?;
     let digits = name.strip_prefix('p').ok_or_else(wrong)?;
-    // p999 is 99.9, p99.9 too.
+    // Both p999 and p99.9 are 99.9.
     let (whole, rest) = digits.split_at_checked(2).unwrap_or((digits, ""));
     let percentile = format!("{whole}.{}", rest.trim_start_matches('.'));
     let percentile = percentile.trim_end_matches('.').parse().map_err(|_| wrong())?;
@@ -165,8 +165,8 @@ impl RateArgs {
         }
     }
 
-    /// Runs one rate: whether it met the target; without one whether half of it was answered.
-    /// None: the run is over.
+    /// Runs one rate. Returns whether it met the target; without a target, whether half of it was
+    /// answered. None if the run is over.
     fn step(
         &self,
         session: &mut Session,
@@ -197,8 +197,8 @@ impl RateArgs {
         }))
     }
 
-    /// The highest rate that meets the target, between the last of the ramp that did and the
-    /// first that did not.
+    /// Returns the highest rate that meets the target, between the last rate of the ramp that did
+    /// and the first that did not.
     fn search(
         &self,
         session: &mut Session,
@@ -215,7 +215,7 @@ impl RateArgs {
         let missed = rates.iter().position(|rate| met(session, *rate) != Some(true));
         let mut high = match missed {
             Some(0) => return Ok(None),
-            // All were met.
+            // All rates were met.
             None => return Ok(rates.last().copied()),
             Some(number) => rates[number],
         };

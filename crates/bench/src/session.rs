@@ -1,5 +1,5 @@
-//! A run of several loads on several targets: alternately, so that what changes on the machine
-//! meanwhile changes all of them.
+//! A run of several loads on several targets, alternately, so that changes of the machine meanwhile
+//! affect all targets.
 
 use std::env;
 use std::fmt::Display;
@@ -30,7 +30,7 @@ pub struct Output {
     html: Option<PathBuf>,
 }
 
-/// A load that can be run again and again.
+/// A load that can be run repeatedly.
 pub struct Case<'a> {
     pub key: Key,
     pub run: Box<dyn FnMut() -> Result<Sample> + 'a>,
@@ -41,12 +41,12 @@ pub struct Session {
     output: Output,
     found: Vec<(Key, Vec<Sample>)>,
     bar: ProgressBar,
-    /// Why there is nothing more to measure, if so.
+    /// Returns the reason why there is nothing more to measure, if so.
     watch: Box<dyn Fn() -> Option<String>>,
 }
 
 impl Session {
-    /// Fails where results could not be saved.
+    /// Begins a session. Fails if its results could not be saved.
     pub fn begin(kind: &str, targets: Vec<Named>, output: &Output) -> Result<Session> {
         let session = Session::start(kind, targets, output)?;
         [&output.json, &output.html].into_iter().flatten().try_for_each(|path| writable(path))?;
@@ -80,22 +80,22 @@ impl Session {
         Ok(Session { report, output, found: Vec::new(), bar, watch })
     }
 
-    /// One of several of a run, whose result is shown with the others.
+    /// Begins a session of a run of several, whose result is shown with the others.
     pub fn of_scenario(name: &str) -> Result<Session> {
         Session::start(name, Vec::new(), &Output { json: None, html: None })
     }
 
-    /// Asks before and after each load whether the run is over, and why.
+    /// Asks `watch` before and after each load whether the run is over, and why.
     pub fn watch(&mut self, watch: impl Fn() -> Option<String> + 'static) {
         self.watch = Box::new(watch);
     }
 
-    /// A target more.
+    /// Adds a target.
     pub fn target(&mut self, name: &str, target: impl Display) {
         self.report.targets.push(Named { name: name.to_owned(), target: target.to_string() });
     }
 
-    /// A target that is not there to be measured, and why.
+    /// Notes a target that is not there to be measured, and the reason.
     pub fn absent(&mut self, name: &str, why: impl Display) {
         self.report.absent.push(Named { name: name.to_owned(), target: why.to_string() });
     }
@@ -131,12 +131,12 @@ impl Session {
         }
     }
 
-    /// One step more is to come.
+    /// Announces `steps` more steps.
     pub fn expect(&self, steps: u64) {
         self.bar.inc_length(steps);
     }
 
-    /// Runs one load. False: the run is over, and no other may follow.
+    /// Runs one load. Returns false if the run is over, and no other may follow.
     pub fn measure(&mut self, key: Key, load: &mut dyn FnMut() -> Result<Sample>) -> bool {
         self.look();
         if self.is_over() {
@@ -160,15 +160,15 @@ impl Session {
         !self.is_over()
     }
 
-    /// A target may be gone without a failed request: another program has its port, or no request
-    /// was sent to it.
+    /// Checks the targets: a target may be gone without a failed request, if another program has
+    /// its port, or no request was sent to it.
     fn look(&mut self) {
         if self.report.incomplete.is_none() {
             self.report.incomplete = (self.watch)();
         }
     }
 
-    /// The latest sample of a load.
+    /// Returns the latest sample of a load.
     pub fn latest(&self, key: &Key) -> Option<&Sample> {
         self.found.iter().find(|(known, _)| known == key)?.1.last()
     }
@@ -181,7 +181,7 @@ impl Session {
         self.report.incomplete.is_some() || stop::is_stopped()
     }
 
-    /// Prints and saves what was found. Fails if that is not all that was asked for.
+    /// Prints and saves the results. Fails if they are incomplete.
     pub fn end(self) -> Result<()> {
         let output = self.output.clone();
         let report = self.finish();
@@ -195,14 +195,14 @@ impl Session {
         outcome(&report)
     }
 
-    /// The report of all findings.
+    /// Returns the report of all findings.
     pub fn finish(mut self) -> Report {
         self.bar.finish_and_clear();
         if stop::is_stopped() {
             self.report.incomplete = Some("stopped by a signal".to_owned());
         }
         self.report.cells = self.found.iter().filter_map(|(key, found)| cell(key, found)).collect();
-        // A search measures in another order.
+        // A search measures in a different order.
         if self.report.kind == "rate" {
             self.report.cells.sort_by(|a, b| a.key.axis.value.total_cmp(&b.key.axis.value));
         }
@@ -219,7 +219,7 @@ pub fn outcome(report: &Report) -> Result<()> {
     }
 }
 
-/// Fails if a result could not be saved there.
+/// Fails if a result could not be saved at `path`.
 pub fn writable(path: &Path) -> Result<()> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map(drop).map_err(|error| Error::file(path, error))
@@ -229,7 +229,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| Error::file(path, error))
 }
 
-/// The command line as it may be saved.
+/// Returns the command line in the form in which it may be saved.
 fn command_line(args: impl Iterator<Item = String>) -> String {
     let mut shown: Vec<String> = Vec::new();
     for (number, arg) in args.enumerate() {

@@ -1,13 +1,13 @@
-//! Histograms of times, and numbers that sum up rounds.
+//! Histograms of times, and numbers that summarize rounds.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Serialize};
 
-/// Longer times count as this.
+/// Longest time; longer times count as this.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Percentiles that a plot of a distribution is drawn from.
+/// Percentiles from which a plot of a distribution is drawn.
 const CURVE: [f64; 17] = [
     0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.99,
     100.0,
@@ -24,7 +24,7 @@ impl Histogram {
         Histogram::with_digits(3)
     }
 
-    /// A tenth of the memory.
+    /// Makes a histogram with a tenth of the memory.
     pub fn coarse() -> Histogram {
         Histogram::with_digits(2)
     }
@@ -46,7 +46,7 @@ impl Histogram {
         self.nanos.len()
     }
 
-    /// Microseconds at a percentile, 0 to 100.
+    /// Returns the microseconds at a percentile of 0 to 100.
     pub fn us_at(&self, percentile: f64) -> f64 {
         self.nanos.value_at_percentile(percentile) as f64 / 1e3
     }
@@ -72,7 +72,7 @@ impl Default for Histogram {
     }
 }
 
-/// The statistics of a histogram, microseconds.
+/// Statistics of a histogram, microseconds.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Times {
     pub count: u64,
@@ -82,7 +82,7 @@ pub struct Times {
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
-    /// Percentile and time.
+    /// Percentiles and their times.
     pub curve_us: Vec<(f64, f64)>,
 }
 
@@ -95,7 +95,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// None of no numbers.
+    /// Summarizes numbers; none if there are none.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         numbers.sort_by(f64::total_cmp);

@@ -1,11 +1,11 @@
-//! Ctrl-C: what was measured is kept, what was made is removed.
+//! Ctrl-C: measured results are kept, and test data are removed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGINT and SIGTERM only say that it is time to end.
+/// From now on SIGINT and SIGTERM only set a flag that it is time to end.
 pub fn listen() {
     thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The most that `--concurrency` and similar options take.
+/// Largest value of `--concurrency` and similar options.
 pub const COUNT_MAX: usize = 65_536;
 
 /// Splits `12.5ms` into its number and its unit.
@@ -12,7 +12,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, text.get(at..)?.trim()))
 }
 
-/// Bytes: `430`, `155k`, `1m`, `10GiB`. Units are powers of 1024.
+/// Parses a number of bytes: `430`, `155k`, `1m`, `10GiB`. Units are powers of 1024.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size: write bytes, or as in 155k, 1m, 10g");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -29,7 +29,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     if bytes > (1_u64 << 52) as f64 { Err(wrong()) } else { Ok(bytes as u64) }
 }
 
-/// A length of time: `100us`, `20ms`, `2s`, `1m`.
+/// Parses a length of time: `100us`, `20ms`, `2s`, `1m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time: write it as in 500ms, 2s, 1m");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -52,7 +52,7 @@ pub fn some_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// One of a list of counts.
+/// Parses one of a list of counts.
 pub fn count(text: &str) -> Result<usize, String> {
     match text.trim().parse() {
         Ok(number) if (1..=COUNT_MAX).contains(&number) => Ok(number),
@@ -62,7 +62,7 @@ pub fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// One of a list of rates, a second.
+/// Parses one of a list of rates, per second.
 pub fn rate(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(number) if number > 0.0 && number <= 1e7 => Ok(number),
@@ -80,7 +80,7 @@ pub fn on_or_off(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Bytes as people read them, without a loss where they wrote them so.
+/// Shows a number of bytes without loss, if possible in the unit in which it was written.
 pub fn human_size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;

@@ -1,5 +1,5 @@
-//! One connection, driven by the task that uses it: no task and no thread between a request and
-//! the socket.
+//! One connection, driven by the task that uses it: there is no task and no thread between a
+//! request and the socket.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::target::Target;
 
-/// The size of hyper's read buffer, bytes.
+/// Size of hyper's read buffer, bytes.
 const READ_BYTES: usize = 256 << 10;
 
 trait Stream: AsyncRead + AsyncWrite {}
@@ -27,25 +27,26 @@ impl<T: AsyncRead + AsyncWrite> Stream for T {}
 type Io = TokioIo<Pin<Box<dyn Stream>>>;
 type Driver = http1::Connection<Io, Full<Bytes>>;
 
-/// Why an exchange failed, as it is counted.
+/// Reason why an exchange failed, in the form in which it is counted.
 pub type Cause = String;
 
 pub struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Driver,
     is_over: bool,
-    /// The server has said that it takes nothing more here. It may wait long for us to hang up.
+    /// Set once the server has said that it accepts nothing more here. It may wait long for the
+    /// client to hang up.
     is_last: bool,
 }
 
-/// A new connection and how long its making took.
+/// A new connection, and how long it took to make.
 pub struct Opened {
     pub connection: Connection,
     pub connect: Duration,
     pub tls: Option<Duration>,
 }
 
-/// A request that was answered.
+/// An answered request.
 pub struct Exchange {
     pub head: response::Parts,
     /// Number of received bytes of the body.
@@ -124,7 +125,7 @@ fn says_close(head: &response::Parts) -> bool {
     said.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("close"))
 }
 
-/// Waits for something that needs the connection to move on.
+/// Waits for a future while the connection makes progress.
 async fn drive<F: Future>(driver: &mut Driver, is_over: &mut bool, wanted: F) -> F::Output {
     let mut wanted = pin!(wanted);
     poll_fn(|cx| {
@@ -143,7 +144,7 @@ fn closed(_: hyper::Error) -> Cause {
     "closed by the server".to_owned()
 }
 
-/// An error of hyper with what is below it.
+/// Returns an error of hyper with its cause.
 fn cause(error: &hyper::Error) -> Cause {
     use std::error::Error as _;
     if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
@@ -155,7 +156,7 @@ fn cause(error: &hyper::Error) -> Cause {
     }
 }
 
-/// Without the number of the error.
+/// Returns the error without its number.
 fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()

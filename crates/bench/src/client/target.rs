@@ -1,4 +1,4 @@
-//! A target of a benchmark, as its URL names it.
+//! The target of a benchmark, from its URL.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,14 +12,14 @@ use rustls::pki_types::ServerName;
 
 use crate::error::{Error, Result};
 
-/// A server and a path there.
+/// A server and a path on it.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub is_tls: bool,
-    /// With brackets, if it is an IPv6 address.
+    /// Host, with brackets if it is an IPv6 address.
     pub host: String,
     pub port: u16,
-    /// With the query; begins with a slash.
+    /// Path with the query; begins with a slash.
     pub path: String,
     /// User and password of the URL; never shown.
     pub credentials: Option<(String, String)>,
@@ -70,11 +70,13 @@ impl Target {
         }
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     pub fn origin(&self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority())
     }
 
+    /// Returns the header `Host`.
+    ///
     /// # Errors
     /// The host cannot be sent in a header.
     pub fn host_header(&self) -> Result<HeaderValue> {
@@ -84,7 +86,7 @@ impl Target {
         })
     }
 
-    /// The header for a server that asks for a password.
+    /// Returns the header for a server that demands a password.
     pub fn basic(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;
         let value = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));
@@ -99,7 +101,7 @@ impl Target {
         ServerName::try_from(host).map_err(failed)
     }
 
-    /// Its first address, and how long it took to find.
+    /// Returns its first address, and how long the look-up took.
     pub async fn resolve(&self) -> Result<(SocketAddr, Duration)> {
         let begun = Instant::now();
         let failed = |why: String| {
@@ -114,13 +116,13 @@ impl Target {
 }
 
 impl fmt::Display for Target {
-    /// The URL without credentials.
+    /// Writes the URL without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.path)
     }
 }
 
-/// A URL as it may be shown.
+/// Returns a URL in the form in which it may be shown.
 pub fn without_secret(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());

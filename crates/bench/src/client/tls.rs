@@ -1,4 +1,4 @@
-//! TLS as a client has it.
+//! TLS on the side of a client.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts any certificate: of servers that were started for this.
+    /// Trusts any certificate: for servers that were started for this.
     pub fn any_certificate() -> Tls {
         Tls { insecure: true, ..Tls::default() }
     }

@@ -1,4 +1,4 @@
-//! Operations on files. Each load finds or makes what it needs before its time is taken.
+//! Operations on files. Each load finds or makes what it needs before its time is measured.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use crate::load::{Sample, Tally};
 use crate::stop;
 use crate::values::human_size;
 
-/// Files that are served in turn, of each thread.
+/// Files of each thread that are served in turn.
 pub const SERVED: usize = 50;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,7 +40,7 @@ pub struct Sizes {
     pub random_block: u64,
     /// Size of a small file.
     pub small: u64,
-    /// Small files of each thread.
+    /// Number of small files of each thread.
     pub files: usize,
     pub duration: Duration,
 }
@@ -67,7 +67,7 @@ impl Load {
 struct Hand<'a> {
     load: Load,
     sizes: &'a Sizes,
-    /// Its own directory.
+    /// Directory of the thread.
     home: PathBuf,
     number: u64,
     tally: Tally,
@@ -151,7 +151,7 @@ impl Hand<'_> {
         self.home.join(format!("served-{size}-{number:03}"))
     }
 
-    /// Makes what the load needs and is not there.
+    /// Makes what the load needs, unless it is there.
     fn prepare(&mut self) -> io::Result<()> {
         fs::create_dir_all(self.small_dir())?;
         match self.load {
@@ -205,7 +205,7 @@ impl Hand<'_> {
         let mut block = noise(self.sizes.block as usize);
         let mut left = self.sizes.file;
         while left > 0 && !stop::is_stopped() {
-            // No two blocks are the same.
+            // Each block differs from all others.
             let stamp = (left ^ self.number << 48).to_le_bytes();
             let stamped = stamp.len().min(block.len());
             block[..stamped].copy_from_slice(&stamp[..stamped]);

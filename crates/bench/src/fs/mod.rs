@@ -1,4 +1,4 @@
-//! `cairn bench fs`: what a file system does, beside another.
+//! `cairn bench fs`: measures a file system, beside another.
 
 pub mod loads;
 mod scratch;
@@ -121,7 +121,7 @@ impl FsArgs {
         })
     }
 
-    /// The most that is on the disk at once, for one directory.
+    /// Returns the most bytes that are on the disk at once, for one directory.
     fn needed_bytes(&self) -> u64 {
         let most = self.threads.iter().copied().max().unwrap_or(1) as u64;
         let small = self.serve_sizes.first().map_or(0, |size| size + FILE_BYTES);

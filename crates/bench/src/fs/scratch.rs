@@ -1,4 +1,4 @@
-//! A directory that is gone afterwards.
+//! A directory that is removed in the end.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::statvfs;
 use crate::error::{Error, Result};
 use crate::values::human_size;
 
-/// Removed when it is dropped, with all that is in it.
+/// A directory that is removed when this is dropped, with all that is in it.
 pub struct Scratch {
     path: PathBuf,
     is_removed: bool,
@@ -30,7 +30,7 @@ impl Scratch {
             Error::file(parent, format!("{error}: {remedy}"))
         })?;
         let free = room.f_bavail.saturating_mul(room.f_frsize);
-        // Some file systems that are not disks say 0 of all.
+        // Some file systems that are not disks report 0 for everything.
         if room.f_blocks > 0 && free < needed {
             let (needed, free) = (human_size(needed), human_size(free));
             let text = format!("{needed} are needed, {free} are free: {remedy}");
@@ -57,7 +57,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.is_removed {
-            // A failure is being reported already.
+            // An earlier failure is being reported already.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

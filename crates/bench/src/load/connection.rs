@@ -1,4 +1,4 @@
-//! The loop of one connection until its load ends.
+//! Loop of one connection until its load ends.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub struct LoadShared {
     pub next: AtomicU64,
     /// Milliseconds from the start to the latest success.
     pub lived_ms: AtomicU64,
-    /// Failures since then.
+    /// Failures since the latest success.
     pub failures: AtomicU64,
     pub is_over: AtomicBool,
     pub broken: Mutex<Option<String>>,
@@ -77,7 +77,7 @@ impl LoadShared {
     }
 }
 
-/// A connection of a load, and its place among them.
+/// A connection of a load, and its number among them.
 pub struct Worker<'a> {
     pub shared: &'a LoadShared,
     pub tally: &'a RefCell<Tally>,
@@ -116,7 +116,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for the turn of a request: from when its time counts. None: the load is over.
+    /// Waits for the turn of a request. Returns the time from which its duration counts; none if
+    /// the load is over.
     async fn turn(&self, number: u64, alarm: &mut Alarm) -> Option<Instant> {
         let now = Instant::now();
         let Pace::Open { rate, duration } = self.shared.plan.pace else {

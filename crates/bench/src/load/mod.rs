@@ -1,12 +1,11 @@
-//! Requests sent by many connections at once, in a closed loop or at a rate, and what came of it.
+//! Requests that many connections send at once, in a closed loop or at a rate, and their results.
 //!
 //! ```text
 //!   Plan ──► thread 0: connection, connection, … ─┐
 //!            thread 1: connection, connection, … ─┴─► Tally ──► Sample
 //! ```
 //!
-//! A thread has a runtime of its own and shares with the others only the number of the next
-//! request.
+//! Each thread has a runtime, and shares with the others only the number of the next request.
 
 mod connection;
 mod repeat;
@@ -27,15 +26,15 @@ pub use tally::{Phases, Sample, Second, Tally};
 
 use crate::client::Target;
 
-/// The requests of a load.
+/// Requests of a load.
 pub trait Work: Send + Sync {
-    /// The request of this number for the endpoint of this number; None if there are no more.
+    /// Makes the request of this number for the endpoint of this number; none if there are no more.
     fn request(&self, number: u64, endpoint: usize) -> Option<Request<Full<Bytes>>>;
 
     /// Called with each answer that is a success.
     fn answered(&self, _number: u64, _head: &response::Parts) {}
 
-    /// Bytes that this request sends, to be counted when it is answered.
+    /// Returns the bytes that this request sends, to be counted when it is answered.
     fn sent_bytes(&self, _number: u64) -> u64 {
         0
     }
@@ -60,14 +59,14 @@ pub enum Pace {
 /// A run of one load.
 #[derive(Clone)]
 pub struct Plan {
-    /// Connections take turns in speaking to them.
+    /// Targets, which connections use in turn.
     pub endpoints: Vec<Target>,
     pub connector: TlsConnector,
     pub work: Arc<dyn Work>,
     pub connections: usize,
     pub keep_alive: bool,
     pub pace: Pace,
-    /// A request that takes longer has failed.
+    /// Time after which a request has failed.
     pub timeout: Duration,
     pub threads: usize,
     /// Processes of the server, if they are on this machine.
@@ -75,7 +74,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Requests that are planned; none known in a closed loop.
+    /// Returns the number of planned requests; none in a closed loop.
     pub fn planned(&self) -> Option<u64> {
         match self.pace {
             Pace::Open { rate, duration } => Some((rate * duration.as_secs_f64()).ceil() as u64),

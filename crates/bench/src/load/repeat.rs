@@ -23,7 +23,7 @@ pub struct Repeat {
     pub most: u64,
 }
 
-/// Tallies that the hands share: one each would take a second to make for a thousand hands.
+/// Tallies that the hands share: a tally for each of a thousand hands would take a second to make.
 const TALLIES: usize = 8;
 
 /// The state that all threads share.
@@ -35,12 +35,12 @@ struct RepeatShared {
     tallies: [Mutex<Tally>; TALLIES],
 }
 
-/// Why a hand stopped before its time.
+/// Reason why a hand stopped before its time.
 type Broken = Option<String>;
 
 impl Repeat {
-    /// Each hand is a task of the runtime that this is called in. `act` is given numbers from 0 to
-    /// `most`, each once, and returns the bytes it moved.
+    /// Runs each hand as a task of the current runtime. `act` gets numbers from 0 to `most`, each
+    /// once, and returns the bytes that it moved.
     pub async fn tasks<F, Fut>(&self, act: F) -> Result<Sample>
     where
         F: Fn(u64) -> Fut + Clone + Send + 'static,
@@ -54,7 +54,7 @@ impl Repeat {
                     let mut hand = Hand::new(&shared, me);
                     while let Some(number) = hand.next() {
                         hand.did(act(number).await);
-                        // Work that never waits must not keep the others from their turn.
+                        // Work that never waits must not keep the other hands from their turn.
                         tokio::task::consume_budget().await;
                     }
                     hand.broken
@@ -70,7 +70,7 @@ impl Repeat {
         Ok(shared.sample(&mark, broken))
     }
 
-    /// Each hand is a thread; `act` is given its number, too.
+    /// Runs each hand as a thread; `act` also gets the number of the hand.
     pub fn threads(&self, act: impl Fn(usize, u64) -> Result<u64> + Sync) -> Result<Sample> {
         let (shared, mark) = self.begin();
         let broken = thread::scope(|scope| {
@@ -131,8 +131,8 @@ struct Hand<'a> {
     tally: &'a Mutex<Tally>,
     /// Time at which it last ended something, and so began the next.
     at: Instant,
-    /// It does one thing even if it begins after the time: a round in which nothing was done
-    /// measures nothing.
+    /// Set before its first repetition, which it does even after the time: a round in which nothing
+    /// was done measures nothing.
     is_first: bool,
     broken: Broken,
 }
@@ -143,7 +143,7 @@ impl Hand<'_> {
         Hand { shared, tally, at: Instant::now(), is_first: true, broken: None }
     }
 
-    /// The number of what is to be done next.
+    /// Returns the number of the next repetition.
     fn next(&mut self) -> Option<u64> {
         let RepeatShared { next, most, began, duration, .. } = self.shared;
         let is_first = mem::take(&mut self.is_first);
@@ -195,7 +195,7 @@ mod tests {
         let began = Instant::now();
         let sample = repeat.tasks(|_| async { Ok(0) }).await.unwrap();
         assert!(sample.tally.in_time > 0);
-        // 50 tasks after one another would take a second.
+        // 50 tasks one after another would take a second.
         assert!(sample.seconds < 0.9, "{:?}", began.elapsed());
     }
 

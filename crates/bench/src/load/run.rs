@@ -77,7 +77,7 @@ fn run_unless(plan: &Plan, is_stopped: fn() -> bool) -> Result<Sample> {
     }
     let passed = shared.began().elapsed().as_secs_f64();
     let seconds = match plan.pace {
-        // A run that broke or was stopped has no full time.
+        // A run that broke or was stopped was shorter than planned.
         Pace::Closed { duration: Some(time), .. } | Pace::Open { duration: time, .. } => {
             time.as_secs_f64().min(passed)
         }
@@ -114,9 +114,9 @@ fn endpoint(connection: usize, endpoints: usize) -> usize {
     (connection + connection / endpoints) % endpoints
 }
 
-/// The connections `thread`, `thread + threads`, …
+/// Runs the connections `thread`, `thread + threads`, …
 fn run_thread(shared: &Arc<LoadShared>, thread: usize, threads: usize) -> Result<Tally> {
-    // Otherwise the kernel lets timers be late by 50 us. Where it may not be set, they are.
+    // Otherwise the kernel lets timers be late by 50 us. If this is not allowed, they are.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
     runtime()?.block_on(async {
         let tally = Rc::new(RefCell::new(Tally::default()));

@@ -23,7 +23,7 @@ pub struct Phases {
     pub transfer: Histogram,
 }
 
-/// The requests that ended in one second of a load.
+/// Requests that ended in one second of a load.
 #[derive(Clone)]
 pub struct Second {
     pub replies: u64,
@@ -32,17 +32,17 @@ pub struct Second {
     pub errors: u64,
 }
 
-/// The counts of one thread, and in the end of all.
+/// Counts of one thread, and in the end of all threads.
 #[derive(Clone, Default)]
 pub struct Tally {
-    /// Answers that were successes and ended in time, for the rate.
+    /// Successful answers that ended in time, for the rate.
     pub in_time: u64,
     pub bytes_in_time: u64,
     pub latency: Histogram,
     pub phases: Phases,
     pub statuses: BTreeMap<u16, u64>,
     pub errors: BTreeMap<String, u64>,
-    /// Requests sent, in an open loop.
+    /// Number of requests sent, in an open loop.
     pub sent: u64,
     /// Requests among these that waited for a connection, and so began more than a millisecond
     /// late.
@@ -58,14 +58,14 @@ pub struct Sample {
     /// Time over which rates were counted.
     pub seconds: f64,
     pub tally: Tally,
-    /// No request had this number or a higher one.
+    /// Number above that of every request.
     pub asked: u64,
-    /// Planned, and not sent before the patience was over.
+    /// Number of planned requests that were not sent before the patience was over.
     pub unsent: u64,
-    /// Cores in use, on average.
+    /// Average number of cores in use.
     pub client_cores: f64,
     pub server_cores: Option<f64>,
-    /// Why it ended before its time.
+    /// Reason why it ended before its time.
     pub broken: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Tally {
         }
     }
 
-    /// Replies of all kinds.
+    /// Returns the number of replies of all kinds.
     pub fn replies(&self) -> u64 {
         self.latency.count()
     }
@@ -114,7 +114,7 @@ impl Tally {
         }
     }
 
-    /// The second of a load in which something that long after its begin was.
+    /// Returns the second of a load that contains a time after its start.
     pub fn second_at(&mut self, after: Duration) -> &mut Second {
         self.second(usize::try_from(after.as_secs()).unwrap_or(usize::MAX))
     }
@@ -145,7 +145,7 @@ impl Second {
 }
 
 impl Sample {
-    /// Successes a second.
+    /// Returns the successes per second.
     pub fn rate(&self) -> f64 {
         self.tally.in_time as f64 / self.seconds
     }

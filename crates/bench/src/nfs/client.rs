@@ -12,18 +12,18 @@ const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 const VERSION: u32 = 3;
 const PORT: u16 = 2049;
-/// A server that takes longer does not answer.
+/// Time after which a server counts as not answering.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// No reply here is longer.
+/// Longest reply, bytes.
 const REPLY_BYTES: usize = 4 << 20;
 const READ_BYTES: usize = 256 << 10;
-/// A handle is not longer.
+/// Longest handle, bytes.
 const HANDLE_BYTES: usize = 64;
-/// The last fragment of a record.
+/// Flag of the last fragment of a record.
 const LAST: u32 = 1 << 31;
-/// Attributes of a file.
+/// Length of a file's attributes.
 const ATTRIBUTES_BYTES: usize = 84;
-/// Its attributes before a change.
+/// Length of a file's attributes before a change.
 const BEFORE_BYTES: usize = 24;
 
 pub const GETATTR: u32 = 1;
@@ -41,7 +41,7 @@ pub const FILE_SYNC: u32 = 2;
 
 pub type Handle = Vec<u8>;
 
-/// An export and its address: `nfs://HOST/PATH?nfsport=N&mountport=N`, as libnfs has it.
+/// An export and its address: `nfs://HOST/PATH?nfsport=N&mountport=N`, as in libnfs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Export {
     host: String,
@@ -76,7 +76,7 @@ impl Export {
         Ok(export)
     }
 
-    /// The handle of its top.
+    /// Returns the handle of its top directory.
     pub fn mount(&self) -> Result<Handle> {
         let mut connection = Connection::to(self, self.mount_port, MOUNT)?;
         let mut reply = connection.ask(1, |call| bytes(call, self.path.as_bytes()))?;
@@ -111,12 +111,12 @@ pub fn bytes(call: &mut Vec<u8>, bytes: &[u8]) {
     call.resize(padded, 0);
 }
 
-/// A mode and nothing else to be set.
+/// Sets a mode and nothing else.
 pub fn mode(call: &mut Vec<u8>, mode: u32) {
     [1, mode, 0, 0, 0, 0, 0].iter().for_each(|part| number(call, *part));
 }
 
-/// The part of a reply after its head.
+/// Part of a reply after its head.
 pub struct Reply<'a>(&'a [u8]);
 
 impl<'a> Reply<'a> {
@@ -131,7 +131,7 @@ impl<'a> Reply<'a> {
         taken.try_into().map(u32::from_be_bytes).map_err(|_| nonsense())
     }
 
-    /// Fails unless it says that all went well.
+    /// Fails unless the status is success.
     pub fn status(&mut self, what: &str) -> Result<()> {
         match self.number()? {
             0 => Ok(()),
@@ -172,7 +172,7 @@ pub struct Connection {
     credentials: Vec<u8>,
     /// Calls that are not sent yet.
     going: Vec<u8>,
-    /// The bytes that have come, from `read` to the end.
+    /// Received bytes, from `read` to the end.
     came: Vec<u8>,
     read: usize,
     end: usize,
@@ -186,7 +186,7 @@ impl Connection {
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        // A server may take a call for one that came before, if its number is the same.
+        // A server may take a call for an earlier one with the same number.
         let xid = stream.local_addr().map_err(failed)?.port();
         let mut credentials = Vec::new();
         number(&mut credentials, 0);
@@ -204,7 +204,7 @@ impl Connection {
         })
     }
 
-    /// Adds a call to those that are to be sent. Returns its number.
+    /// Adds a call to be sent. Returns its number.
     pub fn add(&mut self, procedure: u32, arguments: impl FnOnce(&mut Vec<u8>)) -> u32 {
         self.xid = self.xid.wrapping_add(1);
         let mark = self.going.len();
@@ -246,7 +246,7 @@ impl Connection {
         Ok((came.len() >= bytes + 4).then_some(bytes))
     }
 
-    /// The next reply: to which call, and what it says.
+    /// Returns the next reply: the number of its call, and its content.
     pub fn receive(&mut self) -> Result<(u32, Reply<'_>)> {
         let len = loop {
             match self.whole()? {
@@ -290,7 +290,7 @@ impl Connection {
         }
     }
 
-    /// One call and its reply.
+    /// Sends one call and waits for its reply.
     pub fn ask(
         &mut self,
         procedure: u32,
@@ -307,7 +307,7 @@ impl Connection {
         reply.handle()
     }
 
-    /// CREATE of what must not be there, or MKDIR.
+    /// Sends a CREATE of a file that must not exist, or a MKDIR.
     pub fn make(&mut self, procedure: u32, directory: &[u8], name: &str) -> Result<Handle> {
         let mut reply = self.ask(procedure, |call| write_make(call, procedure, directory, name))?;
         reply.status(name)?;
@@ -317,20 +317,20 @@ impl Connection {
         }
     }
 
-    /// REMOVE or RMDIR.
+    /// Sends a REMOVE or RMDIR.
     pub fn remove(&mut self, procedure: u32, directory: &[u8], name: &str) -> Result<()> {
         let mut reply = self.ask(procedure, |call| write_name(call, directory, name))?;
         reply.status(name)
     }
 
-    /// So many bytes, which are durable then.
+    /// Writes `data`, which is durable afterwards.
     pub fn write(&mut self, file: &[u8], data: &[u8]) -> Result<()> {
         let mut reply = self.ask(WRITE, |call| write_write(call, file, 0, data, FILE_SYNC))?;
         reply.status("WRITE")
     }
 }
 
-/// The calls of Linux' client for a file that it reads for the first time.
+/// Makes the calls of Linux' client for a file that it reads for the first time.
 pub fn read_first(
     connection: &mut Connection,
     directory: &[u8],
@@ -353,7 +353,7 @@ pub fn read_first(
     }
 }
 
-/// The call of Linux' client for a file that it opens again.
+/// Makes the call of Linux' client for a file that it opens again.
 pub fn open_again(connection: &mut Connection, file: &[u8]) -> Result<()> {
     connection.ask(GETATTR, |call| bytes(call, file))?.status("GETATTR")
 }

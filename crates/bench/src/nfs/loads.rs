@@ -1,4 +1,4 @@
-//! Loads of NFS: calls by several connections, each with several under way.
+//! Loads of NFS: calls over several connections, each with several calls in progress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -57,17 +57,17 @@ pub struct Amounts {
     pub sizes: Vec<u64>,
     pub stream: u64,
     pub duration: Duration,
-    /// Calls under way on each connection.
+    /// Calls in progress on each connection.
     pub in_flight: usize,
 }
 
-/// A server, with the files that were made there.
+/// A server, and the files that were made on it.
 pub struct Server {
     export: Export,
     top: Handle,
     directory: Handle,
     name: String,
-    /// By size: names and handles.
+    /// Names and handles of files, by size.
     files: Vec<(u64, Vec<(String, Handle)>)>,
     stream: Handle,
     created: AtomicU64,
@@ -75,7 +75,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes files in a directory of their own.
+    /// Makes files in a separate directory.
     pub fn prepare(export: Export, amounts: &Amounts, pids: Vec<u32>) -> Result<Server> {
         let top = export.mount()?;
         let mut connection = export.connect()?;
@@ -133,7 +133,7 @@ impl Server {
         if !self.stream.is_empty() {
             names.push(STREAM.to_owned());
         }
-        // A file that was asked for last may not have been made: what a reply says does not count.
+        // The last requested file may not have been made: the content of the reply does not matter.
         for some in names.chunks(REMOVED_AT_ONCE) {
             for name in some {
                 connection.add(REMOVE, |call| write_name(call, &self.directory, name));
@@ -194,7 +194,7 @@ impl Server {
     }
 }
 
-/// A load that runs.
+/// A running load.
 struct Run<'a> {
     server: &'a Server,
     load: Load,
@@ -233,7 +233,7 @@ impl Run<'_> {
                 break;
             }
             connection.flush()?;
-            // One reply is waited for; those that are there as well are taken with it.
+            // Waits for one reply, and takes all that have arrived with it.
             loop {
                 let (xid, reply) = connection.receive()?;
                 let bytes = self.check(reply)?;
@@ -319,7 +319,7 @@ impl Run<'_> {
         }
     }
 
-    /// The bytes of a reply, which must be the whole that was asked for.
+    /// Returns the number of bytes of a reply, which must be complete.
     fn check(&self, mut reply: Reply) -> Result<u64> {
         reply.status(&self.load.name())?;
         let expected = match self.load {

@@ -1,4 +1,4 @@
-//! `cairn bench nfs`: a server of NFS version 3, beside another.
+//! `cairn bench nfs`: measures a server of NFS version 3, beside another.
 
 pub mod client;
 mod loads;
@@ -79,9 +79,9 @@ enum Kind {
     StreamRead,
 }
 
-/// The most that one READ is asked for.
+/// Bytes that one READ asks for, at most.
 const READ_BYTES: u64 = 1 << 20;
-/// A server may refuse more calls under way on a connection.
+/// Calls in progress on a connection, at most; a server may refuse more.
 const IN_FLIGHT: usize = 1024;
 
 impl NfsArgs {
@@ -112,7 +112,7 @@ impl NfsArgs {
         Ok(found)
     }
 
-    /// The processes of a server.
+    /// Returns the processes of a server.
     fn pids(&self, of: &str) -> Result<Vec<u32>> {
         let mut pids = Vec::new();
         for text in &self.pid {

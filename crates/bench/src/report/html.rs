@@ -16,7 +16,7 @@ svg .grid{stroke:#e5e5e5}svg .axis{stroke:#666}.note{font-weight:600}code{font-s
 
 /// Axes along which the rate should grow in proportion.
 const SCALING: [&str; 4] = ["concurrency", "endpoints", "threads", "processes"];
-/// The point at which a percentile of 100 is drawn.
+/// Position at which a percentile of 100 is drawn.
 const LAST_NINE: f64 = 99.995;
 
 pub fn page(report: &Report) -> String {
@@ -30,7 +30,7 @@ pub fn page(report: &Report) -> String {
     out + "</body></html>\n"
 }
 
-/// The start of a page: what was run, where, and what came of it.
+/// Makes the start of a page: what was run, where, and the results.
 pub fn head(report: &Report) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -86,7 +86,7 @@ pub fn plots(report: &Report) -> Vec<Plot> {
     plots
 }
 
-/// The cells of each target, with its number.
+/// Returns the cells of each target, with its number.
 fn by_target<'a>(report: &'a Report, cells: &[&'a Cell]) -> Vec<(usize, &'a str, Vec<&'a Cell>)> {
     let targets = report.targets.iter().enumerate().map(|(number, named)| {
         let own = cells.iter().copied().filter(|cell| cell.key.target == named.name);
@@ -95,7 +95,7 @@ fn by_target<'a>(report: &'a Report, cells: &[&'a Cell]) -> Vec<(usize, &'a str,
     targets.filter(|(_, _, own)| !own.is_empty()).collect()
 }
 
-/// Throughput over concurrency, or whatever grows; with what it would be if it grew alike.
+/// Plots throughput over concurrency, or the quantity that grows; with the values of linear growth.
 fn throughput(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     let axis = cells.first().map_or("", |cell| cell.key.axis.name.as_str());
     let is_bytes = report.kind == "fs" && cells.iter().all(|cell| cell.bytes_per_second.max > 0.0);
@@ -111,7 +111,7 @@ fn throughput(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
         let ideal = match axis {
             "rate" => Some(vec![(first.0, first.0), (last.0, last.0)]),
             _ if SCALING.contains(&axis) && last.0 > first.0 => {
-                // As far as the plot is worth looking at.
+                // Limits the plot to the part that is worth looking at.
                 let top = own.iter().map(|cell| y(cell)).fold(0.0, f64::max) * 1.5;
                 let end = (first.0 * top / first.1.max(1e-9)).min(last.0);
                 Some(vec![first, (end, first.1 * end / first.0)])
@@ -131,7 +131,7 @@ fn throughput(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     }
 }
 
-/// Times over percentiles, of the most that each target was asked for.
+/// Plots times over percentiles, at the highest load of each target.
 pub fn distribution(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     let nines = |percentile: f64| -(1.0 - percentile.min(LAST_NINE) / 100.0).log10();
     let lines = by_target(report, cells).into_iter().filter_map(|(color, name, own)| {
@@ -153,7 +153,7 @@ pub fn distribution(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     }
 }
 
-/// A rate ramp.
+/// Plots a ramp of rates.
 fn times_over_rate(report: &Report, cells: &[&Cell]) -> Plot {
     let mut lines = Vec::new();
     for (number, name, own) in by_target(report, cells) {
@@ -177,7 +177,7 @@ fn times_over_rate(report: &Report, cells: &[&Cell]) -> Plot {
     }
 }
 
-/// Statuses over the seconds of all steps of a ramp.
+/// Plots statuses over the seconds of all steps of a ramp.
 fn over_time(report: &Report, target: &str) -> Option<Plot> {
     let cells = report.cells.iter().filter(|cell| cell.key.target == target);
     let ticks: Vec<_> = cells.flat_map(|cell| &cell.timeline).collect();

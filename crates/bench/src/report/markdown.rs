@@ -1,11 +1,11 @@
-//! A result as Markdown: what commands print.
+//! A result as Markdown, which commands print.
 
 use std::fmt::Write as _;
 
 use super::{Cell, Report, Table};
 use crate::stats::Spread;
 
-/// Seconds of a time line that are shown at most.
+/// Seconds of a timeline that are shown, at most.
 const TICKS: usize = 60;
 
 pub fn page(report: &Report) -> String {
@@ -32,7 +32,7 @@ pub fn heading(report: &Report) -> String {
     out + "\n"
 }
 
-/// The lines below the tables.
+/// Returns the lines below the tables.
 pub fn closing(report: &Report) -> Vec<String> {
     let findings = report.findings.iter().map(|finding| {
         let value = finding.value.map_or("none".to_owned(), number);
@@ -42,7 +42,7 @@ pub fn closing(report: &Report) -> Vec<String> {
     findings.chain(incomplete).collect()
 }
 
-/// All tables that are not empty, with their titles.
+/// Returns all tables that are not empty, with their titles.
 pub fn tables(report: &Report) -> Vec<(String, Table)> {
     let loads = report.loads().into_iter().map(|what| (what.to_owned(), load(report, what)));
     let mut all: Vec<_> = loads.collect();
@@ -53,7 +53,7 @@ pub fn tables(report: &Report) -> Vec<(String, Table)> {
     all
 }
 
-/// The table of one load.
+/// Makes the table of one load.
 fn load(report: &Report, what: &str) -> Table {
     let cells: Vec<&Cell> = report.cells.iter().filter(|cell| cell.key.what == what).collect();
     let axis = cells.first().map_or("", |cell| cell.key.axis.name.as_str());
@@ -98,7 +98,7 @@ fn load(report: &Report, what: &str) -> Table {
     Table::new(&header, rows.collect())
 }
 
-/// Medians of the rounds of a cell over those of the first target.
+/// Returns the medians of a cell's rounds, divided by those of the first target.
 fn ratios(report: &Report, cell: &Cell) -> [String; 3] {
     let Some(base) = report.base(cell) else { return Default::default() };
     let ratio = |number: &dyn Fn(&Cell) -> f64| {
@@ -139,7 +139,7 @@ fn phases(report: &Report) -> Table {
     Table::new(&header, rows)
 }
 
-/// Statuses and errors where not all went well.
+/// Returns the statuses and errors of loads that did not go well.
 fn troubles(report: &Report) -> Table {
     let rows: Vec<Vec<String>> = report
         .cells
@@ -155,7 +155,7 @@ fn troubles(report: &Report) -> Table {
     Table::new(&["", "statuses", "errors"], rows)
 }
 
-/// Each second of the highest rate of each target.
+/// Returns each second of the highest rate of each target.
 fn timelines(report: &Report) -> Vec<(String, Table)> {
     let mut found = Vec::new();
     for named in &report.targets {
@@ -182,7 +182,7 @@ fn timelines(report: &Report) -> Vec<(String, Table)> {
     found
 }
 
-/// A table whose columns line up also where it is not rendered.
+/// Renders a table whose columns line up even if it is shown as plain text.
 pub fn render(Table { header, rows }: &Table) -> String {
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count().max(3)).collect();
     for row in rows {
@@ -203,7 +203,7 @@ pub fn render(Table { header, rows }: &Table) -> String {
     out
 }
 
-/// A number with as many digits as matter.
+/// Shows a number with as many digits as matter.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v == v.trunc() || v >= 1000.0 => 0,
@@ -225,7 +225,7 @@ pub fn number(value: f64) -> String {
     format!("{sign}{grouped}{point}{fraction}")
 }
 
-/// Microseconds as people read them.
+/// Shows microseconds in the unit that suits them.
 pub fn time(us: f64) -> String {
     match us {
         _ if us < 1e3 => format!("{us:.0} us"),

@@ -1,4 +1,4 @@
-//! The findings of a run, as they are saved: docs/bench.md has the schema.
+//! Results of a run in the form in which they are saved: docs/bench.md has the schema.
 
 pub mod html;
 pub mod markdown;
@@ -23,9 +23,9 @@ pub const SCHEMA: &str = "cairn-bench/1";
 pub struct Report {
     /// [`SCHEMA`]
     pub schema: String,
-    /// `http`, `rate`, `s3`, `fs`, `reports`, or who else began a session
+    /// `http`, `rate`, `s3`, `fs`, `reports`, or the name of another session.
     pub kind: String,
-    /// The command line, without secrets.
+    /// Command line, without secrets.
     pub command: String,
     /// Version of this program.
     pub version: String,
@@ -38,10 +38,10 @@ pub struct Report {
     /// The findings of a search.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// Why it ended before its time, if it did.
+    /// Reason why it ended before its time, if it did.
     #[serde(default)]
     pub incomplete: Option<String>,
-    /// Systems that were not there to be measured; `target` says why.
+    /// Systems that were not there to be measured; `target` has the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Named>,
     /// Sections of `bench reports`, for people to read.
@@ -63,7 +63,7 @@ pub struct Scenario {
     pub incomplete: Option<String>,
 }
 
-/// A table with what is above and below it.
+/// A table with the texts above and below it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Section {
     pub title: String,
@@ -80,17 +80,17 @@ pub struct Named {
     pub target: String,
 }
 
-/// The key by which a cell is found.
+/// Key of a cell.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Key {
     pub target: String,
-    /// Such as `GET, keep-alive`.
+    /// Name of the load, such as `GET, keep-alive`.
     pub what: String,
     pub axis: Axis,
 }
 
-/// The quantity that grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`,
-/// `in flight`.
+/// Quantity that grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`, `in
+/// flight`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Axis {
     pub name: String,
@@ -150,12 +150,12 @@ pub struct Tick {
     pub errors: u64,
 }
 
-/// One thing that was looked for.
+/// Result of a search.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finding {
     pub target: String,
     pub what: String,
-    /// None: nothing met it.
+    /// Value that was found; none if nothing met it.
     pub value: Option<f64>,
 }
 
@@ -181,7 +181,7 @@ impl Report {
         fs::write(path, text + "\n").map_err(|error| Error::file(path, error))
     }
 
-    /// All loads, each once, in their order.
+    /// Returns all loads, each once, in order.
     pub fn loads(&self) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for cell in &self.cells {
@@ -196,7 +196,7 @@ impl Report {
         self.cells.iter().find(|cell| cell.key == *key)
     }
 
-    /// The cell of the same load on the first target; none of its own.
+    /// Returns the cell of the same load on the first target; none for the first target itself.
     pub fn base(&self, cell: &Cell) -> Option<&Cell> {
         let first = &self.targets.first()?.name;
         let key = Key { target: first.clone(), ..cell.key.clone() };

@@ -30,11 +30,11 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 const LEGEND_LINE: f64 = 18.0;
 const TICKS: f64 = 5.0;
-/// Distinguishable by people who see few colors (Okabe and Ito).
+/// Colours that people with colour blindness can distinguish (Okabe and Ito).
 const PALETTE: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f"];
 
-/// From values to pixels.
+/// Conversion of values to pixels.
 struct Frame {
     x: (f64, f64),
     y: (f64, f64),
@@ -81,14 +81,14 @@ impl Frame {
     }
 }
 
-/// The next 1, 2 or 5 times a power of ten.
+/// Returns the next 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= step * 0.999);
     factor.unwrap_or(10.0) * power
 }
 
-/// The plot as an element of a page; nothing without points.
+/// Returns the plot as an element of a page; nothing without points.
 pub fn render(plot: &Plot) -> String {
     let Some(frame) = Frame::of(plot) else { return String::new() };
     let height = HEIGHT + LEGEND_LINE * plot.lines.len() as f64;
@@ -137,7 +137,7 @@ fn axes(out: &mut String, plot: &Plot, frame: &Frame) {
     }
     let mut ticks = plot.x_ticks.clone();
     if ticks.is_empty() {
-        // Of what was measured: a dashed line is cut off wherever the plot ends.
+        // Only measured lines count: a dashed line is cut off at the edge of the plot.
         let measured = plot.lines.iter().filter(|line| !line.is_dashed);
         let points = measured.flat_map(|line| &line.points);
         ticks = points.map(|(x, _)| (*x, short(*x))).collect();
@@ -190,7 +190,7 @@ fn legend(out: &mut String, plot: &Plot) {
     }
 }
 
-/// A number for a tick.
+/// Returns a number for a tick.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{}M", value / 1e6),
@@ -199,7 +199,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A text in a page.
+/// Escapes a text for a page.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")

@@ -164,7 +164,7 @@ impl ReportsArgs {
         }
     }
 
-    /// The least and the most bytes of bodies.
+    /// Returns the least and the most bytes of bodies.
     pub fn body_bytes(&self) -> (u64, u64) {
         match *self.sizes.bodies {
             [least, most, ..] => (least, most),
@@ -172,7 +172,7 @@ impl ReportsArgs {
         }
     }
 
-    /// The largest of a list.
+    /// Returns the largest number of a list.
     pub fn most(list: &[usize]) -> usize {
         list.iter().copied().max().unwrap_or(1)
     }

@@ -43,7 +43,7 @@ pub struct Asked {
     method: Method,
     paths: Paths,
     headers: HeaderMap,
-    /// In turn.
+    /// Bodies, which are sent in turn.
     bodies: Vec<Bytes>,
 }
 
@@ -58,13 +58,13 @@ impl Asked {
         Asked::new(target, Method::GET, Paths::Same(path.to_owned()))
     }
 
-    /// Each request on a connection of its own.
+    /// Makes each request use a new connection.
     pub fn closing(mut self) -> Asked {
         self.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         self
     }
 
-    /// So many bytes with each request, by root.
+    /// Sends `bytes` bytes with each request, as root.
     pub fn sending(self, lab: &Lab, bytes: u64) -> Asked {
         self.sending_some(lab, (bytes, bytes))
     }
@@ -116,7 +116,7 @@ fn authorization(lab: &Lab) -> Option<HeaderValue> {
     target.basic()
 }
 
-/// A load on some servers, for as long as loads run here.
+/// Makes the plan of a load on some servers, with the usual duration.
 pub fn plan(lab: &Lab, endpoints: &[Target], work: Asked, clients: usize, server: &[u32]) -> Plan {
     let duration = lab.args.seconds;
     Plan {
@@ -132,7 +132,7 @@ pub fn plan(lab: &Lab, endpoints: &[Target], work: Asked, clients: usize, server
     }
 }
 
-/// One request by root, which must succeed.
+/// Sends one request as root, which must succeed.
 pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8]) -> Result<String> {
     let mut asked = Asked::new(target, method.clone(), Paths::Same(path.to_owned()))?;
     asked = asked.sending(lab, 0);
@@ -154,20 +154,20 @@ pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8])
     }
 }
 
-/// Makes the bucket, which anybody may read.
+/// Makes the bucket, which everybody may read.
 pub fn make_bucket(lab: &Lab, target: &Target) -> Result<()> {
     let path = format!("/storage/{BUCKET}?visibility=public");
     send(lab, target, Method::PUT, &path, &[]).map(drop)
 }
 
-/// Makes an object; its path at the HTTP door.
+/// Makes an object; returns its path at the HTTP door.
 pub fn put(lab: &Lab, target: &Target, key: &str, body: &[u8]) -> Result<String> {
     let path = format!("/storage/{BUCKET}/{key}");
     send(lab, target, Method::PUT, &path, body)?;
     Ok(path)
 }
 
-/// A number of `/metrics`.
+/// Returns a number of `/metrics`.
 pub fn metric(lab: &Lab, target: &Target, name: &str) -> Result<f64> {
     let text = send(lab, target, Method::GET, "/metrics", &[])?;
     let mut numbers = text.lines().filter_map(|line| line.split_once(' '));

@@ -50,10 +50,10 @@ const GLUSTER: &str = "GlusterFS, FUSE";
 const NFS: &str = "Cairn NFS";
 const GANESHA: &str = "nfs-ganesha";
 const WEB: &str = "nginx over ";
-/// The calls of Linux' client for a file that it reads, opens again.
+/// Calls of Linux' client for a file that it reads for the first time, and that it opens again.
 const CALLS: (f64, f64) = (3.0, 1.0);
 
-/// An export with a client.
+/// An export and its client.
 struct Served {
     name: &'static str,
     export: Export,
@@ -130,7 +130,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     others.into_iter().try_for_each(|(_, scratch)| scratch.remove())
 }
 
-/// All that is measured.
+/// Everything that is measured.
 struct Scene<'a> {
     lab: &'a Lab<'a>,
     places: &'a [MeasuredPlace],
@@ -181,7 +181,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The HTTP door, and a web server over each file system.
+    /// Adds the HTTP door, and a web server over each file system.
     fn of_web(&self, size: u64, times: usize, cases: &mut Vec<Case<'a>>) {
         let (lab, files) = (self.lab, self.lab.args.sizes.files);
         let mut asked = Vec::new();
@@ -228,7 +228,7 @@ impl Requests {
             let number = words.get(1).and_then(|word| word.parse::<f64>().ok());
             match (words.as_slice(), number) {
                 (["session_calls", _], Some(count)) => asked.server = count,
-                // Operations have their times beside their counts.
+                // Lines of operations have times beside their counts.
                 ([_, _, _, ..], Some(count)) => asked.kernel += count,
                 _ => {}
             }
@@ -442,7 +442,7 @@ fn row(report: &Report, target: &str, cell: &Cell, local: Option<f64>) -> Vec<St
     row
 }
 
-/// A time of which tenths of a microsecond matter.
+/// Shows a time of which tenths of a microsecond matter.
 fn exact(us: f64) -> String {
     if us < 100.0 { format!("{us:.1} us") } else { time(us) }
 }

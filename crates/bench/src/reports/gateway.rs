@@ -91,7 +91,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     calls(lab, session, &cluster, &cached)
 }
 
-/// One layer of the stack, as clients see it.
+/// One layer of the stack, as its clients see it.
 struct Layer<'a> {
     name: &'a str,
     target: Target,
@@ -173,7 +173,8 @@ fn limited(args: &ReportsArgs) -> String {
     format!("with {} % of a CPU", number(args.sizes.database_quota))
 }
 
-/// Reads, and writes, which need the database, while it may use all or little of a CPU.
+/// Measures reads, and writes, which need the database, while the database may use all or little of
+/// a CPU.
 fn quota(
     lab: &Lab,
     session: &mut Session,
@@ -313,7 +314,7 @@ fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     found
 }
 
-/// A table of layers, with a row of what a gateway answers by itself.
+/// Makes a table of layers, with a row for what a gateway answers on its own.
 fn with_health(report: &Report, mut table: Table, show: impl Fn(&Cell) -> String) -> Table {
     let health = grid(report, HEALTH, "clients", show);
     table.rows.extend(health.rows.into_iter().map(|mut row| {

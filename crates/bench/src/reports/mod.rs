@@ -1,4 +1,4 @@
-//! `cairn bench reports`: five public reports that took storage systems apart, repeated.
+//! `cairn bench reports`: repeats five public reports that examined storage systems.
 //!
 //! ```text
 //!   a scenario ──► lab: starts Cairn and its peers, as processes ──► loads of this crate
@@ -73,7 +73,7 @@ fn script(name: Name) -> &'static Script {
     }
 }
 
-/// Runs one scenario to its end, whatever that is, and removes what it has made.
+/// Runs one scenario to its end, successful or not, and removes what it has made.
 fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
     let (script, began) = (script(name), Instant::now());
     let mut session = Session::of_scenario(script.kind)?;
@@ -95,7 +95,7 @@ fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
     Ok(Done { name, report, seconds: began.elapsed().as_secs_f64() })
 }
 
-/// Adds what a scenario found to the result of all.
+/// Adds the results of a scenario to the whole result.
 fn merge(args: &ReportsArgs, whole: &mut Report, done: &Done) {
     let (name, script, report) = (done.name.text(), script(done.name), &done.report);
     let within = |what: &str| format!("{name}: {what}");
@@ -133,7 +133,7 @@ fn merge(args: &ReportsArgs, whole: &mut Report, done: &Done) {
     }
 }
 
-/// Saves what there is, so that it is there also if all ends in the next scenario.
+/// Saves the results so far, so that they are kept even if the next scenario ends the program.
 fn save(args: &ReportsArgs, whole: &Report, done: &[Done]) -> Result<()> {
     if let Some(path) = &args.json {
         whole.save(path)?;

@@ -8,7 +8,7 @@ use crate::report::markdown::{heading, render};
 use crate::report::svg::{self, Plot, escape};
 use crate::report::{Report, Scenario, Section};
 
-/// One scenario that ran.
+/// A scenario that ran.
 pub struct Done {
     pub name: Name,
     pub report: Report,
@@ -37,7 +37,7 @@ pub fn markdown(whole: &Report) -> String {
 }
 
 pub fn html(whole: &Report, done: &[Done]) -> String {
-    // Facts in its tables are not said twice.
+    // Facts in its tables are not repeated.
     let bare = Report { targets: Vec::new(), findings: Vec::new(), ..whole.clone() };
     let mut out = head(&bare);
     for (scenario, one) in whole.scenarios.iter().zip(done) {
@@ -61,7 +61,7 @@ pub fn html(whole: &Report, done: &[Done]) -> String {
     out + "</body></html>\n"
 }
 
-/// Loads of which something grows; where there are none, how times are distributed.
+/// Plots the loads of which something grows; if there are none, the distribution of times.
 fn drawn(report: &Report) -> Vec<Plot> {
     let mut kept = report.clone();
     let grows = |what: &str| {

@@ -32,7 +32,7 @@ pub const SCRIPT: Script = Script {
     kind: "rate",
     needs: |args| {
         let (_, most) = args.body_bytes();
-        // Bodies are put again and again, and overwritten blocks are freed later.
+        // Bodies are stored again and again, and overwritten blocks are freed later.
         (1 << 30) + 4 * args.sizes.size + args.sizes.keys as u64 * (3 * MIN_BYTES + 10 * most)
     },
     run,
@@ -57,7 +57,7 @@ const WORKING: &str = "threads that work at ";
 const GOAL: (f64, Duration) = (99.0, Duration::from_millis(20));
 /// Share of the planned answers below which a target gets no more load.
 const LOST: f64 = 0.5;
-/// The share of requests that may be missing at a rate that was answered.
+/// Share of the requests that may be missing at a rate that counts as answered.
 const MISSING: f64 = 0.01;
 
 struct Front {
@@ -127,7 +127,7 @@ fn fill(lab: &Lab, target: &Target, name: &str, bytes: (u64, u64)) -> Result<Vec
     failed.map_or(Ok(paths), |why| Err(Error::failed(format!("{name}: objects: {why}"))))
 }
 
-/// A closed loop of PUT and GET of small bodies, of all keys.
+/// Runs a closed loop of PUT and GET of small bodies, over all keys.
 fn bodies(
     lab: &Lab,
     (gateway, pids): (&Target, &[u32]),
@@ -163,12 +163,12 @@ fn bodies(
     Ok(cases)
 }
 
-/// An object that has blocks: others are sent by the gateway itself.
+/// Least size of an object with blocks: a gateway sends smaller ones itself.
 const MIN_BYTES: u64 = 32 << 10;
 
 impl Front {
-    /// Waits until it redirects: a gateway sends itself what it could redirect, as long as it has
-    /// not heard of a chunkserver's door.
+    /// Waits until the gateway redirects: until it learns of a chunkserver's door, it sends
+    /// everything itself.
     fn wait(&self, lab: &Lab) -> Result<()> {
         let patience = Duration::from_secs(10);
         wait(&format!("{} redirects", self.name), || {

@@ -1,5 +1,5 @@
-//! An S3 gateway, and two to five of them. Each may use so little of a CPU that nothing else is
-//! busy. Then five can do five times as much as one, if they do not wait for each other.
+//! An S3 gateway, and two to five of them. Each may use only so little of a CPU that nothing else
+//! is busy. Then five can do five times as much as one, if they do not wait for each other.
 
 use clap::Parser as _;
 use http::Method;
@@ -38,7 +38,7 @@ pub const SCRIPT: Script = Script {
 };
 
 const CAIRN: &str = "Cairn";
-/// Requests at the same time, of each gateway, of loads that are not in parts.
+/// Requests at the same time at each gateway, in loads that are not in parts.
 const CONNECTIONS: &str = "4";
 /// Objects that are looked up.
 const OBJECTS: &str = "32";
@@ -89,7 +89,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         let prepared = s3::Prepared::new(&args)?;
         prepared.begin()?;
         quotas.iter().try_for_each(|quota| quota.limit(Some(sizes.share)))?;
-        // The store is thrown away: what could not be removed does not matter.
+        // The store is thrown away: failed removals do not matter.
         let _ = prepared.measure(session);
         quotas.iter().try_for_each(|quota| quota.limit(None))?;
     }
@@ -103,8 +103,8 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// Has each gateway answer as fast as it can, so that its memory and its code are warm. Otherwise
-/// its first requests would take its quota for many seconds.
+/// Lets each gateway answer as fast as it can, so that its memory and its code are warm. Otherwise
+/// its first requests would use up its quota for many seconds.
 fn warm_up(lab: &Lab, gateways: &[Gateway]) -> Result<()> {
     let targets: Vec<_> = gateways.iter().map(|gateway| gateway.http.clone()).collect();
     let first = targets.first().ok_or_else(|| Error::failed("no gateway runs"))?;
@@ -190,7 +190,7 @@ fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     found
 }
 
-/// The throughput of each number of gateways, as a share of that many times one.
+/// Returns the throughput of each number of gateways, as a share of that number times one.
 fn linear(report: &Report, what: &str) -> Vec<String> {
     let mut row = vec!["of linear".to_owned()];
     let cells = by_target(report, what).into_iter().next().map_or(Vec::new(), |(_, cells)| cells);

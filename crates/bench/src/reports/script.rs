@@ -10,15 +10,15 @@ use crate::session::Session;
 pub struct Script {
     pub title: &'static str,
     pub about: &'static str,
-    /// The [`Report::kind`] of its loads.
+    /// [`Report::kind`] of its loads.
     pub kind: &'static str,
-    /// Bytes on the disk, about.
+    /// Approximate number of bytes on the disk.
     pub needs: fn(&ReportsArgs) -> u64,
     pub run: fn(&Lab, &mut Session) -> Result<()>,
     pub sections: fn(&ReportsArgs, &Report) -> Vec<Section>,
 }
 
-/// Starts a peer; where it is not there, the result says why.
+/// Starts a peer; if it is not there, the result says why.
 pub fn peer<T>(session: &mut Session, name: &str, start: impl FnOnce() -> Result<T>) -> Option<T> {
     session.say(&format!("starting {name}"));
     match start() {

@@ -1,4 +1,4 @@
-//! Tables of scenarios, from what was found.
+//! Tables of scenarios, from their results.
 
 use crate::report::Table;
 use crate::report::markdown::{number, time};
@@ -8,7 +8,7 @@ pub fn section(title: &str, table: Table, note: &str) -> Section {
     Section { title: title.to_owned(), table, note: note.to_owned() }
 }
 
-/// The targets of a load, each with its cells in the order of the axis.
+/// Returns the targets of a load, each with its cells in the order of the axis.
 pub fn by_target<'a>(report: &'a Report, what: &str) -> Vec<(&'a str, Vec<&'a Cell>)> {
     let targets = report.targets.iter().map(|named| {
         let of = |cell: &&Cell| cell.key.what == what && cell.key.target == named.name;
@@ -17,7 +17,7 @@ pub fn by_target<'a>(report: &'a Report, what: &str) -> Vec<(&'a str, Vec<&'a Ce
     targets.filter(|(_, cells)| !cells.is_empty()).collect()
 }
 
-/// The values of the axis of a load.
+/// Returns the values of the axis of a load.
 pub fn axis(report: &Report, what: &str) -> Vec<f64> {
     let cells = report.cells.iter().filter(|cell| cell.key.what == what);
     let mut values: Vec<f64> = cells.map(|cell| cell.key.axis.value).collect();
@@ -54,7 +54,7 @@ pub fn grid(report: &Report, what: &str, unit: &str, show: impl Fn(&Cell) -> Str
     Table { header, rows: rows.collect() }
 }
 
-/// Adds a row for each that was not there, which says why.
+/// Adds a row for each target that was not there, with the reason.
 pub fn absent(report: &Report, table: &mut Table, belongs: impl Fn(&str) -> bool) {
     for named in report.absent.iter().filter(|named| belongs(&named.name)) {
         let mut row = vec![named.name.clone(), named.target.clone()];
@@ -63,7 +63,7 @@ pub fn absent(report: &Report, table: &mut Table, belongs: impl Fn(&str) -> bool
     }
 }
 
-/// A column more, of what the cells of a target are together.
+/// Adds a column about all cells of a target together.
 pub fn column(
     report: &Report,
     what: &str,
@@ -80,7 +80,7 @@ pub fn column(
     }
 }
 
-/// Replies a second with the time that one in a hundred exceeds.
+/// Shows the replies per second, and the time that one in a hundred exceeds.
 pub fn rate(cell: &Cell) -> String {
     let failed = match cell.failed() {
         0 => String::new(),
@@ -96,7 +96,7 @@ pub fn latest<'a>(report: &'a Report, target: &str, start: &str) -> Option<(&'a 
     Some((finding.what.get(start.len()..)?, finding.value?))
 }
 
-/// The times that half of the replies and one in ten exceed.
+/// Shows the times that half of the replies and one in ten exceed.
 pub fn quantiles(cell: &Cell) -> String {
     format!("{} / {}", time(cell.latency.p50_us), time(cell.latency.p90_us))
 }

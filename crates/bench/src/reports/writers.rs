@@ -37,7 +37,7 @@ pub const SCRIPT: Script = Script {
     sections,
 };
 
-/// The kernel counts CPU time in ticks.
+/// Least number of cores that says anything: the kernel counts CPU time in ticks.
 const LEAST_CORES: f64 = 0.02;
 const BLOCK: u64 = 128 << 10;
 /// Copies of all writers' files that another disk may get: a replica twice, and two bricks.
@@ -67,7 +67,7 @@ const BUSY_DISK: &str = "busy share of the busiest disk";
 const WRITTEN: &str = "bytes written to disks for each byte";
 const BUSIEST: &str = "cores of the busiest thread: ";
 
-/// A cluster that is mounted through a gateway. What is first here ends first.
+/// A cluster that is mounted through a gateway. The first fields end first.
 struct MountedCluster {
     mount: Mount,
     gateway: Gateway,
@@ -105,7 +105,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     let disks = disks.collect::<Result<Vec<Scratch>>>()?;
     let paths: Vec<PathBuf> = disks.iter().map(|disk| disk.path().to_owned()).collect();
     let measured = measure(lab, session, &paths);
-    // When the processes that use them have ended.
+    // Removed after the processes that use them have ended.
     let removed = disks.into_iter().try_for_each(Scratch::remove);
     measured.and(removed)
 }
@@ -187,7 +187,7 @@ fn take_turns(lab: &Lab, session: &mut Session, places: &[MeasuredPlace], disks:
     limits.into_inner().into_iter().for_each(|finding| session.found(finding));
 }
 
-/// Figures that may tell why writers are not faster.
+/// Measures what may explain why writers are not faster.
 fn limits_of(
     name: &str,
     threads: usize,
@@ -210,7 +210,7 @@ fn limits_of(
     found
 }
 
-/// A mount that has a bucket, and its server, which is to end after it.
+/// Starts a mount that has a bucket, and its server, which must end after it.
 pub fn mounted(lab: &Lab, arguments: &[&str]) -> Result<(Mount, Server)> {
     let server = Server::start(lab, arguments)?;
     make_bucket(lab, &server.http)?;
@@ -223,7 +223,7 @@ pub fn place(name: &str, volume: &Volume) -> MeasuredPlace {
     MeasuredPlace { name, path, pids: volume.pids() }
 }
 
-/// Directories of --beside, each with one of our own in it.
+/// Makes a directory in each directory of --beside.
 pub fn beside(lab: &Lab, session: &mut Session) -> Result<Vec<(String, Scratch)>> {
     let mut made = Vec::new();
     for (name, directory) in &lab.args.sizes.beside {
@@ -287,7 +287,7 @@ fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     found
 }
 
-/// The resource that limits writers: their disks, one thread, or all CPUs.
+/// Shows the resource that limits writers: their disks, one thread, or all CPUs.
 fn limits(report: &Report, sizes: &loads::Sizes) -> Option<Section> {
     let header =
         ["", "writers", "MB/s", "written, times", "busiest disk", "busiest thread", "name", "CPUs"];
@@ -319,7 +319,7 @@ fn limits(report: &Report, sizes: &loads::Sizes) -> Option<Section> {
     is_found.then(|| section("What limits writers", Table::new(&header, rows), note))
 }
 
-/// The throughput of this number as a multiple of one.
+/// Returns the throughput of this number as a multiple of one.
 fn scaled(cells: &[&Cell], count: f64) -> String {
     let of = |count: f64| {
         let found = cells.iter().find(|cell| cell.key.axis.value == count);
@@ -328,7 +328,7 @@ fn scaled(cells: &[&Cell], count: f64) -> String {
     of(count).zip(of(1.0)).map_or_else(String::new, |(many, one)| ratio(many, one))
 }
 
-/// Megabytes for each second of CPU time; nothing where that was too little to be seen.
+/// Shows megabytes for each second of CPU time; nothing if the time was too short to measure.
 fn per_cpu_second(cell: &Cell) -> String {
     let cores = cell.client_cores + cell.server_cores.unwrap_or(0.0);
     match cores {

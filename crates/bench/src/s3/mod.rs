@@ -1,4 +1,4 @@
-//! `cairn bench s3`: what an S3 store does.
+//! `cairn bench s3`: measures an S3 store.
 
 mod store;
 mod work;
@@ -121,7 +121,7 @@ enum Load {
     Parts(Kind, u64),
 }
 
-/// All that loads need.
+/// Everything that loads need.
 struct Bench<'a> {
     args: &'a S3Args,
     connector: TlsConnector,
@@ -189,7 +189,7 @@ pub fn run(args: &S3Args) -> Result<()> {
     closed
 }
 
-/// All that is known before anybody is asked.
+/// Everything that is known before any request.
 pub struct Prepared<'a> {
     bench: Bench<'a>,
     loads: Vec<Load>,
@@ -254,7 +254,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Runs all loads. Returns whether all that was made could be removed.
+    /// Runs all loads. Returns whether everything that was made could be removed.
     pub fn measure(&self, session: &mut Session) -> Result<()> {
         let (bench, contenders) = (&self.bench, &self.contenders);
         session.run(bench.cases(contenders, &self.loads), bench.args.time.rounds);
@@ -268,7 +268,7 @@ impl Bench<'_> {
         Hand { store, connector: &self.connector, timeout: self.args.client.timeout }
     }
 
-    /// Makes the bucket, or sees whether it can be used; and asks each endpoint once.
+    /// Makes the bucket, or checks that it can be used; and sends one request to each endpoint.
     fn open(&self, contender: &Contender) -> Result<()> {
         if contender.has_own_bucket {
             self.hand(&contender.stores[0]).create_bucket()?;
@@ -277,7 +277,7 @@ impl Bench<'_> {
         contender.stores.iter().try_for_each(ask)
     }
 
-    /// Removes all that is there.
+    /// Removes everything that is there.
     fn close(&self, contender: &Contender) -> Result<()> {
         self.remove(contender, &self.prefix)?;
         match contender.has_own_bucket {
@@ -299,7 +299,7 @@ impl Bench<'_> {
         }
     }
 
-    /// A load that runs until its work is done, on one endpoint.
+    /// Makes the plan of a load that runs until its work is done, on one endpoint.
     fn plan(&self, work: Arc<dyn load::Work>) -> Plan {
         Plan {
             endpoints: Vec::new(),
@@ -430,7 +430,7 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    /// One object, in parts or in ranges.
+    /// Measures one object, in parts or in ranges.
     fn in_parts(
         &self,
         contender: &Contender,
@@ -450,7 +450,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Work on parts of one object.
+    /// Measures work on parts of one object.
     fn parts(
         &self,
         stores: &[Store],
@@ -488,7 +488,7 @@ impl Bench<'_> {
             return Ok(sample);
         }
         hand.complete_upload(&key, &id, &etags)?;
-        // All of it: until the object is there.
+        // The time includes everything until the object is there.
         sample.seconds = begun.elapsed().as_secs_f64();
         Ok(sample)
     }

@@ -15,7 +15,7 @@ use crate::client::{Exchange, Target};
 use crate::error::{Error, Result};
 use crate::load;
 
-/// S3's limit of parts.
+/// Limit of S3 on the number of parts.
 pub const PARTS_MAX: u64 = 10_000;
 /// Longest body that is sent at once, bytes.
 pub const BODY_MAX: u64 = 1 << 30;
@@ -35,7 +35,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Credentials in the URL go first.
+    /// Makes a store. Credentials in the URL have priority.
     pub fn new(
         target: Target,
         bucket: &str,
@@ -56,7 +56,7 @@ impl Store {
         Ok(Store { target, bucket: made, credentials, host })
     }
 
-    /// A request to send, of an action; `None` if its URL is none.
+    /// Makes the request of an action; `None` if its URL is malformed.
     pub fn request<'a>(
         &self,
         method: Method,
@@ -77,7 +77,7 @@ impl Store {
     }
 }
 
-/// A store outside of loads: one request after another.
+/// A store outside of loads: it sends one request after another.
 pub struct Hand<'a> {
     pub store: &'a Store,
     pub connector: &'a TlsConnector,
@@ -133,7 +133,7 @@ impl Hand<'_> {
         self.send("deleting the bucket", request).map(drop)
     }
 
-    /// Up to a thousand keys with a prefix.
+    /// Lists up to a thousand keys with a prefix.
     pub fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let store = self.store;
         let mut action: ListObjectsV2 = store.bucket.list_objects_v2(store.keys());
@@ -150,7 +150,7 @@ impl Hand<'_> {
         Ok(listed.contents.into_iter().map(|object| object.key).collect())
     }
 
-    /// Begins an upload in parts.
+    /// Begins a multipart upload.
     pub fn begin_upload(&self, key: &str) -> Result<String> {
         let store = self.store;
         let action = store.bucket.create_multipart_upload(store.keys(), key);
@@ -173,7 +173,7 @@ impl Hand<'_> {
         let request = store.request(Method::POST, &of(tags_of()), body);
         let (_, text) = self.send("completing an upload", request)?;
         match tags(&text, "Code").next() {
-            // S3 may have said 200 before it knew.
+            // S3 may have sent status 200 before it knew the error.
             Some(code) => {
                 Err(Error::failed(format!("{}: completing an upload: {code}", store.target)))
             }
@@ -189,7 +189,7 @@ impl Hand<'_> {
     }
 }
 
-/// The text between tags of this name, in the errors of S3.
+/// Returns the texts between tags of this name, in the errors of S3.
 fn tags<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut rest = text;

@@ -28,15 +28,15 @@ pub enum Op {
     Delete,
 }
 
-/// Which request follows which.
+/// Order of the requests.
 pub enum Order {
     /// Repeats one request, for a number of times if there is an end.
     Only(Op, Option<u64>),
-    /// By weights.
+    /// Chooses requests by weights.
     Mixed(Vec<(Op, f64)>),
-    /// Parts of this upload, of that many bytes each.
+    /// Stores parts of this upload, of `part` bytes each.
     Upload { upload: String, part: u64 },
-    /// Ranges of one object, of that many bytes each.
+    /// Reads ranges of one object, of `part` bytes each.
     Ranges { part: u64 },
 }
 
@@ -46,7 +46,7 @@ pub struct S3Work {
     /// Prefix of all keys.
     pub prefix: String,
     pub sizes: Distribution,
-    /// Objects that are there to be read; of an order in parts the bytes of the one object.
+    /// Number of objects that can be read; in an order in parts, the bytes of the one object.
     pub objects: u64,
     pub noise: Bytes,
     /// ETags of the parts that are stored.
@@ -63,13 +63,13 @@ impl S3Work {
         format!("{}{number:08}", self.prefix)
     }
 
-    /// Returns a body for each number, different from its neighbours, without a copy.
+    /// Returns the body for a number, different from that of its neighbours, without a copy.
     fn body(&self, number: u64, size: u64) -> Bytes {
         let start = (number % SHIFTS * SHIFT) as usize;
         self.noise.slice(start..start + size as usize)
     }
 
-    /// Bytes of a part that begins at `number` parts.
+    /// Returns the bytes of a part that begins at `number` parts.
     fn part(&self, number: u64, part: u64) -> u64 {
         part.min(self.objects.saturating_sub(number * part))
     }
@@ -94,7 +94,7 @@ impl S3Work {
         match self.op(number) {
             Op::Put => {
                 let key = match self.order {
-                    // Not to replace what is read.
+                    // A separate name, so that objects which are read are not replaced.
                     Order::Mixed(_) => format!("{}put-{number:08}", self.prefix),
                     _ => self.key(number),
                 };
@@ -173,7 +173,7 @@ impl Work for S3Work {
     }
 }
 
-/// The weights of `get=70,put=30`.
+/// Parses the weights of `get=70,put=30`.
 pub fn parse_mix(text: &str) -> Result<Vec<(Op, f64)>> {
     let wrong = || Error::usage(format!("--mix {text:?}: write it as in get=70,put=30"));
     let parts = text.split(',').map(|part| {

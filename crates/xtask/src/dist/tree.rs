@@ -1,5 +1,5 @@
-//! A tree of files that is to be packed. Its tar has the same bytes wherever and whenever it is
-//! made: entries in the order of their names, one time for all, no names of users.
+//! A tree of files to be packed. Its tar has the same bytes wherever and whenever it is made:
+//! entries in the order of their names, one time for all, no names of users.
 
 use std::collections::BTreeMap;
 use std::io::{self, Error, Write};
@@ -16,11 +16,11 @@ enum Kind {
 struct Entry {
     kind: Kind,
     mode: u32,
-    /// The uid and the gid.
+    /// Its uid and gid.
     owner: u64,
 }
 
-/// Files by their path, which has no slash at its beginning.
+/// Files by their path, which has no leading slash.
 #[derive(Default)]
 pub struct Tree(BTreeMap<String, Entry>);
 
@@ -37,7 +37,7 @@ impl Tree {
         self.add(path, Entry { kind: Kind::Link(target.to_owned()), mode: 0o777, owner: 0 });
     }
 
-    /// Directories above that are missing belong to root, and are open to all.
+    /// Adds an entry. Missing directories above it belong to root, and are open to all.
     fn add(&mut self, path: &str, entry: Entry) {
         for (at, _) in path.match_indices('/') {
             let above = Entry { kind: Kind::Directory, mode: 0o755, owner: 0 };
@@ -46,7 +46,7 @@ impl Tree {
         self.0.insert(path.to_owned(), entry);
     }
 
-    /// Paths and contents of the regular files.
+    /// Returns the paths and contents of the regular files.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().filter_map(|(path, entry)| match &entry.kind {
             Kind::File(bytes) => Some((path.as_str(), bytes.as_slice())),
@@ -54,7 +54,7 @@ impl Tree {
         })
     }
 
-    /// The tar of the tree. `time` is in seconds since 1970. `start` is put before each path.
+    /// Makes the tar of the tree. `time` is in seconds since 1970; `start` is put before each path.
     pub fn tar(&self, start: &str, time: u64) -> io::Result<Vec<u8>> {
         let mut tar = Builder::new(Vec::new());
         if !start.is_empty() {
@@ -90,7 +90,7 @@ fn append(tar: &mut Builder<Vec<u8>>, path: &str, entry: &Entry, time: u64) -> i
     };
     header.set_entry_type(kind);
     header.set_size(bytes.len() as u64);
-    // As it is: the library would take `./` away, which dpkg and lintian are used to.
+    // Unchanged: the library would remove `./`, which dpkg and lintian expect.
     let name = &mut header.as_old_mut().name;
     let place = name.get_mut(..path.len());
     let place = place.ok_or_else(|| Error::other(format!("{path}: too long for a package")))?;
@@ -99,7 +99,7 @@ fn append(tar: &mut Builder<Vec<u8>>, path: &str, entry: &Entry, time: u64) -> i
     tar.append(&header, bytes)
 }
 
-/// Compressed, without a name or a time.
+/// Compresses bytes, without a name or a time.
 pub fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gzip.write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! Cairn, as processes: a server, a cluster, a mount.
+//! Cairn as processes: a server, a cluster, a mount.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const ANYWHERE: [&str; 4] = ["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 pub struct Server {
     pub process: Process,
     pub http: Target,
-    /// With `--nfs`: where that door is.
+    /// Address of the NFS door, with `--nfs`.
     pub nfs: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         Ok(Server { process, http, nfs: nfs.transpose()? })
     }
 
-    /// Exports a bucket to clients on this machine, with the URL for them.
+    /// Exports a bucket to clients on this machine; returns the URL for them.
     pub fn export(&self, lab: &Lab, bucket: &str) -> Result<String> {
         let add = ["export", "add", bucket, "--client", "127.0.0.0/8", "--as", "root"];
         let mut command = lab.cairn(&add);
@@ -70,7 +70,7 @@ impl Server {
 }
 
 impl Cluster {
-    /// With this many replicas of a block; `meta` is the URL of a database.
+    /// Starts a cluster with this many replicas of a block; `meta` is the URL of a database.
     pub fn start(
         lab: &Lab,
         chunkservers: usize,
@@ -81,7 +81,7 @@ impl Cluster {
         Cluster::start_at(lab, &places, replicas, meta)
     }
 
-    /// With a chunkserver in each of these directories, which are not there yet.
+    /// Starts a cluster with a chunkserver in each of these directories, which do not exist yet.
     pub fn start_at(
         lab: &Lab,
         places: &[PathBuf],
@@ -161,14 +161,15 @@ impl Mount {
 }
 
 impl Drop for Mount {
-    /// It unmounts when it ends; where it ended in another way, the mount point is dead.
+    /// The mount is unmounted when its process ends; if it ended in another way, the mount point is
+    /// dead.
     fn drop(&mut self) {
         self.process.end();
         unmount(&self.path);
     }
 }
 
-/// The addresses of doors: HTTP and S3, once they are announced.
+/// Returns the addresses of the HTTP and the S3 door, once they are announced.
 fn doors(process: &Process) -> Result<Option<(Target, Target)>> {
     match (address(process, "http"), address(process, "s3")) {
         (Some(http), Some(s3)) => Ok(Some((Target::parse(&http)?, Target::parse(&s3)?))),
@@ -176,7 +177,7 @@ fn doors(process: &Process) -> Result<Option<(Target, Target)>> {
     }
 }
 
-/// The address of a door, once it is announced.
+/// Returns the address of a door, once it is announced.
 fn address(process: &Process, door: &str) -> Option<String> {
     let printed = process.printed();
     let mut lines = printed.lines().filter_map(|line| line.split_once(' '));
@@ -185,11 +186,11 @@ fn address(process: &Process, door: &str) -> Option<String> {
     found.map(|(_, address)| address.to_owned())
 }
 
-/// The masters' status of a cluster; none while they report nothing.
+/// Returns the masters' status of a cluster; none while they report nothing.
 fn status(lab: &Lab, directory: &Path) -> Option<Value> {
     let mut command = lab.cairn(&["cluster", "status"]);
     command.arg(directory).arg("--json");
-    // Its exit code says whether all is well, which is not asked yet.
+    // Its exit code says whether all is well, which does not matter yet.
     let said = command.output().ok()?;
     serde_json::from_slice(&said.stdout).ok()
 }

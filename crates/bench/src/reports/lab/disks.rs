@@ -1,4 +1,4 @@
-//! The work of disks, from /proc/diskstats.
+//! Work of disks, from /proc/diskstats.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use rustix::fs::{major, minor, stat};
 
-/// The kernel counts sectors of this size, whatever the disk has.
+/// Size of the sectors that the kernel counts, whatever the disk has.
 const SECTOR_BYTES: u64 = 512;
 
-/// The bytes and times that the disks below some directories had counted at an instant.
+/// Bytes and times that the disks below some directories had counted at an instant.
 pub struct Disks {
     directories: Vec<PathBuf>,
     at: Instant,
@@ -23,11 +23,11 @@ struct DiskCounters {
     busy_ms: u64,
 }
 
-/// The work of disks since then.
+/// Work of the disks since then.
 pub struct DiskWork {
-    /// Bytes written to all of them.
+    /// Bytes written to all disks.
     pub written: u64,
-    /// The share of the time in which the busiest one had something to do.
+    /// Share of the time in which the busiest disk had something to do.
     pub busy: f64,
 }
 
@@ -40,7 +40,7 @@ impl Disks {
         Disks { directories: directories.to_vec(), at: Instant::now(), counted: counted.collect() }
     }
 
-    /// None where the kernel counts no writes, as in memory.
+    /// Returns the work since then; none if the kernel counts no writes, as in memory.
     pub fn since(&self) -> Option<DiskWork> {
         let now = Disks::mark(&self.directories);
         let passed = now.at.duration_since(self.at).as_secs_f64().max(1e-9);
@@ -55,13 +55,14 @@ impl Disks {
     }
 }
 
-/// The device that a directory is on.
+/// Returns the device of a directory.
 fn of(directory: &Path) -> Option<(u32, u32)> {
     let device = stat(directory).ok()?.st_dev;
     Some((major(device), minor(device)))
 }
 
-/// A line: numbers and name of a device, then counters; the 7th of writes and the 10th of time.
+/// Parses a line: numbers and name of a device, then counters; the 7th is of writes, the 10th of
+/// time.
 fn parse(line: &str) -> Option<((u32, u32), DiskCounters)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let device = (fields.first()?.parse().ok()?, fields.get(1)?.parse().ok()?);

@@ -1,4 +1,4 @@
-//! NFS-Ganesha, as a peer: it serves a local directory.
+//! NFS-Ganesha as a peer: it serves a local directory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,7 +25,7 @@ EXPORT {
 LOG { Default_Log_Level = EVENT; }
 ";
 
-/// It does not start without an rpcbind. It gets one of its own, which nobody else sees.
+/// It does not start without an rpcbind. It gets a separate one, which no other process sees.
 const START: &str = "mount -t tmpfs run /run && mkdir /run/ganesha || exit 1
 unshare -n \"$2\" -f &
 until [ -S /run/rpcbind.sock ]; do sleep 0.02; done
@@ -33,9 +33,9 @@ exec \"$3\" -F -f \"$0\" -L \"$1\" -p /run/ganesha/pid";
 
 pub struct Ganesha {
     pub process: Process,
-    /// The directory that it serves.
+    /// Directory that it serves.
     pub root: PathBuf,
-    /// The URL for its clients.
+    /// URL for its clients.
     pub url: String,
 }
 
@@ -49,7 +49,7 @@ impl Ganesha {
         let text = CONF.replace("@PORT@", &port(&address)).replace("@MOUNT@", &port(&mount));
         let (conf, log) = (work.join("conf"), work.join("log"));
         write(&conf, text.replace("@ROOT@", &root.display().to_string()))?;
-        // With the first process all others end.
+        // All other processes end with the first one.
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", START]);
         command.arg(conf).arg(log).args(programs);

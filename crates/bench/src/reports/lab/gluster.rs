@@ -1,4 +1,4 @@
-//! GlusterFS as a peer: a `glusterd` of our own, which knows nothing of any other on this machine.
+//! GlusterFS as a peer: a separate `glusterd`, which knows nothing of any other on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::system::{LOOK, installed, is_listening, is_mounted, processes_with, r
 use crate::error::{Error, Result};
 
 const PACKAGE: &str = "glusterfs-server";
-/// Its port, which cannot be chosen; so an address of its own is.
+/// Its port, which cannot be chosen; so it listens at a separate address.
 const PORT: u16 = 24007;
 /// Time to end for processes that others have started.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -22,11 +22,11 @@ const GOODBYE: Duration = Duration::from_secs(5);
 pub struct Gluster {
     daemon: Process,
     work: PathBuf,
-    /// An address of this machine of our own.
+    /// A separate address of this machine.
     host: String,
 }
 
-/// A volume that is mounted; unmounted and deleted when it is dropped.
+/// A mounted volume; unmounted and deleted when it is dropped.
 pub struct Volume<'a> {
     gluster: &'a Gluster,
     client: Option<Process>,
@@ -52,7 +52,7 @@ impl Gluster {
             format!("run-directory={shown}/run"),
             format!("glusterd-sockfile={shown}/socket"),
             format!("transport.socket.bind-address={host}"),
-            // Its name for where logs are.
+            // Its name for the directory of logs.
             format!("cluster-test-mode={shown}/log"),
         ] {
             command.args(["--xlator-option", &format!("management.{option}")]);
@@ -119,7 +119,7 @@ impl Gluster {
         run(command)
     }
 
-    /// Files that bricks make elsewhere, and leave behind.
+    /// Returns files that bricks make elsewhere, and leave behind.
     fn sockets(&self) -> Vec<PathBuf> {
         let lines = processes_with(&self.work).into_values();
         let sockets = lines.filter_map(|words| {
@@ -135,7 +135,7 @@ impl Volume<'_> {
         &self.mounted
     }
 
-    /// The client's process and those of its bricks.
+    /// Returns the client's process and those of its bricks.
     pub fn pids(&self) -> Vec<u32> {
         let of = |brick: &PathBuf| processes_with(brick).into_keys();
         let mut pids: Vec<u32> = self.bricks.iter().flat_map(of).collect();
@@ -146,11 +146,12 @@ impl Volume<'_> {
 
 impl Drop for Volume<'_> {
     fn drop(&mut self) {
-        // It unmounts when it ends; where it ended in another way, the mount point is dead.
+        // The mount is unmounted when its process ends; if it ended in another way, the mount point
+        // is dead.
         self.client = None;
         unmount(&self.mounted);
         let sockets = self.gluster.sockets();
-        // Processes that stay in spite of this are killed with the daemon.
+        // Processes that remain are killed with the daemon.
         let _ = self.gluster.command(&["volume", "stop", &self.name, "force"]);
         let _ = self.gluster.command(&["volume", "delete", &self.name]);
         sockets.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -158,7 +159,8 @@ impl Drop for Volume<'_> {
 }
 
 impl Drop for Gluster {
-    /// Ends what the daemon has started: it does not, and what it is itself ends after this.
+    /// Ends the processes that the daemon has started: it does not end them, and itself ends after
+    /// this.
     fn drop(&mut self) {
         let began = Instant::now();
         let daemon = self.daemon.id();

@@ -1,6 +1,6 @@
 //! The laboratory of scenarios: systems that are started for them, and ended with them.
 //!
-//! All files lie in one directory and are removed; every process is a value, and ends when it is
+//! All files are in one directory and are removed; every process is a value, and ends when it is
 //! dropped.
 
 mod cairn;

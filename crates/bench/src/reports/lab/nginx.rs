@@ -1,4 +1,4 @@
-//! nginx and lighttpd, as peers.
+//! nginx and lighttpd as peers.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -65,7 +65,7 @@ impl Nginx {
         fs::create_dir(&root).map_err(|error| Error::file(&root, error))?;
         certify(&work)?;
         let (plain, tls) = (free_address()?, free_address()?);
-        // Otherwise its workers could not read what is in a directory of root.
+        // Otherwise its workers could not read a directory of root.
         let user = if rustix::process::geteuid().is_root() { "user root root;" } else { "" };
         let text = NGINX.replace("@WORK@", &work.display().to_string()).replace("@USER@", user);
         let text = text.replace("@WORKERS@", workers);
@@ -98,7 +98,7 @@ impl Nginx {
     }
 }
 
-/// lighttpd with a redirect at `/redirect`: one process, as it is by default.
+/// lighttpd with a redirect at `/redirect`: one process, which is its default.
 pub struct Lighttpd {
     pub process: Process,
     pub plain: Target,

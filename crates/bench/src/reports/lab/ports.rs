@@ -16,12 +16,12 @@ use crate::error::{Error, Result};
 
 const FIRST: u16 = 22_000;
 const LAST: u16 = 60_000;
-/// The first and the last port that the kernel gives to connections.
+/// File with the first and the last port that the kernel gives to connections.
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 static HELD: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// An address of this machine where nobody listens.
+/// Returns an address of this machine where no process listens.
 pub fn free_address() -> Result<String> {
     let ports = ports();
     let drawn = RandomState::new().build_hasher().finish() % ports.len() as u64;
@@ -38,7 +38,8 @@ pub fn free_address() -> Result<String> {
     Err(Error::failed(format!("no free port from {} to {}", ports.start, ports.end)))
 }
 
-/// Those below the kernel's. Where its range begins at or before `FIRST`, no port is safe from it.
+/// Returns the ports below the kernel's range. If that begins at or before `FIRST`, no port is safe
+/// from it.
 fn ports() -> Range<u16> {
     let range = fs::read_to_string(RANGE).unwrap_or_default();
     let kernels = range.split_whitespace().next().and_then(|first| first.parse().ok());

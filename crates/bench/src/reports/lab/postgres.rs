@@ -1,4 +1,4 @@
-//! A PostgreSQL server over a directory of its own.
+//! A PostgreSQL server over a separate directory.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Postgres {
         let mut serve = program("postgres");
         serve.arg("-D").arg(&data).args(["-p", port, "-k", ""]);
         serve.args(["-c", &format!("listen_addresses={host}")]);
-        // At once: nobody needs what it has.
+        // Ended at once: its data are not needed.
         let mut process = Process::start(lab, "PostgreSQL", Signal::QUIT, serve)?;
         process.wait(|process| {
             let is_ready = process.printed().contains("ready to accept connections");
@@ -67,7 +67,7 @@ impl Postgres {
     }
 }
 
-/// The newest that is installed.
+/// Returns the directory of the newest installed version.
 fn programs() -> Result<PathBuf> {
     let versions = std::fs::read_dir(PROGRAMS).into_iter().flatten().flatten();
     let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();

@@ -22,7 +22,7 @@ const GOODBYE: Duration = Duration::from_secs(15);
 pub struct Process {
     pub name: String,
     child: Child,
-    /// Its output, stdout and stderr.
+    /// File of its output, stdout and stderr.
     log: PathBuf,
     ending: Signal,
     fallen: Rc<RefCell<Vec<String>>>,
@@ -31,13 +31,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command, which is to be ended by a signal.
+    /// Starts a command, which `ending` ends later.
     pub fn start(lab: &Lab, name: &str, ending: Signal, mut command: Command) -> Result<Process> {
         let log = lab.path(&format!("{name}.log"));
         let failed = |error| Error::failed(format!("{name}: {error}"));
         let output = File::create(&log).map_err(failed)?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
-        // Ctrl-C is for this program, which ends the others in their order.
+        // Ctrl-C is for this program, which ends the others in order.
         let child = command.process_group(0).spawn().map_err(failed)?;
         let (fallen, running) = (Rc::clone(&lab.fallen), lab.running.clone());
         running.begin(child.id(), name);
@@ -48,7 +48,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The output until now.
+    /// Returns the output so far.
     pub fn printed(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

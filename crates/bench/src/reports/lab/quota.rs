@@ -1,4 +1,4 @@
-//! A quota of CPU on processes: a control group of our own, by either version of them.
+//! A quota of CPU on processes: a separate control group, of either version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 const ROOT: &str = "/sys/fs/cgroup";
 /// Period of the quota: the default of schedulers.
 const PERIOD_US: u64 = 100_000;
-/// Checks whether a group has become empty, at most.
+/// Number of checks whether a group has become empty.
 const ATTEMPTS: u32 = 100;
 
 /// A control group that is removed when this is dropped; its processes leave it then.
@@ -21,7 +21,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A group without a limit, for these processes and what descends from them.
+    /// Makes a group without a limit, for these processes and their descendants.
     pub fn new(name: &str, pids: &[u32]) -> Result<Quota> {
         let failed = |path: &Path, error| {
             let path = path.display();
@@ -46,7 +46,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// So many percent of one CPU for all in it; none: as much as there is.
+    /// Limits all of it to a percentage of one CPU; none removes the limit.
     pub fn limit(&self, percent: Option<f64>) -> Result<()> {
         let quota = percent.map(|percent| (PERIOD_US as f64 * percent / 100.0).max(1000.0) as u64);
         let files = match (self.is_first, quota) {

@@ -1,4 +1,4 @@
-//! The processes of a run.
+//! Processes of a run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-/// The processes that are to run, with their names.
+/// Processes that have to keep running, with their names.
 #[derive(Clone, Default)]
 pub struct RunningProcesses(Rc<RefCell<BTreeMap<u32, String>>>);
 

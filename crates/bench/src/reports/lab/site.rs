@@ -1,4 +1,4 @@
-//! The directory that all is in, and the program of Cairn.
+//! The directory of a run, and the program of Cairn.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -16,7 +16,7 @@ use crate::client::{Tls, connector};
 use crate::error::{Error, Result};
 use crate::fs::Scratch;
 
-/// The access key of root of all stores that are started; their secret is a new one.
+/// Access key of root in all stores that are started; their secret is a new one.
 const KEY: &str = "CAIRNBENCHREPORTS001";
 const SECRET_BYTES: usize = 20;
 
@@ -27,7 +27,7 @@ pub struct Lab<'a> {
     pub secret: String,
     work: Scratch,
     cairn: PathBuf,
-    /// Which processes ended on their own, and how.
+    /// Processes that ended on their own, and how.
     pub fallen: Rc<RefCell<Vec<String>>>,
     pub running: RunningProcesses,
     names: Cell<u32>,
@@ -55,30 +55,30 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Removes all that was made.
+    /// Removes everything that was made.
     pub fn remove(self) -> Result<()> {
         self.work.remove()
     }
 
-    /// A path of that name, where nothing is yet.
+    /// Returns a path of that name at which nothing is yet.
     pub fn path(&self, name: &str) -> PathBuf {
         self.names.set(self.names.get() + 1);
         self.work.path().join(format!("{}-{name}", self.names.get()))
     }
 
-    /// A new directory.
+    /// Makes a new directory.
     pub fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.path(name);
         fs::create_dir(&path).map_err(|error| Error::file(&path, error))?;
         Ok(path)
     }
 
-    /// The processes that have ended unexpectedly until now.
+    /// Returns the processes that have ended unexpectedly so far.
     pub fn fallen(&self) -> Vec<String> {
         self.fallen.borrow().clone()
     }
 
-    /// A command of Cairn, with the credentials of the stores here.
+    /// Makes a command of Cairn, with the credentials of the stores here.
     pub fn cairn(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.cairn);
         command.args(arguments).env_remove("CAIRN_LOG").env_remove("CAIRN_TOKEN");
@@ -89,12 +89,12 @@ impl<'a> Lab<'a> {
         command
     }
 
-    /// Runs a command of Cairn to its end; what it prints.
+    /// Runs a command of Cairn to its end; returns its output.
     pub fn run_cairn(&self, arguments: &[&str]) -> Result<String> {
         run(self.cairn(arguments))
     }
 
-    /// Credentials as URLs and clients take them.
+    /// Returns credentials in the form for URLs and clients.
     pub fn credentials(&self) -> (String, String) {
         (KEY.to_owned(), self.secret.clone())
     }

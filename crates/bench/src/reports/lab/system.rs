@@ -33,7 +33,7 @@ pub fn program(given: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// Runs a command to its end; what it prints.
+/// Runs a command to its end; returns its output.
 pub fn run(mut command: Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let name = name.rsplit('/').next().unwrap_or_default().to_owned();
@@ -54,7 +54,7 @@ pub fn run(mut command: Command) -> Result<String> {
     }
 }
 
-/// A program by its name, also where only root has it in its path.
+/// Finds a program by its name, also in directories that only root has in its path.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let extra = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
@@ -67,7 +67,8 @@ pub fn installed(name: &str, package: &str) -> Result<PathBuf> {
     find(name).ok_or_else(|| Error::failed(format!("not installed: apt-get install {package}")))
 }
 
-/// Waits until something is there; fails if this program is to end, or at the end of patience.
+/// Waits until `look` finds something; fails if this program is to end, or at the end of
+/// `START_WAIT`.
 pub fn wait<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let began = Instant::now();
     loop {
@@ -95,7 +96,7 @@ pub fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     fs::write(path, text).map_err(|error| Error::file(path, error))
 }
 
-/// A certificate for 127.0.0.1 and its key, in a directory.
+/// Makes a certificate for 127.0.0.1 and its key in a directory.
 pub fn certify(directory: &Path) -> Result<(PathBuf, PathBuf)> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
     let made = made.map_err(|error| Error::failed(format!("a certificate: {error}")))?;
@@ -105,7 +106,7 @@ pub fn certify(directory: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((certificate, key))
 }
 
-/// Command lines of processes that name a path.
+/// Returns the command lines of processes that name a path.
 pub fn processes_with(path: &Path) -> BTreeMap<u32, Vec<String>> {
     let Some(path) = path.to_str() else { return BTreeMap::new() };
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -121,7 +122,7 @@ pub fn processes_with(path: &Path) -> BTreeMap<u32, Vec<String>> {
 
 pub fn unmount(path: &Path) {
     use rustix::mount::{UnmountFlags, unmount};
-    // Where nothing is mounted, nothing is to be done.
+    // If nothing is mounted, there is nothing to do.
     let _ = unmount(path, UnmountFlags::DETACH);
 }
 
@@ -130,7 +131,7 @@ pub fn is_mounted(path: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == path.to_str())
 }
 
-/// The uid and gid of a user of this machine.
+/// Returns the uid and gid of a user of this machine.
 pub fn user(name: &str) -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::cpu::{Processes, stat_ticks};
 
-/// Less than this share of a core is idle.
+/// Share of a core below which a thread is idle.
 const IDLE: f64 = 0.05;
 
 /// CPU time that each thread of some processes had used at an instant.
@@ -43,7 +43,7 @@ impl Threads {
         Threads { roots: roots.to_vec(), at: Instant::now(), ticks }
     }
 
-    /// The threads that were busy since the mark; none if nobody runs.
+    /// Returns the threads that were busy since the mark; none if no process runs.
     pub fn since(&self) -> Option<Busy> {
         let now = Threads::mark(&self.roots);
         let passed = now.at.duration_since(self.at).as_secs_f64().max(1e-9);
