@@ -146,7 +146,7 @@ pub fn run(args: &CsiArgs) -> Result<ExitCode> {
     let identity = Identity { name: args.driver_name.clone(), version, is_controller };
     let driver = Driver { identity, controller, node };
     let ended = process::run(&args.log, run_driver(args, driver));
-    // What it has of threads may not be dropped on one of those that ended.
+    // The client must not be dropped on a thread of the runtime that has ended.
     drop(store);
     ended
 }
@@ -185,13 +185,13 @@ fn node(args: &CsiArgs) -> Result<Node> {
     Node::new(id, access).map_err(Failure::new)
 }
 
-/// Volumes at a server, through its HTTP door.
+/// Volumes on a server, reached through its HTTP door.
 struct AtServer {
     server: Server,
     reach: Reach,
 }
 
-/// The name of the user as whom drivers make volumes.
+/// Name of the user as whom drivers make volumes.
 const ROOT: &str = "root";
 
 fn volume(found: Bucket) -> StoredVolume {
@@ -199,7 +199,7 @@ fn volume(found: Bucket) -> StoredVolume {
     StoredVolume { bucket: found.name, quota: found.quota_bytes, is_own }
 }
 
-/// The users of volumes.
+/// Users of volumes.
 enum Reach {
     Exports(Exports),
     /// The user that volumes are for, in addition to root, if there is one.
@@ -264,13 +264,13 @@ impl AtServer {
             "squash": squash.as_ref().map(|value| value.get_name()),
         });
         match self.server.send_json("POST", "/admin/exports", &new) {
-            // It may be there already.
+            // The export may exist already.
             Err(failure) if failure.is_refused() && self.is_exported(bucket)? => Ok(()),
             sent => sent.map(drop),
         }
     }
 
-    /// Gives a user rights in a bucket in place of those that he had.
+    /// Gives a user rights in a bucket, in place of any earlier rights.
     fn grant(&self, bucket: &str, user: &str, rights: &str) -> Result<()> {
         let change = serde_json::json!({ "grant": { "user": user, "rights": rights } });
         self.server.send_json("PATCH", &bucket_path(bucket), &change).map(drop)

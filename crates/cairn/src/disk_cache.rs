@@ -1,4 +1,4 @@
-//! A disk of this machine in front of blocks that are elsewhere.
+//! A disk cache of this machine for remote blocks.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,8 +23,8 @@ pub struct DiskCacheArgs {
 }
 
 impl DiskCacheArgs {
-    /// Puts the disk in front, if there is to be one. It is this process's until the lock is
-    /// dropped. Blocks.
+    /// Puts the disk in front of `blocks`, if there is to be one. It belongs to this process until
+    /// the lock is dropped. Blocks.
     pub fn before(&self, blocks: Arc<dyn Blocks>) -> Result<(Arc<dyn Blocks>, Option<Lock>)> {
         let Some(dir) = &self.disk_cache else { return Ok((blocks, None)) };
         let home = dir.join("cairn-blocks");

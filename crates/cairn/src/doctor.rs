@@ -1,4 +1,4 @@
-//! `cairn doctor`: what slows a running store.
+//! `cairn doctor`: names what slows a running store.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,11 +53,11 @@ pub struct DoctorArgs {
     connection: Connection,
 }
 
-/// The target of the examination.
+/// Target of the examination.
 struct Patient {
     servers: Vec<(String, Server)>,
     mounts: Vec<PathBuf>,
-    /// A directory of a node, to ask its master.
+    /// Directory of a node, through which its master is asked.
     node: Option<String>,
     kernel: Kernel,
     begun: Instant,
@@ -124,14 +124,15 @@ impl Patient {
     }
 }
 
-/// The doors of all gateways of the cluster that a directory is of.
+/// Returns the HTTP doors of all gateways of the cluster to which a directory belongs.
 fn gateways(dir: &Path) -> Result<Vec<String>> {
     let status = reach::status(dir)?;
     let gateways = status.map.nodes.values().filter(|node| node.pin.roles.contains(Role::Gateway));
     Ok(gateways.filter(|node| !node.url.is_empty()).map(|node| node.url.clone()).collect())
 }
 
-/// The HTTP door of the server on this machine whose directory this is, by its command line.
+/// Returns the HTTP door of the server on this machine that uses this directory, by its command
+/// line.
 fn door_of(dir: &str) -> Option<String> {
     const DEFAULT: &str = "127.0.0.1:8080";
     let wanted = std::fs::canonicalize(dir).ok()?;
@@ -173,7 +174,8 @@ fn node_of_mount(mount: &Path) -> Node {
     Node { url: mount.display().to_string(), metrics, clock_ahead: None }
 }
 
-/// Seconds by which a header `Date` is ahead of now. It says whole seconds, rounded down.
+/// Returns the seconds by which a header `Date` is ahead of now. The header has whole seconds,
+/// rounded down.
 fn clock_ahead(date: &str) -> Option<f64> {
     let seconds = |time: SystemTime| {
         time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64())

@@ -40,12 +40,12 @@ impl Failure {
         }
     }
 
-    /// The thing that the command is about does not exist.
+    /// The subject of the command does not exist.
     pub fn not_found(text: impl Into<String>) -> Failure {
         Failure { is_not_found: true, is_refused: true, ..Failure::new(text) }
     }
 
-    /// A server refused the request: it would refuse it again.
+    /// A server refused the request, and would refuse it again.
     pub fn refused(text: impl Into<String>) -> Failure {
         Failure { is_refused: true, ..Failure::new(text) }
     }
@@ -58,7 +58,7 @@ impl Failure {
         self.is_not_found
     }
 
-    /// Later it may be possible.
+    /// Returns true if a later attempt may succeed.
     pub fn is_passing(&self) -> bool {
         self.is_passing
     }
@@ -68,7 +68,7 @@ impl Failure {
         Failure { is_passing: true, ..self }
     }
 
-    /// A condition of a request does not hold.
+    /// A condition of the request does not hold.
     pub fn unmet(text: impl Into<String>) -> Failure {
         Failure { is_unmet: true, ..Failure::refused(text) }
     }
@@ -77,7 +77,7 @@ impl Failure {
         self.is_unmet
     }
 
-    /// Something at rest does not check out, or is gone.
+    /// Stored data fail verification, or are gone.
     pub fn damage(text: impl Into<String>) -> Failure {
         Failure { is_damage: true, ..Failure::new(text) }
     }
@@ -92,7 +92,7 @@ impl Failure {
         if failure.is_damage { failure.and(DAMAGED_METADATA) } else { failure }
     }
 
-    /// There is no room for it.
+    /// There is no room.
     pub fn full(text: impl Into<String>) -> Failure {
         Failure { is_full: true, ..Failure::new(text) }
     }
@@ -101,12 +101,12 @@ impl Failure {
         self.is_full || self.kind == Some(io::ErrorKind::StorageFull)
     }
 
-    /// The wanted name of a file cannot be the name of a file.
+    /// The wanted name cannot be the name of a file.
     pub fn of_a_name(text: impl Into<String>) -> Failure {
         Failure { kind: Some(io::ErrorKind::InvalidFilename), ..Failure::new(text) }
     }
 
-    /// A file cannot have the name that it should get, beside the others that are there.
+    /// Returns true if a file cannot have the name that it should get, beside other files.
     pub fn is_of_a_name(&self) -> bool {
         use io::ErrorKind as Kind;
         self.kind.is_some_and(|kind| {
@@ -122,7 +122,7 @@ impl Failure {
         })
     }
 
-    /// The command could not do it: exit code 1.
+    /// The command failed: exit code 1.
     pub fn new(text: impl Into<String>) -> Failure {
         Failure::with_code(text, 1)
     }
@@ -132,7 +132,7 @@ impl Failure {
         Failure::with_code(text, 2)
     }
 
-    /// Something failed on a file of the operating system.
+    /// An operation on a file of the operating system failed.
     pub fn file(path: &Path, error: &io::Error) -> Failure {
         let text = format!("{}: {error}", path.display());
         Failure { kind: Some(error.kind()), ..Failure::new(text) }
@@ -148,7 +148,7 @@ impl Failure {
         Failure { text: format!("{}: {remedy}", self.text), ..self }
     }
 
-    /// The exit code of the process; 0 if there is nothing to say.
+    /// Returns the exit code of the process; 0 if there is nothing to say.
     pub fn code(&self) -> u8 {
         self.code
     }
@@ -169,7 +169,7 @@ impl From<cairn_base::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// The reader of our output may stop at any time (`cairn ls | head`): that is no failure.
+    /// The reader of the output may stop at any time (`cairn ls | head`): that is no failure.
     fn from(error: io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::with_code(String::new(), 0),

@@ -33,7 +33,7 @@ use crate::node::{Machine, chunkserver, gateway, make_directory, master};
 use crate::output;
 use crate::server::{log, process};
 
-/// Between two attempts to find the master that this machine has just started.
+/// Pause between two attempts to find the master that this machine has just started.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Run a machine of a small cluster: a master, a chunkserver and a gateway in one process
@@ -116,7 +116,7 @@ fn options<A: clap::Args>(words: Vec<OsString>) -> Result<A> {
     parsed.map(|parsed| parsed.args).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The roles that run here, each with the options of its own command.
+/// Roles that run here, each with the options of its own command.
 struct Roles {
     master: master::MasterArgs,
     chunkservers: Vec<chunkserver::ChunkserverArgs>,
@@ -124,7 +124,7 @@ struct Roles {
 }
 
 impl Roles {
-    /// `whole` is the whole command line, as clap knows it.
+    /// Reads the options of the roles; `whole` is the whole command line, as clap knows it.
     fn of(args: &NodeArgs, machine: &Machine, whole: &clap::Command) -> Result<Roles> {
         let words = |role: &str, own: Vec<String>| of_role(&args.config, role, own, whole);
         let node = |dir: &Path, offset| {
@@ -177,7 +177,7 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     let roles = Roles::of(args, &machine, whole)?;
     let tokens = args.join.as_deref().map(bundle::read).transpose()?;
     if let Some(tokens) = &tokens {
-        // Before the file: a directory that did not join is none of a machine yet.
+        // Made before the file: a directory that has not joined belongs to no machine yet.
         make_directory(&args.dir)?;
         join_all(&args.dir, tokens)?;
     }
@@ -202,7 +202,7 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     let told = Arc::clone(&own);
     start("master", &ended, move || process::run_started(master::run_master(&master, told)))?;
     if is_first {
-        // The master that was just started lets the others of this machine in.
+        // The master that was just started admits the other nodes of this machine.
         for role in [Role::Chunkserver, Role::Gateway] {
             join_own(&args.dir, role, &results)?;
         }
@@ -221,7 +221,7 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
         if let Err(error) = result {
             tracing::error!(%error, role, "a role of this machine has failed: all of them stop");
             failure.get_or_insert(error.of(role));
-            // The others end as they do when the machine is told to stop.
+            // The others end as they do when the machine gets a signal to stop.
             let _ = kill_process(getpid(), Signal::TERM);
         }
     }
@@ -243,7 +243,7 @@ impl NodeArgs {
 
 type Ended = (&'static str, Result<ExitCode>);
 
-/// Runs a role on a thread of its own.
+/// Runs a role on a separate thread.
 fn start(
     role: &'static str,
     ended: &Sender<Ended>,
@@ -253,14 +253,14 @@ fn start(
     let running = move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         let result = result.unwrap_or_else(|_| Err(Failure::new("it panicked")));
-        // Only gone when the process ends.
+        // The receiver is gone only when the process ends.
         let _ = ended.send((role, result));
     };
     thread::Builder::new().name(role.to_owned()).spawn(running)?;
     Ok(())
 }
 
-/// The directory of this machine's node of a role, whether it is there yet or not.
+/// Returns the directory of this machine's node of a role, whether it exists yet or not.
 fn own(dir: &Path, role: Role) -> PathBuf {
     dir.join(directory_of_role(role))
 }
@@ -269,7 +269,7 @@ fn joined(dir: &Path, role: Role) -> bool {
     own(dir, role).join(CLUSTER_FILE).exists()
 }
 
-/// Joins with those tokens whose role has not joined yet.
+/// Joins with the tokens of roles that have not joined yet.
 fn join_all(dir: &Path, tokens: &[JoinToken]) -> Result<()> {
     for token in tokens {
         let role = token.roles.iter().next().ok_or_else(|| Failure::new("a token of no role"))?;
@@ -281,7 +281,7 @@ fn join_all(dir: &Path, tokens: &[JoinToken]) -> Result<()> {
     Ok(())
 }
 
-/// Lets a node of this machine join at the master that runs here, once that serves.
+/// Lets a node of this machine join at the master that runs here, once that master serves.
 fn join_own(dir: &Path, role: Role, results: &std::sync::mpsc::Receiver<Ended>) -> Result<()> {
     while !joined(dir, role) {
         let asked = reach::new_token(&own(dir, Role::Master), role.into(), None);
@@ -289,7 +289,7 @@ fn join_own(dir: &Path, role: Role, results: &std::sync::mpsc::Receiver<Ended>) 
             Ok(token) => drop(join::join_as(&own(dir, role), &token)?),
             Err(failure) => match results.recv_timeout(RETRY) {
                 Ok((_, Err(ended))) => return Err(ended.of("master")),
-                // It was told to stop.
+                // The master got a signal to stop.
                 Ok((_, Ok(_))) => return Err(failure),
                 Err(_) => {
                     tracing::debug!(%failure, "the master of this machine does not serve yet")

@@ -68,13 +68,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use mimalloc::MiMalloc;
 
-/// Gives memory back after a load, where the allocator of the system keeps it.
+/// Gives memory back after a load; the allocator of the system would keep it.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     server::process::keep_private();
-    // For what makes TLS connections without saying by which library. Nothing was installed before.
+    // For code that makes TLS connections without naming a library. Nothing was installed before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match run() {
         Ok(code) => code,

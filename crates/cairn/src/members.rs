@@ -1,8 +1,8 @@
-//! The member of a master that keeps its metadata together with others: its files in a directory,
-//! and its start.
+//! Member of a master that keeps its metadata together with other masters: its files in a
+//! directory, and its start.
 //!
-//! A member must never forget a vote. So `DIR/member` says that one has begun here: without its
-//! metadata it does not begin anew under its old number.
+//! A member must never forget a vote. So `DIR/member` records that a member has begun here: without
+//! its metadata it does not begin anew under its old number.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -83,7 +83,7 @@ pub async fn open(
     opened.map_err(|error| Failure::from(error).of(path.display()))
 }
 
-/// Nobody is reached: for the only member of a log.
+/// No peers: for the only member of a log.
 struct Nobody;
 
 impl Peers for Nobody {
@@ -111,7 +111,7 @@ impl Alone {
         Ok(Alone { metadata: Metadata::of_member(dir, Arc::clone(&engine)), engine })
     }
 
-    /// Ends it: the next process need not wait for a lease.
+    /// Ends it, so that the next process need not wait for a lease.
     pub async fn close(self) {
         let Alone { metadata, engine } = self;
         drop(metadata);
@@ -126,7 +126,7 @@ pub async fn end(engine: &RaftEngine) {
     engine.member().close().await;
 }
 
-/// Has `view` follow the cluster map in the rows that the member has applied, so that this master
+/// Lets `view` follow the cluster map in the rows that the member has applied, so that this master
 /// knows the others even while none serves. Ends when the member can take no further part.
 pub async fn attend(engine: &Arc<RaftEngine>, view: &NodeView) -> Failure {
     loop {
@@ -152,7 +152,7 @@ pub async fn attend(engine: &Arc<RaftEngine>, view: &NodeView) -> Failure {
     }
 }
 
-/// The cluster map in the rows of an engine. Blocks.
+/// Returns the cluster map in the rows of an engine. Blocks.
 pub fn map_of(engine: &dyn Engine) -> cairn_base::Result<Option<ClusterMap>> {
     let (_, rows) = engine.read(&[keys::map()])?;
     rows.into_iter().next().flatten().as_ref().map(ClusterMap::decode).transpose()

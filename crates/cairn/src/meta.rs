@@ -1,4 +1,4 @@
-//! `cairn meta`: a copy of the metadata in a file, and the way back.
+//! `cairn meta`: copies metadata to a file, and back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -169,7 +169,7 @@ fn of_server(connection: &Connection, out: &mut dyn Write) -> Result<Summary> {
     let reply = connection.open()?.send("GET", "/admin/meta/dump")?;
     let (_, mut input) = reply.into_reader();
     let bar = output::count_bar(0, "metadata rows");
-    // Whether all of it came is in it.
+    // The dump itself says whether all of it arrived.
     let mut tee = Tee { input: &mut input, out };
     let summary = dump::verify(&mut tee, &mut |rows| bar.set_position(rows))?;
     out.flush()?;
@@ -177,7 +177,7 @@ fn of_server(connection: &Connection, out: &mut dyn Write) -> Result<Summary> {
     Ok(summary)
 }
 
-/// Writes what is read.
+/// A reader that also writes what it reads.
 struct Tee<'a> {
     input: &'a mut dyn Read,
     out: &'a mut dyn Write,
@@ -191,7 +191,7 @@ impl Read for Tee<'_> {
     }
 }
 
-/// The file appears when all of it is durable. Nobody else may read it.
+/// Writes a dump to a file, which appears when all of it is durable. No other user may read it.
 fn to_file(path: &Path, source: &Source<'_>) -> Result<Summary> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
@@ -212,7 +212,7 @@ fn to_file(path: &Path, source: &Source<'_>) -> Result<Summary> {
         Ok(summary)
     });
     if written.is_err() {
-        // It may be gone, and there is a failure to report already.
+        // The file may be gone, and there is an earlier failure to report.
         let _ = fs::remove_file(&part);
     }
     written
@@ -254,7 +254,7 @@ fn load(args: &LoadArgs) -> Result<()> {
     }
 }
 
-/// Sees that a dump is whole; returns also the cluster map in it.
+/// Checks that a dump is complete; also returns the cluster map in it.
 fn check(path: &Path) -> Result<(Summary, Option<ClusterMap>)> {
     let (mut map, mut count) = (None, 0);
     let summary = read(path, "checking rows", &mut |input, progress| {
@@ -271,7 +271,7 @@ fn check(path: &Path) -> Result<(Summary, Option<ClusterMap>)> {
 }
 
 /// Checks that no other master of the cluster with this map answers, and that the command line
-/// gives up all of them.
+/// gives all of them up.
 fn begin(args: &LoadArgs, path: &Path, map: &ClusterMap) -> Result<Beginning> {
     let beginning = Beginning::of(path, map)?;
     beginning.check_nobody_answers()?;
@@ -283,7 +283,7 @@ fn begin(args: &LoadArgs, path: &Path, map: &ClusterMap) -> Result<Beginning> {
     Ok(beginning)
 }
 
-/// Loads into a new log, which has this master as its only member.
+/// Loads into a new log, whose only member is this master.
 fn load_member(
     args: &LoadArgs,
     path: &Path,

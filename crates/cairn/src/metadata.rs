@@ -24,14 +24,14 @@ pub struct MetaArgs {
     meta_schema: String,
 }
 
-/// A value of a command line that is not to be shown.
+/// Parses a value of a command line that must not be shown.
 pub fn secret(text: &str) -> Result<Secret<String>, Infallible> {
     Ok(Secret::new(text.to_owned()))
 }
 
 const OCCUPIED: &str = "holds the metadata of a store already";
 
-/// Nothing can be loaded into a directory of metadata that has some.
+/// Refuses to load into a directory that has metadata.
 pub fn occupied_directory(shown: &str) -> Failure {
     Failure::new(format!("{shown}: {OCCUPIED}: move that directory away and load again"))
 }
@@ -41,7 +41,7 @@ impl MetaArgs {
         if self.meta.is_some() { MetaPlace::Postgres } else { MetaPlace::Directory }
     }
 
-    /// The database, if the metadata are in one.
+    /// Returns the database, if the metadata are in one.
     pub fn database(&self) -> Option<postgres::Config> {
         let url = self.meta.clone()?;
         let schema = self.meta_schema.clone();
@@ -54,7 +54,7 @@ pub struct Metadata {
     pub engine: Arc<dyn Engine>,
     /// The engine as an embedded engine, if it is in the directory.
     pub embedded: Option<Arc<Embedded>>,
-    /// The master's options that suit the engine.
+    /// Options of the master that suit the engine.
     pub config: master::Config,
     /// Text that names the place in messages.
     pub shown: String,
@@ -62,7 +62,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Blocks. Refuses the directory of one of several masters.
+    /// Opens the metadata in a directory. Refuses the directory of one of several masters. Blocks.
     pub fn in_directory(dir: &DataDir) -> Result<Metadata> {
         let path = dir.meta();
         if let Some(failure) = dir.overwritten() {
@@ -88,12 +88,12 @@ impl Metadata {
         })
     }
 
-    /// Blocks. Makes the tables if there are none.
+    /// Opens the metadata in a database; makes the tables if there are none. Blocks.
     pub fn in_database(config: &postgres::Config) -> Result<Metadata> {
         Ok(Metadata::of_database(config, Postgres::open(config)?))
     }
 
-    /// Blocks. The tables must be there.
+    /// Opens the metadata in a database that must have the tables. Blocks.
     pub fn in_known_database(config: &postgres::Config) -> Result<Metadata> {
         Ok(Metadata::of_database(config, Postgres::attach(config)?))
     }
@@ -130,7 +130,7 @@ impl Metadata {
         }
     }
 
-    /// A load into it did not end.
+    /// Says that an earlier load into it did not end.
     pub fn unfinished(&self) -> Failure {
         let remedy = match self.place {
             MetaPlace::Directory | MetaPlace::Members => "remove that directory",
@@ -141,7 +141,7 @@ impl Metadata {
         Failure::new(format!("{shown}: {text}: {remedy} and load it again (cairn meta load)"))
     }
 
-    /// Nothing can be loaded into it.
+    /// Says that nothing can be loaded into it.
     pub fn occupied(&self) -> Failure {
         match self.place {
             MetaPlace::Directory | MetaPlace::Members => occupied_directory(&self.shown),
@@ -152,7 +152,7 @@ impl Metadata {
         }
     }
 
-    /// It is not what belongs to the directory.
+    /// Says that it does not belong to the directory.
     pub fn foreign(&self, what: &str) -> Failure {
         let shown = &self.shown;
         let remedy = match self.place {

@@ -1,4 +1,4 @@
-//! The output of commands: lines and columns on stdout, progress on stderr if that is a terminal.
+//! Output of commands: lines and columns on stdout, progress on stderr if that is a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 
-/// Prints one line at once, also where stdout is a pipe.
+/// Prints one line at once, even if stdout is a pipe.
 pub fn line(text: impl AsRef<str>) -> Result<()> {
     let mut out = io::stdout().lock();
     let text = match out.is_terminal() {
@@ -21,8 +21,8 @@ pub fn line(text: impl AsRef<str>) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A name that somebody else has chosen, as it may be part of a line: on a terminal it begins no
-/// line of its own.
+/// Returns a name that another user has chosen, in a form that is safe in a line: on a terminal it
+/// begins no line of its own.
 pub fn name(text: &str) -> Cow<'_, str> {
     match io::stdout().is_terminal() {
         true => escaped(text, |_| false),
@@ -30,8 +30,8 @@ pub fn name(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text without what a terminal takes for more than text, unless it is `kept`. Escapes are those of
-/// JSON, so that JSON stays what it is.
+/// Escapes characters that a terminal would interpret, unless they are `kept`. The escapes are
+/// those of JSON, so that JSON stays valid.
 fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_bad = |c: char| (c.is_control() || is_turn(c)) && !kept(c);
     if !text.contains(is_bad) {
@@ -58,7 +58,7 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     line(serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?)
 }
 
-/// Prints rows in columns, as wide as they must be; nothing if there are none.
+/// Prints rows in columns that are as wide as necessary; nothing if there are none.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -79,13 +79,13 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
     Ok(())
 }
 
-/// A bar of `total` bytes.
+/// Makes a bar of `total` bytes.
 pub fn bytes_bar(total: u64, what: &str) -> ProgressBar {
     let template = "{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     bar(total, what, template)
 }
 
-/// A bar of `total` things; 0 if their number is not known.
+/// Makes a bar of `total` things; 0 if their number is unknown.
 pub fn count_bar(total: u64, what: &str) -> ProgressBar {
     match total {
         0 => bar(0, what, "{msg} {spinner} {human_pos}"),
@@ -102,12 +102,12 @@ fn bar(total: u64, what: &str, template: &str) -> ProgressBar {
     bar
 }
 
-/// Bytes as people read them.
+/// Shows a number of bytes for people.
 pub fn human_bytes(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// Says something on stderr, on one line. Where stderr takes nothing (a full disk), nobody hears.
+/// Prints a line on stderr. If stderr fails (a full disk), the text is lost.
 pub fn complain(text: &str) {
     let text = text.replace('\n', " ");
     let text = match io::stderr().is_terminal() {
@@ -117,7 +117,7 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "cairn: {text}");
 }
 
-/// Says on stderr why a command failed, on one line.
+/// Prints on stderr why a command failed, on one line.
 pub fn report(failure: &Failure) -> ExitCode {
     if failure.code() != 0 {
         complain(&failure.to_string());

@@ -1,4 +1,4 @@
-//! Secrets that a command is given in a file, so that neither the command line nor its history has
+//! Secrets that commands read from a file, so that neither the command line nor its history has
 //! them.
 
 use std::fs::File;
@@ -9,10 +9,10 @@ use cairn_base::Secret;
 
 use crate::failure::{Failure, Result};
 
-/// More than any of them has.
+/// Upper bound of the size of such a file, bytes.
 const SECRET_BYTES: u64 = 4096;
 
-/// The first line of a file, or of stdin for `-`.
+/// Reads the first line of a file, or of stdin for `-`.
 pub fn read(path: &Path) -> Result<Secret<String>> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let mut text = String::new();

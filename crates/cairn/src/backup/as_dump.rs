@@ -1,4 +1,4 @@
-//! The rows of a state as a dump.
+//! Dumps of the rows of a state.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 
 const BUFFER: usize = 256 << 10;
 
-/// Writes the rows of a state as a dump, as they were, or as they are for one machine.
+/// Writes the rows of a state as a dump, unchanged or for one machine.
 pub fn write_dump(
     repository: &Repository,
     state: &BackupState,
@@ -53,8 +53,8 @@ pub fn no_map(_: &ClusterMap) -> cairn_base::Result<ClusterMap> {
     Err(Error::Invalid("a dump for one machine has a cluster map".into()))
 }
 
-/// A row for a store on one machine, where there is one group of blocks and no other node; `None`
-/// if it has none there. Holds are for backups that ended long ago.
+/// Converts a row for a store on one machine, where there is one group of blocks and no other node;
+/// `None` if it has no place there. Holds are for backups that ended long ago.
 fn local(key: &[u8], value: Bytes) -> Result<Option<Bytes>> {
     let is_of_cluster = *key == *keys::map() || key.starts_with(b"cjoin/");
     if is_of_cluster || keys::hold_id(key).is_some() {

@@ -1,4 +1,4 @@
-//! The blocks of a backup as those of a store that is only read.
+//! Blocks of a backup as the blocks of a read-only store.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,16 +15,16 @@ use super::repository::{Repository, take_owner};
 
 type Read = Arc<OnceCell<Bytes>>;
 
-/// Blocks that are read from a backup when they are wanted.
+/// Blocks that are read from a backup when they are requested.
 pub struct BackupBlocks {
     repository: Arc<Repository>,
-    /// Those that were read last: they are asked for piece by piece.
+    /// Blocks that were read last: they are requested piece by piece.
     kept: Mutex<VecDeque<(BlockId, Read)>>,
     most: usize,
 }
 
 impl BackupBlocks {
-    /// `most` blocks are kept in memory.
+    /// Makes the blocks of a repository; `most` blocks are kept in memory.
     pub fn new(repository: Repository, most: usize) -> BackupBlocks {
         BackupBlocks { repository: Arc::new(repository), kept: Mutex::default(), most }
     }

@@ -10,12 +10,12 @@ use super::state::BackupState;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// The result of a check.
+/// Result of a check.
 #[derive(Default)]
 pub struct Checked {
     pub states: u64,
     pub packs: u64,
-    /// Lines for people: damage.
+    /// Lines about damage, for people.
     pub findings: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
         checked.states += 1;
         let found = BackupState::get(repository, &name)
             .and_then(|state| state_is_whole(repository, &state));
-        // Damage of a pack is said already.
+        // The damage of the pack was already reported.
         if let Err(failure) = found {
             checked.findings.push(format!("{name}: {failure}"));
         }
@@ -44,7 +44,8 @@ pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
     Ok(checked)
 }
 
-/// Adds the blocks that lists of rows name, and how many bytes of each. Lists may be in any order.
+/// Adds the blocks that lists of rows name, with the number of their named bytes. Lists may be in
+/// any order.
 pub fn blocks_of_lists(
     repository: &Repository,
     lists: impl Iterator<Item = [u8; 32]>,
@@ -62,7 +63,8 @@ pub fn blocks_of_lists(
     })
 }
 
-/// The blocks that a state names, and how many bytes of each: all are in the backup.
+/// Returns the blocks that a state names, with the number of their named bytes; checks that the
+/// backup has all of them.
 pub fn blocks(repository: &Repository, state: &BackupState) -> Result<BTreeMap<BlockId, u32>> {
     let mut blocks = BTreeMap::new();
     blocks_of_lists(repository, state.lists.iter().copied(), &mut blocks)?;

@@ -1,4 +1,4 @@
-//! Makes a backup of one state of a store that runs.
+//! Makes a backup of one state of a running store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Files of keys, and what a restore lacks without them.
+/// Files of keys, and what a restore lacks without each.
 const KEYS: [(&str, &str); 2] = [
     ("secret.key", "without it no access key of the store works after a restore"),
     ("ca.key", "without it no node can join the cluster after a restore"),
@@ -53,8 +53,8 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Back
     let wanted: Vec<Named> = blocks.into_values().filter(is_new).collect();
     copy(&server, &mut repository, &mut packer, (&wanted, how.jobs), &hold)?;
     packer.flush(&mut repository)?;
-    // All is there. What could have been deleted before it was copied would have been missed,
-    // unless the hold has lasted until now.
+    // All blocks are there. A block that was deleted before it was copied would be missing, unless
+    // the hold has lasted until now.
     hold.confirm()?;
     repository.confirm()?;
     let state_batch = summary.batch;
@@ -80,7 +80,7 @@ fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }
 
-/// The files of keys, if the backup may have them; what it lacks is said.
+/// Returns the files of keys, if the backup may have them; prints what it lacks.
 fn files(repository: &Repository, keys: Option<&Path>) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     if let (Some(directory), true) = (keys, repository.keys.is_encrypting()) {
@@ -112,7 +112,7 @@ fn files(repository: &Repository, keys: Option<&Path>) -> Result<BTreeMap<String
 
 type Rows = (dump::Summary, Vec<[u8; 32]>, BTreeMap<u128, Named>);
 
-/// Reads one state, puts the lists of rows that are new, and finds the blocks that it names.
+/// Reads one state, stores the lists of rows that are new, and finds the blocks that it names.
 fn metadata(
     server: &Server,
     repository: &mut Repository,
@@ -155,7 +155,7 @@ fn metadata(
     Ok((summary, lists, blocks))
 }
 
-/// A block of the server, with its owner before it.
+/// Fetches a block of the server, with its owner before it.
 fn fetch(server: &Server, named: &Named) -> Result<Vec<u8>> {
     let Named { group, block, length, owner } = named;
     let path = format!("/admin/blocks/{}/{}/{length}", group.0, hex(&block.to_bytes()));
@@ -185,7 +185,7 @@ fn copy(
     let total = wanted.iter().map(|named| u64::from(named.length)).sum();
     let bar = output::bytes_bar(total, "blocks");
     let queue = Mutex::new(wanted.iter());
-    // The server may be started again meanwhile: the hold is a row there.
+    // The server may be restarted meanwhile: the hold is a row there.
     let again = Again::reached();
     let (sender, fetched) = sync_channel(jobs);
     thread::scope(|scope| {
@@ -195,7 +195,7 @@ fn copy(
                 while let Some(named) = { queue.lock().next() } {
                     let bytes = again.run(|| fetch(server, named));
                     let failed = bytes.is_err();
-                    // Nobody listens after a failure.
+                    // The receiver is gone after a failure.
                     if sender.send((*named, bytes)).is_err() || failed {
                         return;
                     }
@@ -203,7 +203,7 @@ fn copy(
             });
         }
         drop(sender);
-        // It is dropped before the threads are waited for.
+        // The receiver is dropped before the threads are joined.
         let fetched = fetched;
         for (named, bytes) in fetched {
             hold.check()?;

@@ -10,14 +10,14 @@ use crate::failure::{Failure, Result};
 const MAGIC: [u8; 8] = *b"CAIRNBAK";
 const VERSION: u32 = 1;
 pub const HEADER_BYTES: usize = 64;
-/// Before and behind the body of a frame.
+/// Bytes before and behind the body of a frame.
 const HEAD_BYTES: usize = 12;
 const CRC_BYTES: usize = 4;
-/// A body of more bytes does not exist: a block, its owner, and room for what may come.
+/// Longest body: a block, its owner, and room for later versions.
 pub const BODY_BYTES: usize = 8 << 20;
 const LAST: u8 = 1;
 
-/// The sort of an object.
+/// Sort of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sort {
     Pack,
@@ -57,7 +57,7 @@ impl At {
     }
 }
 
-/// An object that is being made.
+/// An object that is being written.
 pub struct Writer {
     bytes: Vec<u8>,
     key: Option<ObjectKey>,
@@ -65,7 +65,8 @@ pub struct Writer {
     frames: u32,
 }
 
-/// The sort and the name of an object: the tag of each frame covers these and the frame's head.
+/// Returns the sort and the name of an object: the tag of each frame covers these and the frame's
+/// head.
 fn about(sort: Sort, name: &str) -> Vec<u8> {
     [&[sort.number()], name.as_bytes()].concat()
 }
@@ -119,14 +120,14 @@ impl Writer {
         Ok(At { offset, length, number })
     }
 
-    /// The whole object.
+    /// Returns the whole object.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.add(Vec::new(), LAST)?;
         Ok(self.bytes)
     }
 }
 
-/// An object that is read.
+/// An object that is being read.
 pub struct Reader {
     key: Option<ObjectKey>,
     about: Vec<u8>,
@@ -162,8 +163,8 @@ impl Reader {
         Ok(Reader { key: keys.of_object(&salt)?, about: about(sort, name) })
     }
 
-    /// The body of the frame at the beginning of `bytes`, its whole length, and whether it is the
-    /// last; `None` for a damaged one.
+    /// Returns the body of the frame at the start of `bytes`, its whole length, and whether it is
+    /// the last; `None` if it is damaged.
     fn take(&self, bytes: &[u8], number: u32) -> Option<(Vec<u8>, usize, bool)> {
         let stored = u32_at(bytes, 0)? as usize;
         if stored > BODY_BYTES + TAG_BYTES || u32_at(bytes, 4)? != number {
@@ -181,7 +182,7 @@ impl Reader {
         Some((body, covered.len() + CRC_BYTES, head.get(8) == Some(&LAST)))
     }
 
-    /// One frame of an object.
+    /// Returns one frame of an object.
     pub fn frame(&self, name: &str, bytes: &[u8], at: At) -> Result<Vec<u8>> {
         let from = at.offset as usize;
         let found = from.checked_add(at.length as usize).and_then(|end| bytes.get(from..end));
@@ -191,7 +192,7 @@ impl Reader {
     }
 }
 
-/// All frames of an object, of which no byte may be missing.
+/// Returns all frames of an object, of which no byte may be missing.
 pub fn frames(keys: &Keys, sort: Sort, name: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let reader = Reader::open(keys, sort, name, bytes)?;
     let mut rest = bytes.get(HEADER_BYTES..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The hold of a backup that runs: renewed on a thread of its own.
+//! The hold of a running backup, which a separate thread renews.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub fn end(server: &Server, id: &str) -> Result<()> {
     server.send("DELETE", &format!("/admin/holds/{id}")).map(drop)
 }
 
-/// A hold that lasts while this does.
+/// A hold that lasts as long as this.
 pub struct BackupHold {
     server: Arc<Server>,
     id: String,
@@ -59,7 +59,7 @@ impl BackupHold {
             Renewing::start(seconds, move || match renew(&of_thread, &its_id, seconds) {
                 Ok(()) => true,
                 Err(failure) if failure.is_not_found() => false,
-                // It may be reached again before the end.
+                // The server may be reached again before the end.
                 Err(failure) => {
                     output::complain(&format!("the hold: {failure}"));
                     true
@@ -68,8 +68,10 @@ impl BackupHold {
         Ok(BackupHold { server: Arc::clone(server), id, seconds, renewing })
     }
 
+    /// Checks that the hold lasts.
+    ///
     /// # Errors
-    /// It has ended, as far as that is known without asking.
+    /// It has ended, as far as this process knows.
     pub fn check(&self) -> Result<()> {
         match self.renewing.has_ended() {
             true => Err(ended()),
@@ -96,7 +98,7 @@ fn ended() -> Failure {
 impl Drop for BackupHold {
     fn drop(&mut self) {
         self.renewing.stop();
-        // If it cannot be told, the hold ends by itself.
+        // If the server cannot be reached, the hold expires.
         let _ = self.server.send("DELETE", &format!("/admin/holds/{}", self.id));
     }
 }

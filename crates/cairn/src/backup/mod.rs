@@ -176,14 +176,14 @@ impl Place {
         Repository::open(self.target.open()?, passphrase.as_ref(), access)
     }
 
-    /// Opens it alone, to remove something.
+    /// Opens it exclusively, to remove something.
     fn open_alone(&self, what: &str) -> Result<Repository> {
         let owner = format!("{what}, of {}", host());
         self.open(Access::Change(Purpose::Remove, &owner, REMOVING_SECONDS))
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     host.trim().chars().filter(|c| !c.is_control()).take(64).collect()

@@ -1,8 +1,8 @@
-//! Locks of a place: of backups that run, and of what removes something there.
+//! Locks of a place: of running backups, and of removals.
 //!
-//! A lock is an object whose name says its kind, its end and its owner. A renewal makes a new
-//! object and looks whether the former is still there: whoever finds that a lock is over removes
-//! it first, so that a lock that can be renewed has lasted all the time, whatever clocks say.
+//! A lock is an object whose name has its kind, its end and its owner. A renewal makes a new object
+//! and checks that the former one is still there: a process that finds an expired lock removes it
+//! first, so that a lock that can be renewed has lasted all the time, whatever clocks say.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,23 +20,23 @@ use crate::output;
 pub const LOCKS: &str = "locks/";
 /// Time for which a lock still counts after its end, seconds: clocks differ.
 const GRACE: u64 = 120;
-/// Characters of the text of an owner that are shown.
+/// Characters of an owner's text that are shown, at most.
 const OWNER_CHARS: usize = 200;
 
 /// The kind of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// Adds objects: any number at the same time.
+    /// Adds objects, together with others.
     Add,
-    /// Removes objects: alone.
+    /// Removes objects, exclusively.
     Remove,
 }
 
-/// A lock as its name says it: `KIND-END-ID`.
+/// Name of a lock: `KIND-END-ID`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct LockName {
     purpose: Purpose,
-    /// Seconds since 1970.
+    /// End of the lock, in seconds since 1970.
     ends: u64,
     id: String,
 }
@@ -74,7 +74,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }
 
-/// A lock that lasts while this does.
+/// A lock that lasts as long as this.
 pub struct PlaceLock {
     lock: Arc<Renewed>,
     renewing: Renewing,
@@ -88,6 +88,8 @@ struct Renewed {
 }
 
 impl Renewed {
+    /// Renews the lock.
+    ///
     /// # Errors
     /// `NotFound` if it is over.
     fn renew(&self) -> Result<()> {
@@ -100,7 +102,7 @@ impl Renewed {
             return Err(over());
         }
         let former = std::mem::replace(&mut *name, next);
-        // A lock that stays ends by itself.
+        // A lock that stays expires.
         let _ = self.target.remove(&former.object());
         Ok(())
     }
@@ -113,8 +115,10 @@ fn over() -> Failure {
 }
 
 impl PlaceLock {
+    /// Takes a lock.
+    ///
     /// # Errors
-    /// Somebody else uses the place in a way that does not go with this one.
+    /// Another process uses the place in a way that excludes this use.
     pub fn take(
         target: &Arc<dyn Target>,
         purpose: Purpose,
@@ -125,7 +129,7 @@ impl PlaceLock {
         let name = LockName { purpose, ends: now() + u64::from(seconds), id };
         let owner = Bytes::from(owner.to_owned());
         target.put(&name.object(), &owner)?;
-        // From here on it is removed when this ends.
+        // From here on the lock is removed when this ends.
         let name = Mutex::new(name);
         let lock = Arc::new(Renewed { target: Arc::clone(target), owner, seconds, name });
         let of_thread = Arc::clone(&lock);
@@ -142,7 +146,8 @@ impl PlaceLock {
         Ok(taken)
     }
 
-    /// Removes locks that are over. Each of two that come at the same time sees the other.
+    /// Removes expired locks. Of two processes that come at the same time, each sees the other's
+    /// lock.
     fn end_those_over(&self, purpose: Purpose) -> Result<()> {
         let target = &self.lock.target;
         let others = || -> Result<Vec<LockName>> {
@@ -157,15 +162,17 @@ impl PlaceLock {
             }
             target.remove(&other.object())?;
         }
-        // One that was renewed before its former object was removed.
+        // A lock that was renewed before its former object was removed.
         match others()?.first() {
             None => Ok(()),
             Some(other) => Err(in_use(&**target, other)),
         }
     }
 
+    /// Checks that the lock lasts.
+    ///
     /// # Errors
-    /// It is over, as far as that is known without asking.
+    /// It is over, as far as this process knows.
     pub fn check(&self) -> Result<()> {
         match self.renewing.has_ended() || self.lock.name.lock().ends < now() {
             true => Err(over()),
@@ -179,17 +186,17 @@ impl PlaceLock {
     }
 }
 
-/// A lock, as it is listed.
+/// A lock in a listing.
 pub struct ShownLock {
     pub id: String,
     pub owner: String,
     /// `add` or `remove`.
     pub kind: &'static str,
-    /// Seconds since 1970, after which it counts for nothing.
+    /// End in seconds since 1970; an expired lock no longer counts.
     pub ends: u64,
 }
 
-/// The locks of a place, also those that are over.
+/// Returns the locks of a place, expired ones too.
 pub fn locks(target: &dyn Target) -> Result<Vec<ShownLock>> {
     let mut shown = Vec::new();
     for name in target.list(LOCKS)? {
@@ -201,7 +208,7 @@ pub fn locks(target: &dyn Target) -> Result<Vec<ShownLock>> {
     Ok(shown)
 }
 
-/// Ends a lock: whoever has it fails.
+/// Ends a lock: its owner fails.
 pub fn end(target: &dyn Target, id: &str) -> Result<()> {
     let names = target.list(LOCKS)?.into_iter();
     let of_lock = names.filter(|name| LockName::parse(name).is_some_and(|lock| lock.id == id));
@@ -213,7 +220,7 @@ pub fn end(target: &dyn Target, id: &str) -> Result<()> {
 }
 
 fn owner_of(target: &dyn Target, lock: &LockName) -> String {
-    // It may be gone meanwhile.
+    // The lock may be gone meanwhile.
     let owner = target.get(&lock.object()).ok().flatten().unwrap_or_default();
     String::from_utf8_lossy(&owner).chars().take(OWNER_CHARS).collect()
 }
@@ -234,7 +241,7 @@ fn in_use(target: &dyn Target, other: &LockName) -> Failure {
 impl Drop for PlaceLock {
     fn drop(&mut self) {
         self.renewing.stop();
-        // If it cannot be removed, it is over in a while.
+        // If it cannot be removed, it expires.
         let _ = self.lock.target.remove(&self.lock.name.lock().object());
     }
 }

@@ -39,7 +39,7 @@ struct Dated {
     begun: u64,
 }
 
-/// The states and packs that were removed, or, as a dry run, would be.
+/// States and packs that were removed, or, in a dry run, would be.
 #[derive(Default)]
 pub struct Pruned {
     pub states: Vec<String>,
@@ -82,7 +82,7 @@ fn kept(states: &[Dated], keep: &Keep) -> Vec<bool> {
     kept
 }
 
-/// All that these states need.
+/// Returns all that these states need.
 fn needed(repository: &Repository, states: &[&BackupState]) -> Result<HashSet<Item>> {
     let lists: HashSet<[u8; 32]> =
         states.iter().flat_map(|state| state.lists.iter().copied()).collect();
@@ -149,7 +149,7 @@ pub fn run(
     Ok(pruned)
 }
 
-/// Puts what is needed of these packs into new ones.
+/// Moves the needed items of these packs into new packs.
 fn rewrite(repository: &mut Repository, packs: &[PackUse], pack_bytes: usize) -> Result<()> {
     let mut packer = Packer::new(pack_bytes);
     for pack in packs.iter().filter(|pack| !pack.needed.is_empty()) {

@@ -1,4 +1,4 @@
-//! Renewals of what ends by itself, while it is used.
+//! Renewal of things that would expire, while they are in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Number of renewals before it would end.
 const RENEWALS: u32 = 3;
 
-/// Renews something on a thread of its own, while this lives.
+/// Renews something on a separate thread, as long as this exists.
 pub struct Renewing {
     ended: Arc<AtomicBool>,
     stop: Option<Sender<()>>,
@@ -17,7 +17,7 @@ pub struct Renewing {
 }
 
 impl Renewing {
-    /// `renew` returns whether it goes on: false if it has ended and can never be renewed.
+    /// Starts the renewals. `renew` returns false if it has ended and can never be renewed.
     pub fn start(seconds: u32, mut renew: impl FnMut() -> bool + Send + 'static) -> Renewing {
         let (stop, stopped) = channel::<()>();
         let pause = Duration::from_secs(u64::from(seconds)) / RENEWALS;
@@ -39,7 +39,7 @@ impl Renewing {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Waits for a renewal that is under way, and renews no more.
+    /// Waits for a renewal in progress, and renews no more.
     pub fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -38,19 +38,19 @@ const VERSION: u32 = 1;
 const PACKS: &str = "packs/";
 const INDEX: &str = "index/";
 pub const STATES: &str = "states/";
-/// Bytes of an entry of an index, and entries of a frame of one.
+/// Bytes of an entry of an index, and number of entries in a frame of an index.
 const ENTRY_BYTES: usize = 49;
 const FRAME_ENTRIES: usize = 10_000;
 /// Indexes that are read at the same time.
 const LOADS: usize = 8;
-/// Before the bytes of a block in its frame: the owner.
+/// Length of the owner, which precedes the bytes of a block in its frame.
 pub const OWNER_BYTES: usize = 20;
 
-/// The content of a frame of a pack.
+/// Content of a frame of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Item {
     Block(BlockId),
-    /// Rows, by the name of their bytes.
+    /// Rows, by the hash of their bytes.
     Rows([u8; 32]),
 }
 
@@ -73,14 +73,14 @@ struct Located {
 pub struct Repository {
     target: Arc<dyn Target>,
     pub keys: Keys,
-    /// The object `head`, as it was when this was opened.
+    /// The object `head`, as of the time when this was opened.
     head: Vec<u8>,
     lock: Option<PlaceLock>,
     packs: Vec<String>,
     items: HashMap<Item, Located>,
 }
 
-/// The use of a repository.
+/// Use of a repository.
 pub enum Access<'a> {
     Read,
     /// For a change by this owner, whose lock ends after this number of seconds unless it is
@@ -104,7 +104,7 @@ fn unlike(is_encrypted: bool) -> Failure {
 }
 
 impl Repository {
-    /// Opens what is there. To add to a place where nothing is, begins.
+    /// Opens the repository; creates it when adding to an empty place.
     pub fn open(
         target: Arc<dyn Target>,
         passphrase: Option<&Secret<String>>,
@@ -121,7 +121,7 @@ impl Repository {
             }
             (None, passphrase) => Repository::begin(&*target, passphrase)?,
         };
-        // Before it is looked what is there: nothing of that is removed from here on.
+        // Taken before anything is listed: from here on nothing is removed.
         let lock = match access {
             Access::Read => None,
             Access::Change(purpose, owner, seconds) => {
@@ -136,12 +136,12 @@ impl Repository {
 
     /// Makes a new head, and its keys.
     fn begin(target: &dyn Target, passphrase: Option<&Secret<String>>) -> Result<(Vec<u8>, Keys)> {
-        // A new head would make what is there unreadable.
+        // A new head would make existing objects unreadable.
         for prefix in [PACKS, INDEX, STATES] {
             if target.list(prefix)?.is_empty() {
                 continue;
             }
-            // It may have been made meanwhile, with what is listed.
+            // The head may have been made meanwhile, with the listed objects.
             if let Some(head) = target.get(HEAD)? {
                 let keys = Repository::keys_of(&head, passphrase)?;
                 return Ok((head, keys));
@@ -163,7 +163,7 @@ impl Repository {
         if target.put_new(HEAD, &Bytes::from(head.clone()))? {
             return Ok((head, keys));
         }
-        // Another one began at the same moment.
+        // Another backup began at the same moment.
         let head = target.get(HEAD)?.ok_or_else(|| Failure::new("head: gone meanwhile"))?;
         let keys = Repository::keys_of(&head, passphrase)?;
         Ok((head, keys))
@@ -222,7 +222,8 @@ impl Repository {
         let number = self.packs.len() as u32;
         self.packs.push(pack);
         for (item, at) in entries {
-            // Of a block, the pack with the most of it: earlier states may have named less.
+            // For a block, the pack with most of it counts: earlier states may have named fewer
+            // bytes.
             let known = self.items.get(&item).map_or(0, |known| known.at.length);
             if at.length > known {
                 self.items.insert(item, Located { pack: number, at });
@@ -249,7 +250,7 @@ impl Repository {
         self.lock.as_ref().map_or(Ok(()), PlaceLock::check)
     }
 
-    /// The states, the oldest first.
+    /// Returns the states, the oldest first.
     pub fn states(&self) -> Result<Vec<String>> {
         let mut names = self.target.list(STATES)?;
         names.retain(|name| is_id(name, STATES));
@@ -257,22 +258,22 @@ impl Repository {
         Ok(names)
     }
 
-    /// The frames of a state.
+    /// Returns the frames of a state.
     pub fn state(&self, name: &str) -> Result<Vec<Vec<u8>>> {
         let bytes = self.target.get(name)?;
         let bytes = bytes.ok_or_else(|| Failure::not_found(format!("{name}: no such state")))?;
         frames::frames(&self.keys, Sort::State, name, &bytes)
     }
 
-    /// Puts a state, which makes it complete.
+    /// Stores a state, which makes it complete.
     pub fn put_state(&self, name: &str, frames: Vec<Vec<u8>>) -> Result<()> {
         let mut writer = Writer::begin(&self.keys, Sort::State, name)?;
         for frame in frames {
             writer.frame(frame)?;
         }
         self.target.put(name, &writer.finish()?.into())?;
-        // Who removes packs ends this lock first, then looks which states there are: if the lock
-        // is still there, this state was seen.
+        // A process that removes packs ends this lock first, then lists the states: if the lock is
+        // still there, it has seen this state.
         let confirmed = self.lock.as_ref().map_or(Ok(()), PlaceLock::confirm);
         if confirmed.is_err() {
             self.target.remove(name)?;
@@ -308,7 +309,7 @@ impl Repository {
     }
 }
 
-/// An index with these entries.
+/// Makes an index with these entries.
 fn index_of(keys: &Keys, name: &str, entries: &[(Item, At)]) -> Result<Vec<u8>> {
     let mut index = Writer::begin(keys, Sort::Index, name)?;
     for page in entries.chunks(FRAME_ENTRIES) {
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(decode(&[0; ENTRY_BYTES]), None);
     }
 
-    /// An earlier state may have named less of a block than a later one does.
+    /// An earlier state may have named fewer bytes of a block than a later one.
     #[test]
     fn a_block_is_there_as_far_as_it_is_there() {
         let directory = tempfile::tempdir().unwrap();

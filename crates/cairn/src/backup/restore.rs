@@ -1,4 +1,4 @@
-//! `cairn restore`: from a state in a backup to a store.
+//! `cairn restore`: makes a store from a state in a backup.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -154,7 +154,7 @@ fn whole(
     path: &Path,
     args: &RestoreArgs,
 ) -> Result<()> {
-    // Before anything is changed it is known that nothing is missing.
+    // Checks that nothing is missing, before anything is changed.
     let blocks = check::blocks(repository, state)?;
     let number = state.about.cluster;
     require_no_metadata(path, Some(number))?;
@@ -180,7 +180,7 @@ fn whole(
         bar.finish_and_clear();
         Ok(summary)
     });
-    // It may not be there, and there may be a failure to report.
+    // The file may be absent, and there may be a failure to report.
     let _ = fs::remove_file(&file);
     let summary = loaded?;
     if let Some(embedded) = &metadata.embedded {
@@ -191,7 +191,7 @@ fn whole(
     Ok(())
 }
 
-/// The key of the store's secrets: that of the directory, of the option, or of the backup.
+/// Keeps the key of the store's secrets: that of the directory, of the option, or of the backup.
 fn keep_seal(dir: &DataDir, state: &BackupState, args: &RestoreArgs) -> Result<()> {
     if dir.seal_bytes()?.is_some() {
         return Ok(());
@@ -255,8 +255,8 @@ fn restore_blocks(
     Ok(new)
 }
 
-/// The blocks that are not there as they should be: all of them, and those of which there is
-/// something that is damaged, or too short for this state.
+/// Returns the blocks that are not there as they should be: first all of them, then those of which
+/// there is a damaged part, or a part that is too short for this state.
 fn lacking(store: &Store, blocks: BTreeMap<BlockId, u32>) -> (Vec<BlockId>, BTreeSet<BlockId>) {
     let bar = output::count_bar(blocks.len() as u64, "blocks that are there");
     let (mut lacking, mut damaged) = (Vec::new(), BTreeSet::new());

@@ -9,9 +9,10 @@ use cairn_meta::rows::{Extents, Place, Row};
 
 use crate::failure::{Failure, Result};
 
-/// A list ends behind a row of whose key's checksum these bits are 0: one in 512.
+/// Mask of the checksum of a row's key: a list ends behind a row for which these bits are 0, one in
+/// 512.
 const ENDS: u32 = 0x1ff;
-/// A list takes no further row that would make it longer, bytes.
+/// Longest list, unless a single row is longer, bytes.
 const LIST_BYTES: usize = 4 << 20;
 
 /// Cuts rows into lists.
@@ -21,7 +22,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Adds a row; the lists that end before and behind it.
+    /// Adds a row; returns the lists that end before and behind it.
     pub fn row(&mut self, key: &[u8], value: &[u8]) -> Result<[Option<Vec<u8>>; 2]> {
         let too_long = |_| Failure::new(format!("a row of {} bytes", key.len() + value.len()));
         let (key_len, value_len) = (
@@ -45,7 +46,7 @@ impl Cutter {
     }
 }
 
-/// The rows of a list; `None` for bytes that are none.
+/// Returns the rows of a list; `None` for malformed bytes.
 pub fn of_list(list: Vec<u8>) -> Option<Vec<(Bytes, Bytes)>> {
     let mut list = Bytes::from(list);
     let mut rows = Vec::new();
@@ -67,12 +68,12 @@ pub fn of_list(list: Vec<u8>) -> Option<Vec<(Bytes, Bytes)>> {
 pub struct Named {
     pub group: GroupId,
     pub block: BlockId,
-    /// Bytes of it that are named, from its beginning on.
+    /// Number of its named bytes, from the first one on.
     pub length: u32,
     pub owner: Owner,
 }
 
-/// The blocks that a row of extents names; none of any other row.
+/// Returns the blocks that a row of extents names; none for any other row.
 pub fn blocks_of(key: &[u8], value: &Bytes) -> Result<Vec<Named>> {
     if !keys::is_of_extents(key) {
         return Ok(Vec::new());

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 
-/// Bytes that a frame is longer when it is encrypted.
+/// Bytes by which encryption makes a frame longer.
 pub const TAG_BYTES: usize = 16;
-/// Memory of one guess of a passphrase, KiB, and passes over it.
+/// Memory for one guess of a passphrase, KiB, and passes over it.
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
-/// The most work that a head may ask for: it comes from elsewhere.
+/// Most work that a head may demand: it comes from elsewhere.
 const MOST_MEMORY_KIB: u32 = 1 << 20;
 const MOST_PASSES: u32 = 64;
 const SHORTEST_PASSPHRASE: usize = 8;
@@ -25,11 +25,11 @@ pub struct Argon2id {
     pub passes: u32,
     /// 16 bytes, hexadecimal.
     pub salt: String,
-    /// Shows whether a passphrase is the right one: hexadecimal.
+    /// Check value, which shows whether a passphrase is right; hexadecimal.
     pub check: String,
 }
 
-/// Seals and opens what is in a backup. No `Debug`: it has a key in it.
+/// Seals and opens the contents of a backup. It has no `Debug`: it holds a key.
 pub struct Keys {
     main: Option<Secret<Vec<u8>>>,
 }
@@ -91,7 +91,7 @@ impl Keys {
         self.main.is_some()
     }
 
-    /// A name of these bytes, which tells nothing about them where the backup is encrypted.
+    /// Returns a name of these bytes, which reveals nothing about them if the backup is encrypted.
     pub fn named(&self, bytes: &[u8]) -> [u8; 32] {
         let mut name = [0; 32];
         match &self.main {
@@ -104,7 +104,7 @@ impl Keys {
         name
     }
 
-    /// The key of one object, which has a salt of its own.
+    /// Returns the key of one object, which has a salt of its own.
     pub fn of_object(&self, salt: &[u8; 32]) -> Result<Option<ObjectKey>> {
         let Some(main) = &self.main else { return Ok(None) };
         let failed = |_| Failure::new("the key of an object could not be made");
@@ -147,7 +147,7 @@ impl ObjectKey {
         sealed.map_err(|_| Failure::new("a frame could not be encrypted"))
     }
 
-    /// The reverse; `None` for bytes that were not sealed so.
+    /// Decrypts what [`ObjectKey::seal`] made; `None` for other bytes.
     pub fn open(&self, number: u32, beside: &[u8], mut bytes: Vec<u8>) -> Option<Vec<u8>> {
         let opened = self.0.open_in_place(Self::nonce(number), Aad::from(beside), &mut bytes);
         let length = opened.ok()?.len();

@@ -11,10 +11,10 @@ use crate::failure::{Failure, Result};
 
 const VERSION: u32 = 1;
 const NAME_BYTES: usize = 32;
-/// Names of lists in a frame.
+/// Names of lists in a frame, at most.
 const FRAME_NAMES: usize = 32_768;
 
-/// The head of a state. No `Debug`: it may have keys in it.
+/// Head of a state. It has no `Debug`: it may hold keys.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct About {
     pub version: u32,
@@ -27,7 +27,7 @@ pub struct About {
     /// Seconds since 1970.
     pub begun: u64,
     pub ended: u64,
-    /// Files of keys, as they were: only where the backup is encrypted.
+    /// Unchanged files of keys: only if the backup is encrypted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
 }
@@ -35,11 +35,11 @@ pub struct About {
 pub struct BackupState {
     pub name: String,
     pub about: About,
-    /// The lists of rows, in the order of keys.
+    /// Lists of rows, in the order of keys.
     pub lists: Vec<[u8; NAME_BYTES]>,
 }
 
-/// A name for a new state. Later states of a store have later names, also within one second.
+/// Makes a name for a new state. Later states of a store have later names, even within one second.
 pub fn new_name(secs: u64, batch: u64) -> Result<String> {
     Ok(format!("{STATES}{}-{batch:016x}-{}", compact_time(secs), hex(&random::<4>()?)))
 }
@@ -74,7 +74,7 @@ impl BackupState {
         Ok(BackupState { name: name.to_owned(), about, lists })
     }
 
-    /// The state of this id, or the last.
+    /// Finds the state of this id, or the last one.
     pub fn find(repository: &Repository, id: Option<&str>) -> Result<BackupState> {
         let states = repository.states()?;
         let found = match id {

@@ -1,6 +1,6 @@
 //! Times in names of states, and in signatures.
 
-/// `20261127T051500Z`.
+/// Returns a time in the form `20261127T051500Z`.
 pub fn compact_time(secs: u64) -> String {
     let time = httpdate_parts(secs);
     let (year, month, day, hour, minute, second) = time;

@@ -41,29 +41,29 @@ use crate::output;
 
 /// Objects of a page of a listing.
 const PAGE: usize = 1000;
-/// Pieces of an object that wait to be sent.
+/// Pieces of an object that wait to be sent, at most.
 const PIECES: usize = 4;
 const BUFFER: usize = 256 << 10;
 
-/// The objects to restore, and their target.
+/// Objects to restore, and their target.
 pub struct Selection {
     pub bucket: String,
     pub prefix: String,
-    /// The bucket of the server.
+    /// Bucket of the server.
     pub into: String,
-    /// Objects that are there are replaced.
+    /// Set if existing objects are replaced.
     pub overwrite: bool,
     pub jobs: usize,
     /// Directory for the metadata while this runs.
     pub scratch: PathBuf,
 }
 
-/// The counts of restored objects.
+/// Counts of restored objects.
 #[derive(Default)]
 pub struct Sent {
     pub objects: AtomicU64,
     pub bytes: AtomicU64,
-    /// Objects that were there already and stayed as they are.
+    /// Objects that existed already and stayed as they are.
     pub left: AtomicU64,
     /// Names that are no keys of objects.
     pub hidden: AtomicU64,
@@ -87,7 +87,7 @@ impl Drop for Scratch {
     }
 }
 
-/// One state of a store, to be read.
+/// One state of a store, opened for reading.
 struct StoredState {
     runtime: Runtime,
     fs: Fs,
@@ -112,7 +112,7 @@ pub fn run(
     sent
 }
 
-/// The metadata of a state in a directory, over the blocks of the backup.
+/// Opens the metadata of a state in a directory, over the blocks of the backup.
 fn open(
     repository: Repository,
     state: &BackupState,
@@ -130,7 +130,7 @@ fn open(
     dump::load(&*metadata.engine, &mut input, &no_map, &mut |rows| bar.set_position(rows))?;
     bar.finish_and_clear();
     fs::remove_file(&dump).map_err(|error| Failure::file(&dump, &error))?;
-    // One thread for each object that waits until it is sent, and some for all else.
+    // There is one thread for each object that waits to be sent, and some for everything else.
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(jobs + 2).enable_all().build()?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
@@ -204,7 +204,7 @@ fn make_bucket(server: &Server, bucket: &str) -> Result<()> {
     }
 }
 
-/// The size of an object that was restored; `None` if it is there and stays.
+/// Sends an object. Returns its size; `None` if it exists on the server and stays.
 fn send_one(
     stored: &StoredState,
     server: &Server,
@@ -214,7 +214,7 @@ fn send_one(
     let Selection { bucket, into, overwrite, .. } = selection;
     let object = stored.runtime.block_on(stored.fs.open(&stored.caller, bucket, key))?;
     let target = Address { bucket: into.clone(), key: key.to_owned() };
-    // Also where the condition would find it: no body is sent in vain.
+    // Checked even though the condition would refuse it, so that no body is sent in vain.
     if !overwrite {
         match server.send("HEAD", &format!("{}?no-redirect", target.path())) {
             Err(failure) if failure.is_not_found() => {}
@@ -258,7 +258,7 @@ fn headers(attributes: Option<&ObjectAttributes>) -> Vec<(String, String)> {
     headers
 }
 
-/// The bytes of an object as they come.
+/// Bytes of an object as they arrive.
 struct Pieces {
     pieces: Receiver<cairn_base::Result<Bytes>>,
     rest: Bytes,
@@ -270,7 +270,7 @@ impl Pieces {
         stored.runtime.spawn(async move {
             let mut stream = object.read(0..object.size());
             while let Some(piece) = stream.next().await {
-                // Nobody reads on after a failure.
+                // The reader is gone after a failure.
                 if sender.send(piece).is_err() {
                     return;
                 }

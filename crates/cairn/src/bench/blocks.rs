@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 
 use super::failed::failed;
 
-/// The most that is written to be read: bytes and blocks.
+/// Most that is written in order to be read: bytes and blocks.
 const READ_BYTES: u64 = 64 << 20;
 const READ_BLOCKS: u64 = 10_000;
 
@@ -142,7 +142,7 @@ fn noise(size: u64) -> Bytes {
     data.into()
 }
 
-/// Blocks or parts of a file that are there to be read.
+/// Returns the number of blocks, or of parts of a file, that can be read.
 fn readable(data: &[u8]) -> u64 {
     (READ_BYTES / data.len() as u64).clamp(1, READ_BLOCKS)
 }

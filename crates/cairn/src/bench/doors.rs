@@ -1,4 +1,4 @@
-//! `cairn bench doors`: the doors of a server over nothing, to be measured on their own.
+//! `cairn bench doors`: measures the doors of a server over nothing.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -23,12 +23,12 @@ use tokio::runtime::Runtime;
 use super::failed::failed;
 use crate::metadata;
 
-/// The size of the writes to the disk that are measured beside it, in turns.
+/// Size of the writes to the disk that are measured in turns with the engine.
 const PROBE_BYTES: u64 = 64 << 20;
 const PROBE_BLOCK: usize = 4096;
 const NEEDED_BYTES: u64 = 1 << 30;
 const DIRECTORIES: u64 = 1000;
-/// Files that are looked up.
+/// Number of files that are looked up.
 const FILES: u64 = 10_000;
 
 /// Cairn's metadata alone: creates and lookups of a master in this process
@@ -139,7 +139,7 @@ struct Store {
     top: Ino,
     directories: Arc<[Ino]>,
     probe: Arc<dyn DiskFile>,
-    /// Names are of one run.
+    /// Number of runs: names are those of one run.
     runs: AtomicU64,
 }
 
@@ -235,7 +235,7 @@ impl Store {
     }
 }
 
-/// A schema of its own in a database, removed when dropped.
+/// A separate schema in a database, removed when this is dropped.
 struct Schema(postgres::Config);
 
 impl Schema {
@@ -246,7 +246,7 @@ impl Schema {
         })
     }
 
-    /// Blocks. Also where it is not.
+    /// Removes the schema, if there is one. Blocks.
     fn remove(&self) -> Result<()> {
         Postgres::remove(&self.0).map_err(failed)
     }
@@ -254,7 +254,7 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        // A caller that wants to know has called `remove`.
+        // A caller that wants the error has called `remove`.
         let _ = self.remove();
     }
 }
@@ -268,7 +268,7 @@ fn probe(disk: &RealDisk) -> cairn_base::Result<Arc<dyn DiskFile>> {
     Ok(file)
 }
 
-/// Returns the top directory and those in it.
+/// Returns the top directory and the directories in it.
 async fn fill(master: &Master, caller: &Caller) -> cairn_base::Result<(Ino, Arc<[Ino]>)> {
     let kind = BucketKind::Posix;
     let bucket = CreateBucket { name: "bench".into(), kind, visibility: Visibility::Private };

@@ -1,4 +1,4 @@
-//! `cairn bench`: the crate `bench`, and the layers of Cairn on their own.
+//! `cairn bench`: the crate `bench`, and the layers of Cairn one by one.
 
 mod blocks;
 mod doors;

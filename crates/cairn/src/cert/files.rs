@@ -10,16 +10,16 @@ use cairn_base::Secret;
 use super::sign::Made;
 use crate::failure::{Failure, Result};
 
-/// More than any certificate or key has.
+/// Upper bound of the size of a certificate or key, bytes.
 const FILE_BYTES: u64 = 1 << 20;
 
-/// The two files of a certificate.
+/// Paths of a certificate and its key.
 pub struct Pair {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
-/// Makes the directory, for its owner only, if there is none.
+/// Makes the directory, for its owner only, unless it exists.
 pub fn make_directory(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| Failure::file(path, &error))
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The name appears with all of the text.
+/// Writes a file, which appears with the whole text.
 fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
     let new = path.with_extension("new");
     let written = || -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! `cairn cert`: an authority of one's own, and certificates that it signs.
+//! `cairn cert`: your own certificate authority, and certificates that it signs.
 
 mod files;
 mod sign;

@@ -1,4 +1,4 @@
-//! Keys, and what is signed with them.
+//! Keys and signed certificates.
 
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use crate::failure::{Failure, Result};
 
 const DAY: u64 = 24 * 3600;
-/// A certificate is valid from a little earlier on: clocks differ.
+/// Time by which the validity of a certificate begins earlier, seconds: clocks differ.
 const CLOCK_SKEW: u64 = 3600;
 
 /// A certificate and its key, as PEM.
@@ -72,7 +72,7 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// A new authority.
+/// Makes a new authority.
 pub fn authority(name: &str, days: u32) -> Result<Made> {
     if name.trim().is_empty() || name.chars().any(char::is_control) || name.chars().count() > 64 {
         return Err(Failure::usage("--name: use 1 to 64 characters"));
@@ -86,8 +86,11 @@ pub fn authority(name: &str, days: u32) -> Result<Made> {
 }
 
 impl Ca {
+    /// Loads an authority.
+    ///
     /// # Errors
-    /// Says why it cannot sign: it has expired, is no authority, or is not of this key.
+    /// The reason why it cannot sign: it has expired, is no authority, or does not belong to this
+    /// key.
     pub fn load(made: &Made) -> Result<Ca> {
         let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes());
         let certificate = certificate.map_err(|_| Failure::new("no certificate in it"))?;
@@ -105,7 +108,7 @@ impl Ca {
         let name = facts.common_name.clone();
         let name =
             name.ok_or_else(|| Failure::new("not made by cairn cert: sign with its tool"))?;
-        // Not the library's words: they could repeat the key.
+        // Without the library's words: they could repeat the key.
         let key = KeyPair::from_pem(made.key.expose());
         let key = key.map_err(|_| Failure::new("ca.key beside it is not a private key"))?;
         let of_key = key.subject_public_key_info();
@@ -115,11 +118,11 @@ impl Ca {
         Ok(Ca { issuer: Issuer::new(authority_params(&name), key), facts })
     }
 
-    /// A certificate, and for how many days it is valid.
+    /// Issues a certificate. Also returns the number of days for which it is valid.
     pub fn issue(&self, names: &[String], purpose: Purpose, days: u32) -> Result<(Made, u32)> {
         let mut params = CertificateParams::default();
         let first = names.first().map(String::as_str).unwrap_or_default();
-        // A common name has 64 characters at most, and nobody compares it any more.
+        // A common name has 64 characters at most, and is no longer compared.
         params.distinguished_name = common_name(&first.chars().take(64).collect::<String>());
         params.subject_alt_names =
             names.iter().map(|name| alt_name(name)).collect::<Result<_>>()?;
@@ -141,7 +144,7 @@ impl Ca {
     }
 }
 
-/// A host name or an address.
+/// Parses a host name or an address.
 fn alt_name(name: &str) -> Result<SanType> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {

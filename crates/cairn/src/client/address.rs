@@ -1,10 +1,10 @@
-//! The address on a command line: `bucket/key`.
+//! Addresses on a command line: `bucket/key`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::{Failure, Result};
 
-/// All but what RFC 3986 calls unreserved.
+/// All characters but those that RFC 3986 calls unreserved.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A bucket and a key or prefix in it, which may be empty.
@@ -40,7 +40,7 @@ impl Address {
         Address { bucket: self.bucket.clone(), key: key.into() }
     }
 
-    /// The path of a request about it.
+    /// Returns the path of a request about it.
     pub fn path(&self) -> String {
         let components: Vec<String> = self.key.split('/').map(escape).collect();
         format!("/storage/{}/{}", escape(&self.bucket), components.join("/"))
@@ -53,15 +53,15 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// The path of a request about a bucket.
+/// Returns the path of a request about a bucket.
 pub fn bucket_path(bucket: &str) -> String {
     format!("/storage/{}", escape(bucket))
 }
 
-/// A component of a path or a value of a query.
+/// Escapes a component of a path or a value of a query.
 pub fn escape(text: &str) -> String {
     match text {
-        // Proxies resolve these where they stand for themselves.
+        // Proxies resolve these when they are whole components.
         "." => "%2E".to_owned(),
         ".." => "%2E%2E".to_owned(),
         _ => utf8_percent_encode(text, ESCAPED).to_string(),

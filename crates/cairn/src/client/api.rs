@@ -1,4 +1,4 @@
-//! The answers of the HTTP door, and walks over its pages.
+//! Answers of the HTTP door, and walks over its pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ struct ObjectPage {
 #[derive(Clone, Debug)]
 pub enum Listed {
     Object(Object),
-    /// Keys that begin with this.
+    /// A common prefix of keys.
     Prefix(String),
 }
 
@@ -38,7 +38,7 @@ pub fn each_listed(
     recursive: bool,
     visit: &mut dyn FnMut(Listed) -> Result<()>,
 ) -> Result<()> {
-    // The path of a listing ends in a slash; what follows the last one is asked for in the query.
+    // The path of a listing ends in a slash; the part after the last slash is in the query.
     let (directory, rest) = match under.key.rsplit_once('/') {
         Some((directory, rest)) => (format!("{directory}/"), rest),
         None => (String::new(), under.key.as_str()),
@@ -95,7 +95,7 @@ pub struct Bucket {
     pub created: String,
     pub cache_control: String,
     pub redirect: String,
-    /// Servers of versions before do not say.
+    /// Servers of earlier versions omit it.
     #[serde(default)]
     pub html_listing: String,
     #[serde(default)]
@@ -105,7 +105,7 @@ pub struct Bucket {
     pub uploads: u64,
     pub quota_objects: u64,
     pub quota_bytes: u64,
-    /// The rights of other users, if the caller administers the bucket.
+    /// Rights of other users, if the caller administers the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<Grant>>,
 }
@@ -122,7 +122,7 @@ struct BucketPage {
     next: Option<String>,
 }
 
-/// A page of the buckets whose names begin with `prefix`, and where the next one begins.
+/// Returns a page of the buckets whose names begin with `prefix`, and the start of the next page.
 pub fn bucket_page(
     server: &Server,
     prefix: &str,
@@ -137,7 +137,7 @@ pub fn bucket_page(
     Ok((buckets, next))
 }
 
-/// All buckets the caller may look into.
+/// Returns all buckets that the caller may look into.
 pub fn buckets(server: &Server) -> Result<Vec<Bucket>> {
     let mut buckets = Vec::new();
     let mut after = String::new();

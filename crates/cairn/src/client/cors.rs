@@ -42,7 +42,7 @@ pub fn run(server: &Server, args: &CorsArgs) -> Result<()> {
     Ok(())
 }
 
-/// The JSON of a file.
+/// Reads the JSON of a file.
 pub fn read(file: &Path) -> Result<serde_json::Value> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
     let text = match file.as_os_str() == "-" {

@@ -153,7 +153,7 @@ pub fn run(args: &ExportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A bucket, and a directory in it.
+/// Splits a bucket from a directory in it.
 fn place_of(text: &str) -> Result<(&str, Option<&str>)> {
     let place = text.strip_suffix('/').unwrap_or(text);
     let (bucket, path) = match place.split_once('/') {

@@ -16,11 +16,11 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::server::process;
 
-/// Bytes copied at a time.
+/// Bytes that are copied at a time.
 const BUFFER: usize = 256 << 10;
 /// Failures of single objects that are printed one by one, at most.
 const SHOWN: usize = 20;
-/// Files that were begun.
+/// Number of files begun so far.
 static PARTS: AtomicU64 = AtomicU64::new(0);
 
 /// Fetch objects into files
@@ -47,7 +47,7 @@ pub struct GetArgs {
     connection: Connection,
 }
 
-/// An object and the file it becomes.
+/// An object, and the file that it becomes.
 struct Job {
     source: Address,
     file: PathBuf,
@@ -82,7 +82,7 @@ fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> 
     let server = args.connection.open()?;
     fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
     let left = Left::default();
-    // Names are taken from behind the last slash of the prefix on.
+    // Names begin behind the last slash of the prefix.
     let skip = source.key.rfind('/').map_or(0, |slash| slash + 1);
     let bar = output::bytes_bar(0, &args.source);
     let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
@@ -110,13 +110,13 @@ fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> 
     left.report()
 }
 
-/// Objects that were not fetched for a reason of their own. A key that cannot be fetched must not
-/// keep the others from being fetched.
+/// Objects that could not be fetched for a reason of their own. Such a key must not keep the others
+/// from being fetched.
 #[derive(Default)]
 struct Left(Mutex<(u64, Vec<Failure>)>);
 
 impl Left {
-    /// Notes a failure that is of one object alone, and goes on.
+    /// Notes a failure that concerns one object only, and goes on.
     fn unless_of_one(&self, done: Result<()>) -> Result<()> {
         match done {
             Err(failure) if failure.is_of_a_name() || failure.is_not_found() => {
@@ -146,7 +146,8 @@ impl Left {
     }
 }
 
-/// A key as a path below a directory; refused where it would lead out of it or lose a part.
+/// Returns a key as a path below a directory; refuses keys that would lead out of it or lose a
+/// part.
 fn safe(key: &str) -> Result<PathBuf> {
     let path = Path::new(key);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -169,7 +170,7 @@ fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> R
     if job.file.file_name().is_none() {
         return Err(Failure::usage(format!("{}: not the name of a file", job.file.display())));
     }
-    // Not made of the name: that may be as long as names can be.
+    // Independent of the name, which may have the greatest length already.
     let (process, number) = (std::process::id(), PARTS.fetch_add(1, Ordering::Relaxed));
     let part = job.file.with_file_name(format!(".{process}-{number}.cairn-part"));
     let mut file = File::create(&part).map_err(|error| fail(&part, error))?;
@@ -180,20 +181,20 @@ fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> R
     let fetched = fetch(server, &job.source, &mut file, bar)
         .and_then(|()| fs::rename(&part, &job.file).map_err(|error| fail(&job.file, error)));
     if fetched.is_err() {
-        // It may be gone, and there is a failure to report already.
+        // The file may be gone, and there is an earlier failure to report.
         let _ = fs::remove_file(&part);
     }
     fetched
 }
 
-/// Copies an object, and fails unless all of it came.
+/// Copies an object; fails unless all of it arrived.
 fn fetch(
     server: &Server,
     source: &Address,
     target: &mut dyn Write,
     bar: &ProgressBar,
 ) -> Result<()> {
-    // Of chunkservers this client knows neither the certificates nor whether it can reach them.
+    // This client knows no certificates of chunkservers, nor whether it can reach them.
     let path = format!("{}?no-redirect", source.path());
     let reply = server.send("GET", &path).map_err(|failure| hint(server, source, failure))?;
     let (announced, mut reader) = reply.into_reader();
@@ -221,7 +222,7 @@ fn fetch(
     }
 }
 
-/// Says what to do about a key that is none, if there are keys below it.
+/// Adds what to do about a key that does not exist, if there are keys below it.
 fn hint(server: &Server, source: &Address, failure: Failure) -> Failure {
     let mut is_folder = false;
     if failure.is_not_found() {

@@ -99,7 +99,7 @@ struct KnownKey {
     secret_file: Option<PathBuf>,
 }
 
-/// The request to make one. No `Debug`: it has a secret in it.
+/// Request to make a credential. It has no `Debug`: it holds a secret.
 #[derive(Serialize)]
 struct Wanted<'a> {
     user: &'a str,
@@ -130,7 +130,7 @@ pub fn parse_seconds(text: &str) -> Result<u32, String> {
     number.and_then(|number| number.checked_mul(seconds)).filter(|secs| *secs > 0).ok_or_else(bad)
 }
 
-/// No `Debug`: it has a secret in it.
+/// A new token. It has no `Debug`: it holds a secret.
 #[derive(Serialize, Deserialize)]
 struct NewToken {
     id: String,
@@ -186,7 +186,7 @@ pub fn run(args: &KeyArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The path of the keys of the caller, or of all users.
+/// Returns the path of the keys of the caller, or of all users.
 fn place_of(is_own: bool) -> &'static str {
     if is_own { "/keys" } else { "/admin/keys" }
 }

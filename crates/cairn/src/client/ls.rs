@@ -52,7 +52,7 @@ pub fn run(args: &LsArgs) -> Result<ExitCode> {
         found = true;
         show(listed)
     })?;
-    // A bucket may be empty; of a prefix that is nowhere the name is wrong.
+    // A bucket may be empty; a prefix that nothing has is a wrong name.
     if !found && !under.key.is_empty() {
         return Err(Failure::not_found(format!("{prefix}: there is no such object or prefix")));
     }

@@ -1,4 +1,4 @@
-//! Commands that speak to a running server, through its HTTP door.
+//! Commands that use a running server, through its HTTP door.
 
 pub mod address;
 pub mod api;

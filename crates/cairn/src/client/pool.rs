@@ -1,4 +1,4 @@
-//! Transfers, several at once.
+//! Transfers, several at a time.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -6,11 +6,11 @@ use std::thread;
 
 use crate::failure::{Failure, Result};
 
-/// Jobs that are known and wait for a thread.
+/// Known jobs that wait for a thread, at most.
 const QUEUE: usize = 1024;
 
-/// Runs what `feed` sends through `work`, on `threads` threads. The first failure stops all; what
-/// is under way then is finished.
+/// Runs what `feed` sends through `work`, on `threads` threads. The first failure stops all;
+/// transfers in progress are finished.
 pub fn run<T: Send>(
     threads: usize,
     feed: impl FnOnce(&mut dyn FnMut(T) -> Result<()>) -> Result<()>,
@@ -41,8 +41,8 @@ fn send<T>(sender: &SyncSender<T>, failed: &Mutex<Option<Failure>>, job: T) -> R
     Ok(())
 }
 
-/// Takes jobs until there are no more. After a failure they are taken and left undone, so that
-/// the feeder does not wait.
+/// Takes jobs until there are no more. After a failure the jobs are taken and not done, so that the
+/// feeder does not wait.
 fn labour<T>(
     receiver: &Mutex<Receiver<T>>,
     failed: &Mutex<Option<Failure>>,

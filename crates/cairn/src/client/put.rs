@@ -38,7 +38,7 @@ pub struct PutArgs {
     connection: Connection,
 }
 
-/// A file and where it goes.
+/// A file, and the object that it becomes.
 struct Job {
     file: PathBuf,
     target: Address,
@@ -65,7 +65,7 @@ pub fn run(args: &PutArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A target without a name takes that of the file.
+/// Returns the target; a target without a name gets the name of the file.
 fn named(target: Address, source: &Path) -> Result<Address> {
     if !target.key.is_empty() && !target.key.ends_with('/') {
         return Ok(target);
@@ -104,11 +104,11 @@ fn put_directory(args: &PutArgs, server: &Server, target: &Address) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// The contents of a directory.
+/// Contents of a directory.
 #[derive(Default)]
 struct Found {
     files: u64,
-    /// Neither files nor directories, and the first of them.
+    /// Number of entries that are neither files nor directories, and the first of them.
     others: u64,
     first: Option<PathBuf>,
 }
@@ -127,7 +127,8 @@ impl Found {
     }
 }
 
-/// Calls `visit` with every file below a directory and its name there, with `/` between parts.
+/// Calls `visit` with every file below a directory and its name relative to it, with `/` between
+/// parts.
 fn each_file(
     directory: &Path,
     above: &str,

@@ -103,7 +103,7 @@ fn remove_all(server: &Server, under: &Address, jobs: usize) -> Result<()> {
     let feed = |send: &mut dyn FnMut(Address) -> Result<()>| {
         api::each_object(server, under, &mut |object| send(under.with_key(object.key)))
     };
-    // An object that was deleted meanwhile by somebody else is gone all the same.
+    // An object that was deleted meanwhile is gone as wanted.
     let work = |target: Address| match remove(server, &target) {
         Err(failure) if failure.is_not_found() => Ok(()),
         removed => removed,

@@ -81,7 +81,7 @@ enum Command {
     },
 }
 
-/// No `Debug`: its path has a secret in it.
+/// A new share link. It has no `Debug`: its path holds a secret.
 #[derive(Serialize, Deserialize)]
 struct Made {
     id: String,
@@ -164,7 +164,7 @@ pub fn run(args: &ShareArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first line of a file.
+/// Reads the first line of a file.
 fn password(file: &Path) -> Result<Secret<String>> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
     let mut text = String::new();

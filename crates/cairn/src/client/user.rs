@@ -109,7 +109,7 @@ struct User {
     disabled: bool,
     access_keys: u64,
     tokens: u64,
-    /// A server of a version before says nothing of limits.
+    /// Servers of earlier versions omit the limits.
     #[serde(default)]
     requests_per_second: u64,
     #[serde(default)]
@@ -118,7 +118,7 @@ struct User {
     usage: Usage,
 }
 
-/// Quotas and usage of a user. All are 0 where a server of a version before sends none.
+/// Quotas and usage of a user. All are 0 if a server of an earlier version sends none.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 struct Usage {
@@ -201,7 +201,7 @@ fn show(users: Vec<User>) -> Result<()> {
     output::table(&["USER", "STATE", "KEYS", "TOKENS", "LIMITS", "USED", "CREATED"], rows)
 }
 
-/// The bytes that count for the quota, and the quota.
+/// Shows the bytes that count for the quota, and the quota.
 fn used(usage: &Usage) -> String {
     let used = output::human_bytes(usage.bytes.saturating_add(usage.upload_bytes));
     match usage.quota_bytes {

@@ -1,4 +1,4 @@
-//! `cairn cluster add-disk`: one more disk for a machine that `cairn node` runs.
+//! `cairn cluster add-disk`: adds a disk to a machine that `cairn node` runs.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, lchown};
@@ -56,7 +56,7 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
         return Err(Failure::new(format!("{disk}: is a disk of this machine already")));
     }
     match known(&disk)? {
-        // This command was interrupted, or it is refused below.
+        // This command was interrupted earlier, or is refused below.
         Some(_) => DirectoryUse::Role(Role::Chunkserver).require(&disk)?,
         None => DirectoryUse::Join.require(&disk)?,
     }
@@ -89,7 +89,7 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
 }
 
 /// Gives files that root made to the owner of the machine's directory. The entries of a directory
-/// are given before the directory itself, so that nobody else can change them meanwhile.
+/// are given before the directory itself, so that no other user can change them meanwhile.
 fn give_to(owner: &Metadata, made: &Path) -> Result<()> {
     let of = |error| Failure::file(made, &error);
     let found = fs::symlink_metadata(made).map_err(of)?;
@@ -120,7 +120,7 @@ pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
     if gone.is_empty() { Ok(()) } else { machine.save(dir) }
 }
 
-/// The node that a directory belongs to; `None` if it belongs to none.
+/// Returns the node to which a directory belongs; `None` if there is none.
 fn known(dir: &Path) -> Result<Option<Loaded>> {
     if !dir.exists() {
         return Ok(None);
@@ -130,12 +130,12 @@ fn known(dir: &Path) -> Result<Option<Loaded>> {
     Directory::open(dir).map_err(of)?.load(RealClock::default().now()).map_err(of)
 }
 
-/// The node of a disk; `None` for a disk that cannot be read.
+/// Returns the node of a disk; `None` if the disk cannot be read.
 fn node_of(disk: &Path) -> Option<NodeId> {
     known(disk).ok().flatten().map(|loaded| loaded.identity.node())
 }
 
-/// The node that a directory is already, if this command made it before.
+/// Returns the node to which a directory belongs already, if this command made it before.
 fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded, status: &Status) -> Result<NodeId> {
     let (node, shown) = (loaded.identity.node(), disk.display());
     let own = known(&directory_of(dir, Role::Master))?;
@@ -151,7 +151,7 @@ fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded, status: &Status) -> R
     Ok(node)
 }
 
-/// Says what will move, and whether the disk is one of its own.
+/// Prints what will move, and whether the disk is a separate one.
 fn say(machine: &Machine, dir: &Path, disk: &Path, forecast: &Forecast) -> Result<()> {
     let there = disk.ancestors().find(|path| path.exists()).unwrap_or(disk);
     let device = |path: &Path| stat(path).map(|found| found.st_dev).ok();

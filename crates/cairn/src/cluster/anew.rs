@@ -1,5 +1,5 @@
-//! Metadata that begin anew with one master: who else may have them is asked first, and is given
-//! up.
+//! Metadata that begin anew with one master: the other masters that may have them are asked first,
+//! and are given up.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::members;
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 
-/// A warning to the operator: the program cannot keep unreachable masters from serving.
+/// Warning to the operator: the program cannot keep unreachable masters from serving.
 pub const KEEP_OFF: &str = "Keep the machines of the other masters switched off until they can \
      reach this one while it runs: then they hear that they were given up, and never serve again. \
      Where they reach other nodes and not this one, they would serve those, and what they \
@@ -43,16 +43,18 @@ impl Beginning {
         })
     }
 
-    /// The reports of other masters on their members.
+    /// Returns the reports of other masters on their members.
     pub fn reports(&self) -> impl Iterator<Item = &MemberReport> {
         self.asked.iter().filter_map(|asked| asked.answer.as_ref().ok())
     }
 
-    /// Those that say nothing, and why.
+    /// Returns the masters that do not answer, and the reasons.
     pub fn silent(&self) -> impl Iterator<Item = (&Asked, &Error)> {
         self.asked.iter().filter_map(|asked| Some((asked, asked.answer.as_ref().err()?)))
     }
 
+    /// Checks that this master has the newest metadata.
+    ///
     /// # Errors
     /// If a master is there whose metadata began later than `generation`.
     pub fn check_newest(&self, generation: u64) -> Result<()> {
@@ -66,6 +68,8 @@ impl Beginning {
         Ok(())
     }
 
+    /// Checks that no master that is there refuses this one.
+    ///
     /// # Errors
     /// If a master is there that refuses this one, or that this one does not know.
     pub fn check_not_denied(&self) -> Result<()> {
@@ -81,6 +85,8 @@ impl Beginning {
         Ok(())
     }
 
+    /// Checks that no other master is there.
+    ///
     /// # Errors
     /// If any other master is there, whatever it has.
     pub fn check_nobody_answers(&self) -> Result<()> {
@@ -94,6 +100,8 @@ impl Beginning {
         )))
     }
 
+    /// Checks which masters an option gives up.
+    ///
     /// # Errors
     /// Unless exactly those are `named` that are to be given up.
     pub fn check_named(&self, named: &[NodeId], option: &str) -> Result<()> {
@@ -105,16 +113,16 @@ impl Beginning {
         Err(Failure::new(format!("{text}: {option} {names}")))
     }
 
-    /// Those that are to be given up, as an option has them.
+    /// Returns the masters that are to be given up, in the form of an option.
     pub fn names(&self) -> String {
         let names: Vec<String> = self.others.iter().map(NodeId::to_string).collect();
         names.join(",")
     }
 
-    /// The map with which the one master begins.
+    /// Returns the map with which the one master begins.
     ///
     /// # Errors
-    /// Of [`ClusterMap::anew`].
+    /// Those of [`ClusterMap::anew`].
     pub fn map(&self, map: &ClusterMap, generation: u64) -> cairn_base::Result<ClusterMap> {
         let mut next = map.clone();
         for KnownNode { node, pin } in self.known.iter().filter(|known| known.node != self.own) {
@@ -129,7 +137,7 @@ impl Beginning {
     }
 }
 
-/// All masters but `own`, and those that were given up before.
+/// Returns all masters but `own`, and those that were given up before.
 fn others(map: &ClusterMap, own: NodeId, known: &[KnownNode]) -> BTreeSet<NodeId> {
     let of_map = map.masters().map(|(id, _)| id);
     let mut others: BTreeSet<NodeId> = of_map.chain(known.iter().map(|one| one.node)).collect();

@@ -1,5 +1,5 @@
-//! The tokens of all roles of a machine as one text: `cairn-node-1.` and the texts of the join
-//! tokens without their beginning, with dots between them.
+//! Tokens of all roles of a machine as one text: `cairn-node-1.` and the texts of the join tokens
+//! without their prefix, with dots between them.
 
 use cairn_base::{Role, Secret};
 use cairn_cluster::identity::JoinToken;
@@ -11,7 +11,7 @@ const OF_TOKEN: &str = "cairn-join-1.";
 /// The roles of a machine.
 pub const ROLES: [Role; 3] = Role::ALL;
 
-/// The text of a machine's tokens.
+/// Returns the text of a machine's tokens.
 pub fn write(tokens: &[JoinToken]) -> Secret<String> {
     let mut text = String::from(PREFIX);
     for (at, token) in tokens.iter().enumerate() {
@@ -24,7 +24,7 @@ pub fn write(tokens: &[JoinToken]) -> Secret<String> {
     Secret::new(text)
 }
 
-/// Reads such a text, or `-` for that on stdin. There is a token for each role.
+/// Reads such a text, or the text on stdin for `-`. There is a token for each role.
 pub fn read(text: &str) -> Result<Vec<JoinToken>> {
     let text = match text {
         "-" => std::io::read_to_string(std::io::stdin())?,

@@ -49,7 +49,7 @@ impl Copies {
         }
     }
 
-    /// Nothing where only others know.
+    /// Returns the number; none if this process cannot know it.
     pub fn number(self) -> Option<u64> {
         match self {
             Copies::One => Some(1),

@@ -68,7 +68,7 @@ fn groups(map: &ClusterMap, node: NodeId) -> u64 {
     map.groups_of(node) as u64
 }
 
-/// Waits until a node that drains is in no group. Says so while nothing moves.
+/// Waits until a draining node is in no group. Prints a line while nothing moves.
 pub fn wait(dir: &Path, before: &ClusterMap, node: NodeId) -> Result<()> {
     let to_move = groups(before, node);
     let bar = output::count_bar(to_move, "groups moved");
@@ -98,7 +98,7 @@ impl Progress {
         Progress { seen: (0, 0), since: now }
     }
 
-    /// After that it takes as long again.
+    /// Returns true if nothing has changed for [`STILL`]; then the time begins again.
     fn is_still(&mut self, seen: (u64, u64), now: Instant) -> bool {
         let is_still = seen == self.seen && now.saturating_duration_since(self.since) >= STILL;
         if seen != self.seen || is_still {
@@ -108,7 +108,7 @@ impl Progress {
     }
 }
 
-/// The groups that a node is in, and the bytes of these that others have copied so far.
+/// Returns the number of groups of a node, and their bytes that other nodes have copied so far.
 fn copied(status: &Status, node: NodeId) -> (u64, u64) {
     let is_of_node =
         |group: &GroupId| status.map.groups.get(group).is_some_and(|group| group.has(node));
@@ -126,7 +126,7 @@ fn why_still(status: &Status, node: NodeId) -> String {
     format!("node {node} is in {left} groups, and nothing has moved for {seconds} s: {why}")
 }
 
-/// The forecast: the bytes that move, their targets, and the time that takes.
+/// Prints the forecast: the bytes that move, their targets, and the duration.
 pub fn show(forecast: &Forecast) -> Result<()> {
     for (target, bytes) in &forecast.targets {
         output::line(format!("  to node {target}: {}", indicatif::BinaryBytes(*bytes)))?;

@@ -1,4 +1,4 @@
-//! Changes of the cluster map that an operator wants.
+//! Commands by which an operator changes the cluster map.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

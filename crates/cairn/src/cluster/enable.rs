@@ -1,4 +1,4 @@
-//! `cairn cluster enable`: turns on what all nodes must know.
+//! `cairn cluster enable`: turns capabilities on that all nodes must have.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -17,7 +17,7 @@ use super::{objects, reach};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Between two looks at it.
+/// Pause between two questions about its state.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Check the metadata of a cluster that serves, and whether its nodes have all blocks
@@ -70,7 +70,7 @@ pub fn run(args: &ClusterFsckArgs) -> Result<ExitCode> {
     show(args, &state, found.as_ref())
 }
 
-/// Waits until it does not run any more.
+/// Waits until the fsck no longer runs.
 fn wait(args: &ClusterFsckArgs, mut state: FsckState) -> Result<FsckState> {
     let patience = Duration::from_secs(args.patience);
     let (bar, mut heard) = (output::count_bar(1, "rows"), Instant::now());
@@ -87,7 +87,7 @@ fn wait(args: &ClusterFsckArgs, mut state: FsckState) -> Result<FsckState> {
     Ok(state)
 }
 
-/// The master that makes it does not answer any more.
+/// Makes the failure for a master that no longer answers.
 fn lost(args: &ClusterFsckArgs, failure: Failure) -> Failure {
     let dir = args.dir.display();
     failure.and(&format!(

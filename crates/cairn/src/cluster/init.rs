@@ -82,10 +82,10 @@ impl InitArgs {
     }
 }
 
-/// The commands that come next, to be shown.
+/// Commands that come next, to be shown.
 pub enum Next<'a> {
     Roles,
-    /// The cluster is that of the machine with this directory.
+    /// For the cluster of the machine with this directory.
     Machine(&'a Path),
 }
 
@@ -145,7 +145,7 @@ pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
     show(&credential, is_preset, args, next)
 }
 
-/// Writes the first rows where this cluster keeps its metadata.
+/// Writes the first rows to the place in which this cluster keeps its metadata.
 async fn write(
     args: &InitArgs,
     dir: &DataDir,
@@ -159,7 +159,7 @@ async fn write(
             fill(&metadata, dir, clock, first, row).await
         }
         (None, MetaPlace::Members) => {
-            // What an interrupted run has left was never used: `cluster.toml` comes last.
+            // Remains of an interrupted run were never used: `cluster.toml` comes last.
             let alone = Alone::found(dir, node, members::FIRST_GENERATION).await?;
             fill(&alone.metadata, dir, clock, first, row).await?;
             alone.close().await;
@@ -192,7 +192,7 @@ async fn fill(
     Ok(())
 }
 
-/// Credentials that were given are not shown: the output may be kept.
+/// Shows the first credentials. Credentials that were given are not shown: the output may be kept.
 fn show(
     credential: &NewCredential,
     is_preset: bool,

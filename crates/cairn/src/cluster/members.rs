@@ -1,5 +1,5 @@
-//! The masters that keep the metadata together. Each of them is asked for itself, so there is
-//! something to show even when none serves.
+//! Masters that keep the metadata together. Each master is asked about itself, so there is
+//! something to show even if none serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::failure::Result;
 use crate::node::ThisNode;
 use crate::output;
 
-/// A master that lacks no more entries than these has caught up: some are always on their way.
+/// Most entries that a master that has caught up may lack: some are always on their way.
 const LAG_MOST: u64 = 10_000;
 
-/// The answers of all masters.
+/// Answers of all masters.
 #[derive(Debug, Default)]
 pub struct MembersShown {
     reports: BTreeMap<u64, MemberReport>,
@@ -104,7 +104,8 @@ async fn ask_at(
 }
 
 impl MastersSaid {
-    /// The nodes of addresses are known as far as a map has them.
+    /// Makes the result from the answers. The nodes of addresses are known as far as a map has
+    /// them.
     fn of(asked: Vec<Asked>, nodes: &BTreeMap<String, NodeId>) -> MastersSaid {
         let (mut shown, mut is_elsewhere) = (MembersShown::default(), false);
         for Asked { address, node, answer } in asked {
@@ -133,7 +134,7 @@ impl MastersSaid {
 }
 
 impl MembersShown {
-    /// So many masters, of which the first ones vote.
+    /// Makes the result for this number of masters, the first of which vote.
     #[cfg(test)]
     pub fn of_voters(masters: u64, voters: u64) -> MembersShown {
         let report = |member| MemberReport {
@@ -148,7 +149,7 @@ impl MembersShown {
         MembersShown { reports, silent: Vec::new() }
     }
 
-    /// The report of the newest generation and term: of the leader, if one is there.
+    /// Returns the report of the newest generation and term, preferably of the leader.
     fn best(&self) -> Option<&MemberReport> {
         best(self.reports.values())
     }
@@ -157,7 +158,7 @@ impl MembersShown {
         self.best().map(MemberReport::all_voters).unwrap_or_default()
     }
 
-    /// The number of copies that there are of the metadata now.
+    /// Returns the current number of copies of the metadata.
     pub fn copies(&self) -> usize {
         copies(self.reports.values())
     }
@@ -192,7 +193,7 @@ impl MembersShown {
         self.best().is_some_and(|best| best.is_majority(is_left))
     }
 
-    /// Warnings about the members for an operator. There are none if all is well.
+    /// Returns warnings about the members for an operator; none if all is well.
     pub fn warnings(&self) -> Vec<String> {
         let Some(best) = self.best() else { return Vec::new() };
         let mut out = Vec::new();
@@ -249,7 +250,7 @@ impl MembersShown {
         out
     }
 
-    /// Sentences about members that make no progress, each with a remedy.
+    /// Returns sentences about members that make no progress, each with a remedy.
     pub fn stalls(&self) -> Vec<String> {
         let texts = |report: &MemberReport| {
             let member = report.member;
@@ -258,7 +259,7 @@ impl MembersShown {
         self.reports.values().flat_map(texts).collect()
     }
 
-    /// Sentences about members whose metadata are damaged, each with a remedy.
+    /// Returns sentences about members whose metadata are damaged, each with a remedy.
     pub fn damage(&self) -> Vec<String> {
         let texts = |report: &MemberReport| {
             let member = report.member;

@@ -1,4 +1,4 @@
-//! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
+//! `cairn cluster`: creation of a cluster, admission of nodes, its status, and changes.
 
 mod add_disk;
 pub mod anew;

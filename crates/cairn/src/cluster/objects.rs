@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::failure::Result;
 use crate::output;
 
-/// Adds them, and the numbers of their blocks, to an object of JSON.
+/// Adds the objects, and the numbers of their blocks, to an object of JSON.
 pub fn add_json(shown: &mut Value, named: &DegradedObjects) {
     let objects = named.objects.iter().map(|one| {
         let (object, state) = (&one.object, one.wholeness.word());
@@ -23,7 +23,7 @@ pub fn add_json(shown: &mut Value, named: &DegradedObjects) {
     shown["silent"] = silent.collect();
 }
 
-/// Prints them, a line for each range of bytes.
+/// Prints the objects, a line for each range of bytes.
 pub fn print(named: &DegradedObjects) -> Result<()> {
     for one in &named.objects {
         let (state, object) = (one.wholeness.word(), output::name(&one.object));
@@ -32,7 +32,7 @@ pub fn print(named: &DegradedObjects) -> Result<()> {
     more(named).map_or(Ok(()), output::line)
 }
 
-/// That not all are named.
+/// Returns a line if some objects are not listed.
 fn more(named: &DegradedObjects) -> Option<String> {
     let (shown, unnamed) = (named.objects.len(), named.unnamed);
     match (unnamed, named.is_cut) {
@@ -45,7 +45,7 @@ fn more(named: &DegradedObjects) -> Option<String> {
     }
 }
 
-/// Prints what becomes of bytes that are lost, if there are any.
+/// Prints what happens to lost bytes, if there are any.
 pub fn print_remedy(named: &DegradedObjects) -> Result<()> {
     if named.blocks[Wholeness::Lost as usize] == 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Asking the master that serves, as the node whose directory this is.
+//! Requests to the master that serves, as the node of a directory.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::node::ThisNode;
 /// Validity of a token by default.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The status that the master sees; any node may ask.
+/// Returns the status that the master sees; any node may ask.
 pub fn status(dir: &Path) -> Result<Status> {
     ask(dir, &Role::ALL, async |admin| admin.status().await)
 }
@@ -30,30 +30,30 @@ pub fn edit(dir: &Path, edit: Edit) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.edit(edit).await)
 }
 
-/// Those that may order scrubs and an fsck.
+/// Roles that may order scrubs and an fsck.
 const SCRUBBERS: [Role; 2] = [Role::Master, Role::Gateway];
 
-/// Orders a scrub of all chunkservers, or asks how that stands.
+/// Orders a scrub of all chunkservers, or returns its state.
 pub fn scrub(dir: &Path, run: u64, order: RunOrder) -> Result<Vec<(NodeId, NodeScrub)>> {
     ask(dir, &SCRUBBERS, async |admin| admin.scrub(run, order).await)
 }
 
-/// The objects that a scrub found damaged; nothing while they are being looked up.
+/// Returns the objects that a scrub found damaged; nothing while they are being looked up.
 pub fn degraded(dir: &Path, run: u64) -> Result<Option<DegradedObjects>> {
     ask(dir, &SCRUBBERS, async |admin| admin.degraded(run).await)
 }
 
-/// Begins an fsck of the cluster, stops it, or asks how it stands.
+/// Begins an fsck of the cluster, stops it, or returns its state.
 pub fn fsck(dir: &Path, run: u64, order: RunOrder) -> Result<FsckState> {
     ask(dir, &SCRUBBERS, async |admin| admin.fsck(run, order, String::new()).await)
 }
 
-/// The results of an fsck; `None` where it did not come to its end.
+/// Returns the results of an fsck; `None` if it did not reach its end.
 pub fn fsck_found(dir: &Path, run: u64) -> Result<Option<FsckFound>> {
     ask(dir, &SCRUBBERS, async |admin| admin.fsck_found(run).await)
 }
 
-/// Has the cluster remember a join token.
+/// Makes the cluster remember a join token.
 fn issue(dir: &Path, id: TokenId, grant: &JoinGrant) -> Result<()> {
     ask(dir, &[Role::Master], async |admin| admin.issue(id, grant).await)
 }
@@ -78,7 +78,7 @@ pub fn new_token(dir: &Path, roles: Roles, expires: Option<Duration>) -> Result<
     Ok(token)
 }
 
-/// As a node that has one of these roles.
+/// Asks the master as a node that has one of these roles.
 fn ask<R>(
     dir: &Path,
     roles: &[Role],
@@ -106,8 +106,8 @@ fn ask<R>(
     })
 }
 
-/// A refusal of the cluster in its own words. That nothing has changed meanwhile is not said, and
-/// trying again does not help.
+/// Returns a refusal of the cluster in its own words. It does not say that nothing has changed, and
+/// to try again does not help.
 pub fn refusal(error: Error) -> Failure {
     match error {
         Error::Conflict(what) => Failure::new(what),

@@ -63,7 +63,7 @@ pub fn run(args: &RebalanceArgs) -> Result<ExitCode> {
     }
 }
 
-/// Makes moves, a few at a time. Returns how many were not made.
+/// Makes moves, a few at a time. Returns the number of moves that were not made.
 pub fn carry_out(dir: &Path, bytes: &BTreeMap<GroupId, u64>, planned: Vec<Move>) -> Result<usize> {
     let total = planned.iter().filter_map(|wanted| bytes.get(&wanted.group)).sum();
     let bar = output::bytes_bar(total, "moving");
@@ -118,7 +118,7 @@ impl Work<'_> {
         }
     }
 
-    /// Notes which moves have ended; the bytes copied so far.
+    /// Notes which moves have ended; returns the bytes copied so far.
     fn look(&mut self) -> Result<u64> {
         let status = reach::status(self.dir)?;
         let size = |group: GroupId| self.bytes.get(&group).copied().unwrap_or(0);

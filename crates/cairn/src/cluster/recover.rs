@@ -1,4 +1,4 @@
-//! `cairn cluster recover`: one master goes on alone, where the majority is lost.
+//! `cairn cluster recover`: lets one master go on alone if the majority is lost.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -47,7 +47,8 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
         let text = "is not the directory of one of several masters: there is nothing to recover";
         return Err(Failure::new(format!("{shown}: {text}")));
     }
-    // With all entries of the log, of which the store has applied none when it is opened.
+    // This map includes all entries of the log, of which the store has applied none when it is
+    // opened.
     let map = map_of(&*frozen_engine(&dir)?.snapshot()?)?;
     let path = dir.meta();
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
@@ -92,7 +93,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Term and index of the last entry of the log.
+/// Returns term and index of the last entry of the log.
 fn end_of(store: &MemberStore) -> (u64, u64) {
     let last = store.last().or(store.applied().0);
     last.map_or((0, 0), |id| (id.term, id.index))
@@ -118,6 +119,8 @@ fn show(store: &MemberStore, beginning: &Beginning) -> Result<()> {
     }
 }
 
+/// Checks that the majority is lost.
+///
 /// # Errors
 /// If most masters of the log answer, and this one is among them.
 fn check_majority(store: &MemberStore, beginning: &Beginning) -> Result<()> {

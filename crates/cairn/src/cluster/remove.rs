@@ -1,4 +1,4 @@
-//! `cairn cluster remove` and `replace`: forget a node, and move its blocks elsewhere before.
+//! `cairn cluster remove` and `replace`: forget a node, after its blocks were moved elsewhere.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -63,7 +63,7 @@ pub fn run(args: &RemoveArgs) -> Result<ExitCode> {
     let holds = |node: &NodeId| status.map.groups.values().any(|group| group.has(*node));
     let holding: Vec<NodeId> = nodes.iter().copied().filter(holds).collect();
     for node in &nodes {
-        // None of them takes the blocks of another.
+        // None of the nodes takes the blocks of another.
         status.map.nodes.get_mut(node).ok_or_else(|| unknown(*node))?.is_draining = true;
     }
     for node in &holding {
@@ -88,7 +88,7 @@ pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
     let status = reach::status(dir)?;
     let (forecast, moves) = replacing(&status, *node, args.by).map_err(reach::refusal)?;
     agree(*node, args.yes, &forecast)?;
-    // Moves that fail are no harm: the drain moves what they leave.
+    // Failed moves do no harm: the drain moves what they leave.
     let failed = rebalance::carry_out(dir, &bytes_by_group(&status), moves)?;
     if failed > 0 {
         let by = args.by;
@@ -102,7 +102,7 @@ pub fn replace(args: &ReplaceArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what will move, and asks whether it shall.
+/// Prints what will move, and asks for a confirmation.
 fn agree(node: NodeId, yes: bool, forecast: &Forecast) -> Result<()> {
     let groups = forecast.groups;
     if groups == 0 {

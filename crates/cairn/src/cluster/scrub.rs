@@ -1,4 +1,4 @@
-//! `cairn cluster scrub`: has all chunkservers verify their blocks now, and names the objects that
+//! `cairn cluster scrub`: makes all chunkservers verify their blocks, and names the objects that
 //! are damaged or lack replicas.
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
     show_named(args, &nodes, names(args, run))
 }
 
-/// Shows the reports of the nodes, also where the damaged objects are not known.
+/// Shows the reports of the nodes, even if the damaged objects are unknown.
 fn show_named(
     args: &ClusterScrubArgs,
     nodes: &Nodes,
@@ -87,7 +87,7 @@ fn show_named(
     }
 }
 
-/// Begins one and waits until it has ended everywhere, or cannot be waited for any longer.
+/// Begins a scrub and waits until it has ended everywhere, or no further wait makes sense.
 fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
     let mut watched = Watched::new(Duration::from_secs(args.patience));
     let mut order = RunOrder::Begin;
@@ -110,14 +110,14 @@ fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
     }
 }
 
-/// The answers to a scrub so far.
+/// Answers to a scrub so far.
 struct Watched {
     patience: Duration,
     nodes: Nodes,
-    /// Since when a node says the same, if it is not done.
+    /// Time since which the answer of a node has not changed, if the node is not done.
     since: BTreeMap<NodeId, Instant>,
     again: BTreeMap<NodeId, u32>,
-    /// Nodes that are done, or were given up.
+    /// For each node, true if it is done or was given up.
     done: BTreeMap<NodeId, bool>,
     heard: Option<Instant>,
 }
@@ -128,7 +128,7 @@ impl Watched {
         Watched { patience, nodes, since, again, done, heard: None }
     }
 
-    /// Takes what the master says, and returns what to ask next.
+    /// Takes the master's answer, and returns the next request.
     fn look(&mut self, said: Vec<(NodeId, NodeScrub)>, now: Instant) -> RunOrder {
         self.heard = Some(now);
         self.forget_others(&said);
@@ -138,7 +138,7 @@ impl Watched {
                 continue;
             }
             let is_same = self.nodes.get(&node).is_some_and(|known| match scrub.phase {
-                // It may say each time in other words why it does not answer.
+                // The reason why it does not answer may have other words each time.
                 ScrubPhase::Silent => known.phase == ScrubPhase::Silent,
                 _ => *known == scrub,
             });
@@ -155,7 +155,7 @@ impl Watched {
                     *again > AGAIN
                 }
                 ScrubPhase::Silent => is_late,
-                // It rests much, and may wait for a disk: it is not given up.
+                // It rests a lot, and may wait for a disk: it is not given up.
                 ScrubPhase::Waits | ScrubPhase::Runs => false,
                 ScrubPhase::Ended | ScrubPhase::Stopped | ScrubPhase::Failed => {
                     scrub.pending == 0 || is_late
@@ -167,7 +167,7 @@ impl Watched {
         next
     }
 
-    /// Nodes that were removed from the cluster meanwhile are not waited for.
+    /// Forgets nodes that were removed from the cluster meanwhile.
     fn forget_others(&mut self, said: &[(NodeId, NodeScrub)]) {
         let is_said = |node: &NodeId| said.iter().any(|(said, _)| said == node);
         self.nodes.retain(|node, _| is_said(node));
@@ -176,7 +176,7 @@ impl Watched {
         self.done.retain(|node, _| is_said(node));
     }
 
-    /// A master that was heard before does not answer any more.
+    /// Makes the failure for a master that answered before and no longer does.
     fn lost(&self, args: &ClusterScrubArgs, failure: Failure) -> Failure {
         let dir = args.dir.display();
         match self.heard {
@@ -238,7 +238,7 @@ fn names(args: &ClusterScrubArgs, run: u64) -> Result<DegradedObjects> {
 /// Returns true if all blocks were verified, and those of objects have all their replicas.
 fn is_good(nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
     let garbage = named.map_or(0, |named| named.garbage);
-    // A node does not say of more damaged blocks than these whether they were repaired. No other
+    // For more damaged blocks than these, a node does not say whether they were repaired. No other
     // node replaces garbage.
     let is_good = |scrub: &NodeScrub| {
         scrub.phase == ScrubPhase::Ended
@@ -401,7 +401,7 @@ mod tests {
         let mut torn = ended(0, 0);
         torn.values_mut().for_each(|scrub| scrub.damaged_segments = 1);
         assert!(!is_good(&torn, Some(&named)), "it may lack blocks");
-        // No object holds it: it hits nobody, and nobody can repair it.
+        // No object holds it: it does no harm, and no node can repair it.
         let garbage = DegradedObjects { garbage: 1, ..named.clone() };
         assert!(is_good(&ended(2, 1), Some(&garbage)) && !is_good(&ended(2, 0), Some(&garbage)));
         for blocks in [[1, 0, 0], [0, 1, 0]] {
@@ -436,7 +436,7 @@ mod tests {
         assert!(!watched.is_over());
         watched.look(vec![(NODE, ended)], now);
         assert!(watched.is_over() && is_good(&watched.nodes, None));
-        // A later one, of somebody else, changes nothing of it.
+        // A later scrub of another caller changes nothing.
         watched.look(said(ScrubPhase::Unknown), now);
         assert!(watched.is_over() && is_good(&watched.nodes, None));
     }

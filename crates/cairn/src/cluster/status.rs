@@ -1,4 +1,4 @@
-//! `cairn cluster status`: who is there, and whether everything is whole.
+//! `cairn cluster status`: shows which nodes are there, and whether everything is whole.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,15 +73,15 @@ fn health(map: &ClusterMap) -> Health {
     health
 }
 
-/// The condition of a cluster, as the exit code tells it.
+/// Condition of a cluster, which the exit code reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
-    /// All is there and whole.
+    /// Everything is there and whole.
     Whole,
     /// Something is away, degraded or full, or no master serves.
     Wrong,
-    /// Nothing is wrong, and it is not whole yet: no group takes writes, or a master has not caught
-    /// up or does not vote yet.
+    /// Nothing is wrong, but not everything is whole yet: no group takes writes, or a master has
+    /// not caught up or does not vote yet.
     Settling,
 }
 
@@ -90,7 +90,7 @@ impl Condition {
         ExitCode::from(match self {
             Condition::Whole => 0,
             Condition::Wrong => 1,
-            // 2 is for a command line that makes no sense.
+            // Exit code 2 is for a command line that makes no sense.
             Condition::Settling => 3,
         })
     }
@@ -99,27 +99,29 @@ impl Condition {
 /// Returns the number of copies of the metadata that this many masters will keep.
 fn copies_of(masters: usize) -> usize {
     match masters {
-        // A third master makes three voters of them.
+        // A third master makes all three voters.
         0..=3 => masters,
         4 => 3,
         _ => 5,
     }
 }
 
-/// All that was learnt at one time.
+/// Facts of one moment.
 enum Look {
     Served {
         status: Box<Status>,
         said: MastersSaid,
         copies: Copies,
     },
-    /// No master serves. These may say why.
+    /// No master serves. The members may say why.
     Unserved {
         said: MastersSaid,
     },
 }
 
 impl Look {
+    /// Asks for the status.
+    ///
     /// # Errors
     /// No master answers at all.
     fn take(dir: &Path) -> Result<Look> {
@@ -323,12 +325,12 @@ fn print(
     Ok(())
 }
 
-/// A disk that fails says that it is full, too.
+/// Returns true if a disk is full. A failing disk reports that it is full too.
 fn is_full(said: &NodeStatus) -> bool {
     said.store.is_full && said.failure.is_none()
 }
 
-/// Lines about nodes whose disks take no writes, each with what to do.
+/// Returns lines about nodes whose disks take no writes, each with a remedy.
 fn failure_warnings(status: &Status) -> impl Iterator<Item = String> {
     let failing = status.nodes.iter().filter_map(|said| Some((said.node, said.failure.as_ref()?)));
     failing.map(|(node, error)| {
@@ -342,7 +344,7 @@ fn failure_warnings(status: &Status) -> impl Iterator<Item = String> {
     })
 }
 
-/// The nodes whose disks are full, and what that means.
+/// Returns a line about nodes whose disks are full, and the consequence.
 fn full_warning(status: &Status) -> Option<String> {
     let full = status.nodes.iter().filter(|said| is_full(said));
     let names: Vec<String> = full.map(|said| said.node.to_string()).collect();

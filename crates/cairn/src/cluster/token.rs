@@ -1,4 +1,4 @@
-//! `cairn cluster token`: lets one more node in.
+//! `cairn cluster token`: admits one more node.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `cairn cluster upgrade-check`: which nodes may be stopped now, to be upgraded.
+//! `cairn cluster upgrade-check`: shows which nodes may be stopped now, to be upgraded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -39,28 +39,29 @@ pub struct UpgradeCheckArgs {
 /// Nodes that stop and start together: those of a machine, or one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Unit {
-    /// The host of a machine; empty for a node by itself.
+    /// Host of a machine; empty for a single node.
     host: String,
     nodes: BTreeSet<NodeId>,
-    /// Why it must not be stopped now; nothing if it may.
+    /// Reasons why it must not be stopped now; none if it may.
     reasons: Vec<String>,
 }
 
-/// The state of the cluster, and the program that is to be installed.
+/// State of the cluster, and the program to be installed.
 struct Check<'a> {
     status: &'a Status,
     own: NodeProgram,
     masters: Masters<'a>,
 }
 
-/// The place of the metadata.
+/// Place of the metadata.
 #[derive(Clone, Copy)]
 enum Masters<'a> {
-    /// They keep them together; whether a majority has caught up without some.
+    /// The masters keep them together; the function says whether a majority without some has caught
+    /// up.
     Members(&'a dyn Fn(&BTreeSet<NodeId>) -> bool),
-    /// In a database, or on the disk of one master.
+    /// The metadata are in a database, or on the disk of one master.
     Elsewhere,
-    /// None said it.
+    /// No master answered.
     Silent,
 }
 
@@ -96,7 +97,7 @@ impl Check<'_> {
         self.status.map.nodes.get(&node).is_some_and(|node| node.pin.roles.contains(role))
     }
 
-    /// All nodes in the order of an upgrade: masters, that which serves last of them; then
+    /// Returns all nodes in the order of an upgrade: masters, the serving one last; then
     /// chunkservers, then gateways.
     fn units(&self) -> Vec<Unit> {
         let mut by_host: BTreeMap<String, BTreeSet<NodeId>> = BTreeMap::new();
@@ -125,7 +126,7 @@ impl Check<'_> {
         units.into_iter().map(unit).collect()
     }
 
-    /// Why these nodes must not be stopped now and run this program afterwards.
+    /// Returns the reasons why these nodes must not be stopped now and run this program afterwards.
     fn reasons(&self, away: &BTreeSet<NodeId>) -> Vec<String> {
         let mut reasons = self.not_whole(away);
         reasons.extend(self.without_masters(away));
@@ -205,7 +206,7 @@ impl Check<'_> {
             let text = "no other gateway is up: clients wait until it is back";
             return (!self.is_left(Role::Gateway, away)).then(|| text.into());
         }
-        // Nothing says on which machine a gateway without an address is.
+        // It is unknown on which machine a gateway without an address runs.
         let gateways = || nodes.iter().filter(|(id, _)| self.has(**id, Role::Gateway));
         let is_machine = has(Role::Master) && has(Role::Chunkserver);
         let may_be_here = gateways().any(|(_, node)| node.address.is_empty());
@@ -227,7 +228,8 @@ impl Check<'_> {
         self.status.programs.get(&node).map(|program| &**program)
     }
 
-    /// Nodes that would not understand this program at `node`. All that connect connect to masters.
+    /// Returns nodes that would not understand this program at `node`. All nodes that connect
+    /// connect to masters.
     fn not_understood(&self, node: NodeId, away: &BTreeSet<NodeId>) -> Vec<String> {
         let mut reasons = Vec::new();
         for other in self.status.map.nodes.keys().filter(|other| !away.contains(other)) {
@@ -251,7 +253,7 @@ impl Check<'_> {
         reasons
     }
 
-    /// Formats in the directory of `node` that this program does not read.
+    /// Returns formats in the directory of `node` that this program does not read.
     fn refused_formats(&self, node: NodeId) -> Vec<String> {
         let formats = self.program(node).map(|program| &program.formats[..]).unwrap_or_default();
         let refused = formats.iter().filter_map(|theirs| {
@@ -313,7 +315,7 @@ impl Check<'_> {
         )
     }
 
-    /// Says whether a capability is on, or can be turned on.
+    /// Returns whether a capability is on, or can be turned on, in words.
     fn state_of(&self, capability: Capability) -> String {
         if self.status.map.capabilities.contains(capability) {
             return "on: a program without it is refused".into();
@@ -325,7 +327,7 @@ impl Check<'_> {
         }
     }
 
-    /// Nodes that are not up with a program that has a capability.
+    /// Returns nodes that are not up with a program that has a capability.
     fn lacking(&self, capability: Capability) -> Vec<String> {
         let (old, away) = self.status.nodes_without(capability);
         let nodes: BTreeSet<NodeId> = old.into_iter().chain(away).collect();
@@ -466,7 +468,7 @@ mod tests {
         Status { master: NodeId(2), programs, map, ..Status::default() }
     }
 
-    /// The units, where these masters have caught up.
+    /// Returns the units if these masters have caught up.
     fn check(status: &Status, caught_up: &[u64]) -> Vec<Unit> {
         let without = |away: &BTreeSet<NodeId>| {
             caught_up.iter().filter(|node| !away.contains(&NodeId(**node))).count() >= 2

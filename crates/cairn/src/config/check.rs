@@ -1,4 +1,4 @@
-//! The faults of a file of options.
+//! Faults of a file of options.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::file;
 use super::given::{self, Given};
 use crate::failure::Result;
 
-/// One sentence for each fault.
+/// Returns one sentence for each fault.
 ///
 /// # Errors
-/// The file cannot be read, or is no TOML.
+/// The file cannot be read, or is not TOML.
 pub fn faults(path: &Path, whole: &Command) -> Result<Vec<String>> {
     let sections = file::read(path)?;
     let mut all = Vec::new();
@@ -50,7 +50,7 @@ pub fn of_section(whole: &Command, role: &str, section: &Table) -> Vec<String> {
     }
 }
 
-/// The words of clap, up to the usage.
+/// Returns the words of clap, up to the usage.
 fn in_a_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let lines = text.lines().take_while(|line| !line.is_empty());

@@ -9,7 +9,8 @@ const WIDTH: usize = 100;
 /// Names of values that are numbers.
 const NUMBERS: [&str; 4] = ["N", "MS", "SECONDS", "RATIO"];
 
-/// All lines are comments but the first: options without a line have their defaults.
+/// Makes the section. All lines are comments except the first: options without a line have their
+/// defaults.
 pub fn section(command: &Command) -> String {
     let mut text = format!("[{}]\n", command.get_name());
     for arg in options::of(command) {
@@ -32,7 +33,7 @@ pub fn section(command: &Command) -> String {
     text
 }
 
-/// The default, or the kind of value.
+/// Returns the default, or the kind of value.
 fn value(arg: &Arg) -> String {
     if is_switch(arg) {
         return "false".to_owned();

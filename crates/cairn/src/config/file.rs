@@ -8,10 +8,10 @@ use toml::{Table, Value};
 use super::options::{ROLES, nearest};
 use crate::failure::{Failure, Result};
 
-/// A longer file is none, bytes.
+/// Size above which a file is refused, bytes.
 const FILE_BYTES: u64 = 1 << 20;
 
-/// All sections of a file, by role.
+/// Reads all sections of a file, by role.
 pub fn read(path: &Path) -> Result<Vec<(String, Table)>> {
     let shown = path.display();
     let length = fs::metadata(path).map_err(|error| Failure::file(path, &error))?.len();
@@ -19,7 +19,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, Table)>> {
         return Err(Failure::new(format!("{shown}: {length} bytes are no file of options")));
     }
     let text = fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
-    // Without the lines themselves: there may be a secret in them, though it is refused there.
+    // Without the lines themselves: they may contain a secret, even though it is refused there.
     let table: Table = toml::from_str(&text).map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
@@ -43,10 +43,10 @@ fn section(role: String, value: Value, path: &Path) -> Result<(String, Table)> {
     }
 }
 
-/// The section of one role.
+/// Reads the section of one role.
 ///
 /// # Errors
-/// Also if there is none: a role must not start without the options that it was to have.
+/// Also if there is none: a role must not start without its options.
 pub fn section_of(path: &Path, role: &str) -> Result<Table> {
     let found = read(path)?.into_iter().find(|(name, _)| name == role);
     found

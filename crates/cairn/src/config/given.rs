@@ -1,4 +1,4 @@
-//! The options of a section, as words of a command line.
+//! Options of a section as words of a command line.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,11 +10,11 @@ use toml::{Table, Value};
 use super::options::{find, is_list, is_secret, is_switch, key};
 use crate::secret_file;
 
-/// Variables of the environment that have the same meaning as an option, and are not its own.
+/// Environment variables that have the meaning of an option without being its own.
 const VARIABLES: [(&str, &str); 2] =
     [("root-key", "CAIRN_ROOT_KEY"), ("root-secret-file", "CAIRN_ROOT_SECRET")];
 
-/// An option as the file gives it.
+/// An option in the form in which the file gives it.
 pub struct Given {
     /// Name of the option on the command line; none for an option that has no name there, such as
     /// DIR.
@@ -22,7 +22,7 @@ pub struct Given {
     pub words: Vec<OsString>,
 }
 
-/// All options of a section. Those that the environment has, too, are left out.
+/// Returns all options of a section, except those that the environment has too.
 ///
 /// # Errors
 /// One sentence for each fault.

@@ -1,4 +1,4 @@
-//! A command line with the options of a file in it.
+//! A command line with the options of a file merged into it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,7 +13,7 @@ use super::options::{ROLES, is_switch};
 use super::{ConfigArgs, ENVIRONMENT, check, file};
 use crate::failure::{Failure, Result};
 
-/// The arguments of a command line, with the options of its file if it names one.
+/// Returns the arguments of a command line, with the options of its file if it names one.
 ///
 /// # Errors
 /// The file cannot be read, or has a key or a value that no option has. A command line that makes
@@ -25,14 +25,14 @@ pub fn matches(line: Vec<OsString>, whole: &Command) -> Result<ArgMatches> {
     };
     let merged = file.merged(&line)?;
     parsed(&merged).or_else(|error| match check::of_section(whole, file.role, &file.section) {
-        // It is not the file.
+        // The fault is not in the file.
         faults if faults.is_empty() => error.exit(),
         faults => Err(file.failure(&faults[0])),
     })
 }
 
-/// The words of a role that runs within another one, without its name: its own, and those of its
-/// section in the file of the other one, if that has such a section.
+/// Returns the words of a role that runs within another role, without its name: its own words, and
+/// those of its section in the file of the other role, if there is such a section.
 ///
 /// # Errors
 /// The section has a fault, or an option that `own` has, or DIR: the other role decides that.
@@ -65,7 +65,7 @@ pub fn of_role(
     Ok(of_file.merged(&line)?.split_off(2))
 }
 
-/// The section for a command line.
+/// Section for a command line.
 struct OfFile<'a> {
     path: PathBuf,
     role: &'a str,
@@ -85,7 +85,7 @@ impl<'a> OfFile<'a> {
         Ok(Some(OfFile { path, role, command, section, seen }))
     }
 
-    /// The words of the line with those of the file before them.
+    /// Returns the words of the line with those of the file before them.
     fn merged(&self, line: &[OsString]) -> Result<Vec<OsString>> {
         let all = given::all(self.command, &self.section);
         let all = all.map_err(|faults| self.failure(&faults[0]))?;
@@ -114,12 +114,12 @@ fn of_environment() -> Option<PathBuf> {
     env::var_os(ENVIRONMENT).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The arguments of a command line without those of its file.
+/// Arguments of a command line without those of its file.
 #[derive(Default)]
 struct Seen {
-    /// Names of options that it has.
+    /// Names of its options.
     options: BTreeSet<String>,
-    /// It has words that belong to no option, such as DIR.
+    /// Set if it has words that belong to no option, such as DIR.
     has_places: bool,
     config: Option<PathBuf>,
 }

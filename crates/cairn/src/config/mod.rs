@@ -43,7 +43,7 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// Says in the log which file was read.
+    /// Logs which file was read.
     pub fn announce(&self) {
         if let Some(file) = &self.config {
             tracing::info!(file = %file.display(), "options were read from a file");

@@ -1,5 +1,4 @@
-//! HTTP/1.1 for commands, which wait for each reply on a thread of their own. Connections are used
-//! again.
+//! HTTP/1.1 for commands, which wait for each reply on a separate thread. Connections are reused.
 
 use std::io::{self, Read};
 use std::pin::Pin;
@@ -24,12 +23,12 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Connections that wait to be used again, and for how long.
+/// Idle connections that are kept, and for how long.
 const IDLE: usize = 64;
 const IDLE_TIME: Duration = Duration::from_secs(15);
-/// Bodies are read for sending in pieces of this length, bytes.
+/// Length of the pieces in which bodies are read for sending, bytes.
 const PIECE: usize = 64 << 10;
-/// Pieces that wait to be sent.
+/// Pieces that wait to be sent, at most.
 const PIECES: usize = 4;
 
 /// One server.
@@ -42,12 +41,12 @@ struct HttpShared {
     port: u16,
     host_header: String,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// In which a request and its whole reply must be over.
+    /// Deadline of a request and its whole reply.
     within: Option<Duration>,
     idle: Mutex<Vec<(SendRequest<Sent>, Instant)>>,
 }
 
-/// The body that is sent with a request.
+/// Body that is sent with a request.
 pub enum Outgoing<'a> {
     Nothing,
     Bytes(Bytes),
@@ -56,7 +55,7 @@ pub enum Outgoing<'a> {
 }
 
 impl Client {
-    /// `base` begins with `http://` or `https://`; its path is not looked at.
+    /// Makes a client. `base` begins with `http://` or `https://`; its path is ignored.
     ///
     /// # Errors
     /// In words: it is no such URL.
@@ -85,7 +84,7 @@ impl Client {
     /// Sends a request, whose URI is a path, and waits for the head of its reply.
     ///
     /// # Errors
-    /// `ConnectionRefused`; `TimedOut`; what reading the body fails with; else in words.
+    /// `ConnectionRefused`; `TimedOut`; the error of reading the body; otherwise in words.
     pub fn send(
         &self,
         request: Request<()>,
@@ -100,7 +99,7 @@ impl Client {
             let (response, sender) = match body {
                 Outgoing::Nothing => self.exchange(parts, Sent::Whole(Bytes::new())).await?,
                 Outgoing::Bytes(bytes) => self.exchange(parts, Sent::Whole(bytes)).await?,
-                // It can be sent again then.
+                // Then it can be sent again.
                 Outgoing::Reader(reader, Some(length)) if length <= PIECE as u64 => {
                     self.exchange(parts, Sent::Whole(whole(reader, length)?)).await?
                 }
@@ -132,7 +131,7 @@ impl Client {
         timeout(waits::CLIENT_REPLY, exchange).await.map_err(late)?
     }
 
-    /// Sends what `reader` gives, as long as there is no reply.
+    /// Sends what `reader` gives until the reply arrives.
     async fn pour(
         &self,
         parts: hyper::http::request::Parts,
@@ -150,7 +149,7 @@ impl Client {
                 Ok(read) => Bytes::copy_from_slice(&buffer[..read]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    // It must not look like the end of the body.
+                    // The error must not look like the end of the body.
                     let shown = io::Error::new(error.kind(), error.to_string());
                     let _ = sender.send(Err(error)).await;
                     let _ = task.await;
@@ -181,9 +180,10 @@ impl HttpShared {
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, sender)),
                 Err(mut error) => match (error.take_message(), again) {
-                    // It was closed meanwhile, and nothing was sent.
+                    // The connection was closed meanwhile, and nothing was sent.
                     (Some(unsent), _) => request = unsent,
-                    // While it was sent, and there was no answer.
+                    // The connection was closed while the request was sent, and there was no
+                    // answer.
                     (None, Some(again)) => {
                         request = again;
                         break;
@@ -216,7 +216,7 @@ impl HttpShared {
     }
 }
 
-/// All that `reader` gives.
+/// Reads all that `reader` gives.
 fn whole(reader: &mut dyn Read, length: u64) -> io::Result<Bytes> {
     let mut bytes = Vec::new();
     reader.take(length).read_to_end(&mut bytes)?;
@@ -249,7 +249,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(said)?;
-    // How it ends is said to the one whose request it ends.
+    // The request that is ended receives the error.
     tokio::spawn(connection);
     Ok(sender)
 }
@@ -258,7 +258,7 @@ fn late(_: tokio::time::error::Elapsed) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time")
 }
 
-/// With what it comes from, in words.
+/// Returns the error and its cause, in words.
 fn said(error: hyper::Error) -> io::Error {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
@@ -269,10 +269,10 @@ fn said(error: hyper::Error) -> io::Error {
     io::Error::other(text)
 }
 
-/// The body of a request.
+/// Body of a request.
 enum Sent {
     Whole(Bytes),
-    /// `left` is what is still to come, bytes, if that is known.
+    /// Pieces of a body; `left` is the number of bytes still to come, if known.
     Pieces {
         pieces: Receiver<io::Result<Bytes>>,
         left: Option<u64>,
@@ -313,7 +313,7 @@ impl Body for Sent {
     }
 }
 
-/// The body of a reply, to be read to its end.
+/// Body of a reply, to be read to its end.
 pub struct ReplyBody {
     client: Client,
     body: Incoming,
@@ -361,7 +361,7 @@ impl Read for ReplyBody {
     }
 }
 
-/// Host and port of what follows `://` in a URL.
+/// Returns host and port of what follows `://` in a URL.
 pub fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
     let authority = rest.split('/').next()?;
     let (host, port) = match authority.rsplit_once(':') {
@@ -372,7 +372,7 @@ pub fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// As a header says it: an IPv6 address in brackets.
+/// Returns the value of the header: an IPv6 address is in brackets.
 pub fn host_header(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),

@@ -25,11 +25,11 @@ use profile::Profile;
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const JSON: &str = "application/json";
-/// The most that is read of a reply that is not an object, bytes.
+/// Most bytes that are read of a reply that is not an object.
 const REPLY_BYTES: u64 = 64 << 20;
-/// The most that is read of the reason why a request failed, bytes.
+/// Most bytes that are read of the reason why a request failed.
 const FAILURE_BYTES: u64 = 1 << 20;
-/// The name of a command in requests.
+/// Name of this program in requests.
 pub const AGENT: &str = concat!("cairn/", env!("CARGO_PKG_VERSION"));
 
 /// Which server, and as whom.
@@ -49,7 +49,7 @@ pub struct Connection {
     profile: Option<String>,
 }
 
-/// A server to send requests to. Shared by threads.
+/// A server for requests. Threads share it.
 pub struct Server {
     client: Client,
     base: String,
@@ -58,22 +58,22 @@ pub struct Server {
     prefix: String,
 }
 
-/// A reply whose status says that it went well.
+/// A reply with a status of success.
 pub struct Reply {
     response: Response<ReplyBody>,
 }
 
 /// Address of a server, and the credentials that it gets.
 pub struct Known {
-    /// Begins with `http://` or `https://`, without a slash at the end.
+    /// URL that begins with `http://` or `https://`, without a slash at the end.
     pub base: String,
     pub ca: Option<PathBuf>,
-    /// The header for the credentials, if there are any.
+    /// Header for the credentials, if there are any.
     pub authorization: Option<Secret<String>>,
 }
 
 impl Known {
-    /// The authorities whose certificates are accepted.
+    /// Returns the authorities whose certificates are accepted.
     pub fn trust(&self) -> Result<Trust> {
         let Some(path) = &self.ca else { return Ok(Trust::Public) };
         let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
@@ -84,12 +84,12 @@ impl Known {
 }
 
 impl Connection {
-    /// With another server than that of the options, if there is one.
+    /// Replaces the server of the options, if another is given.
     pub fn at(self, server: Option<String>) -> Connection {
         Connection { server: server.or(self.server), ..self }
     }
 
-    /// Options by which another command of this program connects in the same way.
+    /// Returns options by which another command of this program connects in the same way.
     pub fn arguments(&self) -> Vec<OsString> {
         let ca = self.ca.as_ref().map(|ca| ca.clone().into_os_string());
         let given = [
@@ -104,7 +104,7 @@ impl Connection {
             .collect()
     }
 
-    /// Looks all of it up, and connects to nobody.
+    /// Finds out everything about the server without connecting to it.
     pub fn known(&self) -> Result<Known> {
         let named = self.profile.clone().or_else(|| set("CAIRN_PROFILE"));
         let profile = profile::load(named.as_deref())?;
@@ -124,7 +124,7 @@ impl Connection {
         self.open_with(None)
     }
 
-    /// A server whose replies come within some time, or are errors.
+    /// Opens a server whose replies come within a time limit, or are errors.
     pub fn open_for(&self, patience: Duration) -> Result<Server> {
         self.open_with(Some(patience))
     }
@@ -137,13 +137,13 @@ impl Connection {
     }
 }
 
-/// The value of a variable of the environment; nothing if that is empty.
+/// Returns the value of an environment variable; nothing if it is empty.
 fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The header for the credentials: of the environment, else of the profile, else none. The names of
-/// the environment begin with `prefix`.
+/// Returns the header for the credentials: of the environment, otherwise of the profile, otherwise
+/// none. The names of the environment begin with `prefix`.
 fn authorization(prefix: &str, profile: Profile) -> Result<Option<Secret<String>>> {
     let of_environment = Profile {
         key: set(&format!("{prefix}_KEY")),
@@ -172,8 +172,8 @@ fn authorization(prefix: &str, profile: Profile) -> Result<Option<Secret<String>
 }
 
 impl Server {
-    /// A second server beside that of the options, with credentials of its own: those of the one
-    /// are never sent to the other.
+    /// Opens a second server in addition to that of the options, with separate credentials: those
+    /// of one server are never sent to the other.
     pub fn second(
         base: &str,
         ca: Option<PathBuf>,
@@ -198,7 +198,7 @@ impl Server {
         self.request(method, path, Outgoing::Nothing, None)
     }
 
-    /// Asks for something to be administered that needs no parameters.
+    /// Sends an administrative request without parameters.
     pub fn send_order(&self, path: &str) -> Result<Reply> {
         self.send_json("POST", path, &serde_json::json!({}))
     }
@@ -222,13 +222,13 @@ impl Server {
         self.request_with((method, path), Outgoing::Bytes(json.into()), &headers)
     }
 
-    /// Asks for events, which come for as long as the reply is read.
+    /// Requests events, which arrive as long as the reply is read.
     pub fn events(&self, path: &str) -> Result<Reply> {
         let accept = [("accept", "text/event-stream")];
         self.request_with(("GET", path), Outgoing::Nothing, &accept)
     }
 
-    /// Sends what can be read, of `length` bytes, or of a length that is not known.
+    /// Sends a body that can be read, of `length` bytes, or of unknown length.
     pub fn send_body(
         &self,
         method: &str,
@@ -250,7 +250,7 @@ impl Server {
         self.request_with((method, path), body, kind.as_slice())
     }
 
-    /// Sends a request with these headers beside those that all requests have.
+    /// Sends a request with these headers in addition to those of all requests.
     pub fn request_with(
         &self,
         (method, path): (&str, &str),
@@ -286,7 +286,7 @@ impl Server {
     }
 }
 
-/// The error that ended a connection, and its remedy.
+/// Returns the error that ended a connection, and its remedy.
 pub fn in_words(error: &str) -> String {
     let known = [
         ("InvalidContentType", "no TLS is spoken there: begin the address with http://"),
@@ -307,7 +307,7 @@ pub fn in_words(error: &str) -> String {
             "its certificate has expired: renew it, or set the clock of this machine",
         ),
         ("not valid yet", "its certificate is not valid yet: set the clock of this machine"),
-        // Of an authority that has the name of a trusted one.
+        // The certificate of an authority that has the name of a trusted one.
         (
             "BadSignature",
             "its certificate is signed by an authority that is not trusted here: name that \
@@ -328,7 +328,7 @@ impl Reply {
         self.response.headers()
     }
 
-    /// A header as text; empty if there is none.
+    /// Returns a header as text; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -339,7 +339,7 @@ impl Reply {
         read.map_err(|error| Failure::new(format!("the server's reply cannot be read: {error}")))
     }
 
-    /// All of it as text; what is none is replaced.
+    /// Returns the whole body as text; malformed parts are replaced.
     pub fn text(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes(REPLY_BYTES)?).into_owned())
     }
@@ -355,7 +355,7 @@ impl Reply {
         }
     }
 
-    /// The length that was announced, and the bytes.
+    /// Returns the announced length, and the bytes.
     pub fn into_reader(self) -> (Option<u64>, impl Read) {
         let length = self.header("content-length").parse().ok();
         (length, self.response.into_body())
@@ -399,7 +399,7 @@ impl Reply {
     }
 }
 
-/// The target of a request: a proxy may have the server below a path.
+/// Returns the target of a request: a proxy may have the server below a path.
 fn below(base: &str, path: &str) -> String {
     let (_, rest) = base.split_once("://").unwrap_or_default();
     format!("{}{path}", rest.find('/').map_or("", |at| &rest[at..]))

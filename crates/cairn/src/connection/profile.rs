@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
 
-/// No `Debug`: it has secrets in it.
+/// Server and credentials. It has no `Debug`: it holds secrets.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -30,7 +30,7 @@ pub struct Profile {
     pub ca: Option<PathBuf>,
 }
 
-/// Reads a profile. Without a file there is none but the default one, which is empty.
+/// Reads a profile. If there is no file, only the default profile exists, which is empty.
 pub fn load(name: Option<&str>) -> Result<Profile> {
     let missing = |path: &Path| match name {
         None => Ok(Profile::default()),
@@ -46,7 +46,7 @@ pub fn load(name: Option<&str>) -> Result<Profile> {
         Err(error) => return Err(Failure::file(&path, &error)),
     };
     check_mode(&path)?;
-    // Not the parser's own words: they could repeat a secret.
+    // Without the parser's own words: they could repeat a secret.
     let profiles = toml::from_str::<BTreeMap<String, Profile>>(text.expose());
     let mut profiles = profiles.map_err(|_| {
         let text =

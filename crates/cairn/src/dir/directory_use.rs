@@ -1,5 +1,5 @@
-//! The purpose for which a command uses a directory: the one place that says which kinds of
-//! directories each command goes on with. It makes something new only in an empty one, and refuses
+//! Purposes for which commands use a directory: the one place that says which kinds of directories
+//! each command goes on with. A command makes something new only in an empty directory, and refuses
 //! all others before anything changes there.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::kind::DirectoryKind as Kind;
 use super::names::{CLUSTER_FILE, MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
-/// The purpose of a command.
+/// Purpose of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectoryUse {
     /// `cairn server`: makes or serves a store.
@@ -33,7 +33,8 @@ pub enum DirectoryUse {
 }
 
 impl DirectoryUse {
-    /// Checks that `path` is missing, empty, or what this command goes on with. Changes nothing.
+    /// Checks that `path` is missing, empty, or of a kind that this command goes on with. Changes
+    /// nothing.
     ///
     /// # Errors
     /// It holds something else.
@@ -61,7 +62,7 @@ impl DirectoryUse {
             ) => of_one_server.contains(place),
             (DirectoryUse::FirstMaster(wanted), Kind::Begun(place)) => wanted == *place,
             (DirectoryUse::Load, Kind::Node(roles)) => roles.contains(Role::Master),
-            // The text of what it lacks says how to join.
+            // The text about what it lacks says how to join.
             (DirectoryUse::Role(_), Kind::Joining) => true,
             (DirectoryUse::Role(role), Kind::Node(roles)) => {
                 roles.is_empty() || roles.contains(role)
@@ -98,7 +99,7 @@ impl DirectoryUse {
         })
     }
 
-    /// A word to those who wanted something else with the directory than what it is for.
+    /// Returns a hint for users that wanted something else with the directory.
     fn more(self, kind: &Kind) -> &'static str {
         match (self, kind) {
             (
@@ -121,7 +122,7 @@ impl DirectoryUse {
     }
 }
 
-/// The thing that is in a directory of this kind.
+/// Names what is in a directory of this kind.
 fn what(kind: &Kind) -> String {
     match kind {
         Kind::Server => "the store of a single server".into(),
@@ -153,7 +154,7 @@ fn what(kind: &Kind) -> String {
     }
 }
 
-/// The command that goes on with a directory of this kind.
+/// Returns the command that goes on with a directory of this kind.
 fn remedy(path: &Path, kind: &Kind) -> String {
     let shown = path.display();
     match kind {
@@ -198,7 +199,7 @@ fn remedy(path: &Path, kind: &Kind) -> String {
     }
 }
 
-/// The way out for the store of a server whose metadata were replaced.
+/// Returns the remedy for the store of a server whose metadata were replaced.
 pub fn overwritten(path: &Path) -> String {
     let shown = path.display();
     format!(
@@ -208,7 +209,7 @@ pub fn overwritten(path: &Path) -> String {
     )
 }
 
-/// The machine that has a node's directory as one of its own.
+/// Returns the machine to which a node's directory belongs.
 fn machine_of(path: &Path) -> Option<std::path::Display<'_>> {
     let machine = path.parent().filter(|parent| parent.join(MACHINE).exists())?;
     let name = path.file_name()?;

@@ -19,12 +19,12 @@ use cairn_roles::master::cluster_number;
 use crate::failure::{Failure, Result};
 
 pub const NAME: &str = "format";
-/// While it is being made.
+/// Name of the file while it is being made.
 pub const NEW_NAME: &str = "format.new";
-/// The layout that this version writes, and the only one it reads.
+/// Version of the layout that this program writes. It reads no other version.
 const VERSION: u32 = 1;
 
-/// The identity of a data directory.
+/// Identity of a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Format {
     pub cluster: [u8; 16],
@@ -96,7 +96,7 @@ impl Format {
         text
     }
 
-    /// The id by which the metadata knows the store.
+    /// Returns the id by which the metadata know the store.
     pub fn cluster_number(&self) -> u64 {
         cluster_number(ClusterId(u128::from_be_bytes(self.cluster)))
     }

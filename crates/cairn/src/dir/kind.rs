@@ -37,7 +37,7 @@ const OF_JOINING: [&str; 7] = [
 /// The first file of a backup, and its directories.
 const HEAD: &str = "head";
 const OF_BACKUP: [&str; 4] = ["packs", "index", "states", "locks"];
-/// More than any file has that decides on a kind.
+/// Upper bound of the size of a file that decides on a kind, bytes.
 const FILE_BYTES: u64 = 64 << 10;
 
 /// The kind of a directory that is not empty.
@@ -69,7 +69,7 @@ pub enum DirectoryKind {
     StoreWithoutFormat,
     /// A backup.
     Backup,
-    /// Something of somebody else, with this name.
+    /// Something else, with this name.
     Foreign(String),
 }
 
@@ -86,19 +86,19 @@ impl DirectoryKind {
     }
 }
 
-/// The kinds of the directory for one role of a machine.
+/// Kinds of the directory for one role of a machine.
 struct Part {
     role: Role,
     kinds: Vec<DirectoryKind>,
 }
 
-/// All that decides on the kind of a directory.
+/// Facts that decide on the kind of a directory.
 #[derive(Default)]
 struct Listing {
     names: BTreeSet<String>,
-    /// The place of the metadata by the file `format`, if that can be read.
+    /// Place of the metadata by the file `format`, if that can be read.
     place: Option<MetaPlace>,
-    /// The roles by `cluster.toml`, if that can be read.
+    /// Roles by `cluster.toml`, if that can be read.
     roles: Roles,
     /// Set if the file `head` is that of a backup.
     has_head: bool,
@@ -157,7 +157,7 @@ impl Listing {
         kinds
     }
 
-    /// The kind by `cluster.toml`.
+    /// Returns the kind by `cluster.toml`.
     fn joined(&self) -> DirectoryKind {
         if self.place == Some(MetaPlace::Directory) && self.has("member") {
             return Kind::OverwrittenServer;
@@ -168,12 +168,12 @@ impl Listing {
         }
     }
 
-    /// The kind by `format`, without `cluster.toml`.
+    /// Returns the kind by `format`, without `cluster.toml`.
     fn with_format(&self) -> DirectoryKind {
         let [meta, blocks, key] = ["meta", "blocks", "node.key"].map(|name| self.has(name));
         let is_of_server = blocks && self.has("secret.key");
         let is_of_node = self.has("node.pem") || self.has("ca.pem");
-        // A join that failed has left these in the store of a server.
+        // A failed join has left these in the store of a server.
         if is_of_node && !is_of_server {
             return Kind::NodeWithoutIdentity;
         }
@@ -229,7 +229,7 @@ fn is_of_backup(name: &str) -> bool {
     OF_BACKUP.contains(&name) || (name.starts_with(HEAD) && name.ends_with(".part"))
 }
 
-/// The text of a small file; nothing if it cannot be read.
+/// Returns the text of a small file; nothing if it cannot be read.
 fn text_of(path: &Path) -> String {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES).read_to_string(&mut text));

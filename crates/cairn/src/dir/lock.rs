@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::failure::{Failure, Result};
 
 pub const NAME: &str = "lock";
-/// Between two looks whether the locks are still those of the directory.
+/// Pause between two checks that the locks are still those of the directory.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The lock of a data directory, held until it is dropped.
@@ -34,12 +34,12 @@ impl Lock {
         let path = directory.join(NAME);
         let file = open(&path).map_err(|error| Failure::file(&path, &error))?;
         lock_file(directory, &path, &file)?;
-        // For the text of the error alone; on a read-only file system nobody reads it.
+        // The pid is only for the text of the error; on a read-only file system it is not needed.
         let _ = note_pid(&file);
         Ok(Lock { path: directory.to_path_buf(), directory: own, file: Mutex::new(file) })
     }
 
-    /// Takes the locks as they are: no file is made, and none changes.
+    /// Takes the locks without changes: no file is made, and none changes.
     pub fn take_unchanged(directory: &Path) -> Result<Lock> {
         let own = lock_directory(directory)?;
         let path = directory.join(NAME);
@@ -97,7 +97,7 @@ fn lock_directory(directory: &Path) -> Result<File> {
     let of_directory = |error| Failure::file(directory, &error);
     let own = File::open(directory).map_err(of_directory)?;
     match flock(&own, FlockOperation::NonBlockingLockExclusive) {
-        // Network file systems lock no directory: there the file alone has to do.
+        // Network file systems cannot lock directories: there the file alone has to suffice.
         Ok(()) | Err(Errno::BADF) => Ok(own),
         Err(Errno::WOULDBLOCK) => Err(in_use(directory)),
         Err(error) => Err(of_directory(error.into())),

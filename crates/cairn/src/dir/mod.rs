@@ -36,7 +36,7 @@ use lock::Lock;
 pub use names::{CLUSTER_FILE, MACHINE, directory_of_role};
 use sizes::Sizes;
 
-/// The directories of the nodes of a machine; `None` if `dir` is not that of a machine.
+/// Returns the directories of the nodes of a machine; `None` if `dir` is not that of a machine.
 pub fn nodes_of_machine(dir: &Path) -> Option<Vec<PathBuf>> {
     let text = fs::read_to_string(dir.join(MACHINE)).ok()?;
     let table: toml::Table = toml::from_str(&text).unwrap_or_default();
@@ -73,7 +73,7 @@ impl DataDir {
         DataDir::begin(path, meta, || Format::create(path, meta, rng))
     }
 
-    /// The directory of a node that has joined `cluster`: its identity is there already.
+    /// Opens the directory of a node that has joined `cluster`: its identity is there already.
     pub fn of_node(
         path: &Path,
         cluster: ClusterId,
@@ -90,7 +90,7 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// The directory of a store that is known by this number and is to be restored, or is there.
+    /// Opens the directory of a store with this number, or makes it, to restore into.
     pub fn of_restored(
         path: &Path,
         number: u64,
@@ -105,7 +105,7 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Checks that this is the store with this number, that of a backup.
+    /// Checks that this is the store with this number, which is that of a backup.
     pub fn require_number(&self, number: u64) -> Result<()> {
         if self.format.cluster_number() == number {
             return Ok(());
@@ -141,7 +141,7 @@ impl DataDir {
         DataDir::with_lock(path, meta, Lock::take(path)?)
     }
 
-    /// Opens a directory that is a store, only to look at it: nothing in it changes.
+    /// Opens a directory that is a store for reading only: nothing in it changes.
     pub fn look(path: &Path, meta: MetaPlace) -> Result<DataDir> {
         require_format(path)?;
         DataDir::with_lock(path, meta, Lock::take_unchanged(path)?)
@@ -153,8 +153,8 @@ impl DataDir {
         Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
     }
 
-    /// The way out where `cairn cluster init` of a former version has replaced the metadata of a
-    /// server; `None` where it has not.
+    /// Returns the remedy if `cairn cluster init` of an earlier version has replaced the metadata
+    /// of a server; `None` if it has not.
     pub fn overwritten(&self) -> Option<Failure> {
         if self.format.meta != MetaPlace::Directory || !self.member().exists() {
             return None;
@@ -165,23 +165,24 @@ impl DataDir {
         Some(Failure::new(format!("{}: {what}: {remedy}", shown.display())))
     }
 
-    /// The key that seals secrets; made if there is no store yet.
+    /// Returns the key that seals secrets; makes it if there is no store yet.
     pub fn seal_key(&self, rng: &dyn Rng) -> Result<SealKey> {
         let has_store = self.meta().exists() || self.blocks().exists();
         secret::load_or_create(&self.path, has_store, rng)
     }
 
-    /// The bytes of that key, which other masters and gateways need too; `None` if there is none.
+    /// Returns the bytes of that key, which other masters and gateways need too; `None` if there is
+    /// none.
     pub fn seal_bytes(&self) -> Result<Option<Secret<[u8; 32]>>> {
         secret::load(&self.path)
     }
 
-    /// Keeps the key that is in the text of a file.
+    /// Keeps the key in the text of a file.
     pub fn keep_seal_file(&self, text: &Secret<String>) -> Result<()> {
         secret::keep(&self.path, &secret::parse_text(text)?)
     }
 
-    /// Keeps the key that another master has.
+    /// Keeps the key of another master.
     pub fn keep_seal(&self, bytes: &Secret<[u8; 32]>) -> Result<()> {
         secret::keep(&self.path, bytes)
     }
@@ -194,12 +195,12 @@ impl DataDir {
         }
     }
 
-    /// Why the key is no good, if there is none.
+    /// Returns the reason why the key cannot be used, if there is none.
     pub fn no_seal(&self) -> Failure {
         secret::missing(&self.path)
     }
 
-    /// Waits until the directory may be used by another process: this one must end then.
+    /// Waits until another process may be using the directory: this one must end then.
     pub async fn lost(&self) -> Failure {
         self.lock.lost().await
     }
@@ -208,7 +209,8 @@ impl DataDir {
         self.path.join("meta")
     }
 
-    /// Says that a member of several masters has begun here. It may have voted since.
+    /// Returns the path of the file that says that a member of several masters has begun here. It
+    /// may have voted since.
     pub fn member(&self) -> PathBuf {
         self.path.join("member")
     }
@@ -256,7 +258,7 @@ fn require_place(path: &Path, known: MetaPlace, given: MetaPlace) -> Result<()> 
     }
 }
 
-/// A new store takes the log of the metadata and what is kept back to delete on a full disk.
+/// A new store takes the log of the metadata, and a reserve for deletions on a full disk.
 fn require_space(path: &Path, bytes: u64) -> Result<()> {
     let stat = rustix::fs::statvfs(path).map_err(|error| Failure::file(path, &error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

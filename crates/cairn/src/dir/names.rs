@@ -2,9 +2,9 @@
 
 use cairn_base::Role;
 
-/// The files in the directory of a node of a cluster, once it has joined.
+/// File in the directory of a node of a cluster, once it has joined.
 pub const CLUSTER_FILE: &str = "cluster.toml";
-/// Says that a directory is that of a machine of `cairn node`.
+/// File in the directory of a machine of `cairn node`.
 pub const MACHINE: &str = "machine.toml";
 
 /// Returns the directory of a machine's node for a role; for a chunkserver, of its first one.

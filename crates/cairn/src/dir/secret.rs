@@ -21,13 +21,13 @@ use crate::failure::{Failure, Result};
 
 const NAME: &str = "secret.key";
 const MAGIC: &str = "cairn-secret-key ";
-/// The version that is written.
+/// Version that is written.
 const VERSION: &str = "2";
-/// More than any version has.
+/// Upper bound of the size of any version, bytes.
 const FILE_BYTES: u64 = 4096;
 
-/// Reads the key. Where there is none it is made, but never for a store that is there already: all
-/// its secrets are sealed with the key that is missing.
+/// Reads the key. If there is none it is made, but never for an existing store: all its secrets are
+/// sealed with the missing key.
 pub fn load_or_create(directory: &Path, has_store: bool, rng: &dyn Rng) -> Result<SealKey> {
     match load(directory)? {
         Some(bytes) => Ok(SealKey::new(&bytes)),
@@ -49,7 +49,7 @@ pub fn missing(directory: &Path) -> Failure {
     ))
 }
 
-/// The key is whole as far as its file says, and yet opens nothing.
+/// Makes the failure for a key whose file is intact, and that opens nothing.
 pub fn opens_none(directory: &Path, sealed: usize) -> Failure {
     Failure::new(format!(
         "{}: opens none of the {sealed} sealed secrets of access keys: it is the key of another \
@@ -58,13 +58,13 @@ pub fn opens_none(directory: &Path, sealed: usize) -> Failure {
     ))
 }
 
-/// Keeps a key where there is none.
+/// Keeps a key if there is none.
 pub fn keep(directory: &Path, bytes: &Secret<[u8; 32]>) -> Result<()> {
     let path = directory.join(NAME);
     create(directory, &path, bytes).map_err(|error| Failure::file(&path, &error))
 }
 
-/// The key, if there is one.
+/// Returns the key, if there is one.
 pub fn load(directory: &Path) -> Result<Option<Secret<[u8; 32]>>> {
     let path = directory.join(NAME);
     match File::open(&path) {
@@ -90,7 +90,7 @@ fn read(path: &Path, file: File) -> Result<Secret<[u8; 32]>> {
     parsed.map_err(|what| Failure::new(format!("{shown}: {what}")))
 }
 
-/// The key in the text of such a file.
+/// Returns the key in the text of such a file.
 pub fn parse_text(text: &Secret<String>) -> Result<Secret<[u8; 32]>> {
     let bytes = Secret::new(text.expose().as_bytes().to_vec());
     parse(&bytes).map_err(|what| Failure::new(format!("{NAME}: {what}")))
@@ -135,7 +135,7 @@ fn text(bytes: &Secret<[u8; 32]>) -> Secret<String> {
     Secret::new(format!("{MAGIC}{VERSION}\nkey {digits}\ncrc32c {crc:08x}\n"))
 }
 
-/// The name appears with the bytes in it: a start that was cut off leaves no half a key.
+/// Makes a file that appears with all its bytes: an interrupted start leaves no half of a key.
 fn create(directory: &Path, path: &Path, bytes: &Secret<[u8; 32]>) -> io::Result<()> {
     let new = directory.join("secret.new");
     match fs::remove_file(&new) {
@@ -145,7 +145,7 @@ fn create(directory: &Path, path: &Path, bytes: &Secret<[u8; 32]>) -> io::Result
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(text(bytes).expose().as_bytes())?;
     file.sync_all()?;
-    // Unlike a rename it never replaces a key.
+    // A link, unlike a rename, never replaces a key.
     fs::hard_link(&new, path)?;
     fs::remove_file(&new)?;
     File::open(directory)?.sync_all()
@@ -167,7 +167,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = whole.clone();
                 bad[at] ^= 1 << bit;
-                // The case of a digit says nothing.
+                // The case of a digit does not matter.
                 assert!(
                     parsed(&bad).is_ok_and(|same| *same.expose() == key) || parsed(&bad).is_err()
                 );

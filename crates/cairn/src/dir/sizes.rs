@@ -18,13 +18,13 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// For the disk that `path` is on.
+    /// Returns the sizes for the disk of `path`.
     pub fn of(path: &Path) -> Result<Sizes> {
         let stat = rustix::fs::statvfs(path).map_err(|error| Failure::file(path, &error.into()))?;
         Ok(Sizes::of_disk(stat.f_blocks.saturating_mul(stat.f_frsize)))
     }
 
-    /// From 8 GiB on all are as large as they get.
+    /// Returns the sizes for a disk of `bytes` bytes. From 8 GiB on all have their greatest values.
     fn of_disk(bytes: u64) -> Sizes {
         let part = |of: u64, least: u64, most: u64| (bytes / of / MIB).clamp(least, most) * MIB;
         let segment = part(32, 16, 256);
@@ -54,13 +54,14 @@ impl Sizes {
         }
     }
 
-    /// The space that blocks leave to the metadata, so that small operations are still possible.
+    /// Returns the space that blocks leave to the metadata, so that small operations are still
+    /// possible.
     fn spare(&self) -> u64 {
         2 * self.meta_reserve
     }
 
-    /// Free space without which no store is begun: what it takes before the first object, what it
-    /// leaves free, and a little for objects.
+    /// Returns the free space without which no store is begun: what it takes before the first
+    /// object, what it leaves free, and a little for objects.
     pub fn new_store(&self) -> u64 {
         let log = u64::from(self.of_meta().log_segments) * self.log_segment;
         log + self.meta_reserve + self.blocks_reserve + self.spare() + self.segment / 4

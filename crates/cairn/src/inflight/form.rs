@@ -17,11 +17,11 @@ pub struct Report {
     pub version: String,
     /// `server`, `master`, `chunkserver`, `gateway` or `mount`.
     pub role: String,
-    /// Its directory or mount point.
+    /// Directory or mount point of the process.
     pub of: String,
     pub pid: u32,
     pub requests: Vec<Flight>,
-    /// Further requests, which are not told.
+    /// Number of further requests, which are not listed.
     pub further: usize,
 }
 
@@ -31,9 +31,9 @@ pub struct Flight {
     pub door: String,
     pub operation: String,
     pub object: String,
-    /// The number of the user, in hexadecimal.
+    /// Number of the user, in hexadecimal.
     pub user: Option<String>,
-    /// The machine, node or uid that asks.
+    /// Machine, node or uid of the client.
     pub client: String,
     pub process: Option<Process>,
     pub stage: Option<String>,
@@ -48,11 +48,11 @@ pub struct Flight {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,
-    /// Empty for a process that is gone.
+    /// Name of the process; empty if it is gone.
     pub name: String,
 }
 
-/// Something that is waited for.
+/// Something for which a request waits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Wait {
     pub what: String,
@@ -89,7 +89,7 @@ impl Flight {
         }
     }
 
-    /// The caller, in words.
+    /// Returns the caller, in words.
     pub fn who(&self) -> String {
         let process = self.process.as_ref().map(|Process { pid, name }| match name.is_empty() {
             true => format!("process {pid}"),
@@ -101,7 +101,7 @@ impl Flight {
         all.join(", ")
     }
 
-    /// The things that it waits for, in words.
+    /// Returns what it waits for, in words.
     pub fn awaited(&self) -> String {
         let all: Vec<&str> = self.waits_for.iter().map(|wait| &wait.what[..]).collect();
         all.join("; ")

@@ -1,5 +1,5 @@
-//! The socket of a process. That of a directory is in the directory. That of a mount is among the
-//! user's run-time files, and is found by the path alone, since the mount may not answer.
+//! Sockets of processes. The socket of a directory is in the directory. The socket of a mount is
+//! among the user's run-time files, and is found by the path alone, since the mount may not answer.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -17,9 +17,9 @@ use rustix::fs::{Mode, OFlags};
 use super::form::{ANSWER_BYTES, Report};
 use crate::failure::{Failure, Result};
 
-/// In a data directory.
+/// Name of the socket in a data directory.
 const NAME: &str = "inflight.sock";
-/// Symbolic links that are followed.
+/// Symbolic links that are followed, at most.
 const LINKS: usize = 16;
 
 /// A socket: names of sockets are short, so the directory is opened and named by its descriptor.
@@ -56,7 +56,7 @@ impl Place {
         self.directory.join(&self.name)
     }
 
-    /// With the directory open: the path is good for as long as that is.
+    /// Opens the directory, and returns a path that is valid while it is open.
     fn short(&self) -> io::Result<(File, PathBuf)> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(&self.directory, flags, Mode::empty())?);
@@ -64,7 +64,7 @@ impl Place {
         Ok((directory, path.join(&self.name)))
     }
 
-    /// Takes the place of a process that is gone: whoever calls this has the directory to itself.
+    /// Takes over the socket of a process that is gone: the caller has the directory to itself.
     pub fn listen(&self) -> io::Result<UnixListener> {
         let (_directory, path) = self.short()?;
         match fs::remove_file(&path) {
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// The report of the process.
+    /// Requests the report of the process.
     pub fn ask(&self, target: &Path) -> Result<Report> {
         let shown = target.display();
         let absent = |error: io::Error| match error.kind() {
@@ -134,7 +134,7 @@ struct Mounted {
     uid: u32,
 }
 
-/// From `/proc/self/mountinfo`.
+/// Parses `/proc/self/mountinfo`.
 fn mounts(text: &str) -> Vec<Mounted> {
     text.lines().filter_map(mount).collect()
 }
@@ -151,7 +151,7 @@ fn mount(line: &str) -> Option<Mounted> {
     Some(Mounted { at: unescaped(at), uid: uid.and_then(|uid| uid.parse().ok()).unwrap_or(0) })
 }
 
-/// The kernel writes spaces and the like as `\040`.
+/// Decodes a path, in which the kernel writes spaces and the like as `\040`.
 fn unescaped(text: &str) -> PathBuf {
     let (mut bytes, mut out) = (text.as_bytes(), Vec::new());
     while let [first, rest @ ..] = bytes {
@@ -164,13 +164,14 @@ fn unescaped(text: &str) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&out))
 }
 
-/// The mount that a path is in, if any: the deepest.
+/// Returns the mount that contains a path, if any: the deepest one.
 fn mount_of<'a>(mounts: &'a [Mounted], path: &Path) -> Option<&'a Mounted> {
     let within = mounts.iter().filter(|mount| path.starts_with(&mount.at));
     within.max_by_key(|mount| mount.at.as_os_str().len())
 }
 
-/// The socket of whoever serves a directory or mount point. Nothing in a mount is touched.
+/// Finds the socket of the process that serves a directory or mount point. Accesses nothing in a
+/// mount.
 pub fn find(target: &Path) -> Result<Place> {
     let listed = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounts = mounts(&listed);
@@ -179,7 +180,7 @@ pub fn find(target: &Path) -> Result<Place> {
         if let Some(mount) = mount_of(&mounts, &path) {
             return Ok(of_mounted(mount));
         }
-        // The kernel answers this of a mount point without asking the mount.
+        // For a mount point the kernel answers this without asking the mount.
         match (fs::read_link(&path), path.parent()) {
             (Ok(to), Some(parent)) => path = parent.join(to),
             _ => break,

@@ -1,5 +1,6 @@
-//! A thread of each process that serves: it tells whoever connects to its socket what is in flight,
-//! and warns in the log of what waits for long. It waits for no other thread of the process.
+//! A thread of each process that serves: it sends its requests in flight to each client of its
+//! socket, and warns in the log about requests that have waited for long. It waits for no other
+//! thread of the process.
 
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,10 +17,10 @@ use super::form::Report;
 use super::place::Place;
 use super::watch::Watch;
 
-/// Between two looks at what waits.
+/// Interval of looks at the requests.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// The kind of a process.
+/// Kind of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     Server,
@@ -49,8 +50,9 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// `of` is the directory of the process, which it has to itself, or its mount point without
-    /// symbolic links. A process that cannot have its socket goes on without, and says so.
+    /// Starts the thread. `of` is the directory of the process, which it has to itself, or its
+    /// mount point without symbolic links. A process that cannot have its socket goes on without
+    /// it, and logs that.
     pub fn start(role: Role, of: &Path) -> Serving {
         let place = match role {
             Role::Mount => Place::for_mount(of),
@@ -104,11 +106,12 @@ fn run(role: Role, of: &str, listener: Option<&UnixListener>, ended: &AtomicBool
     }
 }
 
-/// Answers whoever was taken; how long to pause where that failed: whoever asks still waits then.
+/// Answers an accepted client. Returns the pause after an error of accepting: the client still
+/// waits then.
 fn answer(accepted: io::Result<UnixStream>, report: impl FnOnce() -> Report) -> Option<Duration> {
     match accepted {
         Ok(stream) => {
-            // A command that was interrupted wants no more of the report.
+            // An interrupted command needs no more of the report.
             let _ = tell(stream, &report());
             None
         }

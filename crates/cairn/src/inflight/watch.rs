@@ -1,5 +1,5 @@
-//! Warns of what waits for long, while it does: first after [`FIRST`], then whenever it has waited
-//! for twice as long as at the last warning.
+//! Warns about requests that wait for long: first after [`FIRST`], then whenever a request has
+//! waited for twice as long as at the last warning.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::form::{Flight, millis};
 
 /// Time of waiting in one stage after which a warning is due.
 const FIRST: Duration = Duration::from_secs(10);
-/// Warnings of one look. There are as many requests as there are clients, and they mostly wait for
-/// the same thing.
+/// Warnings of one look, at most. There may be as many waiting requests as there are clients, and
+/// they mostly wait for the same thing.
 const MOST: usize = 10;
 
-/// The requests that were warned of.
+/// Requests about which there was a warning.
 #[derive(Default)]
 pub struct Watch {
     /// Wait at which the next warning is due, by the number of the request.
@@ -42,7 +42,7 @@ impl Watch {
         due
     }
 
-    /// Logs what there is to be warned of.
+    /// Logs the warnings that are due.
     pub fn warn(&mut self, seen: &[Seen]) {
         let due = self.due(seen);
         for one in due.iter().take(MOST) {
@@ -65,7 +65,8 @@ impl Watch {
     }
 }
 
-/// Waiting for the client, or for a lock that somebody has, is nothing to be warned of.
+/// Returns true if waiting is worth a warning: not if it waits for the client, or for a lock of
+/// another.
 fn is_worth(seen: &Seen) -> bool {
     !seen.about.is_patient && !matches!(seen.stage, Some(Stage::Send | Stage::Receive))
 }

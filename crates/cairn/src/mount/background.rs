@@ -18,7 +18,7 @@ use super::point;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// This command again, with one more option.
+/// Starts this command again, with one more option.
 fn again(option: &str, stderr: Stdio) -> Result<Child> {
     let mut arguments = env::args_os();
     let program = env::current_exe()?;
@@ -27,12 +27,12 @@ fn again(option: &str, stderr: Stdio) -> Result<Child> {
     arguments.next();
     command.args(arguments.filter(|argument| !own.iter().any(|one| argument == one)));
     command.arg(option).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-    // Signals of the terminal are not for it.
+    // Signals of the terminal are not for this process.
     command.process_group(0);
     Ok(command.spawn()?)
 }
 
-/// The first line that a process prints; none if it ends without.
+/// Returns the first line that a process prints; none if it ends without.
 fn first_line(child: &mut Child) -> Option<String> {
     let mut line = String::new();
     let stdout = child.stdout.as_mut()?;
@@ -40,7 +40,7 @@ fn first_line(child: &mut Child) -> Option<String> {
     (!line.is_empty()).then(|| line.trim_end().to_owned())
 }
 
-/// Has it mounted, and returns once it is.
+/// Mounts in the background, and returns once that is done.
 pub fn start() -> Result<ExitCode> {
     let mut child = again("--supervise", Stdio::piped())?;
     if let Some(line) = first_line(&mut child) {
@@ -76,7 +76,7 @@ pub fn supervise(at: &Path, log: Option<&Path>) -> Result<ExitCode> {
         let last = text.lines().last().unwrap_or("the mount ended without a word");
         return Err(Failure::new(last.strip_prefix("cairn: ").unwrap_or(last).to_owned()));
     };
-    // Log lines are always taken, so that the mount never waits for them.
+    // Log lines are always read, so that the mount never waits for them.
     thread::spawn(move || {
         let mut sink: Box<dyn std::io::Write> = match log {
             Some(file) => Box::new(file),
@@ -87,7 +87,7 @@ pub fn supervise(at: &Path, log: Option<&Path>) -> Result<ExitCode> {
         }
     });
     output::line(line)?;
-    // The program that started this reads no further.
+    // The program that started this process reads no further.
     let null = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from)?;
     rustix::stdio::dup2_stderr(&null).map_err(std::io::Error::from)?;

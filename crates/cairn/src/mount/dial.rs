@@ -1,5 +1,5 @@
-//! The way of a mount to a server or a gateway: its HTTP door, where the connection becomes the
-//! mount's own.
+//! Path of a mount to a server or a gateway: its HTTP door, which hands the connection over to the
+//! mount.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::failure::{Failure, Result};
 /// Time without further attempts after credentials were refused: doors soon accept nothing from a
 /// network that sends wrong credentials, whoever they belong to.
 const REFUSED: Duration = Duration::from_secs(20);
-/// The longest answer to the request that opens a connection, bytes.
+/// Longest answer to the request that opens a connection, bytes.
 const ANSWER_BYTES: usize = 16 << 10;
 
 /// Connects to a server, or to any of the gateways of a cluster. It has no `Debug`: it holds
@@ -67,7 +67,7 @@ impl Door {
 }
 
 impl HttpDialer {
-    /// To all of these, with the credentials of the first.
+    /// Makes a dialer to all of these, with the credentials of the first.
     pub fn new(known: Vec<Known>) -> Result<HttpDialer> {
         let doors = known.iter().map(Door::new).collect::<Result<Vec<Door>>>()?;
         let authorization = known.into_iter().next().and_then(|first| first.authorization);
@@ -80,7 +80,7 @@ impl HttpDialer {
         self.doors.iter().map(|door| door.base.clone()).collect()
     }
 
-    /// As whom the mount is known, by the first that answers.
+    /// Returns the user that the mount is, by the first door that answers.
     pub async fn user(&self) -> Result<UserId> {
         let mut said = Error::Unavailable("no server is named: give its URL".into());
         for door in &self.doors {
@@ -124,7 +124,7 @@ impl HttpDialer {
     }
 }
 
-/// Reads the answer, and nothing that comes after it.
+/// Reads the answer, and nothing behind it.
 async fn answered(base: &str, stream: &mut dyn Stream) -> BaseResult<UserId> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

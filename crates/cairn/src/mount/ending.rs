@@ -1,4 +1,4 @@
-//! The end of a mount has a limit, whatever it waits for.
+//! Time limit for the end of a mount, whatever it waits for.
 
 use std::thread;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use rustix::process::{Signal, getpid, kill_process};
 /// for a server for at most [`waits::SLOW_SERVER`].
 pub const LIMIT: Duration = Duration::from_secs(waits::SLOW_SERVER.as_secs() + 30);
 
-/// Calls `end` after `limit`, in a thread that waits for nothing else. A process that has ended by
-/// then is not there any more.
+/// Calls `end` after `limit`, in a thread that waits for nothing else. If the process ends before,
+/// nothing happens.
 pub fn after(limit: Duration, end: impl FnOnce() + Send + 'static) {
     let wait = move || {
         thread::sleep(limit);
@@ -22,7 +22,7 @@ pub fn after(limit: Duration, end: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Ends this process, even where its end by itself is stuck.
+/// Ends this process, even if its normal end is stuck.
 pub fn end_now() {
     let limit_s = LIMIT.as_secs();
     tracing::error!(limit_s, "the mount does not end: its process is killed, changes may be LOST");

@@ -148,7 +148,7 @@ impl MountArgs {
             source,
             read_only: self.read_only,
             local_locks: self.local_locks,
-            // The kernel shows it to others only where root mounts it.
+            // The kernel shows it to others only if root mounts it.
             private: self.private || !rustix::process::geteuid().is_root(),
             threads: if self.threads == 0 { processors.max(2) } else { self.threads },
             low_latency: self.low_latency,
@@ -177,12 +177,12 @@ pub fn run(args: &MountArgs) -> Result<ExitCode> {
     }
 }
 
-/// A store that is reached, and as whom.
+/// A reachable store, and the caller of its mount.
 struct Reached {
     fs: Fs,
     user: Caller,
     source: String,
-    /// Ends when the credentials hold no longer, if no door looks after that.
+    /// Ends when the credentials are no longer valid, if no door checks that.
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
     _locks: [Option<Lock>; 2],
 }
@@ -195,7 +195,7 @@ async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
         () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
     };
     let Reached { fs, user, source, revoked, _locks } = reached;
-    // Apart from the session: requests that wait never keep it from being renewed.
+    // Apart from the session, so that waiting requests never keep it from being renewed.
     let requests = Requests::start()?;
     let at =
         args.mount_point().canonicalize().map_err(|e| Failure::file(args.mount_point(), &e))?;
@@ -217,8 +217,8 @@ async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Threads for requests that wait. A runtime may not be dropped within another one, as it would be
-/// when the mount fails: this one is left behind.
+/// Threads for requests that wait. A runtime must not be dropped within another one, as would
+/// happen when the mount fails: this one is leaked.
 struct Requests(Option<Runtime>);
 
 impl Requests {
@@ -256,7 +256,7 @@ async fn serve(
     })?;
     let served = tokio::select! {
         served = &mut has_ended => served,
-        // Its threads have heard of it, too, but for those that are busy.
+        // Its threads have noticed it too, except busy ones.
         () = disconnected => match timeout(GOODBYE, &mut has_ended).await {
             Ok(served) => served,
             Err(_) => {
@@ -265,7 +265,7 @@ async fn serve(
             }
         },
         () = revoked => {
-            // That user may not write the dirty data back any more.
+            // That user may no longer write dirty data back.
             point::detach(at)?;
             return Err(Failure::new("the credentials of this mount have been revoked, so \
                 the mount ends"));
@@ -299,15 +299,15 @@ async fn serve(
     }
 }
 
-/// Waits until the kernel has ended the mount. If the mount point is gone before that, the log says
-/// so, and how the mount ends.
+/// Waits until the kernel has ended the mount. If the mount point is gone before that, logs it, and
+/// how the mount ends.
 async fn tell_of_copies(at: &Path, disconnected: impl Future<Output = ()>) {
     let device = point::device(at);
     let gone = async {
         while point::device(at) == device {
             sleep(LOOK).await;
         }
-        // Mostly it ends at once.
+        // It usually ends at once.
         sleep(LOOK).await;
     };
     let mut disconnected = pin!(disconnected);
@@ -341,7 +341,7 @@ async fn reach_server(args: &MountArgs) -> Result<Reached> {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(RealRng));
     let dialer = HttpDialer::new(servers(args)?)?;
-    // An error in the address or the credentials is reported now.
+    // Reports an error in the address or the credentials now.
     let user = dialer.user().await?;
     let addresses = dialer.addresses();
     let source = addresses.join(",");
@@ -366,7 +366,7 @@ async fn reach_server(args: &MountArgs) -> Result<Reached> {
     Ok(Reached { fs, user, source, revoked, _locks: [lock, None] })
 }
 
-/// As a gateway with one door more: it verifies the credentials on its own.
+/// Connects as a gateway, which verifies the credentials on its own.
 async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Reached> {
     let node = ThisNode::open(dir, Role::Gateway)?;
     let own = Lock::take(dir)?;
@@ -400,8 +400,8 @@ async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Rea
     Ok(Reached { fs, user, source, revoked, _locks: [Some(own), lock] })
 }
 
-/// A user that may not mount needs the program fusermount3. If the program is missing, the error is
-/// the same as if the directory were.
+/// Returns the failure of a mount. A user that may not mount needs the program fusermount3. If the
+/// program is missing, the error is the same as if the directory were.
 fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
     let shown = at.display();
     match error.kind() {

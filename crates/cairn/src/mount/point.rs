@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 
 const DEVICE: &str = "/dev/fuse";
 
-/// Checks a mount point. One whose process has died is taken away first.
+/// Checks a mount point. A mount whose process has died is unmounted first.
 pub fn check(at: &Path, nonempty: bool) -> Result<()> {
     let of = |error: &io::Error| Failure::file(at, error);
     clean_up(at);
@@ -38,8 +38,8 @@ pub fn check(at: &Path, nonempty: bool) -> Result<()> {
     check_device(Path::new(DEVICE))
 }
 
-/// Checks that the kernel can be asked to mount. Where root mounts, the device is opened by this
-/// process; other users need `fusermount3`.
+/// Checks that mounting is possible. If root mounts, this process opens the device; other users
+/// need `fusermount3`.
 fn check_device(device: &Path) -> Result<()> {
     let opened = OpenOptions::new().read(true).write(true).open(device);
     let found = opened.and_then(|file| file.metadata());
@@ -57,7 +57,7 @@ fn check_device(device: &Path) -> Result<()> {
     )))
 }
 
-/// Takes away what a process that died left mounted there.
+/// Unmounts the remains of a process that died.
 pub fn clean_up(at: &Path) {
     let is_dead =
         |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
@@ -67,14 +67,15 @@ pub fn clean_up(at: &Path) {
     }
 }
 
-/// The number of what is mounted there, if it can be seen. Does not ask the mount.
+/// Returns the device number of what is mounted there, if it can be seen. Does not ask the mount.
 pub fn device(at: &Path) -> Option<Dev> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let found = statx(CWD, at, flags, StatxFlags::empty()).ok()?;
     Some(makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Takes the mount point away, if nobody has: programs that have files open there keep them.
+/// Removes the mount from its mount point, unless that was done: programs keep the files that they
+/// have open there.
 pub fn detach(at: &Path) -> Result<()> {
     match unmount(at, UnmountFlags::DETACH) {
         Err(error) if error != Errno::INVAL => Err(Failure::file(at, &error.into())),

@@ -1,4 +1,4 @@
-//! `cairn stats`: what a mount has done.
+//! `cairn stats`: shows what a mount has done.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Longer than they ever are, bytes.
+/// Upper bound of the size of a report, bytes.
 const STATS_BYTES: usize = 64 << 10;
 
 /// Show what a mount on this machine has done
@@ -29,7 +29,7 @@ pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report of the mount.
+/// Reads the report of the mount.
 pub fn read(at: &Path) -> Result<String> {
     let mut text = vec![0; STATS_BYTES];
     let length = getxattr(at, "user.cairn.stats", &mut text[..]).map_err(|error| match error {

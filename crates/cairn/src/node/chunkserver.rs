@@ -1,4 +1,4 @@
-//! `cairn chunkserver`: keeps blocks on a disk, and sees to it that they are whole.
+//! `cairn chunkserver`: keeps blocks on a disk, and keeps them whole.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -149,7 +149,7 @@ fn of(path: &Path, error: cairn_base::Error) -> Failure {
     Failure::from(error).of(path.display())
 }
 
-/// Blocks for clients that a gateway sent here.
+/// Makes the blocks for clients that a gateway sent here.
 fn near(node: &ThisNode, ready: &ChunkserverNode) -> Near {
     let (map, pool) = (Arc::clone(&node.agent) as _, Arc::clone(&ready.pool));
     let others = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));

@@ -1,4 +1,4 @@
-//! The door of a chunkserver for clients that a gateway sent there.
+//! Door of a chunkserver for clients that a gateway sent there.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -52,12 +52,12 @@ pub struct FilesArgs {
     tls_key: Option<PathBuf>,
 }
 
-/// A door that is bound and not yet open.
+/// A bound door that is not yet open.
 pub struct Files {
     listener: TcpListener,
     url: String,
     pub tls: Option<Arc<Tls>>,
-    /// Set when it is open.
+    /// URL of the door, set when it is open.
     shown: Arc<OnceLock<String>>,
 }
 
@@ -71,7 +71,7 @@ impl FilesArgs {
         self.http.as_mut().map_or(Ok(()), |address| shifted("--http", address, further))
     }
 
-    /// Must be called within a runtime.
+    /// Binds the door. Must be called within a runtime.
     pub fn bind(&self) -> Result<Option<Files>> {
         let Some(address) = self.http else { return Ok(None) };
         let tls = match (&self.tls_cert, &self.tls_key) {
@@ -106,12 +106,12 @@ impl FilesArgs {
 }
 
 impl Files {
-    /// The URL, once the door is open.
+    /// Returns the URL, once the door is open.
     pub fn shown(&self) -> Arc<OnceLock<String>> {
         Arc::clone(&self.shown)
     }
 
-    /// Serves until it is to stop, as soon as a master has given the key of links.
+    /// Serves until it is to stop, from the time when a master has given the key of links.
     pub async fn serve(
         self,
         (agent, clock): (Arc<Agent>, Arc<dyn Clock>),
@@ -134,7 +134,7 @@ impl Files {
         let (blocks, ready, counts) = (Arc::new(blocks), told.readiness, metrics.door(NAME));
         let door = FilesDoor::new(key, blocks, clock, &RealRng, ready, counts);
         if let Some(tls) = &self.tls {
-            // Never ends on its own.
+            // It never ends on its own.
             tokio::spawn(Arc::clone(tls).watch());
         }
         // The other connections are those of nodes.
@@ -142,13 +142,13 @@ impl Files {
         let limits = Limits { connections: most, drain: DRAIN, ..Limits::default() };
         let serving = Serving { tls: self.tls.clone(), limits, connections, ..Serving::default() };
         tracing::info!(url = self.url, "serving clients");
-        // Nobody else sets it.
+        // No other task sets it.
         let _ = self.shown.set(self.url);
         serve::serve(self.listener, door, serving, stopped).await;
     }
 }
 
-/// Asks for the key until there is a master; `None` if that gives none.
+/// Asks for the key until a master answers; `None` if it has none.
 async fn link_key(agent: &Agent) -> Option<LinkKey> {
     match cairn_roles::secrets(agent).await {
         Ok(secrets) => secrets.links.map(|key| LinkKey::new(&Secret::new(key))),
@@ -159,12 +159,12 @@ async fn link_key(agent: &Agent) -> Option<LinkKey> {
     }
 }
 
-/// Blocks of this node, and where it has not got one, those of others.
+/// Blocks of this node, and of others if this node lacks a block.
 pub struct Near {
     own: Arc<Chunkserver>,
     others: Replicated,
-    /// For what is on the way to clients, KiB. Not that of other nodes: slow clients must not
-    /// keep them waiting.
+    /// Memory for data on the way to clients, KiB. It is separate from that for other nodes: slow
+    /// clients must not keep these waiting.
     memory: Arc<Semaphore>,
 }
 
@@ -190,7 +190,7 @@ impl BlockReader for Near {
     }
 }
 
-/// Checks a URL as it will stand before `/files/`.
+/// Checks a URL that will precede `/files/`.
 fn url(url: &str) -> Result<String, String> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%".contains(&byte);

@@ -1,4 +1,4 @@
-//! `cairn gateway`: serves the doors of a cluster. Keeps nothing but caches.
+//! `cairn gateway`: serves the doors of a cluster. It stores nothing but caches.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,7 +63,7 @@ pub struct GatewayArgs {
     log: log::LogArgs,
 }
 
-/// The resources that a gateway may use.
+/// Resources that a gateway may use.
 #[derive(Clone)]
 pub struct Sizes {
     pub cache_mib: u64,
@@ -153,8 +153,8 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Opens a session with whatever master serves; goes on trying until there is one. The lock of the
-/// node's directory must be held.
+/// Opens a session with the serving master; keeps trying until there is one. The lock of the node's
+/// directory must be held.
 pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
     let Sizes { cache_mib, meta_cache_mib, connections, hasty, own } = sizes;
     let told = cairn_roles::secrets(&node.agent).await?;
@@ -184,7 +184,7 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     Ok(Opened { fs, admit, redirects: redirects(node, links), handles, lock })
 }
 
-/// Sends clients to any chunkserver of a group.
+/// Makes redirects of clients to any chunkserver of a group.
 fn redirects(node: &ThisNode, key: LinkKey) -> Redirects {
     let (view, rng) = (Arc::clone(&node.view), Arc::clone(&node.rng));
     Redirects::new(key, Arc::clone(&node.rng), move |group| {

@@ -1,4 +1,4 @@
-//! Questions of the console of a gateway to the masters.
+//! Requests of a gateway's console to the masters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::ThisNode;
 use crate::failure::Result;
 
-/// For how long the answers of masters about their members are used again.
+/// Time for which the masters' answers about their members are reused.
 const MEMBERS_FRESH: Duration = Duration::from_secs(20);
 
 pub struct Masters {
@@ -39,7 +39,7 @@ struct KnownMembers {
     damage: Vec<String>,
 }
 
-/// The last news of an fsck.
+/// Latest state of an fsck.
 #[derive(Default)]
 struct FsckSeen {
     runs: bool,
@@ -70,7 +70,7 @@ impl Masters {
         })
     }
 
-    /// Asks all masters about their members, unless they have answered lately.
+    /// Asks all masters about their members, unless they have answered recently.
     fn members(&self) -> Asking<KnownMembers> {
         let (admin, known) = (Arc::clone(&self.admin), Arc::clone(&self.known));
         let (dialer, terms) = (Arc::clone(&self.dialer), self.terms.clone());
@@ -163,7 +163,7 @@ impl Nodes for Masters {
     }
 }
 
-/// Sentences about members that make no progress.
+/// Returns sentences about members that make no progress.
 fn stalls_of(asked: &[Asked]) -> Vec<String> {
     let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
     let texts = reports.flat_map(|report| {
@@ -172,7 +172,7 @@ fn stalls_of(asked: &[Asked]) -> Vec<String> {
     texts.collect()
 }
 
-/// Sentences about members whose metadata are damaged.
+/// Returns sentences about members whose metadata are damaged.
 fn damage_of(asked: &[Asked]) -> Vec<String> {
     let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
     let texts = reports.flat_map(|report| {
@@ -181,7 +181,8 @@ fn damage_of(asked: &[Asked]) -> Vec<String> {
     texts.collect()
 }
 
-/// The keepers, by the answers of the masters about their members. `masters` is their number.
+/// Returns the keepers, from the masters' answers about their members. `masters` is the number of
+/// masters.
 fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
     let mut reports: Vec<MemberReport> = Vec::new();
     let mut failure = Error::Unavailable("no master says who keeps the metadata".into());

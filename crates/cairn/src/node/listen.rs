@@ -19,7 +19,7 @@ pub struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// Binds, and says under which address others reach it.
+    /// Binds the socket, and returns the address by which others reach it.
     pub async fn bind(&self) -> Result<(TcpListener, String)> {
         let listen = self.listen;
         let bound = TcpListener::bind(listen).await;

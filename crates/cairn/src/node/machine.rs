@@ -1,4 +1,4 @@
-//! `machine.toml`: what `cairn node` knows of its machine.
+//! `machine.toml`: facts that `cairn node` keeps about its machine.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -13,17 +13,17 @@ use super::host_and_port;
 use crate::dir::{MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
-/// The newest version of the file.
+/// Newest version of the file.
 const VERSION: u32 = 2;
 /// Version of the file of a machine with the one disk `DIR/disk`.
 const VERSION_ONE_DISK: u32 = 1;
 
-/// A machine, as its file has it.
+/// A machine, in the form of its file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     version: u32,
-    /// A name, or an IP address without brackets.
+    /// Name, or IP address without brackets.
     pub host: String,
     /// Port of the master. Chunkservers have the next ports, in the order of their disks.
     pub port: u16,
@@ -38,7 +38,7 @@ pub struct Machine {
 pub struct Disk {
     /// Path of the disk; a relative one begins at DIR.
     pub directory: PathBuf,
-    /// The node's number in hexadecimal digits, for when the disk cannot be read.
+    /// Number of the node in hexadecimal digits, for times when the disk cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     node: Option<String>,
 }
@@ -48,7 +48,7 @@ impl Disk {
         Disk { directory, node: Some(digits(node)) }
     }
 
-    /// Notes whose disk this is.
+    /// Notes to which node this disk belongs.
     pub fn set_node(&mut self, node: NodeId) {
         self.node = Some(digits(node));
     }
@@ -81,10 +81,10 @@ pub fn make_directory(dir: &Path) -> Result<()> {
 }
 
 impl Machine {
-    /// A machine with one disk.
+    /// Makes a machine with one disk.
     ///
     /// # Errors
-    /// The host is no name and no address.
+    /// The host is neither a name nor an address.
     pub fn new(host: &str, port: u16) -> Result<Machine> {
         let host = host.trim_matches(['[', ']']).to_owned();
         let machine = Machine { version: VERSION_ONE_DISK, host, port, disks: first_disk() };
@@ -92,7 +92,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The machine whose directory this is; `None` if it is that of none.
+    /// Reads the machine of a directory; `None` if it belongs to no machine.
     ///
     /// # Errors
     /// The file cannot be read, or is of a newer version.
@@ -115,7 +115,7 @@ impl Machine {
     }
 
     /// Writes the file, and makes the directory if it is missing. The file belongs to the owner of
-    /// the directory, whoever writes it.
+    /// the directory, whichever user writes it.
     pub fn save(&self, dir: &Path) -> Result<()> {
         make_directory(dir)?;
         let version = if is_first_disk(&self.disks) { VERSION_ONE_DISK } else { VERSION };
@@ -125,12 +125,13 @@ impl Machine {
         replace(dir, &path, &text).map_err(|error| Failure::file(&path, &error))
     }
 
-    /// The directories of all chunkservers, each with the offset of its port.
+    /// Returns the directories of all chunkservers, each with the offset of its port.
     pub fn chunkservers(&self, dir: &Path) -> Vec<(PathBuf, u16)> {
         self.disks.iter().map(|disk| dir.join(&disk.directory)).zip(1..).collect()
     }
 
-    /// The zone of all its chunkservers, if it has several. One alone is a zone of its own.
+    /// Returns the zone of all its chunkservers, if it has several. A single one is a zone of its
+    /// own.
     pub fn zone(&self) -> Option<&str> {
         (self.disks.len() > 1).then_some(&self.host)
     }

@@ -92,7 +92,7 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
     })
 }
 
-/// The end of a master.
+/// Reason why a run of a master ended.
 enum Ended {
     Stopped,
     /// It goes on under a new number.
@@ -196,7 +196,8 @@ fn settings(args: &MasterArgs, dir: &DataDir) -> Settings {
     Settings { patience, is_alone, ..Settings::default() }
 }
 
-/// The keys of the cluster, and the member of this master, or why it cannot begin.
+/// Prepares the keys of the cluster and the member of this master, or the reason why it cannot
+/// begin.
 async fn begin(
     node: &ThisNode,
     dir: &DataDir,
@@ -206,8 +207,8 @@ async fn begin(
     Ok((secrets, member(node, dir, generation).await))
 }
 
-/// Binds the sockets of a master. Those of the same one under its former number may be about to be
-/// closed.
+/// Binds the sockets of a master. The sockets of the same master under its former number may be
+/// about to close.
 async fn bind(args: &MasterArgs) -> Result<((TcpListener, String), Status)> {
     let mut left = BIND_ATTEMPTS;
     loop {
@@ -226,8 +227,8 @@ fn has_others(node: &ThisNode, address: &str) -> bool {
     others || node.loaded.addresses.iter().any(|other| other != address)
 }
 
-/// A master whose member does not start, since something of it is damaged or gone: says so to those
-/// that ask, until it has got a new number.
+/// Runs a master whose member does not start, since a part of it is damaged or gone: tells that to
+/// nodes that ask, until it has got a new number.
 async fn lack(
     node: &ThisNode,
     service: &ControlService,
@@ -287,7 +288,7 @@ fn place_without_asking(
     }
 }
 
-/// The member of this master, if it has one, as it begins to take part.
+/// Starts the member of this master, if it has one.
 async fn member(
     node: &ThisNode,
     dir: &DataDir,
@@ -334,8 +335,8 @@ async fn attend(
     Ok(Ended::Renumbered)
 }
 
-/// The keys of the cluster: those in the directory, or, the first time, those of the master that
-/// serves.
+/// Returns the keys of the cluster: those in the directory, or, the first time, those of the master
+/// that serves.
 async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
     let cluster = node.loaded.identity.cluster();
     if node.directory.load_ca(cluster).is_err() || dir.seal_bytes()?.is_none() {
@@ -358,13 +359,13 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
     Ok(Secrets { seal, authority: Some(authority), links })
 }
 
-/// The metadata of a master: in its directory, or in a database that it shares.
+/// Metadata of a master: in its directory, or in a database that masters share.
 struct Stored<'a> {
     args: &'a MasterArgs,
     node: &'a ThisNode,
     dir: &'a DataDir,
     seal: Option<[u8; 32]>,
-    /// With other masters.
+    /// Engine that it shares with other masters.
     engine: Option<Arc<RaftEngine>>,
 }
 
@@ -398,7 +399,7 @@ impl Source for Stored<'_> {
     }
 }
 
-/// A join that failed.
+/// Makes the failure for a join of tasks that failed.
 fn ended(error: tokio::task::JoinError) -> Failure {
     Failure::new(format!("starting: {error}"))
 }
@@ -426,7 +427,7 @@ impl Stored<'_> {
     }
 }
 
-/// Tells a thread that nobody waits for it any more.
+/// Tells a thread that its result is no longer awaited.
 #[derive(Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -468,7 +469,7 @@ mod tests {
                 assert_eq!(place_without_asking(postgres, known, begun), Some(postgres));
             }
             assert_eq!(place_without_asking(alone, None, begun), None);
-            // The directory decides. That a database is not named is an error of its own.
+            // The directory decides. A database that is not named is a separate error.
             for known in [alone, postgres] {
                 assert_eq!(place_without_asking(alone, Some(known), begun), Some(known));
             }

@@ -1,4 +1,4 @@
-//! The roles of a cluster's nodes: `cairn master`, `cairn chunkserver` and `cairn gateway`.
+//! Roles of a cluster's nodes: `cairn master`, `cairn chunkserver` and `cairn gateway`.
 
 pub mod chunkserver;
 mod files;

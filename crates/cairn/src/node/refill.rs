@@ -28,13 +28,13 @@ use tokio::time::sleep;
 use super::ThisNode;
 use crate::failure::{Failure, Result};
 
-/// Between two looks whether the metadata are damaged.
+/// Interval of the checks whether the metadata are damaged.
 const LOOK: Duration = Duration::from_millis(500);
-/// Between two times at which the master that serves is asked.
+/// Interval of the requests to the master that serves.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Ends a change of this master's number that was begun: what it kept under the former one is not
-/// used any more.
+/// Ends a change of this master's number that was begun: what it kept under the former number is no
+/// longer used.
 pub fn end_renumbering(node: &ThisNode, dir: &Path) -> Result<()> {
     if !node.directory.is_renumbered(node.clock.now())? {
         return Ok(());
@@ -71,7 +71,7 @@ pub async fn until_renumbered(node: &ThisNode, damage: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asks once. `false`: not yet.
+/// Asks once. Returns false if there is no new number yet.
 async fn ask(node: &ThisNode, damage: &str) -> Result<bool> {
     let asked = node.agent.call(ControlMethod::Renumber, &()).await;
     let Renumbered { node: number, certificate } = match asked {

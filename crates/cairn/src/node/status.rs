@@ -1,4 +1,4 @@
-//! The door where a master or chunkserver says how it is.
+//! Door at which a master or chunkserver reports its state.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct Told {
 pub struct Status(Option<TcpListener>);
 
 impl StatusArgs {
-    /// Must be called within a runtime.
+    /// Binds the door. Must be called within a runtime.
     pub fn bind(&self) -> Result<Status> {
         let Some(address) = self.status else { return Ok(Status(None)) };
         let listener = serve::listen(address)
@@ -67,7 +67,7 @@ impl StatusArgs {
 }
 
 impl Status {
-    /// Answers from now on, until `stopped`. Says on stdout where the door is.
+    /// Answers from now on, until `stopped`. Prints on stdout where the door is.
     pub fn open(self, told: Told, stopped: &watch::Receiver<bool>) -> Result<()> {
         let Some(listener) = self.0 else { return Ok(()) };
         let shown = format!("{NAME} http://{}", listener.local_addr()?);

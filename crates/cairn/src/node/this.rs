@@ -1,4 +1,4 @@
-//! A node as it starts: who it is, whom it knows, and how it reaches the masters.
+//! A node at its start: its identity, the nodes that it knows, and its access to the masters.
 
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use cairn_roles::Node;
 use crate::dir::{DirectoryUse, MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
-/// The directory of the node with this role, if `dir` may be that of a machine.
+/// Returns the directory of the node with this role, if `dir` may be that of a machine.
 pub fn directory_of(dir: &Path, role: Role) -> PathBuf {
     if !dir.join(MACHINE).exists() {
         return dir.to_path_buf();
@@ -36,13 +36,13 @@ pub struct ThisNode {
 }
 
 impl ThisNode {
-    /// Opens the directory of a node to run it: it holds this node and nothing else.
+    /// Opens the directory of a node to run it: the directory holds this node and nothing else.
     pub fn to_run(path: &Path, role: Role) -> Result<ThisNode> {
         DirectoryUse::Role(role).require(path)?;
         ThisNode::open(path, role)
     }
 
-    /// Reads who the node is that `path` belongs to. Must be called within a runtime.
+    /// Reads the identity of the node to which `path` belongs. Must be called within a runtime.
     pub fn open(path: &Path, role: Role) -> Result<ThisNode> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
@@ -80,12 +80,12 @@ impl ThisNode {
         }
     }
 
-    /// As a master, which lets former masters in as well.
+    /// Returns the trust of a master, which also admits former masters.
     pub fn trust_with_former(&self) -> Trust {
         Trust { pins: self.view.with_former(), ..self.trust() }
     }
 
-    /// The node, to run as one of its roles.
+    /// Returns the node, to run as one of its roles.
     pub fn running(&self) -> Result<Node> {
         let (identity, role) = (&self.loaded.identity, self.role);
         Ok(Node {
@@ -99,7 +99,7 @@ impl ThisNode {
     }
 }
 
-/// A beat with the URL of the node's door for clients.
+/// Adds the URL of the node's door for clients to a beat.
 pub fn with_url(beat: Beat, url: &str) -> Beat {
     Beat { url: url.into(), ..beat }
 }

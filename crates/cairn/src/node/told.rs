@@ -41,7 +41,7 @@ pub fn of_a_master(service: ControlService, agent: Arc<Agent>, directory: &Path)
     Told { role: "master", readiness: Arc::new(readiness), numbers }
 }
 
-/// The numbers of the member of a master that keeps the metadata together with others.
+/// Returns the numbers of a member, if masters keep the metadata together.
 fn of_member(member: &Member) -> Vec<Number> {
     let stalls = StallReport::of(&member.stalls());
     let kinds =
@@ -119,7 +119,7 @@ fn hears(agent: &Agent) -> Number {
     gauge("node_hears_master", help, u64::from(agent.hears_master()))
 }
 
-/// The cluster, as the master that serves sees it.
+/// Returns the numbers of the cluster, as the master that serves sees it.
 fn of_cluster(status: &Status) -> Vec<Number> {
     let map = &status.map;
     let of_nodes = map.nodes.iter().flat_map(|(id, node)| {

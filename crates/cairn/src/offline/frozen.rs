@@ -1,5 +1,5 @@
-//! A disk that is only read: what is written stays in memory and is gone in the end. So a store
-//! can be opened, with all its recovery, and nothing of it changes.
+//! A read-only view of a disk: writes stay in memory and are gone in the end. So a store can be
+//! opened, with all its recovery, and nothing of it changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use cairn_base::{Disk, DiskFile};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
-/// The unit in which written parts of a file are kept in memory, bytes.
+/// Unit in which written parts of a file are kept in memory, bytes.
 const PAGE: usize = 4096;
 
-/// A directory of the operating system as it is now.
+/// A directory of the operating system in its present state.
 pub struct FrozenDisk {
     root: PathBuf,
-    /// Files that were opened, made or renamed so far; `None` where removed.
+    /// Files that were opened, made or renamed so far; `None` if removed.
     files: Mutex<BTreeMap<String, Option<Arc<FrozenFile>>>>,
 }
 
@@ -100,7 +100,7 @@ impl Disk for FrozenDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = statvfs(&self.root)?;
-        // At least a gibibyte: nothing is taken of it.
+        // At least a gibibyte: none of it is really taken.
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize).max(1 << 30))
     }
 }
@@ -112,7 +112,7 @@ struct FrozenFile {
 
 struct Written {
     len: u64,
-    /// Bytes from here on are not those of `base`: the file was cut to this length once.
+    /// Length up to which bytes are those of `base`: the file was cut to this length once.
     base_len: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
 }
@@ -123,7 +123,7 @@ impl FrozenFile {
         Arc::new(FrozenFile { base, state: Mutex::new(state) })
     }
 
-    /// Bytes of the file below, zeros behind its end.
+    /// Reads bytes of the file below, zeros behind its end.
     fn read_base(&self, written: &Written, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let end = (offset + buf.len() as u64).min(written.base_len);
         let inside = end.saturating_sub(offset) as usize;

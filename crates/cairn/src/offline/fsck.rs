@@ -22,7 +22,7 @@ use crate::failure::{DAMAGED_METADATA, Failure, Result};
 use crate::metadata::MetaArgs;
 use crate::output;
 
-/// Blocks of the inventory looked at together.
+/// Blocks of the inventory that are looked at together.
 const PAGE: usize = 1000;
 
 /// Check a store that no server uses. Changes nothing: not even a repair is made
@@ -47,13 +47,13 @@ pub struct FsckArgs {
     json: bool,
 }
 
-/// The findings.
+/// Findings of a check.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     sound: bool,
-    /// Rows, or pages of their table, do not check out.
+    /// Set if rows, or pages of their table, fail verification.
     damaged_metadata: bool,
-    /// The metadata table had not been closed properly; the next start repairs that on its own.
+    /// Set if the metadata table was not closed properly; the next start repairs that on its own.
     unclean: bool,
     rows: u64,
     buckets: u64,
@@ -62,14 +62,14 @@ struct Report {
     uploads: u64,
     blocks: u64,
     bytes_read: u64,
-    /// Garbage of former sessions, of deletions not yet carried out: the server collects it.
+    /// Garbage of former sessions, or of deletions not yet carried out: the server collects it.
     orphan_blocks: u64,
     freed_blocks: u64,
     /// Damaged blocks that no object holds any more.
     damaged_garbage: u64,
-    /// Blocks of sessions that the metadata does not know: it is older than the blocks are.
+    /// Blocks of sessions that the metadata do not know: the metadata are older than the blocks.
     unknown_blocks: u64,
-    /// Segments of which parts cannot be read.
+    /// Segments with parts that cannot be read.
     damaged_segments: u64,
     finding_count: u64,
     findings: Vec<Finding>,
@@ -83,7 +83,7 @@ impl Report {
     }
 }
 
-/// Something in the metadata that does not fit.
+/// An inconsistency in the metadata.
 #[derive(Debug, Serialize)]
 struct Finding {
     about: String,
@@ -129,7 +129,7 @@ fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
     let disk = FrozenDisk::open(&dir.meta());
     match embedded::verify(&disk, &embedded::Config::default()) {
         Ok(verified) => report.unclean = verified.repaired,
-        // The rows that can be read are checked nevertheless.
+        // The readable rows are checked nevertheless.
         Err(error @ Error::Corrupt { .. }) => {
             report.damaged_metadata = true;
             report.found(&dir.meta().display().to_string(), error.to_string());
@@ -178,7 +178,7 @@ fn check_secrets(snapshot: &dyn Snapshot, dir: &DataDir, report: &mut Report) ->
         start = [last, &b"\0"[..]].concat().into();
         for (row, value) in &page {
             let id = String::from_utf8_lossy(row.get(2..).unwrap_or_default()).into_owned();
-            // A key that cannot be read is a finding of the rows already.
+            // An unreadable key is already among the findings of the rows.
             let Ok(access_key) = AccessKey::decode(value) else { continue };
             sealed += 1;
             if key.open(&id, &access_key.sealed).is_err() {
@@ -197,7 +197,7 @@ fn check_secrets(snapshot: &dyn Snapshot, dir: &DataDir, report: &mut Report) ->
     Ok(())
 }
 
-/// Looks at every block that extents name, once.
+/// Checks every block that extents name, once.
 fn check_blocks(
     snapshot: &dyn Snapshot,
     blocks: &Store,

@@ -1,4 +1,5 @@
-//! Making an access key in a data directory, for when nobody can ask the server to.
+//! Creation of an access key in a data directory, for times when no user can ask the server for
+//! one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
 
-/// No `Debug`: it has a secret in it.
+/// A new access key. It has no `Debug`: it holds a secret.
 #[derive(Serialize, Deserialize)]
 pub struct NewKey {
     pub id: String,
@@ -31,7 +32,7 @@ pub fn create(directory: &Path, meta: &MetaArgs, user: &str) -> Result<NewKey> {
         None if !dir.meta().is_dir() => return Err(begun()),
         None => Metadata::in_directory(&dir)?,
         Some(config) => {
-            // One key more that a failover may lose is no reason to make none.
+            // That a failover may lose one more key is no reason to refuse it.
             let config = postgres::Config { accept_lossy_failover: true, ..config };
             Metadata::in_known_database(&config)?
         }

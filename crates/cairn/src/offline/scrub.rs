@@ -79,7 +79,7 @@ pub fn bad_blocks(report: &ScrubReport) -> Vec<BadBlock> {
     report.sick.iter().map(bad).collect()
 }
 
-/// The objects that what a scrub found is to users, for logs.
+/// Names the objects to which the findings of a scrub belong, for logs.
 pub fn name(snapshot: &dyn Snapshot, report: &ScrubReport) -> Result<Vec<Damaged>> {
     Ok(damage::name(snapshot, &bad_blocks(report), Bound::none())?.damaged)
 }

@@ -14,14 +14,15 @@ use crate::dir::{CLUSTER_FILE, DataDir, DirectoryKind, DirectoryUse, Format, MAC
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata, occupied_directory};
 
-/// The parts of a store as they are on the disk now. Nothing done to them reaches it.
+/// Parts of a store in its present state on the disk. Nothing done to them reaches the disk.
 pub struct Frozen {
     pub blocks: Store,
     engine: Arc<dyn Engine>,
     pub dir: DataDir,
 }
 
-/// In a cluster no directory has both names and blocks, and nodes go on while one is looked at.
+/// Refuses the directory of a node. In a cluster no directory has both names and blocks, and other
+/// nodes go on while one is examined.
 pub fn refuse_node(path: &Path) -> Result<()> {
     let kinds = DirectoryKind::of(path)?;
     let is_of_node = path.join(MACHINE).exists() || path.join(CLUSTER_FILE).exists();
@@ -67,8 +68,8 @@ impl Frozen {
     }
 }
 
-/// Checks that the store in a directory has no metadata that something could be loaded over, and
-/// that its number is this one. Nothing changes there.
+/// Checks that the store in a directory has no metadata that a load could replace, and that its
+/// number is this one. Changes nothing there.
 pub fn require_no_metadata(path: &Path, number: Option<u64>) -> Result<()> {
     if !path.join("format").exists() {
         return Ok(());
@@ -95,7 +96,7 @@ fn require(part: &Path) -> Result<()> {
     Err(Failure::new(format!("{}: missing: restore it from a backup", part.display())))
 }
 
-/// The metadata in a directory.
+/// Returns the metadata in a directory.
 pub fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
     require(&dir.meta())?;
     if let Some(failure) = dir.overwritten() {

@@ -57,7 +57,7 @@ fn start(filter: &str, format: Format) -> Result<()> {
     let shown = fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        // It would say on stderr that stderr takes nothing, and panic.
+        // Otherwise it would report on stderr that stderr fails, and panic.
         .log_internal_errors(false);
     let own = OwnLog.with_filter(
         QUIET

@@ -1,5 +1,5 @@
-//! The check of metadata that only this machine has: every row and every page, again and again.
-//! What is damaged is said, with what to do about it. Nobody has it whole, so nothing heals here.
+//! Check of metadata that only this machine has: every row and every page, again and again. Damage
+//! is logged with its remedy. No other machine has the metadata, so nothing heals here.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ const RATE: u64 = 16 << 20;
 const REST: Duration = Duration::from_secs(60);
 const REST_PASSES: u32 = 9;
 
-/// Has the metadata checked until `stopped`, if only this server has them. Returns the numbers that
-/// tell of it, beside those of the `disk`.
+/// Checks the metadata until `stopped`, if only this server has them. Returns the metrics about it,
+/// in addition to those of the `disk`.
 pub fn start(
     work: &mut JoinSet<()>,
     parts: &Parts,
@@ -61,7 +61,7 @@ struct Check {
 }
 
 impl Check {
-    /// Returns never.
+    /// Runs forever.
     async fn run(&self) {
         let mut rest = FIRST;
         loop {

@@ -91,7 +91,7 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
         reason = failed => Some(reason),
         lost = parts.dir.lost() => Some(lost.to_string()),
     };
-    // The receivers live as long as the tasks do.
+    // The receivers live as long as the tasks.
     let _ = stop.send(true);
     if let Some(reason) = reason {
         tokio::time::sleep(FAILED_GRACE).await;

@@ -10,7 +10,7 @@ use cairn_doors::http::{Mounted, Mounts};
 
 use super::open::Parts;
 
-/// Mounts of a server.
+/// Makes the mounts of a server.
 pub fn of_server(parts: &Parts) -> Mounts {
     let blocks = Arc::new(parts.blocks.clone());
     let directory = parts.dir.blocks().canonicalize().ok();
@@ -19,7 +19,7 @@ pub fn of_server(parts: &Parts) -> Mounts {
     take(host, require_none())
 }
 
-/// Goes on with mounts that have connected, if their programs have the `required` capabilities.
+/// Takes over connections of mounts whose programs have the `required` capabilities.
 pub fn take(host: Arc<MountHost>, required: Required) -> Mounts {
     Mounts::new(move |mounted: Mounted| {
         let Mounted { caller, address, stream, revoked } = mounted;

@@ -1,4 +1,4 @@
-//! From a directory to a store, and back.
+//! Opening of a store in a directory, and closing it.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The engine, if only this server has the metadata.
+    /// Returns the engine, if only this server has the metadata.
     pub fn embedded(&self) -> Option<Arc<Embedded>> {
         self.embedded.clone()
     }
@@ -87,7 +87,7 @@ impl Parts {
     }
 }
 
-/// Refuses a key that opens no secret of the store: nobody could be let in.
+/// Refuses a key that opens no secret of the store: no user could log in.
 pub async fn require_opened(dir: &DataDir, master: &Master, seal: &SealKey) -> Result<()> {
     let system = Caller::system();
     let listed = master.read(&system, ListCredentials).await?;
@@ -104,7 +104,7 @@ pub async fn require_opened(dir: &DataDir, master: &Master, seal: &SealKey) -> R
     dir.require_opened(ids.len(), false)
 }
 
-/// A join that failed.
+/// Makes the failure for a join of tasks that failed.
 fn ended(error: tokio::task::JoinError) -> Failure {
     Failure::new(format!("opening the store: {error}"))
 }
@@ -141,7 +141,7 @@ async fn open_both(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, Store)
     Ok((metadata, blocks))
 }
 
-/// The metadata, and whether there are any.
+/// Opens the metadata. Also returns whether there are any.
 fn open_metadata(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, bool)> {
     let metadata = match args.meta.database() {
         None => Metadata::in_directory(dir)?,

@@ -1,4 +1,4 @@
-//! Sends requests that are sampled to a collector of OpenTelemetry, as OTLP over HTTP in JSON
+//! Sends sampled requests to a collector of OpenTelemetry, as OTLP over HTTP in JSON
 //! (docs/decisions/0013-timing.md). A collector that is slow or away costs spans, never requests.
 
 use std::io::{self, Read};
@@ -31,7 +31,7 @@ const STATUS_ERROR: u32 = 2;
 /// Status of a message of a session, whose outcome concerns the node that sent it.
 const NO_STATUS: u16 = 0;
 
-/// An exporter that gives requests to a thread, which sends them to the collector at `url`.
+/// Makes an exporter that gives requests to a thread, which sends them to the collector at `url`.
 pub fn export(url: &str) -> Result<Export> {
     let url = endpoint(url)?;
     let client = Client::new(&url, Trust::Public, Some(waits::TRACES)).map_err(Failure::usage)?;
@@ -53,7 +53,7 @@ pub fn of_sessions(url: &str, rng: &dyn Rng) -> Result<host::Export> {
 }
 
 fn offer(sender: &SyncSender<(Ended, SystemTime)>, ended: Ended) {
-    // Full: it is dropped.
+    // If the queue is full, the request is dropped.
     let _ = sender.try_send((ended, SystemTime::now()));
 }
 
@@ -93,7 +93,7 @@ fn send(url: &str, client: &Client, message: String) -> io::Result<()> {
         .map_err(io::Error::other)?;
     let reply = client.send(request, Outgoing::Bytes(message.into()))?;
     let status = reply.status();
-    // To its end, so that the connection can be used again.
+    // Read to its end, so that the connection can be reused.
     io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
     match status.is_success() {
         true => Ok(()),

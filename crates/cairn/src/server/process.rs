@@ -1,4 +1,4 @@
-//! The first steps of every process that serves.
+//! First steps of every process that serves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Resu
     run_started(work)
 }
 
-/// Runs `work` to its end, with a runtime of its own, where logging has started.
+/// Runs `work` to its end on a new runtime, after logging has started.
 pub fn run_started<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -30,28 +30,28 @@ pub fn run_started<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .enable_all()
         .build()?;
     let ended = runtime.block_on(work);
-    // Work that still waits for a disk is not waited for: all that was acknowledged is durable.
+    // Work that still waits for a disk is not awaited: all that was acknowledged is durable.
     runtime.shutdown_background();
     ended
 }
 
-/// The mask of the shell that started this process.
+/// File mode mask of the shell that started this process.
 static CALLERS: OnceLock<Mode> = OnceLock::new();
 
-/// Stored files are readable by this user alone. The first thing that any command does.
+/// Makes stored files readable by this user only. It is the first step of any command.
 pub fn keep_private() {
     let _ = CALLERS.set(umask(Mode::RWXG | Mode::RWXO));
 }
 
-/// From here on files are made for the caller, as other programs make them.
+/// From here on files are made with the caller's mask, as other programs make them.
 pub fn write_for_caller() {
     if let Some(mask) = CALLERS.get() {
         umask(*mask);
     }
 }
 
-/// The connections that each of this many doors may take. Of the files that this process may have
-/// open, a quarter are for segments and the like, and the rest is divided.
+/// Returns the number of connections that each of this many doors may have. A quarter of the files
+/// that this process may have open is for segments and the like, and the rest is divided.
 pub fn connections_of(doors: u64) -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let most = Limits::default().connections;
@@ -59,8 +59,8 @@ pub fn connections_of(doors: u64) -> usize {
     usize::try_from(each).map_or(most, |each| each.clamp(CONNECTIONS_MIN, most))
 }
 
-/// The memory that this process may have, bytes: that of the machine, or of its control group where
-/// that is less.
+/// Returns the memory that this process may have, bytes: that of the machine, or of its control
+/// group if that is less.
 pub fn memory() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -68,14 +68,14 @@ pub fn memory() -> u64 {
     memory_of_groups(Path::new("/sys/fs/cgroup"), &own).map_or(of_machine, |of| of.min(of_machine))
 }
 
-/// The memory in `/proc/meminfo`, bytes.
+/// Returns the memory in `/proc/meminfo`, bytes.
 fn memory_total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
 
-/// The least limit of the control groups that a process is in, by its `/proc/self/cgroup`.
+/// Returns the least limit of the control groups of a process, by its `/proc/self/cgroup`.
 fn memory_of_groups(root: &Path, own: &str) -> Option<u64> {
     let limit = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let groups = own.lines().filter_map(|line| {
@@ -90,14 +90,14 @@ fn memory_of_groups(root: &Path, own: &str) -> Option<u64> {
     groups
         .flat_map(|(root, path, file)| {
             let path = Path::new(path.trim_start_matches('/'));
-            // Within a container the path may be that of the machine, which is not there.
+            // In a container the path may be that of the host, which does not exist here.
             let all: Vec<_> = path.ancestors().map(|path| root.join(path).join(file)).collect();
             all.into_iter().filter_map(limit)
         })
         .min()
 }
 
-/// Each connection and each segment is an open file.
+/// Raises the limit of open files: each connection and each segment is an open file.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,5 +1,5 @@
-//! Scrubs: now and then a server or chunkserver reads and verifies all its blocks, slowly, and
-//! notes in a file when that was done.
+//! Scrubs: from time to time a server or chunkserver reads and verifies all its blocks, slowly, and
+//! notes in a file when it has done so.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ pub fn start(
     orders
 }
 
-/// The orders for scrubs, and their progress.
+/// Orders of scrubs, and their progress.
 pub struct ScrubOrders {
     begin: Notify,
     days: u32,
@@ -78,7 +78,7 @@ struct Standing {
     last: Option<(ScrubEnd, Run)>,
 }
 
-/// A scrub as it is known over the network.
+/// A scrub as the network knows it.
 #[derive(Default)]
 struct Run {
     /// Numbers that were chosen for it: an order that comes while a scrub runs gets that scrub.
@@ -90,7 +90,7 @@ struct Run {
     damaged: u64,
 }
 
-/// A block that did not check out.
+/// A block that failed verification.
 #[derive(Clone, Copy)]
 struct Found {
     owner: Owner,
@@ -99,7 +99,7 @@ struct Found {
 }
 
 impl Run {
-    /// 0 is for whichever it is.
+    /// Returns true if this is the scrub of that number; 0 stands for any.
     fn is(&self, number: u64) -> bool {
         number == 0 || self.numbers.contains(&number)
     }
@@ -129,7 +129,7 @@ impl Run {
 }
 
 impl Standing {
-    /// The run of this number, and where it stands.
+    /// Returns the scrub of this number, and its phase.
     fn run(&self, number: u64) -> Option<(&Run, ScrubPhase)> {
         let is_current = self.is_ordered || self.running.is_some();
         if is_current && self.current.is(number) {
@@ -153,8 +153,8 @@ impl Standing {
         ))
     }
 
-    /// Orders one, unless one runs or is ordered, and returns that. One that is being stopped is
-    /// followed by another.
+    /// Orders a scrub, unless one runs or is ordered, and returns it. A scrub that is being stopped
+    /// is followed by another.
     fn begin(&mut self) -> &mut Run {
         if self.running.is_some() && !self.is_stopped {
             return &mut self.current;
@@ -170,7 +170,7 @@ impl Standing {
         self.is_stopped = self.running.is_some();
         let was_ordered = std::mem::take(&mut self.is_ordered);
         if self.is_stopped {
-            // What was to follow ends with the one that runs.
+            // The scrub that was to follow ends with the running one.
             std::mem::take(&mut self.next).numbers.into_iter().for_each(|of| self.current.name(of));
         } else if was_ordered {
             let end = ScrubEnd { ended: now(), is_stopped: true, ..ScrubEnd::default() };
@@ -231,7 +231,7 @@ impl Scrubs for ScrubOrders {
         let (running, last) =
             (state.running.clone(), state.last.as_ref().map(|(end, _)| end.clone()));
         drop(state);
-        // A store that is new counts as scrubbed, of no blocks.
+        // A new store counts as scrubbed, with no blocks.
         let noted = noted(&self.file).filter(|(_, blocks)| *blocks > 0);
         let noted = noted.map(|(secs, _)| Timestamp::from_secs(secs as i64));
         ScrubState { running, last, noted, every_days: self.days, rate: RATE }
@@ -251,7 +251,7 @@ impl OrderedScrubs for ScrubOrders {
     fn order(&self, run: u64, order: RunOrder) -> NodeScrub {
         let mut state = self.state.lock();
         match order {
-            // One that has ended under this number is not begun again.
+            // A scrub that has ended under this number is not begun again.
             RunOrder::Begin if run != 0 && state.run(run).is_none() => {
                 state.begin().name(run);
                 self.begin.notify_one();
@@ -333,7 +333,7 @@ impl Scrubber {
         }
     }
 
-    /// A store whose last scrub is not known counts as scrubbed now.
+    /// Returns true if a scrub is due. A store whose last scrub is unknown counts as scrubbed now.
     fn is_due(&self) -> bool {
         if self.period_secs == 0 {
             return false;
@@ -350,7 +350,8 @@ impl Scrubber {
     fn note(&self, report: &ScrubReport) {
         let (blocks, sick) = (report.blocks, report.sick.len());
         let text = format!("finished {} blocks {blocks} damaged {sick}\n", now_secs());
-        // Replaced as a whole: no reader finds it empty, and a full disk keeps the former one.
+        // The file is replaced as a whole: no reader finds it empty, and a full disk keeps the
+        // former one.
         let fresh = self.file.with_extension("new");
         if let Err(error) = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.file)) {
             tracing::warn!(%error, "the end of the scrub was not noted");
@@ -370,7 +371,7 @@ impl Scrubber {
             if let Some(SickBlock { group, block, error, .. }) = sick {
                 tracing::error!(%group, %block, %error, "scrub: a damaged block");
                 if let OnDamage::Heal(sick) = &self.on_damage {
-                    // Nobody takes it any more: the node stops.
+                    // If the receiver is gone, the node stops.
                     let _ = sick.blocking_send(Sick { group: *group, block: *block });
                 }
             }
@@ -416,7 +417,7 @@ impl Scrubber {
 /// Logs the objects that are damaged, and returns them.
 ///
 /// # Errors
-/// A sentence, where they cannot be named.
+/// A sentence, if they cannot be named.
 fn name_objects(engine: &dyn Engine, report: &ScrubReport) -> Result<Vec<DamagedObject>, String> {
     let snapshot = engine.snapshot().map_err(Into::into);
     let named = snapshot.and_then(|all| offline::name(&*all, report)).map_err(|error| {
@@ -440,7 +441,7 @@ fn noted(file: &Path) -> Option<(u64, u64)> {
     Some((secs, number(1).unwrap_or_default()))
 }
 
-/// Keeps a scrub slow.
+/// Limits the rate of a scrub.
 struct Pace {
     step: Instant,
     bytes: u64,
@@ -514,7 +515,7 @@ mod tests {
         assert_eq!(phase(&orders, 6, RunOrder::Look), ScrubPhase::Waits);
         assert!(orders.began(false) && !orders.is_stopped());
         assert_eq!(phase(&orders, 7, RunOrder::Look), ScrubPhase::Runs);
-        // Stopping again ends those that were to follow, too.
+        // Stopping again also ends the scrubs that were to follow.
         orders.order(6, RunOrder::Stop);
         assert_eq!(phase(&orders, 8, RunOrder::Begin), ScrubPhase::Waits);
         orders.order(0, RunOrder::Stop);

@@ -12,7 +12,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on none of them ends the process on its own.
+    /// From here on no signal ends the process by itself.
     pub fn new() -> Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -33,7 +33,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a further signal to stop.
+    /// Waits for another signal to stop.
     pub async fn again(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

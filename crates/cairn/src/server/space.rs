@@ -11,20 +11,20 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Between two looks.
+/// Interval of looks at the space.
 const LOOK: Duration = Duration::from_secs(60);
-/// From how much on it is said, percent.
+/// Used share from which on there is a warning, percent.
 const FILLING: f64 = 85.0;
 const FULL: f64 = 95.0;
-/// By how much it must be less until it may be said again, percent: what goes up and down around a
-/// bound is said once.
+/// Amount by which the share must fall before there is another warning, percent: a share that
+/// varies around a bound causes one warning.
 const LESS: f64 = 2.0;
 
 /// The space of a file system, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Space {
     used: u64,
-    /// For users other than root.
+    /// Free bytes for users other than root.
     free: u64,
 }
 
@@ -50,7 +50,7 @@ enum Fill {
 }
 
 impl Fill {
-    /// After it was `self`.
+    /// Returns the next state after `self`.
     fn then(self, percent: f64) -> Fill {
         let bound = |bound: f64, is_beyond: bool| if is_beyond { bound - LESS } else { bound };
         if percent >= bound(FULL, self == Fill::Full) {
@@ -63,7 +63,7 @@ impl Fill {
     }
 }
 
-/// Looks every minute until `stopped` or its sender is gone. Each bound is said once when it is
+/// Looks every minute until `stopped` or its sender is gone. Logs each bound once when it is
 /// reached.
 pub fn start(work: &mut JoinSet<()>, directory: &Path, stopped: &watch::Receiver<bool>) {
     let (directory, mut stopped) = (directory.to_owned(), stopped.clone());

@@ -1,4 +1,4 @@
-//! The first credentials: preset by the environment, or made and shown once.
+//! First credentials: preset by the environment, or made and shown once.
 
 use std::env;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn checked(id: (String, &str), secret: (Secret<String>, &str)) -> Result<Preset>
 /// Shows new credentials on stdout, never in the log.
 pub fn show(credential: &NewCredential, sockets: &Sockets) -> Result<()> {
     let (id, secret) = (&credential.id, credential.secret.expose());
-    // Where it listens on all addresses, this machine is one of them.
+    // If it listens on all addresses, this machine's is one of them.
     let local =
         |url: &str| url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
     let (s3, http) = (local(sockets.shown(&s3::DOOR)), local(sockets.shown(&http::DOOR)));
@@ -80,7 +80,7 @@ Try:
     output::line(text.expose())
 }
 
-/// Says how to replace the first credentials if they are lost.
+/// Prints how to replace the first credentials if they are lost.
 pub fn remind(directory: &Path) {
     let shown = directory.display();
     tracing::info!(

@@ -57,7 +57,7 @@ pub struct TopArgs {
 pub fn run(args: &TopArgs) -> Result<ExitCode> {
     let servers = servers(args)?;
     let rows = usize::from(args.rows);
-    // Counting begins when a server is asked for the first time.
+    // Counting begins with the first request to a server.
     let mut told = ask(&servers)?;
     while told.seconds == 0.0 {
         sleep(AGAIN);

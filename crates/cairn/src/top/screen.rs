@@ -6,10 +6,10 @@ use super::told::{Slow, Tally, Told, Waiting};
 use crate::failure::Result;
 use crate::output::{self, human_bytes};
 
-/// Characters of a name.
+/// Characters of a name, at most.
 const NAME: usize = 60;
 
-/// Clears a terminal that understands ANSI, and goes to its first line.
+/// Clears a terminal that understands ANSI, and moves to its first line.
 pub fn clear() -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(b"\x1b[H\x1b[2J\x1b[3J")?;
@@ -39,7 +39,7 @@ fn tally(title: &str, tallies: &[Tally], seconds: f64, rows: usize) -> Result<()
     let rate = |bytes: u64| human_bytes((bytes as f64 / seconds) as u64);
     let row = |tally: &Tally| {
         let mean = tally.us as f64 / tally.requests.max(1) as f64 / 1e3;
-        // Those that may have been of another name.
+        // Requests that may belong to another name.
         let about = if tally.doubtful > 0 { "~" } else { "" };
         vec![
             name(if tally.name.is_empty() { "(nobody)" } else { &tally.name }),
@@ -100,7 +100,7 @@ fn waiting(waiting: &[Waiting], rows: usize) -> Result<()> {
     output::table(&["WAITS MS", "OPERATION", "CLIENT", "OBJECT", "FOR"], rows)
 }
 
-/// A name that somebody else has chosen: on one line, and not too long.
+/// Shows a name that another user has chosen: on one line, and not too long.
 fn name(text: &str) -> String {
     let text = output::name(text);
     match text.chars().count() > NAME {

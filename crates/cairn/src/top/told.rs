@@ -1,11 +1,11 @@
-//! The answers of servers, and their sums.
+//! Answers of servers, and their sums.
 
 use serde::{Deserialize, Serialize};
 
-/// The answer of a server, or of several.
+/// Answer of a server, or of several.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Told {
-    /// The length of the period; 0 if a server has none that is over.
+    /// Length of the period; 0 if a server has not finished one.
     pub seconds: f64,
     pub doors: Vec<Tally>,
     pub users: Vec<Tally>,
@@ -16,7 +16,7 @@ pub struct Told {
     pub waiting: u64,
 }
 
-/// The requests of one name.
+/// Requests of one name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     pub name: String,
@@ -53,9 +53,9 @@ pub struct Waiting {
 }
 
 impl Told {
-    /// With the answer of another server.
+    /// Adds the answer of another server.
     pub fn and(mut self, other: Told) -> Told {
-        // Until all of them have a period.
+        // 0 until all of them have a period.
         self.seconds = self.seconds.min(other.seconds);
         for (own, others) in [
             (&mut self.doors, other.doors),

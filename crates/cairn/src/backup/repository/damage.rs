@@ -1,11 +1,11 @@
-//! Finds damage, and has it written again.
+//! Finds damage, and lets the next backup write the damaged items again.
 
 use super::super::frames::{At, Reader, Sort};
 use super::{INDEX, Item, PACKS, Repository, index_of};
 use crate::failure::{Failure, Result};
 
 impl Repository {
-    /// Which packs are missing, or have an item that is damaged.
+    /// Returns the packs that are missing, or have a damaged item.
     pub fn damaged_packs(&self, progress: &mut dyn FnMut()) -> Result<Vec<(String, String)>> {
         let of_packs = self.items_of_packs();
         let mut damaged = Vec::new();
@@ -42,7 +42,7 @@ impl Repository {
         let mut good = items.unwrap_or_default();
         match self.target.get(pack)? {
             None => good.clear(),
-            // A pack that this program cannot open is left as it is: another version may read it.
+            // A pack that this program cannot open stays: another version may read it.
             Some(bytes) => {
                 let reader = Reader::open(&self.keys, Sort::Pack, pack, &bytes)?;
                 good.retain(|(_, at)| reader.frame(pack, &bytes, *at).is_ok());

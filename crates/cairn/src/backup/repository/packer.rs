@@ -7,15 +7,15 @@ use super::super::seal::{hex, random};
 use super::{INDEX, Item, PACKS, Repository, index_of};
 use crate::failure::{Failure, Result};
 
-/// Fills packs, and puts each to the target as it is full.
+/// Fills packs, and stores each when it is full.
 pub struct Packer {
     most_bytes: usize,
     name: String,
     pack: Option<Writer>,
     entries: Vec<(Item, At)>,
-    /// The items of these.
+    /// Items in `entries`.
     known: HashSet<Item>,
-    /// Bytes of the objects that were put.
+    /// Bytes of the objects that were stored.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl Packer {
         }
     }
 
-    /// Puts the pack and its index, if there is something in it.
+    /// Stores the pack and its index, unless the pack is empty.
     pub fn flush(&mut self, repository: &mut Repository) -> Result<()> {
         let Some(pack) = self.pack.take() else { return Ok(()) };
         let entries = std::mem::take(&mut self.entries);

@@ -1,4 +1,4 @@
-//! Reads items: of each pack only what is wanted, in as few requests as that takes.
+//! Reads items: of each pack only the wanted ones, in as few requests as possible.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,14 +10,15 @@ use super::super::frames::{At, HEADER_BYTES, Reader, Sort};
 use super::{Item, Located, OWNER_BYTES, Repository};
 use crate::failure::{Failure, Result};
 
-/// Bytes that are asked for at once, at most, unless a frame is longer.
+/// Most bytes of one request, unless a frame is longer.
 const RUN_BYTES: u64 = 32 << 20;
-/// Bytes between two items that are read along, at most: a request costs more.
+/// Most bytes between two items that are read with them: a request costs more.
 const GAP_BYTES: u64 = 256 << 10;
 
 type Wanted = (Item, Located);
 
-/// Splits what is wanted into runs that are read at once. Items of a run are in one pack, in order.
+/// Splits the wanted items into runs that are read at once. Items of a run are in one pack, in
+/// order.
 fn runs(wanted: &[Wanted]) -> impl Iterator<Item = &[Wanted]> {
     let mut rest = wanted;
     std::iter::from_fn(move || {
@@ -82,7 +83,7 @@ impl Repository {
             let (_, last) = run.last().unwrap_or(&run[0]);
             let name = &self.packs[first.pack as usize];
             let mut from = u64::from(first.at.offset);
-            // What a pack begins with is often needed anyway.
+            // The start of a pack is often needed anyway.
             if !readers.contains_key(&first.pack) && from <= GAP_BYTES {
                 from = 0;
             }
@@ -101,7 +102,7 @@ impl Repository {
             };
             for (item, located) in run {
                 let offset = u64::from(located.at.offset) - from;
-                // Within the run, which is of less than 4 GiB.
+                // The offset within the run, which has less than 4 GiB.
                 let at = At { offset: offset as u32, ..located.at };
                 visit(*item, reader.frame(name, &bytes, at)?)?;
             }
@@ -114,7 +115,7 @@ impl Repository {
         bytes.ok_or_else(|| Failure::new(format!("{name}: missing")))
     }
 
-    /// The bytes of a block, with its owner before them.
+    /// Returns the bytes of a block, with its owner before them.
     pub fn block(&self, block: BlockId) -> Result<Vec<u8>> {
         let mut found = None;
         self.each(std::iter::once(Item::Block(block)), &mut |_, bytes| {
@@ -125,7 +126,7 @@ impl Repository {
     }
 }
 
-/// The owner before the bytes of a block.
+/// Splits the owner from the bytes of a block.
 pub fn take_owner(bytes: Vec<u8>) -> Result<(Owner, Bytes)> {
     let mut bytes = Bytes::from(bytes);
     let bad = || Failure::new("a block in the backup has no owner: it is damaged");

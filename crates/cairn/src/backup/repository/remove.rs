@@ -17,7 +17,7 @@ pub struct PackUse {
 }
 
 impl Repository {
-    /// The use of each pack if only these items are needed.
+    /// Returns the use of each pack if only these items are needed.
     pub fn uses(&self, needed: &HashSet<Item>) -> Vec<PackUse> {
         let of = |name: &String| PackUse {
             name: name.clone(),
@@ -37,7 +37,7 @@ impl Repository {
         uses
     }
 
-    /// Packs that have no index: their backups were interrupted.
+    /// Returns packs without an index: their backups were interrupted.
     pub fn unfinished_packs(&self) -> Result<Vec<String>> {
         let known: HashSet<&String> = self.packs.iter().collect();
         let mut names = self.target.list(PACKS)?;
@@ -52,7 +52,7 @@ impl Repository {
         }
     }
 
-    /// Removes a pack: first its index, so that nothing that is there names what is not.
+    /// Removes a pack. Its index goes first, so that nothing names absent items.
     pub fn remove_pack(&self, pack: &str) -> Result<()> {
         let id = pack.strip_prefix(PACKS).unwrap_or(pack);
         self.remove(&format!("{INDEX}{id}"))?;

@@ -1,22 +1,22 @@
-//! Events that a server sends (`text/event-stream`).
+//! Events of a server (`text/event-stream`).
 
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Event {
-    /// Empty for a line.
+    /// Kind of the event; empty for a line.
     pub kind: String,
     pub data: Option<String>,
     pub id: Option<String>,
 }
 
-/// Makes events of lines.
+/// Assembles events from lines.
 #[derive(Default)]
 pub struct Events {
     next: Event,
 }
 
 impl Events {
-    /// The event that ends with this line, which has no end of its own.
+    /// Takes a line without its end. Returns the event that ends with it.
     pub fn line(&mut self, line: &str) -> Option<Event> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.next);
@@ -34,7 +34,7 @@ impl Events {
                 }
                 None => self.next.data = Some(value.to_owned()),
             },
-            // A comment, or how long to wait.
+            // A comment, or the time to wait.
             _ => {}
         }
         None

@@ -12,7 +12,7 @@ use super::times::Range;
 use crate::connection::Server;
 use crate::failure::{Failure, Result};
 
-/// The longest line that is looked at, bytes.
+/// Longest line that is searched, bytes.
 const LINE_BYTES: u64 = 64 << 20;
 
 /// Print the lines of a log source that match a pattern

@@ -1,11 +1,11 @@
-//! Many lines on stdout.
+//! Output of many lines on stdout.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use crate::failure::Result;
 use crate::output;
 
-/// Prints many lines: on a terminal each as it comes, and so that it can do no harm there.
+/// Prints many lines: on a terminal each at once, and escaped.
 pub struct Lines {
     out: BufWriter<io::Stdout>,
     is_terminal: bool,
@@ -17,7 +17,7 @@ impl Lines {
         Lines { is_terminal: out.is_terminal(), out: BufWriter::with_capacity(256 << 10, out) }
     }
 
-    /// A line without its end.
+    /// Prints a line, given without its end.
     pub fn print(&mut self, line: &[u8]) -> Result<()> {
         if self.is_terminal {
             return output::line(String::from_utf8_lossy(line));

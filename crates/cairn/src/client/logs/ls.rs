@@ -63,7 +63,7 @@ pub fn run(server: &Server, bucket: &str, args: &LsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sources that have these files, which are in order.
+/// Returns the sources of these files, which are in order.
 fn sources(files: Vec<DayFile>) -> Vec<Source> {
     let mut sources: BTreeMap<String, Source> = BTreeMap::new();
     for DayFile { source, day, size } in files {

@@ -14,13 +14,13 @@ use crate::failure::{Failure, Result};
 const BUCKETS: &str = "logs-";
 /// Suffix of the names of day files.
 const END: &str = ".jsonl";
-/// Bytes that are read of a file at once.
+/// Bytes of a file that are read at once.
 const BUFFER: usize = 256 << 10;
 
-/// A file of a source.
+/// A day file of a source.
 pub struct DayFile {
     pub source: String,
-    /// Its number, see [`day`].
+    /// Number of its day, see [`day`].
     pub day: i64,
     pub size: u64,
 }
@@ -30,7 +30,7 @@ impl DayFile {
         format!("{}/{}{END}", self.source, day::name(self.day))
     }
 
-    /// All of it, and its length; `None` if it is gone.
+    /// Opens the whole file. Returns its length and a reader; `None` if it is gone.
     pub fn open(
         &self,
         server: &Server,
@@ -53,7 +53,7 @@ pub fn address(bucket: &str, key: &str) -> Address {
     Address { bucket: bucket.to_owned(), key: key.to_owned() }
 }
 
-/// The bucket that was named, or else the only one there is.
+/// Returns the named bucket, or else the only one.
 pub fn bucket(server: &Server, named: Option<&str>) -> Result<String> {
     if let Some(named) = named {
         return Ok(named.to_owned());
@@ -73,7 +73,7 @@ pub fn bucket(server: &Server, named: Option<&str>) -> Result<String> {
     }
 }
 
-/// The files of a source, or of all, in the order of sources and days.
+/// Returns the files of a source, or of all, in the order of sources and days.
 pub fn files(server: &Server, bucket: &str, source: Option<&str>) -> Result<Vec<DayFile>> {
     let prefix = source.map_or_else(String::new, |source| format!("{source}/"));
     let mut files = Vec::new();
@@ -90,7 +90,7 @@ pub fn files(server: &Server, bucket: &str, source: Option<&str>) -> Result<Vec<
     Ok(files)
 }
 
-/// The files of a source that may have records of a time.
+/// Returns the files of a source that may have records within a range of times.
 pub fn files_of(
     server: &Server,
     bucket: &str,

@@ -13,7 +13,7 @@ use crate::connection::Server;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// After how long a lost connection is made again.
+/// Pause before a lost connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Print the last lines of a log source
@@ -33,13 +33,13 @@ pub struct TailArgs {
     follow: bool,
 }
 
-/// Lines that come.
+/// Prints lines as they arrive.
 struct Follower<'a> {
     server: &'a Server,
     path: String,
     /// Position at which to go on.
     position: Option<String>,
-    /// A line of which only a part has come is on the screen.
+    /// Set while the screen shows only a part of the current line.
     is_within: bool,
 }
 
@@ -71,7 +71,7 @@ impl Follower<'_> {
                         return Err(Failure::new(format!("nothing more is sent: {why}")));
                     }
                 }
-                // At first the command may be wrong.
+                // An error of the first request may be due to the command.
                 Err(failure) if self.position.is_none() || failure.is_refused() => {
                     return Err(failure);
                 }
@@ -84,7 +84,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Prints lines until the connection ends; the reason if it will not be made again.
+    /// Prints lines until the connection ends. Returns the reason if it is not to be made again.
     fn lines(&mut self, reader: impl BufRead) -> Result<Option<String>> {
         let mut events = Events::default();
         for line in reader.lines() {
@@ -94,7 +94,7 @@ impl Follower<'_> {
             match (kind.as_str(), data) {
                 ("end", why) => return Ok(Some(why.unwrap_or_default())),
                 ("part", Some(data)) => {
-                    // The rest of the line comes.
+                    // The rest of the line follows.
                     let mut out = io::stdout().lock();
                     out.write_all(output::name(&data).as_bytes())?;
                     self.is_within = true;
@@ -108,7 +108,7 @@ impl Follower<'_> {
             self.position = id.or(self.position.take());
         }
         if std::mem::take(&mut self.is_within) {
-            // It is sent again from its beginning.
+            // The line is sent again from its start.
             output::line("")?;
         }
         Ok(None)

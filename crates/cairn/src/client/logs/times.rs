@@ -1,9 +1,9 @@
-//! Times on a command line, and whether a record came within them.
+//! Times on a command line, and the test whether a record came within them.
 
 use cairn_base::Timestamp;
 use cairn_logs::day;
 
-/// The beginning of a line, in front of the time at which its record came.
+/// Start of a line, which precedes the time at which its record arrived.
 const RECEIVED: &[u8] = b"{\"received\":\"";
 
 /// Records of a time: those that came at `since` or later, and before `until`.
@@ -22,7 +22,7 @@ impl Range {
     /// Returns true if any part of a day is within the range.
     pub fn has_day(&self, day: &str) -> bool {
         let since = self.since.as_deref().and_then(|since| since.get(..day.len()));
-        // A time before the beginning of a day is on the day before.
+        // A time before the start of a day is on the day before.
         let until = self.until.as_deref();
         since.is_none_or(|since| since <= day) && until.is_none_or(|until| day < until)
     }
@@ -35,7 +35,7 @@ impl Range {
         }
         let received =
             line.strip_prefix(RECEIVED).and_then(|rest| rest.split(|b| *b == b'"').next());
-        // Times are written so that they have the order of texts.
+        // Times have a form in which their order is that of texts.
         let is_since = |at: &[u8]| self.since.as_ref().is_none_or(|since| since.as_bytes() <= at);
         let is_until = |at: &[u8]| self.until.as_ref().is_none_or(|until| at < until.as_bytes());
         received.is_none_or(|at| is_since(at) && is_until(at))
@@ -47,13 +47,13 @@ fn time(text: &str) -> Result<String, String> {
     parse(text, Timestamp(seconds.saturating_mul(ns)))
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn now() -> i64 {
     use cairn_base::Clock;
     cairn_base::clock::RealClock::default().now().0 / 1_000_000_000
 }
 
-/// A time as lines have it, or the beginning of one.
+/// Returns a time in the form in which lines have it, or the start of such a time.
 fn parse(text: &str, now: Timestamp) -> Result<String, String> {
     let bad = || "use 2026-11-26, 2026-11-26T13:30:00Z, 30m, 2h or 3d".to_owned();
     if let Some((number, unit)) = text.split_at_checked(text.len().saturating_sub(1))

@@ -42,7 +42,7 @@ pub fn run(server: &Server, bucket: &str, args: &ZipArgs) -> Result<ExitCode> {
     let Some(name) = file.file_name() else {
         return Err(Failure::usage(format!("{}: not the name of a file", file.display())));
     };
-    // It appears under its name when all of it is there.
+    // The file appears under its name when all of it is there.
     let mut part = std::ffi::OsString::from(".");
     part.push(name);
     part.push(format!(".{}.cairn-part", std::process::id()));
@@ -53,18 +53,18 @@ pub fn run(server: &Server, bucket: &str, args: &ZipArgs) -> Result<ExitCode> {
         .and_then(|out| archive((server, bucket), &files, io::BufWriter::new(out)))
         .and_then(|()| fs::rename(&part, &file).map_err(|error| failed(&file, error)));
     if made.is_err() {
-        // It may be gone, and there is a failure to report already.
+        // The file may be gone, and there is an earlier failure to report.
         let _ = fs::remove_file(&part);
     }
     made.map(|()| ExitCode::SUCCESS)
 }
 
-/// Writes an archive front to back: it may go to a pipe.
+/// Writes an archive front to back, since it may go to a pipe.
 fn archive((server, bucket): (&Server, &str), files: &[DayFile], out: impl Write) -> Result<()> {
     let bar = output::bytes_bar(files.iter().map(|file| file.size).sum(), "zip");
     let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
     for file in files {
-        // A file of today grows meanwhile: it is as long as the reply says.
+        // A file of today grows meanwhile: the length in the reply counts.
         let Some((length, reader)) = file.open(server, bucket)? else { continue };
         let mut header = Header::new_gnu();
         header.set_size(length);

@@ -44,7 +44,7 @@ pub struct AcmeArgs {
 }
 
 impl AcmeArgs {
-    /// The file that has the certificate and its private key.
+    /// Returns the file that has the certificate and its private key.
     pub fn certificate(&self) -> Option<PathBuf> {
         let place = self.acme_dir.as_deref().filter(|_| !self.acme.is_empty());
         place.map(Place::certificate_in)
@@ -81,7 +81,7 @@ fn trust(path: &Path) -> Result<Trust> {
     Ok(Trust::Authorities(read))
 }
 
-/// Names of hosts in the domain name system. Names with `*` need a proof of another kind.
+/// Parses a host name of the domain name system. Names with `*` need a proof of another kind.
 fn name(text: &str) -> Result<String, &'static str> {
     let is_label = |label: &str| {
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

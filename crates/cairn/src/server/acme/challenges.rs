@@ -1,4 +1,4 @@
-//! The proofs to an authority that a name leads to this process.
+//! Proofs to an authority that a name leads to this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub struct Challenges(Mutex<HashMap<String, String>>);
 pub struct ShownProofs(Arc<Challenges>);
 
 impl Challenges {
-    /// The answer to a request for this path, if it is one of an authority.
+    /// Returns the answer to a request for this path, if an authority made it.
     pub fn answer(&self, path: &str) -> Option<String> {
         self.0.lock().get(path.strip_prefix(PATH)?).cloned()
     }
 
-    /// There is one order at a time.
+    /// Shows the answers of an order. There is one order at a time.
     pub fn show(self: &Arc<Self>, answers: HashMap<String, String>) -> ShownProofs {
         *self.0.lock() = answers;
         ShownProofs(Arc::clone(self))

@@ -29,7 +29,7 @@ use crate::failure::{Failure, Result};
 use place::{Ordered, Place};
 use transport::Transport;
 
-/// Before an order that failed is tried again: authorities bound how many fail in an hour.
+/// Pause before a failed order is tried again: authorities limit the failures per hour.
 const FIRST_RETRY: Duration = Duration::from_secs(2 * 60);
 const LAST_RETRY: Duration = Duration::from_secs(6 * 60 * 60);
 /// Longest pause between two checks of the certificate's remaining time: clocks can be set.
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_secs(60 * 60);
 /// Time that an authority may take to look at the proofs, and to sign.
 const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
 
-/// Keeps a certificate fresh.
+/// Keeps a certificate valid.
 pub struct Acme {
     place: Place,
     names: Vec<String>,
@@ -71,7 +71,7 @@ impl Acme {
         }
     }
 
-    /// Orders a certificate if it is due, and says when the next one is.
+    /// Orders a certificate if it is due, and returns the time until the next order.
     async fn look(&self, ordered: &Ordered, tls: &Tls) -> Result<Duration> {
         let left = |due: SystemTime| due.duration_since(SystemTime::now()).ok();
         if let Some(left) = left(self.place.due(ordered)?) {
@@ -84,7 +84,7 @@ impl Acme {
         Ok(left(self.place.due(ordered)?).unwrap_or_default().max(FIRST_RETRY))
     }
 
-    /// A private key and a certificate chain, both PEM.
+    /// Orders a certificate. Returns a private key and a certificate chain, both PEM.
     async fn order(&self) -> Result<(String, String)> {
         let account = self.account().await?;
         let names: Vec<_> = self.names.iter().cloned().map(Identifier::Dns).collect();
@@ -124,7 +124,7 @@ impl Acme {
     }
 }
 
-/// The answers that prove the names of an order, by their tokens.
+/// Returns the answers that prove the names of an order, by their tokens.
 async fn proofs(order: &mut Order) -> Result<HashMap<String, String>, Error> {
     let mut answers = HashMap::new();
     let mut authorizations = order.authorizations();
@@ -141,7 +141,7 @@ async fn proofs(order: &mut Order) -> Result<HashMap<String, String>, Error> {
     Ok(answers)
 }
 
-/// Has the authority look at the proofs.
+/// Asks the authority to look at the proofs.
 async fn ready(order: &mut Order) -> Result<(), Error> {
     let mut authorizations = order.authorizations();
     while let Some(found) = authorizations.next().await {
@@ -155,7 +155,7 @@ async fn ready(order: &mut Order) -> Result<(), Error> {
     Ok(())
 }
 
-/// Which proof the authority did not accept.
+/// Returns the proof that the authority did not accept.
 async fn refused(order: &mut Order, why: &str) -> Failure {
     let mut authorizations = order.authorizations();
     while let Some(found) = authorizations.next().await {

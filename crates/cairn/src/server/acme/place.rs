@@ -45,8 +45,8 @@ impl Place {
         directory.join(CERTIFICATE)
     }
 
-    /// Makes the directory where it is missing, and a certificate that nobody trusts where there is
-    /// none.
+    /// Opens the directory. Makes it if it is missing, and a certificate that no client trusts if
+    /// there is none.
     pub fn open(path: &Path, names: &[String]) -> Result<Place> {
         let fail = |error: io::Error| Failure::file(path, &error);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
@@ -61,7 +61,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The account at the authority of this directory, if there is one.
+    /// Returns the account at the authority of this directory, if there is one.
     pub fn account(&self, directory: &str) -> Result<Option<AccountCredentials>> {
         let account: Option<Account> = self.read(ACCOUNT)?;
         let account = account.filter(|account| account.directory == directory);
@@ -100,7 +100,7 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| Failure::file(&path, &error))?,
         };
-        // The error of the library may quote a secret.
+        // Without the error of the library: it may quote a secret.
         let wrong = |_| Failure::new(format!("{}: damaged: remove it", path.display()));
         serde_json::from_slice(&text).map(Some).map_err(wrong)
     }
@@ -113,7 +113,7 @@ impl Place {
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
         let write = || {
-            // A file that was left there may have other rights.
+            // A file that was left there may have another mode.
             match fs::remove_file(&new) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -14,9 +14,9 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use crate::connection::AGENT;
 use crate::connection::http::{Client, Outgoing};
 
-/// A request and its reply.
+/// Deadline of a request and its reply.
 const WITHIN: Duration = Duration::from_secs(30);
-/// The most that is read of a reply, bytes.
+/// Most bytes that are read of a reply.
 const REPLY_BYTES: u64 = 1 << 20;
 
 pub struct Transport(pub Trust);
@@ -41,7 +41,8 @@ impl HttpClient for Transport {
 
 fn send(mut request: Request<()>, body: Bytes, trust: Trust) -> io::Result<BytesResponse> {
     let uri = request.uri().clone();
-    // What it says may lead elsewhere, but never to a place that anybody on the way can change.
+    // A reply of the authority may name another address, but never one that anybody on the way can
+    // change.
     if uri.scheme_str() != Some("https") {
         return Err(io::Error::other(format!("{uri}: not https://")));
     }

@@ -36,7 +36,7 @@ fn bind(args: &DoorArgs, role: Role) -> Result<Option<Bound>> {
     Ok(bound.map(|bound| Bound { is_optional: !is_asked_for, ..bound }))
 }
 
-/// None if an address is taken for which nobody asked.
+/// Binds a socket. Returns none if the address is taken and nobody asked for it.
 fn socket_at(address: SocketAddr, is_asked_for: bool) -> Result<Option<TcpSocket>> {
     match serve::bind(address) {
         Ok(socket) => Ok(Some(socket)),
@@ -48,8 +48,10 @@ fn socket_at(address: SocketAddr, is_asked_for: bool) -> Result<Option<TcpSocket
     }
 }
 
+/// Checks the options of the console.
+///
 /// # Errors
-/// Where secrets would be sent without TLS, or it is not known which hosts are its own.
+/// If secrets would be sent without TLS, or its own hosts are unknown.
 fn check(args: &DoorArgs, address: SocketAddr) -> Result<()> {
     let has_tls = args.has_tls();
     if !address.ip().is_loopback() && !has_tls {
@@ -92,7 +94,7 @@ fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
     let (s3_url, http_url) =
         (given(&args.console.console_s3_url), given(&args.console.console_http_url));
     let usage = |error: cairn_base::Error| Failure::usage(error.to_string());
-    // The ports of the other doors may be any: they are known once those are bound.
+    // The other doors may have any port: it is known once they are bound.
     let site = move |s3: &str, http: &str| {
         let at = |url: Option<String>, shown| url.map_or_else(|| beside(scheme, shown), Data::At);
         Site::new(&origins, (at(s3_url, s3), at(http_url, http)), is_secure, port)
@@ -106,7 +108,7 @@ fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
     Ok(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) })
 }
 
-/// A door whose address is shown so: at the host of the console where it is at any address,
+/// Returns the address of a door: at the host of the console if the door listens at any address,
 /// otherwise at its own.
 fn beside(scheme: &'static str, shown: &str) -> Data {
     let authority = shown.split_once("://").map_or(shown, |(_, authority)| authority);

@@ -1,4 +1,4 @@
-//! A door: its options, how it is bound, and what it has behind it.
+//! A door: its options, how it is bound, and the parts behind it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -126,25 +126,25 @@ fn public_acl(text: &str) -> Result<PublicAcl, &'static str> {
 
 /// A protocol through which users reach the store.
 pub struct Door {
-    /// In metrics, traces and the log of slow requests, and before its address on stdout.
+    /// Name in metrics, traces and the log of slow requests, and before its address on stdout.
     pub name: &'static str,
-    /// Takes its address, if there is to be such a door. Called within a runtime.
+    /// Binds its address, if there is to be such a door. Called within a runtime.
     pub(super) bind: fn(&DoorArgs, Role) -> Result<Option<Bound>>,
 }
 
-/// A door with an address. Until it is served nobody is let wait: connections are refused.
+/// A door with an address. Until it is served, connections are refused, so that no client waits.
 pub(super) struct Bound {
     pub(super) socket: TcpSocket,
     /// The address in the form for clients.
     pub(super) shown: String,
     /// Origins of pages that are served here, which the S3 door lets read its replies.
     pub(super) pages: Vec<String>,
-    /// The process goes on without it if its address is taken.
+    /// Set if the process goes on without it when its address is taken.
     pub(super) is_optional: bool,
     pub(super) serve: Serve,
 }
 
-/// Says that there is no such door, because another process has its address.
+/// Logs that there is no such door, because another process has its address.
 pub(super) fn say_taken(door: &str, address: &str) {
     tracing::warn!("there is no {door}: {address} is taken; say with --{door} where it is to be");
 }
@@ -154,7 +154,7 @@ pub(super) fn say_taken(door: &str, address: &str) {
 pub(super) type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<Served> + Send>;
 pub(super) type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The parts that all doors have behind them.
+/// Parts that all doors share.
 pub(super) struct Behind<'a> {
     pub(super) fs: &'a Fs,
     pub(super) admit: &'a Arc<Admit>,
@@ -164,23 +164,23 @@ pub(super) struct Behind<'a> {
     pub(super) stopped: &'a watch::Receiver<bool>,
     /// Origins of the pages of all doors.
     pub(super) pages: Vec<String>,
-    /// The names of doors, and their addresses.
+    /// Names of doors, and their addresses.
     pub(super) shown: &'a [(&'static str, String)],
 }
 
-/// Functions that doors offer where they can.
+/// Functions that doors offer if they can.
 #[derive(Default)]
 pub struct Offers {
-    /// For the handles of files that the NFS door gives.
+    /// Key for the file handles of the NFS door.
     pub handles: Option<HandleKey>,
     pub redirects: Option<Redirects>,
     pub mounts: Option<Mounts>,
     /// Records of requests, and the lines that metrics count.
     pub records: Records,
     pub lines: Vec<Arc<LineQueue>>,
-    /// Further numbers for metrics.
+    /// Further metrics.
     pub numbers: Vec<MoreNumbers>,
-    /// The knowledge of this process that the console shows.
+    /// Facts about this process that the console shows.
     pub insight: Insight,
 }
 
@@ -208,8 +208,8 @@ impl DoorArgs {
         Ok(Arc::new(paths.map_err(|error| Failure::usage(format!("--log-path: {error}")))?))
     }
 
-    /// The hosts by which the store is reached, at which nobody else is to have pages, and the
-    /// buckets of the records of this process.
+    /// Returns the hosts by which the store is reached, where no user may have pages, and the
+    /// buckets of this process's records.
     pub(super) fn reserved_names(&self) -> Vec<String> {
         let console = &self.console;
         let one = [&console.console_s3_url, &console.console_http_url, &self.redirect.redirect_to];
@@ -230,7 +230,7 @@ impl DoorArgs {
         self.certificate().is_some()
     }
 
-    /// The files of the certificate chain and of its private key.
+    /// Returns the files of the certificate chain and of its private key.
     pub(super) fn certificate(&self) -> Option<(PathBuf, PathBuf)> {
         let both = self.acme.certificate().map(|both| (both.clone(), both));
         both.or_else(|| self.tls_cert.clone().zip(self.tls_key.clone()))

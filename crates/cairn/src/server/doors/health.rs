@@ -1,5 +1,5 @@
-//! The door for health checks alone: it answers whatever clients do at the other doors. It has a
-//! thread of its own, since the others may have much to do.
+//! Door for health checks alone: it answers whatever clients do at the other doors. It has a
+//! separate thread, since the others may be busy.
 
 use std::io;
 
@@ -19,7 +19,7 @@ use crate::inflight::Role;
 
 pub const DOOR: Door = Door { name: "health", bind };
 
-/// Some load balancers, and a kubelet.
+/// Connections at the same time, at most: some load balancers, and a kubelet.
 const CONNECTIONS: usize = 256;
 
 fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
@@ -38,7 +38,7 @@ fn serve(listener: TcpListener, behind: &Behind<'_>) -> io::Result<Served> {
         Box::pin(async move { probe(&fs, request.method(), request.uri().path()).await })
     };
     let limits = Limits { connections: CONNECTIONS, ..behind.serving.limits.clone() };
-    // Its places are its own, too.
+    // It has separate places too.
     let serving = Serving { limits, ..Serving::default() };
     let (listener, stopped) = (listener.into_std()?, behind.stopped.clone());
     let (serving_on, ended) = oneshot::channel::<()>();
@@ -54,7 +54,7 @@ fn serve(listener: TcpListener, behind: &Behind<'_>) -> io::Result<Served> {
         runtime.block_on(work);
     })?;
     Ok(Box::pin(async move {
-        // It ends when the other end is dropped.
+        // This ends when the sender is dropped.
         let _ = ended.await;
     }))
 }

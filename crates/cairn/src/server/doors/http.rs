@@ -1,4 +1,4 @@
-//! The HTTP door, by which mounts come in, too.
+//! The HTTP door, by which mounts connect too.
 
 use std::sync::Arc;
 

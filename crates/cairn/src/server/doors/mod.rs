@@ -1,4 +1,4 @@
-//! The doors of a server or gateway: sockets, TLS, and what answers on them.
+//! Doors of a server or gateway: sockets, TLS, and what answers on them.
 
 mod console_args;
 mod nfs_args;
@@ -59,16 +59,16 @@ pub const DOORS: [Door; 8] = [
     console::DOOR,
 ];
 
-/// The sockets of a server, bound before anything else is done.
+/// Sockets of a server, bound before anything else is done.
 pub struct Sockets {
-    /// The names of doors, and their addresses.
+    /// Names of doors, and their addresses.
     shown: Vec<(&'static str, String)>,
-    /// A door that did not open, as another process was faster to listen at its address.
+    /// A door that did not open, because another process began to listen at its address first.
     lost: OnceLock<&'static str>,
     observer: Mutex<Option<Observer>>,
-    /// Taken when the doors open.
+    /// Bound doors, until the doors open.
     bound: Mutex<Option<Vec<Bound>>>,
-    /// Names that only root gives to buckets.
+    /// Names of buckets that only root may give.
     reserved: Vec<String>,
     proxies: Proxies,
 }
@@ -84,7 +84,7 @@ impl Open {
 }
 
 impl DoorArgs {
-    /// The certificate of the doors, and what keeps it fresh if an authority signs it by ACME.
+    /// Loads the certificate of the doors, and what renews it if an authority signs it by ACME.
     pub fn load_tls(&self) -> Result<(Option<Arc<Tls>>, Option<Acme>)> {
         let acme = self.acme.open()?;
         let Some((certificate, key)) = self.certificate() else { return Ok((None, acme)) };
@@ -133,7 +133,7 @@ impl Sockets {
         found.map_or("", |(_, shown)| shown)
     }
 
-    /// Says on stdout where the doors are: from here on they answer.
+    /// Prints on stdout where the doors are: from here on they answer.
     pub fn announce(&self) -> Result<()> {
         self.open().try_for_each(|(name, shown)| output::line(format!("{name} {shown}")))
     }
@@ -155,7 +155,7 @@ pub fn start(
     let (bound, observer) = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
     let connections = Arc::new(Connections::default());
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
-    // They share the files that may be open.
+    // The doors share the number of files that may be open.
     let most = process::connections_of(bound.len() as u64);
     let limits = Limits { connections: most, ..Limits::default() };
     fs.reserve_names(sockets.reserved.clone());

@@ -38,7 +38,7 @@ enum Portmap {
     Rpcbind,
 }
 
-/// The sockets that are bound beside the first one, and which networks clients are in.
+/// Sockets that are bound beside the first one, and networks of clients.
 struct Offered {
     datagrams: UdpSocket,
     portmap: Portmap,
@@ -52,7 +52,7 @@ fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
 }
 
 impl NfsArgs {
-    /// Must be called within a runtime.
+    /// Binds the door. Must be called within a runtime.
     fn bind(&self) -> Result<Option<Bound>> {
         let Some(address) = self.nfs else { return Ok(None) };
         let clients = self.clients(address)?;
@@ -79,11 +79,11 @@ impl NfsArgs {
 
     fn bind_portmap(&self, rpcbind: &Path) -> Result<Portmap> {
         let Some(portmap) = self.nfs_portmap else { return Ok(Portmap::None) };
-        // It is as open as the door is.
+        // The portmapper is as open as the door.
         self.clients(portmap)?;
         match bind_both(portmap) {
             Ok((socket, datagrams)) => Ok(Portmap::Own(socket, datagrams)),
-            // It has the port, or the port is not for this user.
+            // Another process has the port, or the port is not for this user.
             Err(error)
                 if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
                     && portmap.port() == PORTMAP_PORT
@@ -95,8 +95,10 @@ impl NfsArgs {
         }
     }
 
+    /// Returns the networks of clients.
+    ///
     /// # Errors
-    /// Where anybody could come, and nobody said so.
+    /// If any machine could connect, and the options do not allow that.
     fn clients(&self, address: SocketAddr) -> Result<Arc<[Network]>> {
         if let Some(any) = self.nfs_client.iter().find(|network| network.is_any())
             && !self.nfs_any_client
@@ -164,7 +166,7 @@ fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Re
     }))
 }
 
-/// Sockets for streams and for datagrams, of one port.
+/// Binds sockets for streams and for datagrams, of one port.
 fn bind_both(address: SocketAddr) -> io::Result<(TcpSocket, UdpSocket)> {
     let socket = serve::bind(address)?;
     let datagrams = std::net::UdpSocket::bind(socket.local_addr()?)?;
@@ -176,7 +178,7 @@ fn failed(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(format!("NFS door on {address}: {error}"))
 }
 
-/// A call for the audit.
+/// Makes the audit's record of a call.
 fn recorded(ran: Ran) -> AuditRecord {
     let outcome = match ran.outcome {
         _ if ran.is_refused => AuditOutcome::Refused,
@@ -197,7 +199,7 @@ fn recorded(ran: Ran) -> AuditRecord {
     }
 }
 
-/// Has calls counted as requests of the other doors are.
+/// Makes a watch that counts calls like requests of the other doors.
 fn counting(metrics: &DoorMetrics, audit: Option<LineLog>) -> Watch {
     let verbs = PROCEDURES.map(|name| metrics.verb(name));
     let observer = Arc::clone(metrics.all().observer());

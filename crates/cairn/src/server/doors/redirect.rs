@@ -1,5 +1,5 @@
-//! The door without TLS that leads to the HTTP door, and has the answers for an authority that
-//! wants to see whether a name leads here.
+//! Door without TLS that leads to the HTTP door, and has the answers for an authority that checks
+//! whether a name leads here.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -79,14 +79,14 @@ fn answer<T>(
     reply
 }
 
-/// The host that a request is for, without its port.
+/// Returns the host that a request is for, without its port.
 fn named<T>(request: &Request<T>) -> Option<String> {
     host::check(request).ok()?;
     let authority = match request.uri().authority() {
         Some(authority) => authority.clone(),
         None => Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok()?,
     };
-    // A name with a user before it shows another place than it leads to.
+    // A name with a user before it shows another target than it leads to.
     let is_plain = !authority.as_str().contains('@') && !authority.host().is_empty();
     is_plain.then(|| authority.host().to_owned())
 }

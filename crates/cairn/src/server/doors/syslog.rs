@@ -25,7 +25,7 @@ fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
 }
 
 impl SyslogArgs {
-    /// Must be called within a runtime.
+    /// Binds the door. Must be called within a runtime.
     fn bind(&self, paths: Arc<LogPaths>) -> Result<Option<Bound>> {
         let (Some(address), Some(user)) = (self.syslog, &self.syslog_user) else { return Ok(None) };
         let clients = self.clients(address)?;
@@ -48,8 +48,10 @@ impl SyslogArgs {
         Ok(Some(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) }))
     }
 
+    /// Returns the networks of senders.
+    ///
     /// # Errors
-    /// Where anybody could come, and nobody said so.
+    /// If any machine could connect, and the options do not allow that.
     fn clients(&self, address: SocketAddr) -> Result<Option<Arc<[Network]>>> {
         if let Some(any) = self.syslog_client.iter().find(|network| network.is_any()) {
             return Err(Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! Lines in a bucket: `SOURCE/DAY.jsonl`.
+//! Appends lines to a bucket: `SOURCE/DAY.jsonl`.
 
 use std::io;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use cairn_fs::rows::BucketKind;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// An append that takes longer has failed.
+/// Deadline of an append.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Appends lines as the store itself: it goes through no door, and so it is not audited.
+/// Appends lines as the store itself: no door is involved, so the appends are not audited.
 pub struct BucketSink {
     fs: Fs,
     runtime: Handle,
@@ -25,7 +25,7 @@ pub struct BucketSink {
 }
 
 impl BucketSink {
-    /// Must be called within a runtime.
+    /// Makes a sink. Must be called within a runtime.
     pub fn new(fs: Fs, bucket: &str, source: &str) -> BucketSink {
         let (bucket, source) = (bucket.to_owned(), source.to_owned());
         BucketSink { fs, runtime: Handle::current(), bucket, source }
@@ -37,8 +37,8 @@ impl BucketSink {
         self.fs.append(&Caller::system(), &self.bucket, &key, lines).await.map(|_| ())
     }
 
-    /// Makes the bucket if there is none. That of another user is not written: the user could read,
-    /// change and remove the lines.
+    /// Makes the bucket if there is none. The bucket of another user is refused: the user could
+    /// read, change and remove the lines.
     async fn prepare(&self) -> cairn_base::Result<()> {
         let (name, system) = (self.bucket.clone(), Caller::system());
         match self.fs.read(&system, GetBucket { name: name.clone() }).await {
@@ -61,7 +61,7 @@ impl LineSink for BucketSink {
         appended.map_err(io::Error::from)?.map_err(io::Error::other)
     }
 
-    /// The store says so when it has no room.
+    /// Asks the store, which refuses if it has no room.
     fn reserve(&mut self, _: u64) -> io::Result<()> {
         self.fs.meta().check_space().map_err(io::Error::other)
     }

@@ -1,4 +1,4 @@
-//! Tells a webhook when this process logs many errors, or when a log source has many.
+//! Notifies a webhook when this process logs many errors, or a log source has many.
 
 use std::collections::{HashMap, VecDeque};
 use std::thread::{self, sleep};
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::webhook::WebhookSink;
 use crate::failure::Result;
 
-/// The time within which errors are counted, and how often there is a look.
+/// Period in which errors are counted, and interval of the looks.
 const WINDOW: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -77,13 +77,13 @@ fn totals(rates: ErrorRates, process: &str) -> Vec<(String, u64, u64)> {
     all
 }
 
-/// Looks for as long as the process lives.
+/// Watches as long as the process lives.
 pub fn watch(url: &str, rates: ErrorRates, process: &str) -> Result<()> {
     let mut sink = WebhookSink::new("--error-webhook", url)?;
     let process = process.to_owned();
     thread::Builder::new().name("errors".to_owned()).spawn(move || {
         let began = Instant::now();
-        // Sources are counted from their first record on: before that there was none.
+        // Sources are counted from their first record on: before that they had no errors.
         let mut known: HashMap<String, Rate> = HashMap::new();
         loop {
             for (source, total, most) in totals(rates, &process) {

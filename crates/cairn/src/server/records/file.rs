@@ -1,4 +1,4 @@
-//! Lines in a file, which is rotated.
+//! Appends lines to a file, which is rotated.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 /// Length at the end of a file that is searched for the end of its last whole line, bytes.
 const TAIL_BYTES: u64 = 4 << 20;
 
-/// Appends lines to a file. One that is full is renamed: `FILE` to `FILE.1`, `FILE.1` to `FILE.2`.
+/// Appends lines to a file. A full file is renamed: `FILE` to `FILE.1`, `FILE.1` to `FILE.2`.
 pub struct FileSink {
     path: PathBuf,
     file: File,
@@ -34,11 +34,11 @@ pub struct Retention {
     pub time: Duration,
 }
 
-/// Rotated files at most, however young they are.
+/// Number of rotated files, at most, however young they are.
 const FILES_MAX: u32 = 10_000;
 
 impl FileSink {
-    /// Makes the directories of the file if they are not there.
+    /// Opens the file; makes its directories if they are missing.
     pub fn open(path: &Path, most: u64, kept: Retention) -> Result<FileSink> {
         if let Some(parent) = path.parent() {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
@@ -71,7 +71,7 @@ impl FileSink {
     }
 
     fn rotate(&self) -> io::Result<()> {
-        // Up to the first number that is free: a rotation that fails may be tried again and again.
+        // Up to the first free number: a rotation that fails may be tried again and again.
         let goes_on = |number: &u32| {
             let path = self.numbered(*number);
             let is_kept = *number < self.kept.files || *number < FILES_MAX && self.is_young(&path);
@@ -84,13 +84,13 @@ impl FileSink {
                 _ => {}
             }
         }
-        // Without the room that is kept behind its end.
+        // Without the room that is reserved behind its end.
         self.file.set_len(self.len)?;
         fs::rename(&self.path, self.numbered(1))?;
         if self.kept.time.is_zero() {
             return Ok(());
         }
-        // Those that were kept for their age, and are old now.
+        // Files that were kept for their age, and are old now.
         let old = (self.kept.files.max(moved + 1) + 1..).map(|number| self.numbered(number));
         for path in old.take_while(|path| path.exists() && !self.is_young(path)) {
             fs::remove_file(path)?;
@@ -99,7 +99,7 @@ impl FileSink {
     }
 }
 
-/// Opens a file, and cuts off half a line at its end. Nobody else writes it.
+/// Opens a file, and cuts off half a line at its end. No other process writes it.
 fn open(path: &Path) -> io::Result<(File, u64)> {
     let mut options = OpenOptions::new();
     let mut file = options.append(true).read(true).create(true).mode(0o600).open(path)?;
@@ -134,7 +134,7 @@ impl LineSink for FileSink {
             (self.file, self.len) = open(&self.path)?;
         }
         if let Err(error) = self.file.write_all(lines) {
-            // Lines are whole, or not there.
+            // Lines are either whole or absent.
             self.file.set_len(self.len)?;
             return Err(error);
         }
@@ -142,7 +142,7 @@ impl LineSink for FileSink {
         Ok(())
     }
 
-    /// Has the file system keep room behind the end of the file, where it can.
+    /// Reserves room behind the end of the file, if the file system can.
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         if self.is_gone()? {
             (self.file, self.len) = open(&self.path)?;

@@ -97,7 +97,7 @@ pub struct RecordArgs {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     Never,
-    /// If they go to some sink, too.
+    /// Kept if they also go to a sink.
     WithSinks,
     Always,
 }
@@ -111,7 +111,7 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// A queue whose lines go to `sink`.
+    /// Starts a thread that gives the lines of a queue to `sink`.
     fn start(
         &mut self,
         queue: Arc<LineQueue>,
@@ -131,7 +131,7 @@ impl Sinks {
         &self.queues
     }
 
-    /// Gives what waits to the sinks, and ends.
+    /// Gives the waiting lines to the sinks, and ends.
     pub async fn close(self) {
         if let Some(audit) = &self.audit {
             audit.tell_refusals(true);
@@ -166,10 +166,10 @@ impl AuditArgs {
         FileSink::open(path, self.log_file_mib << 20, kept)
     }
 
-    /// Starts the sinks. `more`: those that are started already. Must be called within a runtime.
+    /// Starts the sinks; `more` are started already. Must be called within a runtime.
     ///
     /// # Errors
-    /// The file cannot be used, or the URL is none.
+    /// The file cannot be used, or the URL is malformed.
     pub fn start(
         &self,
         sinks: &mut Sinks,
@@ -204,17 +204,17 @@ impl AuditArgs {
 }
 
 impl RecordArgs {
-    /// The bucket that the audit goes to.
+    /// Returns the bucket of the audit.
     pub fn audit_bucket(&self) -> Option<&str> {
         self.audit_bucket.as_deref()
     }
 
-    /// The buckets that records and the log of this process go to.
+    /// Returns the buckets of records and of the log of this process.
     pub fn buckets(&self) -> impl Iterator<Item = &str> {
         [&self.audit_bucket, &self.log_bucket].into_iter().flatten().map(String::as_str)
     }
 
-    /// From here on the log of this process is kept for its bucket.
+    /// Keeps the log of this process for its bucket, from here on.
     pub fn keep_own_log(&self) {
         if self.log_bucket.is_some() {
             own::keep();
@@ -224,7 +224,7 @@ impl RecordArgs {
     /// Starts all sinks. `source` names this process in buckets.
     ///
     /// # Errors
-    /// A file cannot be used, or a URL is none.
+    /// A file cannot be used, or a URL is malformed.
     pub fn start(&self, fs: &Fs, source: &str) -> Result<(Records, Sinks)> {
         let mut sinks = Sinks::default();
         let (clock, names) = (fs.clock(), names::of(fs));

@@ -1,4 +1,4 @@
-//! The names of users, for records.
+//! Names of users, for records.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use cairn_fs::ops::credentials::UserName;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-/// Names that are remembered. A user keeps its name.
+/// Names that are remembered, at most. A user keeps its name.
 const REMEMBERED: usize = 10_000;
-/// Users whose names are looked up, one after another.
+/// Users whose names are to be looked up, one after another, at most.
 const WANTED: usize = 1000;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Remembered {
         self.names.insert(user, name);
     }
 
-    /// Wants a name. Says whether the caller is to have the names looked up.
+    /// Requests a name. Returns true if the caller is to start looking names up.
     fn want(&mut self, user: UserId) -> bool {
         if self.wanted.len() < WANTED {
             self.wanted.insert(user);
@@ -40,7 +40,8 @@ impl Remembered {
         !std::mem::replace(&mut self.is_looking, true)
     }
 
-    /// The user whose name is to be looked up next. It is wanted until [`Remembered::found`].
+    /// Returns the user whose name is looked up next. The user stays wanted until
+    /// [`Remembered::found`].
     fn next(&mut self) -> Option<UserId> {
         let user = self.wanted.iter().next().copied();
         self.is_looking = user.is_some();
@@ -55,7 +56,7 @@ impl Remembered {
     }
 }
 
-/// Looks up names until no further one is wanted.
+/// Looks up names until no more are wanted.
 async fn look(fs: Fs, remembered: Arc<Mutex<Remembered>>) {
     loop {
         let Some(user) = remembered.lock().next() else { return };
@@ -64,8 +65,8 @@ async fn look(fs: Fs, remembered: Arc<Mutex<Remembered>>) {
     }
 }
 
-/// Says names without waiting. A name that is not at hand is asked for, once for all records that
-/// want it, and said the next time. Must be called within a runtime.
+/// Returns names without waiting. An unknown name is looked up, once for all records that want it,
+/// and is returned the next time. Must be called within a runtime.
 pub fn of(fs: &Fs) -> Names {
     let (fs, runtime) = (fs.clone(), Handle::current());
     let remembered = Arc::new(Mutex::new(Remembered::default()));

@@ -1,7 +1,7 @@
-//! The log of this process: its lines are counted, and kept for a bucket if somebody wants that.
+//! The log of this process: its lines are counted, and kept for a bucket if that is wanted.
 //!
-//! Only what is of level `info` and above: an append to a bucket makes lines of lower levels, and
-//! each of them would make another append.
+//! Only lines of level `info` and above count: an append to a bucket makes lines of lower levels,
+//! and each of them would cause another append.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -17,12 +17,12 @@ use tracing_subscriber::layer::Context;
 
 static QUEUE: OnceLock<Arc<LineQueue>> = OnceLock::new();
 
-/// From here on lines are kept.
+/// Keeps lines from here on.
 pub fn keep() {
     let _ = QUEUE.set(Arc::new(LineQueue::new("log", "bucket")));
 }
 
-/// The lines, if they are kept.
+/// Returns the lines, if they are kept.
 pub fn queue() -> Option<Arc<LineQueue>> {
     QUEUE.get().cloned()
 }
@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for OwnLog {
     }
 }
 
-/// The fields of an event.
+/// Fields of an event.
 struct Members(Map<String, Value>);
 
 impl Members {

@@ -1,4 +1,4 @@
-//! Lines to a URL.
+//! Sends lines to a URL.
 
 use std::io::{self, Read};
 
@@ -12,17 +12,17 @@ use crate::connection::AGENT;
 use crate::connection::http::{Client, Outgoing};
 use crate::failure::{Failure, Result};
 
-/// The most that is read of a reply, bytes.
+/// Most bytes that are read of a reply.
 const REPLY_BYTES: u64 = 1 << 20;
 
-/// POSTs lines. A URL may have a secret in it, so it is not shown.
+/// POSTs lines. A URL may contain a secret, so it is not shown.
 pub struct WebhookSink {
     client: Client,
     path: String,
 }
 
 impl WebhookSink {
-    /// `option` names the URL where it is none.
+    /// Makes a sink. `option` is named in the error if the URL is malformed.
     pub fn new(option: &str, url: &str) -> Result<WebhookSink> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
             let what = format!("{option}: not a URL: use one such as https://example.org/audit");
@@ -44,7 +44,7 @@ impl LineSink for WebhookSink {
             .map_err(|_| io::Error::other("its path is none"))?;
         let reply = self.client.send(request, Outgoing::Bytes(Bytes::copy_from_slice(lines)))?;
         let status = reply.status();
-        // To its end, so that the connection can be used again.
+        // Read to its end, so that the connection can be reused.
         io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
         match status.is_success() {
             true => Ok(()),
