@@ -218,7 +218,7 @@ async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
 }
 
 /// Threads for requests that wait. A runtime must not be dropped within another one, as would
-/// happen when the mount fails: this one is leaked.
+/// happen when the mount fails: this one is shut down in the background.
 struct Requests(Option<Runtime>);
 
 impl Requests {

@@ -371,7 +371,7 @@ impl Scrubber {
             if let Some(SickBlock { group, block, error, .. }) = sick {
                 tracing::error!(%group, %block, %error, "scrub: a damaged block");
                 if let OnDamage::Heal(sick) = &self.on_damage {
-                    // If the receiver is gone, the node stops.
+                    // The receiver is gone while the node stops.
                     let _ = sick.blocking_send(Sick { group: *group, block: *block });
                 }
             }

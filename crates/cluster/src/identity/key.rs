@@ -47,7 +47,7 @@ impl NodeKey {
         PrivatePkcs8KeyDer::from(self.pair().serialize_der()).into()
     }
 
-    /// Makes a certificate without a signer, to show in a handshake that the key is here.
+    /// Makes a self-signed certificate, to show in a handshake that the key is here.
     pub(crate) fn self_signed(&self) -> Result<CertificateDer<'static>> {
         let made = CertificateParams::default().self_signed(self.pair());
         Ok(made.map_err(invalid("a certificate"))?.der().clone())
