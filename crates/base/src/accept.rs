@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::waits;
 
-/// How long to pause after a connection could not be taken. Not at all where that one is to blame:
-/// it ended before. What else fails is likely to fail again at once: there are no descriptors left,
-/// and others must end first.
+/// Returns how long to pause after a failed `accept`, or `None` if only the incoming connection
+/// failed: it ended before it was accepted. Any other error is likely to repeat at once: the
+/// process has no descriptors left until other connections end.
 pub fn pause_after(error: &io::Error) -> Option<Duration> {
     use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     match error.kind() {

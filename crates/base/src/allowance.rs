@@ -1,4 +1,4 @@
-//! How often parties may have something done that costs all: each of them, and all together.
+//! Limits how often each party, and all parties together, may do something that costs everybody.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::Party;
 
-/// So much in each period, a quarter of it for one party. It is counted anew when a period is over,
-/// so that twice as much may come in a short time.
+/// Permits at most `all` uses in each period, a quarter of them to one party. The counts start anew
+/// when a period is over, so up to twice as many uses may come in a short time.
 #[derive(Debug)]
 pub struct Allowance {
     period: Duration,
@@ -17,10 +17,10 @@ pub struct Allowance {
 
 #[derive(Default, Debug)]
 struct Counts {
-    /// When the period began.
+    /// Start of the current period.
     since: Duration,
     all: u32,
-    /// No more parties than `all`.
+    /// Uses of each party; at most `all` parties.
     each: HashMap<Party, u32>,
 }
 
@@ -29,7 +29,7 @@ impl Allowance {
         Allowance { period, all, counts: Mutex::default() }
     }
 
-    /// Whether the party may once more, at `now` by any clock.
+    /// Takes one use for the party at `now` (by any clock); returns whether there was one left.
     pub fn take(&self, party: Party, now: Duration) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_sub(counts.since) >= self.period {

@@ -14,23 +14,23 @@ pub struct Buffers {
     waiting: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-/// Bytes in memory that goes back when this is dropped. They were never anybody's secret before.
+/// Bytes in pooled memory, which goes back to its pool on drop. The memory never held a secret.
 #[derive(Default, Debug)]
 pub struct Pooled {
     memory: Vec<u8>,
-    /// Where they begin in it.
+    /// Offset of the bytes in `memory`.
     start: usize,
-    /// Where the memory goes.
+    /// Pool that the memory returns to; `None` if it is freed.
     home: Option<Buffers>,
 }
 
 impl Buffers {
-    /// Of so many bytes each, of which `most` are kept while nobody uses them.
+    /// Creates a pool of buffers of `bytes` bytes each. It keeps at most `most` unused buffers.
     pub fn new(bytes: usize, most: usize) -> Buffers {
         Buffers { bytes, most, waiting: Arc::default() }
     }
 
-    /// Bytes of each.
+    /// Bytes of each buffer.
     pub fn each(&self) -> usize {
         self.bytes
     }
@@ -69,17 +69,17 @@ impl Pooled {
         Pooled { memory: vec![0; len], start: 0, home: None }
     }
 
-    /// No bytes, and room for so many in memory of their own.
+    /// Returns an empty buffer with capacity for `bytes` bytes, in memory of its own.
     pub fn with_room(bytes: usize) -> Pooled {
         Pooled { memory: Vec::with_capacity(bytes), start: 0, home: None }
     }
 
-    /// The memory, to be added to.
+    /// The memory, for appending bytes.
     pub fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
-    /// Bytes that it has room for without another allocation.
+    /// Number of bytes that fit without another allocation.
     pub fn capacity(&self) -> usize {
         self.memory.capacity() - self.start
     }

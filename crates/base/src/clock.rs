@@ -42,7 +42,7 @@ impl Timestamp {
     }
 }
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
     /// Wall time. May jump.
     fn now(&self) -> Timestamp;

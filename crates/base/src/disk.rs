@@ -19,7 +19,7 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, preadv2};
 pub trait Disk: Send + Sync + 'static {
     /// Opens a file for reading and writing; it must exist.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// As `open`, where writing may not be allowed.
+    /// Opens a file like `open`, where writing to it may not be allowed.
     fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.open(name)
     }
@@ -42,14 +42,15 @@ pub trait Disk: Send + Sync + 'static {
 pub trait DiskFile: Send + Sync + 'static {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// As `read_at` where the bytes are in memory already; `None` where it would wait for the
-    /// device.
+    /// Reads like `read_at` if the bytes are in memory already; returns `None` if the read would
+    /// wait for the device.
     fn read_at_nowait(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
-    /// Says that bytes are soon read: the system may bring them into memory. May block.
+    /// Announces that these bytes are read soon: the system may bring them into memory. May block.
     fn will_read(&self, _offset: u64, _len: u64) {}
     /// Writes all of `bufs` one after another at `offset`.
     fn write_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()>;
-    /// As `write_at`, of bytes that are not soon read: the system need not keep them in memory.
+    /// Writes like `write_at`, for bytes that are not read soon: the system need not keep them in
+    /// memory.
     fn write_behind_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()> {
         self.write_at(bufs, offset)
     }

@@ -56,7 +56,7 @@ impl Error {
         out.finish()
     }
 
-    /// The same error for another receiver: an error of the system cannot be cloned.
+    /// Copies the error for another receiver. It cannot be `Clone`, because an `io::Error` is not.
     pub fn copy(&self) -> Error {
         Error::from_bytes(&self.to_bytes()).unwrap_or_else(|error| error)
     }

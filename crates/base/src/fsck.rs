@@ -69,7 +69,7 @@ pub struct Orderer {
     pub user: String,
 }
 
-/// How an fsck of a cluster stands.
+/// Progress and counts of an fsck of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FsckState {
     pub run: u64,
@@ -78,12 +78,12 @@ pub struct FsckState {
     /// 0 while it runs.
     pub ended: Timestamp,
     pub by: Orderer,
-    /// Read in all passes, and about how many these have.
+    /// Rows read so far, in all passes together; `total_rows` is an estimate.
     pub rows: u64,
     pub total_rows: u64,
-    /// Compared so far.
+    /// Blocks compared so far.
     pub blocks: u64,
-    /// Of the blocks that are compared now.
+    /// Groups whose blocks have been compared, of `total_groups`.
     pub groups: u64,
     pub total_groups: u64,
     pub buckets: u64,
@@ -101,7 +101,7 @@ pub struct FsckState {
 }
 
 impl FsckState {
-    /// Whether it came to its end and found nothing.
+    /// Returns whether the fsck came to its end and found nothing.
     pub fn is_clean(&self) -> bool {
         let found = [self.findings, self.lost_blocks, self.degraded_blocks, self.unknown_blocks];
         self.phase == FsckPhase::Ended && found == [0; 4]

@@ -43,7 +43,7 @@ impl<F: Fn() -> About + Send + Sync> Describe for F {
 /// A request, as its door knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct About {
-    /// As in metrics: `s3`, `fuse`.
+    /// Name of the door in metrics: `s3`, `fuse`.
     pub door: &'static str,
     pub operation: Cow<'static, str>,
     /// The path, key or inode that it is about; no secret is part of it.
@@ -99,11 +99,11 @@ impl fmt::Debug for Request {
 struct Entry<D: ?Sized> {
     trace: Option<Trace>,
     began: Instant,
-    /// Its number in the table; 0 as long as it has not waited.
+    /// Number of the request in the table; 0 as long as it has not waited.
     number: AtomicU64,
-    /// As [`pack`] makes it.
+    /// Stage and time, as [`pack`] encodes them.
     stage: AtomicU64,
-    /// The number of its user and one; 0 if that is not known.
+    /// User id plus one; 0 if the user is not known.
     user: AtomicU64,
     /// The name of the operation, once it is known.
     operation: OnceLock<&'static str>,
@@ -250,13 +250,13 @@ pub struct Seen {
     pub number: u64,
     pub trace: Option<Trace>,
     pub about: About,
-    /// The deepest that it is in.
+    /// The deepest stage that the request is in.
     pub stage: Option<Stage>,
-    /// How long ago it began.
+    /// Time since the request began.
     pub age: Duration,
-    /// How long it has been in that stage, or in none.
+    /// Time since the request entered `stage`, or left its last stage.
     pub stage_age: Duration,
-    /// The things that it waits for, and for how long; the first is the one it came to first.
+    /// Things that the request waits for, with the time of each wait; the oldest wait is the first.
     pub waits: Vec<(String, Duration)>,
 }
 
@@ -275,7 +275,7 @@ pub fn seen() -> Vec<Seen> {
 }
 
 thread_local! {
-    /// That this thread works on just now.
+    /// Request that this thread works on at the moment.
     static CURRENT: RefCell<Option<Request>> = const { RefCell::new(None) };
 }
 
@@ -284,7 +284,7 @@ pub fn current() -> Option<Request> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Makes `request` the one that is worked on while `poll` runs; `None` leaves it as it is.
+/// Makes `request` the current one while `poll` runs; `None` leaves the current request as it is.
 pub fn during<T>(request: &mut Option<Request>, poll: impl FnOnce() -> T) -> T {
     if request.is_none() {
         return poll();
@@ -356,7 +356,8 @@ pub async fn waiting<F: Future>(what: impl FnOnce() -> Awaited, future: F) -> F:
     .await
 }
 
-/// Works on a request. It is timed only as a part of the one that is being worked on, if at all.
+/// Works on a request. Its time is measured only as a part of the request that is being worked on,
+/// if there is one.
 pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
     let (mut future, began) = (pin!(future), request.0.began);
     let mut request = Some(request);
@@ -373,7 +374,7 @@ pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
     .await
 }
 
-/// As [`stage::during`], of a request that says where it waits whenever it does.
+/// Polls like [`stage::during`], and notes where the request waits whenever it is pending.
 pub fn poll<T>(
     stages: &mut stage::Stages,
     request: &mut Option<Request>,

@@ -1,5 +1,6 @@
 //! The record that the cluster keeps of a join token, and the rule by which a token is redeemed.
-//! The token itself, with its secret, is known only to who issued it and who joins with it.
+//! The token itself, with its secret, is known only to its issuer and to the node that joins with
+//! it.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use aws_lc_rs::{constant_time, digest};
 
 use crate::{Error, KeyHash, NodeId, Result, Roles, Timestamp};
 
-/// The SHA-256 of a join token's secret: all that the cluster keeps of it.
+/// SHA-256 of a join token's secret. The cluster keeps nothing else of the secret.
 #[derive(Clone, Copy)]
 pub struct TokenHash([u8; 32]);
 

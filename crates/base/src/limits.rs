@@ -64,7 +64,7 @@ pub const LIST_KEYS: usize = 1000;
 pub const DELETE_KEYS: usize = 1000;
 /// Parts of a multipart upload.
 pub const PARTS: u32 = 10_000;
-/// The smallest part of a multipart upload but for the last, bytes.
+/// Smallest part of a multipart upload, bytes. The last part may be smaller.
 pub const PART_BYTES_MIN: u64 = 5 << 20;
 /// The largest part of a multipart upload and the largest single PUT, bytes.
 pub const PART_BYTES_MAX: u64 = 5 << 30;

@@ -25,9 +25,9 @@ const FORMAT: u8 = 1;
 pub struct ClusterMap {
     /// Grows with every change.
     pub epoch: u64,
-    /// Replicas of a block where its bucket says nothing else.
+    /// Replicas of a block whose bucket does not set a number.
     pub replicas: u8,
-    /// Where so many nodes are not up, the fewest replicas with which a write is acknowledged.
+    /// Fewest replicas with which a write is acknowledged while the other members are not up.
     pub minimum: u8,
     /// Further numbers of replicas that buckets ask for.
     pub replica_counts: BTreeSet<u8>,
@@ -35,10 +35,11 @@ pub struct ClusterMap {
     pub groups: BTreeMap<GroupId, Group>,
     pub next_node: u64,
     pub next_group: u32,
-    /// The epoch of the first map since masters were given up, or a dump was loaded; 0 if that has
-    /// not been. Earlier maps may be of metadata that do not count any more.
+    /// Epoch of the first map since masters were given up or a dump was loaded; 0 if neither has
+    /// happened. Earlier maps may belong to metadata that no longer count.
     pub generation: u64,
-    /// Masters that were given up then. They are told so when they come back, and nothing else.
+    /// Masters that were given up when this generation began. When one comes back, it learns this
+    /// and gets nothing else.
     pub former: BTreeMap<NodeId, Node>,
     /// Capabilities that are turned on: every node of the cluster must have them. The map itself
     /// names them as those of its readers.
@@ -50,19 +51,20 @@ pub struct ClusterMap {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     pub pin: Pin,
-    /// `host:port` at which other nodes reach it; empty for one that is not dialed.
+    /// `host:port` at which other nodes reach it; empty if nodes do not dial it.
     pub address: String,
-    /// Under which URL clients reach its door, for redirects; empty for none.
+    /// URL at which clients reach its door, for redirects; empty if it has none.
     pub url: String,
     /// Nodes in one zone may fail together; empty for a zone of its own.
     pub zone: String,
-    /// How much of the data it should get, compared with others; 0 for none.
+    /// Share of the data that it should get, relative to the other nodes; 0 for none.
     pub weight: u32,
-    /// The store of blocks that it has shown; 0 for none. Another one there is an empty one.
+    /// Identity of the block store that the node has reported; 0 for none. A store with another
+    /// identity counts as empty.
     pub disk: u128,
-    /// It answers, as far as the master knows.
+    /// State as the master sees it: the node answers.
     pub is_up: bool,
-    /// Its blocks are to move elsewhere.
+    /// Set while its blocks are to move to other nodes.
     pub is_draining: bool,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
@@ -119,18 +121,18 @@ impl ClusterMap {
         self.nodes.iter().filter(|(_, node)| node.is_master()).map(|(id, node)| (*id, node))
     }
 
-    /// Where the masters are reached, as far as they have said so.
+    /// Addresses of the masters that have reported one.
     pub fn master_addresses(&self) -> Vec<String> {
         let addresses = self.masters().map(|(_, node)| node.address.clone());
         addresses.filter(|address| !address.is_empty()).collect()
     }
 
-    /// Of a block where its bucket says nothing else.
+    /// Redundancy of a block whose bucket does not set one.
     pub fn usual(&self) -> Redundancy {
         Redundancy::Copies(self.replicas)
     }
 
-    /// All that groups are wanted for.
+    /// All redundancies for which groups are needed.
     pub fn redundancies(&self) -> BTreeSet<Redundancy> {
         let counts = self.replica_counts.iter().copied().chain([self.replicas]);
         counts.map(Redundancy::Copies).collect()
@@ -169,13 +171,13 @@ impl ClusterMap {
         self.nodes.get(&node).is_some_and(|node| node.is_up)
     }
 
-    /// Whether blocks may be written to a group: every member is there and has all of it.
+    /// Returns whether blocks may be written to a group: every member is up and in sync.
     pub fn takes_writes(&self, group: &Group) -> bool {
         !group.members.is_empty()
             && group.members.iter().all(|member| member.in_sync && self.is_up(member.node))
     }
 
-    /// Chunkservers that are up and stay, with a weight.
+    /// Chunkservers that are up, are not drained, and have a weight.
     pub fn places(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let fits = |node: &Node| {
             node.is_up
@@ -194,8 +196,8 @@ impl ClusterMap {
         nodes.filter(fits).map(|node| node.url.as_str()).filter(|url| !url.is_empty())
     }
 
-    /// Makes this map the one that follows `former`: counts the epoch on, and notes it in the
-    /// groups that changed.
+    /// Makes this map the successor of `former`: increments the epoch, and notes it in the groups
+    /// that changed.
     pub fn follow(&mut self, former: &ClusterMap) {
         self.epoch = former.epoch + 1;
         for (id, group) in &mut self.groups {

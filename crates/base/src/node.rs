@@ -74,7 +74,7 @@ impl Roles {
         self.0 & 1 << role.number() != 0
     }
 
-    /// Whether each role of `other` is one of these.
+    /// Returns whether all roles of `other` are among these.
     pub fn contains_all(self, other: Roles) -> bool {
         self.0 & other.0 == other.0
     }

@@ -1,7 +1,7 @@
-//! Bugs on purpose: what the simulation must find. Without the feature `planted` there is none of
-//! them, nor a way to ask for one.
+//! Bugs on purpose, which the simulation must find. Without the feature `planted`, none of them
+//! exists, and no call can enable one.
 
-/// A promise that is broken.
+/// A promise that the planted bug breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
     /// A block is acknowledged before every member of its group has it.
@@ -16,7 +16,7 @@ pub enum Bug {
     InSyncBeforeCompare,
     /// The former master may still commit.
     ForgottenFence,
-    /// A change is acknowledged before all have let go of what it changed.
+    /// A change is acknowledged before all sessions have given up the rows that it changed.
     RecallNotAwaited,
     /// A row is kept that was recalled while it was on its way.
     CacheFillRace,
@@ -40,19 +40,20 @@ pub enum Bug {
     HangUpGivesUp,
     /// Operations that were executed and are not durable are not sent again to the next master.
     ReplaysForgotten,
-    /// A change is shown to some before all have let go of what it changed.
+    /// A change is shown to some callers before all sessions have given up the rows that it
+    /// changed.
     UnsettledShown,
     /// A session that acknowledges nothing is waited for as long as it renews.
     RecallWithoutDeadline,
     /// Others look into a directory that a session fills by itself.
     DelegationIgnored,
-    /// That a call was done is not written with what it did.
+    /// The record that a call was executed is not written together with the call's changes.
     CallsForgotten,
-    /// A client of NFS is told to try later what may have been done.
+    /// A client of NFS is asked to retry a call that may have been executed.
     UnknownAnswered,
-    /// That a call was refused is not kept.
+    /// The refusal of a call is not recorded.
     RefusalsForgotten,
-    /// Bytes that were taken long ago overwrite what others have written since.
+    /// Bytes that were received long ago overwrite newer bytes of other clients.
     BaseIgnored,
     /// A member that starts again has forgotten for whom it voted.
     VoteForgotten,
@@ -82,13 +83,13 @@ pub enum Bug {
     OldFileCountedOn,
     /// A leader sends entries without those that they follow.
     GapSent,
-    /// A session goes on reading although the master is gone to whose lease it is bound.
+    /// A session goes on reading although the master whose lease bounds it is gone.
     BoundLeaseIgnored,
     /// A new master does not wait for sessions that were bound to any master before.
     BoundToAnyMaster,
-    /// A member fills another one with its own rows, but for those that do not check out.
+    /// A member that lacks damaged rows fills another member with the rows that it has.
     DamagedFills,
-    /// A member whose rows do not check out says that it would lead.
+    /// A member with damaged rows offers itself as leader.
     DamagedLeads,
     /// A member applies other rows than the others: well-formed, and wrong.
     RowMisapplied,
@@ -169,7 +170,7 @@ mod chosen {
 #[cfg(feature = "planted")]
 pub use chosen::{is_planted, plant};
 
-/// Whether the bug is there: never.
+/// Returns whether the bug is planted: never, without the feature `planted`.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn is_planted(_: Bug) -> bool {

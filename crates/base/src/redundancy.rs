@@ -1,32 +1,33 @@
-//! How often a block is there, so that it outlives disks.
+//! Redundancy of blocks: how many copies survive the loss of disks.
 
 /// The redundancy of a block: what each member of a group holds of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Redundancy {
-    /// Each of so many members has the whole block.
+    /// Each member of the group, of which there are this many, has the whole block.
     Copies(u8),
 }
 
 impl Redundancy {
-    /// The redundancy that a stored or sent number stands for; `None` for 0: the default of the
-    /// cluster.
+    /// Decodes the number that is stored and sent; `None` for 0, which stands for the default of
+    /// the cluster.
     pub fn from_number(number: u8) -> Option<Redundancy> {
         (number > 0).then_some(Redundancy::Copies(number))
     }
 
-    /// As it is stored and sent.
+    /// Encodes the redundancy as the number that is stored and sent.
     pub fn number(self) -> u8 {
         let Redundancy::Copies(copies) = self;
         copies
     }
 
-    /// Members of a whole group.
+    /// Number of members of a complete group.
     pub fn members(self) -> usize {
         let Redundancy::Copies(copies) = self;
         copies.into()
     }
 
-    /// Members that must have a block before it is acknowledged, where so many are asked for.
+    /// Number of members that must have a block before it is acknowledged, if the map asks for
+    /// `minimum`.
     pub fn least(self, minimum: u8) -> usize {
         let Redundancy::Copies(copies) = self;
         copies.min(minimum).max(1).into()

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the chance")]
 
-/// Where random bytes come from.
+/// A source of random bytes.
 pub trait Rng: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);
 

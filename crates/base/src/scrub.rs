@@ -23,10 +23,10 @@ impl RunOrder {
     }
 }
 
-/// How a scrub stands at one chunkserver.
+/// State of a scrub at one chunkserver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ScrubPhase {
-    /// This process was not told of it: it is another one than that which was.
+    /// This process has received no order for the scrub: it started after the order was given.
     #[default]
     Unknown,
     Waits,
@@ -71,7 +71,7 @@ impl ScrubPhase {
         }
     }
 
-    /// Whether it comes to an end without further orders.
+    /// Returns whether the scrub comes to an end without further orders.
     pub fn is_under_way(self) -> bool {
         matches!(self, ScrubPhase::Waits | ScrubPhase::Runs)
     }
@@ -82,23 +82,23 @@ impl ScrubPhase {
 pub struct NodeScrub {
     pub phase: ScrubPhase,
     pub blocks: u64,
-    /// Of the blocks that there were at the start.
+    /// Number of blocks at the start of the scrub.
     pub total_blocks: u64,
     pub bytes: u64,
-    /// Blocks that did not check out.
+    /// Blocks that failed verification.
     pub damaged: u64,
-    /// Of these, replaced by what another member has, or deleted since.
+    /// Damaged blocks that were replaced by another member's replica, or deleted since.
     pub repaired: u64,
-    /// Of these, those whose repair has not been tried yet.
+    /// Damaged blocks whose repair has not been tried yet.
     pub pending: u64,
-    /// Why it failed, or cannot be asked.
+    /// Reason why the scrub failed, or why the node cannot be asked.
     pub failure: String,
-    /// Segments that could be read in part when the node started: it may lack blocks of these, and
-    /// no scrub looks for what it lacks.
+    /// Segments that could be read only in part when the node started. It may lack blocks of these,
+    /// and no scrub looks for missing blocks.
     pub damaged_segments: u64,
 }
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wholeness {
     /// No good replica can be read now.

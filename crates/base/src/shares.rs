@@ -48,7 +48,7 @@ impl Party {
     }
 }
 
-/// A party of fair shares may have so many times what is free.
+/// Multiple of the free room that one party may take, where shares are fair.
 pub const FAIR: u64 = 3;
 
 pub struct Shares {
@@ -64,15 +64,15 @@ pub struct Shares {
 #[derive(Default)]
 struct SharesState {
     taken: u64,
-    /// Only those that hold or wait for something.
+    /// Parties that hold or wait for something; no others.
     parties: HashMap<Party, Account>,
-    /// Parties in which shares are waited for, the next one first.
+    /// Parties that wait for new shares, the next one first.
     turns: VecDeque<Party>,
-    /// Shares that wait for more, the eldest first.
+    /// Shares that wait to grow, the oldest first.
     growing: VecDeque<Ask>,
     /// Grants that were not fetched yet.
     granted: HashSet<u64>,
-    /// The share that gets more than there is.
+    /// Share that may grow beyond the limits, so that one of the growing shares can always finish.
     leader: Option<u64>,
     next: u64,
 }
@@ -83,7 +83,7 @@ struct Account {
     waiting: VecDeque<Ask>,
 }
 
-/// Somebody who waits.
+/// A request for room that waits.
 struct Ask {
     id: u64,
     party: Party,
@@ -139,7 +139,7 @@ impl Shares {
         })
     }
 
-    /// Whether it can be had without passing by others that wait.
+    /// Returns whether the amount can be granted without overtaking others that wait.
     fn is_free(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         let waits = |account: &Account| !account.waiting.is_empty();
         self.fits(state, party, amount)
@@ -158,12 +158,13 @@ impl Shares {
         self.is_due(state, party, amount)
     }
 
-    /// Whether the party may have so much more.
+    /// Returns whether the party may take `amount` more.
     fn is_due(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         state.taken_by(party).saturating_add(amount) <= self.most
     }
 
-    /// Whether anybody waits who has not taken its part: for want of room.
+    /// Returns whether somebody waits only because there is no room, and not because of the limit
+    /// of one party.
     fn is_short(&self, state: &SharesState) -> bool {
         let is_due = |ask: &Ask| self.is_due(state, ask.party, ask.amount);
         state.growing.iter().any(is_due)
@@ -173,8 +174,8 @@ impl Shares {
             })
     }
 
-    /// Whether others wait for what this party holds. Of fair shares these are the party itself,
-    /// and parties that hold less.
+    /// Returns whether others wait for what this party holds. Where shares are fair, only the party
+    /// itself and parties that hold less count as others.
     pub fn is_wanted_of(&self, party: Party) -> bool {
         let state = self.state();
         if self.is_fair {
@@ -332,7 +333,7 @@ pub struct Take {
 }
 
 impl Take {
-    /// Whether it has been granted; otherwise `context` is woken when it is.
+    /// Returns whether the share has been granted; if not, `context` is woken when it is.
     fn poll_granted(&mut self, context: &mut Context<'_>) -> bool {
         let of = Arc::clone(&self.of);
         let mut state = of.state();
@@ -422,7 +423,7 @@ impl Share {
         self.amount
     }
 
-    /// Whether others wait for what this holds.
+    /// Returns whether others wait for what this share holds.
     pub fn is_wanted(&self) -> bool {
         self.of.is_wanted_of(self.party)
     }

@@ -1,13 +1,13 @@
-//! Where the time of a request goes.
+//! Measures where a request spends its time.
 //!
-//! A request carries a [`Stages`]: its time, cut into stages. While a task works on the request it
-//! is reachable from anywhere below ([`Scope`]). So code that waits for a disk says so without
-//! knowing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no request is being
-//! timed that costs one look at a variable of the thread.
+//! A request carries a [`Stages`]: its time, cut into stages. While a task works on the request,
+//! all code below can reach it ([`Scope`]). So code that waits for a disk says so without knowing
+//! about requests: `let _waiting = stage::enter(Stage::Read);`. If no request is being timed, that
+//! costs one look at a thread-local variable.
 //!
-//! Every moment belongs to one stage at most: of those that are entered the deepest, which is the
-//! last in [`Stage`]. So stages that overlap, or lie within each other, never add up to more than
-//! the total.
+//! Every moment belongs to at most one stage: the deepest of those that are entered, which is the
+//! last of them in [`Stage`]. So stages that overlap or are nested never add up to more than the
+//! total.
 
 #![expect(clippy::disallowed_methods, reason = "times are reported and decide nothing")]
 
@@ -79,13 +79,13 @@ impl Stage {
 pub struct Stages {
     pub trace: Trace,
     started: Instant,
-    /// Until when time is accounted for.
+    /// Point up to which time is accounted for.
     until: Instant,
-    /// Since when it is in the deepest stage that is entered, or in none.
+    /// Time of entry into the deepest stage that is entered, or of leaving the last one.
     since: Instant,
-    /// How often each stage is entered.
+    /// Number of times that each stage is entered and not left yet.
     entered: [u16; COUNT],
-    /// Nanoseconds.
+    /// Nanoseconds spent in each stage.
     spent: [u64; COUNT],
 }
 
@@ -189,7 +189,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 thread_local! {
-    /// Of the request that this thread works on just now.
+    /// Stages of the request that this thread works on at the moment.
     static CURRENT: RefCell<Option<Stages>> = const { RefCell::new(None) };
 }
 
@@ -197,7 +197,7 @@ fn with<T>(look: impl FnOnce(&mut Stages) -> T) -> Option<T> {
     CURRENT.with_borrow_mut(|current| current.as_mut().map(look))
 }
 
-/// In a stage until it is dropped.
+/// Keeps a stage entered until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Entered(Stage);
@@ -220,7 +220,7 @@ pub async fn time<F: Future>(stage: Stage, future: F) -> F::Output {
     future.await
 }
 
-/// Of the time spent in `from`, so much belonged to `to`: known only afterwards.
+/// Moves `time` from stage `from` to stage `to`, when it is known only afterwards where it belongs.
 pub fn shift(from: Stage, to: Stage, time: Duration) {
     with(|stages| {
         stages.settle();
@@ -228,8 +228,8 @@ pub fn shift(from: Stage, to: Stage, time: Duration) {
     });
 }
 
-/// So much of the time spent in `from` was waited for what another task did: it is divided as that
-/// task's was.
+/// Divides the time that was spent in `from` waiting for another task, in the proportions of that
+/// task's own stages.
 pub fn divide(from: Stage, waited: Duration, task: Option<&Stages>) {
     let Some(task) = task else { return };
     let all: u64 = task.spent.iter().sum();
@@ -261,18 +261,18 @@ pub fn deepest() -> Option<Stage> {
     with(|stages| stages.deepest()).flatten()
 }
 
-/// As [`Stages::rests`], of the request that is being worked on.
+/// Calls [`Stages::rests`] of the request that is being worked on.
 pub fn rests() -> Option<(Option<Stage>, Instant)> {
     with(|stages| stages.rests())
 }
 
-/// For a task that works on a part of the same request: a time of its own.
+/// Starts the time of a task that works on a part of the current request.
 pub fn of_task() -> Option<Stages> {
     trace().map(Stages::start)
 }
 
-/// A part of the request that is being worked on, for a task of its own: what it asks of other
-/// nodes has the trace of the request.
+/// Makes a task's part of the request that is being worked on: its calls to other nodes carry the
+/// trace of the request.
 pub fn part<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut stages = of_task();
     async move {
@@ -285,13 +285,14 @@ pub fn part<F: Future>(future: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// Makes `stages` the ones that are worked on while `poll` runs.
+/// Makes `stages` the current ones while `poll` runs.
 pub fn during<T>(stages: &mut Stages, poll: impl FnOnce() -> T) -> T {
     let _restored = Restored { before: CURRENT.replace(Some(*stages)), stages };
     poll()
 }
 
-/// Puts back what was, also after a panic: a thread of a runtime goes on with other requests.
+/// Restores the previous stages, also after a panic: a thread of a runtime goes on with other
+/// requests.
 struct Restored<'a> {
     before: Option<Stages>,
     stages: &'a mut Stages,

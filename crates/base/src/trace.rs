@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// One request, as one process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// The same in every process that works on the request. Never 0.
+    /// Id of the trace, the same in every process that works on the request. Never 0.
     pub id: u128,
-    /// This process's part of it. Never 0.
+    /// Id of this process's part of the request. Never 0.
     pub span: u64,
-    /// The part that asked for this one; 0 if nobody said.
+    /// Span that caused this one; 0 if it is unknown.
     pub parent: u64,
-    /// Whether it is to be exported.
+    /// Set if the trace is to be exported.
     pub sampled: bool,
 }
 
@@ -23,7 +23,7 @@ pub const TRACEPARENT_BYTES: usize = 55;
 pub const TRACE_BYTES: usize = 25;
 
 impl Trace {
-    /// `00-<trace>-<span>-<flags>`, to be handed to whoever works on the same request.
+    /// `00-<trace>-<span>-<flags>`, for others that work on the same request.
     pub fn traceparent(&self) -> [u8; TRACEPARENT_BYTES] {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         hex(&mut text[3..35], &self.id.to_be_bytes());
@@ -59,7 +59,8 @@ impl Trace {
         bytes
     }
 
-    /// As [`Trace::to_bytes`] made it, with the span of the node that asks; `None` if it is none.
+    /// Decodes what [`Trace::to_bytes`] made. The parent stays 0 and the span is that of the asking
+    /// node; returns `None` for the bytes of no trace.
     pub fn from_bytes(bytes: &[u8; TRACE_BYTES]) -> Option<Trace> {
         let (id, rest) = bytes.split_first_chunk::<16>()?;
         let (span, flags) = rest.split_first_chunk::<8>()?;
@@ -95,11 +96,11 @@ fn number_once() -> u64 {
     number
 }
 
-/// Makes identifiers: different ones after every start.
+/// Generates identifiers, which differ after every start.
 #[derive(Debug)]
 pub struct Traces {
     start: [u64; 2],
-    /// Of `1 << 32` traces so many are sampled.
+    /// Number of sampled traces in `1 << 32`.
     sampled: u64,
 }
 

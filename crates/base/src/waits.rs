@@ -1,106 +1,108 @@
-//! How long Cairn waits: for somebody before it gives up, and between two attempts.
+//! Waits of Cairn: timeouts, and pauses between two attempts.
 //!
 //! Times that belong to a protocol are beside its other limits (`limits.rs` of `cluster` and of
-//! `doors`); what a user may set is where it is read.
+//! `doors`). A time that users may set is defined where it is read.
 
 use std::time::Duration;
 
 // For a master.
 
-/// An operation or a read of a session, for any master that answers. Then it is `Unavailable`.
+/// Timeout of a session's operation or read, until some master answers; then it is `Unavailable`.
 pub const MASTER: Duration = Duration::from_secs(30);
-/// An answer to a beat, to a wish for a certificate or for the map.
+/// Timeout of a beat, and of a request for a certificate or for the map.
 pub const BEAT: Duration = Duration::from_secs(3);
-/// An answer to a message of a session: a change waits for sessions that have to let go, at most
-/// for a lease.
+/// Timeout of a session's message: a change waits for sessions that must give up rows, at most for
+/// one lease.
 pub const SESSION_ANSWER: Duration = Duration::from_secs(20);
-/// A gateway, for the master that serves, before it tells a mount that there is none.
+/// Time that a gateway looks for the serving master before it reports to a mount that there is
+/// none.
 pub const MOUNT_MASTER: Duration = Duration::from_secs(2);
-/// `cairn cluster ...`, for all masters together.
+/// Timeout of `cairn cluster ...` for all masters together.
 pub const ADMIN: Duration = Duration::from_secs(10);
-/// Between two attempts to find the master that serves.
+/// Pause between two attempts to find the serving master.
 pub const MASTER_RETRY: Duration = Duration::from_millis(100);
-/// Between two rounds of an operator's request in which no master served.
+/// Pause between two rounds of an operator's request in which no master served.
 pub const ADMIN_RETRY: Duration = Duration::from_millis(100);
-/// A master that does not serve, before it waits for its turn again.
+/// Pause of a master that does not serve, before it waits for its turn again.
 pub const TURN_RETRY: Duration = Duration::from_secs(1);
-/// How soon a node has to beat again whose connection has ended.
+/// Time within which a node whose connection has ended must beat again.
 pub const BEAT_AGAIN: Duration = Duration::from_millis(1500);
 
 // For a server, by a mount.
 
-/// A request, for a server that is there and does not answer: its disk may have stalled.
+/// Timeout of a request to a server that is reachable and does not answer: its disk may have
+/// stalled.
 pub const SLOW_SERVER: Duration = Duration::from_secs(90);
-/// Connecting to a door, and its answer.
+/// Timeout for connecting to a door, and for its answer.
 pub const MOUNT_DIAL: Duration = Duration::from_secs(5);
-/// The answer that a server is there.
+/// Timeout for the answer that a server is reachable.
 pub const MOUNT_SERVES: Duration = Duration::from_secs(3);
-/// A read or a write of a block, while the server is gone. Then it fails.
+/// Time for which a read or a write of a block is retried while the server is gone; then it fails.
 pub const MOUNT_BLOCKS: Duration = Duration::from_secs(30);
-/// One server of several, before the next one is tried: the session may be elsewhere by then.
+/// Time for one of several servers, before the next one is tried: the session may have moved.
 pub const MOUNT_BLOCKS_TRY: Duration = Duration::from_secs(2);
-/// Between two attempts to read or write a block.
+/// Pause between two attempts to read or write a block.
 pub const MOUNT_BLOCKS_RETRY: Duration = Duration::from_millis(100);
-/// Between two attempts to reach the server, at most.
+/// Longest pause between two attempts to reach the server.
 pub const MOUNT_RETRY_MAX: Duration = Duration::from_millis(500);
 
 // For blocks, and room for them.
 
-/// Between two looks at a block that somebody else is writing.
+/// Pause between two looks at a block that somebody else is writing.
 pub const BUSY_BLOCK_RETRY: Duration = Duration::from_millis(20);
-/// Between two looks at a map that did not change, when no group takes a block.
+/// Pause between two looks at an unchanged map, when no group takes a block.
 pub const MAP_RETRY: Duration = Duration::from_millis(50);
-/// Before the block of an append is written once more.
+/// Pause before the block of an append is written once more.
 pub const APPEND_RETRY: Duration = Duration::from_millis(200);
-/// Half of the time before the second attempt to complete an upload, at most; twice as long before
-/// each further one.
+/// Upper bound of half the pause before the second attempt to complete an upload. It doubles for
+/// each further attempt.
 pub const COMPLETE_RETRY: Duration = Duration::from_millis(10);
-/// A writer of a file, for room in the memory of what is not written back. Then it fails.
+/// Time that a writer of a file waits for room for dirty data; then the write fails.
 pub const DIRTY_ROOM: Duration = SLOW_SERVER;
-/// Between two looks at that room.
+/// Pause between two looks at that room.
 pub const DIRTY_ROOM_LOOK: Duration = Duration::from_secs(1);
-/// A mount that was told to end and writes nothing back for so long ends without the rest.
+/// Time without any write-back after which a mount that was ordered to end gives up the rest.
 pub const WRITTEN_BACK: Duration = Duration::from_mins(10);
-/// A member that did not catch up, before it looks again.
+/// Pause of a member that did not catch up, before it looks again.
 pub const CATCH_UP_RETRY: Duration = Duration::from_secs(1);
-/// Between the first look at the blocks of a session that has ended, and the second one.
+/// Time between the first and the second look at the blocks of an ended session.
 pub const LATE_BLOCKS: Duration = Duration::from_mins(1);
 
 // For PostgreSQL.
 
-/// Between two attempts to connect, or to renew the lease.
+/// Pause between two attempts to connect, or to renew the lease.
 pub const DATABASE_RETRY: Duration = Duration::from_millis(100);
 
 // For clients, and by them.
 
-/// An S3 client, for a reply without a sign of life; then it gets white space.
+/// Time without a reply after which an S3 client gets white space as a sign of life.
 pub const S3_SILENCE: Duration = Duration::from_secs(5);
-/// A loop that accepts connections, after an accept failed: other connections end meanwhile.
+/// Pause of a loop that accepts connections, after a failed accept: other connections end
+/// meanwhile.
 pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// A node that is refused for its version, between two lines of the log that say the same.
+/// Time between two equal log lines about a node that is refused for its version.
 pub const REFUSED_AGAIN: Duration = Duration::from_mins(1);
-/// A command, for the connection to a server.
+/// Timeout of a command for connecting to a server.
 pub const CLIENT_CONNECT: Duration = Duration::from_secs(10);
-/// A command, from the last byte of its request to the first one of the reply: collecting garbage
-/// takes longest.
+/// Timeout of a command from the last byte of its request to the first byte of the reply. Garbage
+/// collection takes longest.
 pub const CLIENT_REPLY: Duration = Duration::from_secs(300);
-/// `cairn doctor`, for what a server has counted.
+/// Timeout of `cairn doctor` for the counters of a server.
 pub const DOCTOR: Duration = Duration::from_secs(10);
-/// `cairn inflight`, for what a process says of itself.
+/// Timeout of `cairn inflight` for the report of a process.
 pub const INFLIGHT: Duration = Duration::from_secs(5);
-/// A process, for whoever asked that to take the answer.
+/// Timeout of a process for a reader of its report to take it.
 pub const INFLIGHT_TAKEN: Duration = Duration::from_secs(1);
-/// A collector of traces, for each batch. Then the batch is dropped.
+/// Timeout for sending one batch to a collector of traces; then the batch is dropped.
 pub const TRACES: Duration = Duration::from_secs(5);
 
 // For backups.
 
-/// A request of a backup to its source or target, for a server that could be reached before and
-/// cannot be reached now: then the backup fails, and the next one goes on.
+/// Time for which a backup retries a request to a server that could be reached before; then the
+/// backup fails, and the next one goes on.
 pub const BACKUP_AGAIN: Duration = Duration::from_mins(2);
-/// Before the second attempt; twice as long before each further one, at most
-/// [`BACKUP_RETRY_MAX`].
+/// Pause before the second attempt; it doubles before each further one, up to [`BACKUP_RETRY_MAX`].
 pub const BACKUP_RETRY: Duration = Duration::from_millis(250);
 pub const BACKUP_RETRY_MAX: Duration = Duration::from_secs(10);
-/// A request of a backup, to its end: then it counts as cut.
+/// Timeout of a whole request of a backup; then it counts as cut.
 pub const BACKUP_REQUEST: Duration = Duration::from_mins(15);
