@@ -32,7 +32,7 @@ struct Inner {
     snapshots: Vec<Snapshot>,
     mark: u64,
     cold: bool,
-    /// How often each file is open.
+    /// Number of open handles of each file.
     open: BTreeMap<FileId, usize>,
 }
 
@@ -143,13 +143,13 @@ impl SimDisk {
         self.shared.lock().state.used_bytes()
     }
 
-    /// The memory that the contents of files take, also of removed ones that are open, or that a
-    /// power cut may bring back.
+    /// Bytes of memory that the contents of files take, including removed files that are open or
+    /// that a power cut may bring back.
     pub fn held_bytes(&self) -> u64 {
         self.shared.lock().state.held_bytes()
     }
 
-    /// Whether `read_at_nowait` finds nothing in memory.
+    /// Sets whether `read_at_nowait` finds nothing in memory.
     pub fn set_cold(&self, cold: bool) {
         self.shared.lock().cold = cold;
     }

@@ -25,10 +25,10 @@ pub enum Call {
 pub struct Fault {
     /// `None`: any call.
     pub call: Option<Call>,
-    /// How many matching calls succeed first.
+    /// Number of matching calls that succeed first.
     pub after: u64,
     pub kind: io::ErrorKind,
-    /// Every matching call from then on fails as well.
+    /// Makes every later matching call fail as well.
     pub sticky: bool,
 }
 

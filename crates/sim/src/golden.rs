@@ -16,18 +16,18 @@ fn may_write() -> bool {
     std::env::var("CAIRN_GOLDEN").is_ok_and(|value| value == "write")
 }
 
-/// How values are sent, and read again.
+/// Functions that encode and decode values of a type.
 #[derive(Clone, Copy)]
 pub struct Codec<T> {
     pub encode: fn(&T) -> Vec<u8>,
     pub decode: fn(&[u8]) -> T,
 }
 
-/// All samples of a type, each as two lines: the fields, and the bytes. Each is also decoded and
-/// encoded again.
+/// Returns the text of all samples of a type, each as two lines: the fields and the bytes. Each
+/// sample is also decoded and encoded again.
 ///
 /// # Panics
-/// If the bytes are not the same again.
+/// If encoding it again gives other bytes.
 pub fn samples<T: Serialize + DeserializeOwned>(
     name: &str,
     codec: Codec<T>,

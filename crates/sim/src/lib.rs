@@ -36,13 +36,13 @@ pub use fault::{Call, Fault};
 /// The unit that a disk writes whole or not at all, bytes. (Tearing within one is simulated too.)
 pub const SECTOR_BYTES: usize = 512;
 
-/// Of so many calls, bits or cuts a test tries one: all of them in the long form.
+/// Returns every how many calls, bits or cuts a test tries one: 1 in the long form of the tests.
 pub fn stride() -> usize {
     if scale() > 1 { 1 } else { 4 }
 }
 
-/// How many times the usual work a test is to do: `CAIRN_TEST_SCALE`, or 1. The long form of
-/// the tests sets it.
+/// Returns how many times the usual work a test is to do: `CAIRN_TEST_SCALE`, or 1. The long form
+/// of the tests sets it.
 pub fn scale() -> u64 {
     let scale = std::env::var("CAIRN_TEST_SCALE").ok().and_then(|scale| scale.parse().ok());
     scale.unwrap_or(1)
