@@ -46,7 +46,7 @@ impl fmt::Debug for Named {
     }
 }
 
-/// Whether a certificate that was given as it is may be used now, by a server of this name.
+/// Checks that a certificate from the file itself may be used now, by a server of this name.
 fn check_given(
     certificate: &CertificateDer<'_>,
     name: &ServerName<'_>,
