@@ -7,7 +7,7 @@ use cairn_base::{Error, Result};
 
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
-/// Of one list: it is part of an inode's row.
+/// Number of entries of one list at most: the list is part of an inode's row.
 const ENTRIES: usize = 128;
 
 const OWNER: u16 = 0x01;
@@ -26,15 +26,15 @@ pub enum Named {
     Group(u32),
 }
 
-/// A list of who may do what. Permissions are one digit of a mode.
+/// A list of permissions of users and groups. Permissions are one digit of a mode.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Acl {
     pub owner: u32,
     pub group: u32,
     pub other: u32,
-    /// The most that a group and whoever is named may do.
+    /// Upper bound of the permissions of the group and of all named users and groups.
     pub mask: Option<u32>,
-    /// Users before groups.
+    /// Named entries, users before groups.
     pub named: Vec<(Named, u32)>,
 }
 
@@ -118,13 +118,13 @@ impl Acl {
         value.freeze()
     }
 
-    /// Whether a mode says the same.
+    /// Returns whether a mode can express the same permissions.
     pub fn is_a_mode(&self) -> bool {
         self.mask.is_none()
     }
 
-    /// The permission bits of a file with this list: where there is a mask, it is those of the
-    /// group.
+    /// Permission bits of a file with this list. If there is a mask, it takes the place of the
+    /// group's bits.
     pub fn permissions(&self) -> u32 {
         self.owner << 6 | self.mask.unwrap_or(self.group) << 3 | self.other
     }
@@ -150,9 +150,9 @@ impl Acl {
         acl
     }
 
-    /// Whether somebody who is not the owner may do `wanted`, where `is_member` says which groups
-    /// they are in. The first that fits decides: the users named, the groups (any of them), the
-    /// others.
+    /// Returns whether a caller that is not the owner has the permissions `wanted`; `is_member`
+    /// says which groups the caller is in. The first match decides: named users, the groups (any of
+    /// them), others.
     pub fn permits(
         &self,
         uid: u32,

@@ -110,11 +110,11 @@ pub struct ObjectAttributes {
     /// User metadata: lower-case names without `x-amz-meta-`, in the order sent.
     pub user_metadata: Vec<(String, String)>,
     pub checksums: Vec<Checksum>,
-    /// Parts of the multipart upload it was made by; 0 for any other object.
+    /// Number of parts of the multipart upload that made the object; 0 for any other object.
     pub part_count: u32,
-    /// The upload whose `p` rows are its part table, where it has one.
+    /// Upload whose `p` rows are the object's part table, if it has one.
     pub part_table: Option<UploadId>,
-    /// How many tags its `x` rows hold.
+    /// Number of tags in the object's `x` rows.
     pub tag_count: u32,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,

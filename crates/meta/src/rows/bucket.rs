@@ -43,15 +43,15 @@ pub struct Bucket {
     /// The rights of other users.
     pub grants: Vec<(UserId, Rights)>,
     pub tags: Vec<(String, String)>,
-    /// Of its blocks; `None` for what is usual in the cluster.
+    /// Redundancy of the bucket's blocks; `None` for the default of the cluster.
     pub redundancy: Option<Redundancy>,
-    /// Clients of the HTTP door are sent to where the data is without asking for it.
+    /// Redirects clients of the HTTP door to the data even if they do not ask for it.
     pub redirect: bool,
     pub cors: CorsRules,
-    /// Browsers are shown its listings as pages.
+    /// Shows listings to browsers as pages.
     pub html_listing: bool,
     pub website: StoredWebsite,
-    /// Its content stays as it is.
+    /// Refuses all changes of the bucket's content.
     pub read_only: bool,
     pub unknown: Vec<u8>,
 }
@@ -62,7 +62,8 @@ impl Bucket {
         self.access_as(Label::Name(&self.name))
     }
 
-    /// As [`Bucket::access`], for a caller who has reached the bucket by a number.
+    /// Returns the same as [`Bucket::access`], for a caller that has reached the bucket by its
+    /// number.
     pub fn access_by_number(&self, bucket: BucketId) -> BucketAccess<'_> {
         self.access_as(Label::Number(bucket))
     }
@@ -165,16 +166,16 @@ fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
     }
 }
 
-/// How much is in a bucket, and may be: the row `n <bucket>`.
+/// Usage and quotas of a bucket: the row `n <bucket>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Inodes that are not directories.
     pub objects: u64,
-    /// Bytes of all of them, holes and shared bodies counted in full.
+    /// Bytes of all objects; holes and shared bodies count in full.
     pub bytes: u64,
     /// Multipart uploads in progress.
     pub uploads: u32,
-    /// The limit of `objects`; 0 for as many as there is room for.
+    /// Quota of `objects`; 0 for none.
     pub quota_objects: u64,
     /// The limit of `bytes`; 0 for as many as there is room for.
     pub quota_bytes: u64,

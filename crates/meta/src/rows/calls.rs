@@ -41,18 +41,18 @@ impl Calls {
     /// Calls in a row of a user, at most.
     pub const USER_WAYS: usize = 64;
 
-    /// Stands for all calls of a row that was damaged: nobody knows what they were.
+    /// Checksum that stands for all calls of a damaged row, which are unknown.
     pub const DAMAGED: [u8; 16] = [0xff; 16];
 
-    /// The row in place of one that is damaged.
+    /// Row that replaces a damaged one.
     pub fn damaged(time: Timestamp) -> Calls {
         let (checksum, status) = (Calls::DAMAGED, u32::MAX);
         let unknown = DoneCall { checksum, time, step: 0, result: 0, status };
         Calls { done: vec![unknown], unknown: Vec::new() }
     }
 
-    /// Adds a call, or its next step. Calls from before `since` go, and the oldest ones where there
-    /// are more than `most`.
+    /// Adds a call, or its next step. Removes calls from before `since`, and the oldest ones if
+    /// there are more than `most`.
     pub fn add(&mut self, done: DoneCall, since: i64, most: usize) {
         self.done.retain(|other| other.checksum != done.checksum && other.time.0 >= since);
         self.done.push(done);

@@ -19,12 +19,12 @@ pub struct CorsRule {
     pub headers: Vec<String>,
     /// Headers of replies that pages may read.
     pub exposed: Vec<String>,
-    /// How long a browser may remember the answer to a preflight, seconds.
+    /// Seconds for which a browser may remember the answer to a preflight.
     pub max_age_s: Option<u32>,
 }
 
-/// The rules of a bucket in their order, as they are stored. They are decoded only where a page
-/// asks.
+/// The rules of a bucket in their order, as they are stored. They are decoded only for requests of
+/// pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CorsRules(Bytes);
 

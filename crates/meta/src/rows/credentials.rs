@@ -13,7 +13,7 @@ use super::{FORMAT, Row, UserQuotas, array, unexpected, unzigzag, zigzag};
 pub struct User {
     pub name: String,
     pub created: Timestamp,
-    /// Whether its credentials are refused.
+    /// Refuses the user's credentials.
     pub disabled: bool,
     pub limits: UserLimits,
     pub quotas: UserQuotas,
@@ -24,7 +24,7 @@ pub struct User {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UserLimits {
     pub requests: u64,
-    /// Of bodies of requests and of replies together.
+    /// Bytes of the bodies of requests and of replies together.
     pub bytes: u64,
 }
 
@@ -113,13 +113,13 @@ pub struct Token {
     pub user: UserId,
     pub hash: TokenHash,
     pub created: Timestamp,
-    /// When it ceases to be valid; 0 for never.
+    /// End of validity; 0 for never.
     pub expires: Timestamp,
     pub unknown: Vec<u8>,
 }
 
 impl Token {
-    /// Whether it has not expired.
+    /// Returns whether the token has not expired.
     pub fn is_in_time(&self, now: Timestamp) -> bool {
         self.expires.0 == 0 || now < self.expires
     }

@@ -52,7 +52,7 @@ pub struct Tally {
     pub entries: u64,
     /// Entries that are directories.
     pub directories: u64,
-    /// When an entry was last made, removed or renamed.
+    /// Time of the last creation, removal or renaming of an entry.
     pub mtime: Timestamp,
     pub unknown: Vec<u8>,
 }

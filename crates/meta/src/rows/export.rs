@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, narrow, unexpected, unzigzag, zigzag};
 
-/// The clients' identities that are squashed.
+/// The identities of clients that are squashed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Squash {
-    /// That of root.
+    /// Only root's identity.
     #[default]
     Root,
-    /// Anybody's.
+    /// Every identity.
     All,
-    /// Nobody is squashed.
+    /// No identity.
     None,
 }
 
@@ -31,15 +31,15 @@ pub struct Export {
     pub user: UserId,
     pub read_only: bool,
     pub squash: Squash,
-    /// Whom squashed clients are taken for.
+    /// User id that squashed clients act with.
     pub uid: u32,
     pub gid: u32,
-    /// Where clients may be.
+    /// Networks from which clients are admitted.
     pub clients: Vec<Network>,
     pub created: Timestamp,
-    /// The directory that is exported; 0 for the whole bucket.
+    /// Directory that is exported; 0 for the whole bucket.
     pub top: Ino,
-    /// Where that was in the bucket, to be shown.
+    /// Path of `top` in the bucket when it was exported, for display.
     pub path: String,
     pub unknown: Vec<u8>,
 }
@@ -49,7 +49,7 @@ impl Export {
         self.clients.iter().any(|network| network.contains(address))
     }
 
-    /// As whom a client acts who says that it acts as `claimed`; without that as nobody.
+    /// Returns the identity of a client that claims `claimed`; without a claim it acts as nobody.
     pub fn identity(&self, claimed: Option<Posix>) -> Posix {
         let nobody = || Posix { uid: self.uid, gid: self.gid, groups: Vec::new() };
         match (self.squash, claimed) {

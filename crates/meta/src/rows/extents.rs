@@ -6,14 +6,14 @@ use cairn_base::{BlockId, BodyId, Error, GroupId, Result};
 
 use super::{FORMAT, Row, array, narrow, unexpected};
 
-/// Where a run of bytes lies.
+/// The place of a run of bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In a block, from `offset` in it on.
+    /// In a block, starting at `offset` of the block.
     Block { group: GroupId, block: BlockId, offset: u32 },
-    /// Here.
+    /// In this row.
     Inline(Bytes),
-    /// In another body, from `offset` in it on.
+    /// In another body, starting at `offset` of that body.
     Body { body: BodyId, offset: u64 },
 }
 

@@ -11,10 +11,10 @@ use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
 pub struct Hold {
     /// For whom: text for people.
     pub owner: String,
-    /// The batch that made it. What later batches free is kept.
+    /// Batch that made the hold. Blocks freed by later batches are kept.
     pub batch: u64,
     pub begun: Timestamp,
-    /// When it ends, unless it is renewed.
+    /// End of the hold, unless it is renewed.
     pub ends: Timestamp,
     pub unknown: Vec<u8>,
 }

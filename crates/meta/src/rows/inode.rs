@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// Where the bytes of a file are.
+/// The content of a file, or the place of its bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Content {
     /// Nothing but zeros, up to the size.
@@ -58,7 +58,7 @@ pub struct Inode {
     pub kind: Kind,
     /// The bucket it belongs to for life. The root belongs to none (0).
     pub bucket: BucketId,
-    /// Of a directory: the directory it is in.
+    /// Directory that contains this one; only directories have it.
     pub parent: Ino,
     /// Permission bits with setuid, setgid and sticky, no kind bits.
     pub mode: u32,
@@ -71,22 +71,22 @@ pub struct Inode {
     pub atime: Timestamp,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
-    /// When it was made.
+    /// Time of creation.
     pub btime: Timestamp,
-    /// The number of its last change, greater than that of the one before; with the inode number it
-    /// names one state of the file.
+    /// Number of the last change, greater than that of the change before. Together with the inode
+    /// number it names one state of the file.
     pub change: u64,
-    /// The number of the last change of its bytes other than by a PUT, which makes a new inode.
+    /// Number of the last change of the bytes other than by a PUT, which makes a new inode.
     pub data_change: u64,
-    /// Of a directory: made by a deeper PUT, and to vanish with its last child.
+    /// Set for a directory that a deeper PUT made. It vanishes with its last child.
     pub implicit: bool,
     pub content: Content,
-    /// How many extended attributes its `x` rows hold.
+    /// Number of extended attributes in the inode's `x` rows.
     pub xattr_count: u32,
-    /// The rights beyond the mode; there is no list where the mode says it all. Its owner, mask and
-    /// others are those of the mode.
+    /// Rights beyond the mode; `None` if the mode expresses them all. Owner, mask and others are
+    /// those of the mode.
     pub acl: Option<Box<Acl>>,
-    /// Of a directory: the list that what is made in it begins with.
+    /// List that new entries of a directory start with.
     pub default_acl: Option<Box<Acl>>,
     /// The attributes of S3 and HTTP beyond POSIX.
     pub object: Option<Box<ObjectAttributes>>,
@@ -123,17 +123,17 @@ impl Inode {
         self.touch_time(now);
     }
 
-    /// As [`Inode::touch`], of a change that no program sees.
+    /// Raises the change number like [`Inode::touch`], for a change that no program sees.
     pub fn touch_number(&mut self, batch: u64) {
         self.change = batch.max(self.change.saturating_add(1));
     }
 
-    /// As [`Inode::touch`], of a change after which ETags name the same state.
+    /// Sets the time of change like [`Inode::touch`], for a change that keeps ETags valid.
     pub fn touch_time(&mut self, now: Timestamp) {
         self.ctime = now.max(Timestamp(self.ctime.0.saturating_add(1)));
     }
 
-    /// The bytes changed other than by a PUT: digests of the former bytes are void.
+    /// Clears the digests of the former bytes after a change of the bytes other than by a PUT.
     pub fn forget_digests(&mut self) {
         if let Some(object) = &mut self.object {
             object.etag.clear();

@@ -77,7 +77,7 @@ impl Lock {
         self.start <= other.last && other.start <= self.last
     }
 
-    /// Whether both cannot be held at the same time.
+    /// Returns whether the two locks cannot be held at the same time.
     pub fn conflicts(&self, other: &Lock) -> bool {
         !self.is_of(other)
             && self.space.meets(other.space)

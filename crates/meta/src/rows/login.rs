@@ -10,12 +10,12 @@ use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
 /// hash is that of the secret that the browser keeps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Login {
-    /// The access key that was shown.
+    /// Access key that was shown at login.
     pub credential: String,
     pub created: Timestamp,
-    /// When it was used last, as far as that was noted.
+    /// Time of the last use that was noted.
     pub seen: Timestamp,
-    /// When it ends, however much it is used.
+    /// End of the login, however much it is used.
     pub expires: Timestamp,
     pub unknown: Vec<u8>,
 }

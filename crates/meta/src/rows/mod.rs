@@ -77,7 +77,7 @@ fn narrow<T: TryFrom<u64>>(what: &str, number: u64) -> Result<T> {
     T::try_from(number).map_err(|_| unexpected(what, number))
 }
 
-/// Signed numbers as unsigned ones that stay short near 0 (zigzag).
+/// Maps signed numbers to unsigned numbers that stay short near 0 (zigzag).
 fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }

@@ -1,4 +1,4 @@
-//! What belongs to a user over all buckets.
+//! Usage of a user over all buckets.
 
 use bytes::Bytes;
 use cairn_base::Result;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row};
 
-/// How much the buckets of a user hold together, and what the user has begun: the row
-/// `c owned/<user>`.
+/// Usage of all buckets of a user together, and the uploads that the user has begun: the row `c
+/// owned/<user>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Owned {
     pub buckets: u64,
     /// Inodes in its buckets that are not directories.
     pub objects: u64,
-    /// Bytes of all of them.
+    /// Bytes of all objects.
     pub bytes: u64,
     /// Bytes of parts of unfinished uploads in its buckets.
     pub upload_bytes: u64,

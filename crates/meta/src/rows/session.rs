@@ -6,12 +6,12 @@ use cairn_base::{Ino, Result, Timestamp, UserId};
 
 use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
 
-/// How far a session is.
+/// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SessionState {
     #[default]
     Live,
-    /// Ended: nothing it wrote will be published any more. Its orphans are still to be reaped.
+    /// Ended: nothing that it wrote can be published any more. Its orphans are still to be reaped.
     Ended,
     /// Ended, and its orphans are gone.
     Reaped,
@@ -130,7 +130,7 @@ impl Row for Reserved {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Slot {
     pub sequence: u64,
-    /// As it was sent to the session.
+    /// Reply as it was sent to the session.
     pub reply: Bytes,
     pub unknown: Vec<u8>,
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, unexpected, unzigzag, zigzag};
 
-/// How much may be added by a share link in all.
+/// Limits of everything that is added by a share link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UploadLimits {
     pub files: u64,
@@ -18,7 +18,7 @@ pub struct UploadLimits {
 /// A share link: the row `k l <user> <id>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShareLink {
-    /// Of the token.
+    /// Hash of the token.
     pub hash: TokenHash,
     /// The id of the access key or token that made it. The link ends with it.
     pub credential: String,
@@ -29,17 +29,17 @@ pub struct ShareLink {
     pub expires: Timestamp,
     /// The hash of its password; empty for none.
     pub password: Vec<u8>,
-    /// How often something may be downloaded; 0 for any number.
+    /// Number of downloads that are allowed; 0 for any number.
     pub downloads: u64,
     pub downloaded: u64,
-    /// None: what is there may be read. Otherwise objects may be added, and nothing else.
+    /// `None` if the link is for reading. Otherwise objects may be added, and nothing else.
     pub uploads: Option<UploadLimits>,
     pub uploaded: UploadLimits,
     pub unknown: Vec<u8>,
 }
 
 impl ShareLink {
-    /// Whether it is for all below a prefix.
+    /// Returns whether the link is for everything below a prefix.
     pub fn is_of_prefix(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
     }

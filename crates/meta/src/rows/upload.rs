@@ -81,17 +81,17 @@ impl Row for Upload {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Part {
     pub size: u64,
-    /// MD5 of the part in hex; of a copied part other 32 digits and `-1`.
+    /// MD5 of the part in hex. A copied part has 32 other digits and `-1`.
     pub etag: String,
     pub modified: Timestamp,
-    /// Of the part alone.
+    /// Checksums of the part alone.
     pub checksums: Vec<Checksum>,
     /// `Empty` once the part is only a line of an object's part table.
     pub content: Content,
-    /// The body of the object that this part was made part of.
+    /// Body of the object that took this part.
     pub taken: Option<BodyId>,
-    /// References it holds on its body beyond the first: one for each border of a chunk that
-    /// cuts it in the object it was taken into.
+    /// Number of references to the body beyond the first: one for each chunk border that cuts the
+    /// part in the object that took it.
     pub further_references: u32,
     pub unknown: Vec<u8>,
 }

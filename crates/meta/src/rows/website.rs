@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, narrow};
 
-/// Where a browser is sent. Empty parts are those of the request.
+/// The target of a redirect. Empty parts are taken from the request.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WebRedirect {
     pub protocol: String,
     pub host: String,
-    /// Instead of the whole key.
+    /// Replacement of the whole key.
     pub key: Option<String>,
-    /// Instead of the prefix that the rule names.
+    /// Replacement of the prefix that the rule names.
     pub prefix: Option<String>,
     /// 301 to 308.
     pub status: u16,
@@ -37,7 +37,7 @@ pub struct Website {
     pub index: String,
     /// The key of the document that is sent with errors; empty for none.
     pub error: String,
-    /// Where all requests are sent.
+    /// Target of all requests, if all are redirected.
     pub redirect_all: Option<WebRedirect>,
     pub rules: Vec<WebRule>,
 }
