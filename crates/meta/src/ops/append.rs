@@ -27,11 +27,11 @@ pub struct Append {
 /// The result of an append.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Appended {
-    /// Where the bytes are.
+    /// Offset of the appended bytes.
     pub offset: u64,
     pub inode: Inode,
-    /// Inline bytes in the chunk of `offset`. From [`super::edit::COALESCE_BYTES`] on the caller
-    /// moves inline extents to a block by `Coalesce`, all but the last, which may still grow.
+    /// Inline bytes in the chunk of `offset`. From [`super::edit::COALESCE_BYTES`] on, the caller
+    /// moves inline extents to a block by `Coalesce`, except the last, which may still grow.
     pub inline_bytes: u64,
 }
 

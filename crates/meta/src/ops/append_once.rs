@@ -37,7 +37,10 @@ impl Verb for AppendOnce {
         self.append.changes()
     }
 
-    /// As [`Append`]; `Unavailable` if that would make the store forget a request of late.
+    /// Appends like [`Append`].
+    ///
+    /// # Errors
+    /// `Unavailable` if the store would forget a recent request by it.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<AppendedOnce, Stop> {
         let key = self.call.key();
         let calls = load::<Calls>(view, &key);

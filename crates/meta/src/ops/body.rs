@@ -235,15 +235,17 @@ fn place_blocks(
     Ok(placed)
 }
 
-/// Where the extents begin and end, if there are no gaps between them: nothing there stays.
+/// Returns the start and end of the extents if there are no gaps between them: then everything in
+/// the range is replaced.
 fn run_of(placed: &[(u32, Extent)]) -> Option<(u64, u64)> {
     let gaps = placed.windows(2).any(|pair| pair[0].1.end() != pair[1].1.offset);
     let (first, last) = (placed.first()?, placed.last()?);
     (!gaps).then(|| (first.1.offset, last.1.end()))
 }
 
-/// Gives a file a body that is its own to change, and returns it: the one it has, or `spare`
-/// with what it had inline or shares. Bytes `start..end` are about to go and need not be kept.
+/// Gives a file a body of its own that may be changed, and returns it: the body that it has, or
+/// `spare` with the bytes that were inline or shared. Bytes `start..end` are about to go and need
+/// not be kept.
 pub(super) fn own_body(
     view: &mut View<'_>,
     inode: &mut Inode,
@@ -268,7 +270,7 @@ pub(super) fn own_body(
     Ok(spare)
 }
 
-/// Makes `target` a body that refers to the parts of the shared body `source` but for the bytes
+/// Makes `target` a body that refers to the parts of the shared body `source`, except the bytes
 /// `start..end`, and takes one reference off `source`. References always lead to leaves, so they
 /// are copied, never chained. `TooLarge` if that is more than one operation may do.
 pub(super) fn fork(

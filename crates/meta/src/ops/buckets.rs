@@ -34,8 +34,8 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
     )))
 }
 
-/// As [`check_bucket_name`], of a bucket that is not there yet: each label of a host name begins
-/// and ends with a letter or digit.
+/// Checks the name of a new bucket: it passes [`check_bucket_name`], and each label of the host
+/// name begins and ends with a letter or digit.
 fn check_new_name(name: &str) -> Result<(), Error> {
     check_bucket_name(name)?;
     match name.contains(".-") || name.contains("-.") {
@@ -92,7 +92,7 @@ impl Verb for CreateBucket {
     }
 }
 
-/// As [`CreateBucket`], with tags.
+/// Creates a bucket like [`CreateBucket`], with tags.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreateTaggedBucket {
     pub create: CreateBucket,
@@ -179,7 +179,8 @@ impl Verb for ListBuckets {
 }
 
 impl ListBuckets {
-    /// The same for a user, from the index: it does not grow with what others own.
+    /// Lists the buckets of a user from the index: the cost does not grow with the buckets of
+    /// others.
     fn list_of(
         &self,
         view: &mut View<'_>,
@@ -257,7 +258,8 @@ pub struct FindWritable {
 }
 
 impl Verb for FindWritable {
-    /// The bucket that was found, or the last one that was looked at; `None` at the end.
+    /// The bucket that was found (`true`), or the last bucket examined (`false`); `None` at the
+    /// end.
     type Reply = Option<(BucketId, bool)>;
     const NAME: &'static str = "find_writable";
 
@@ -283,7 +285,7 @@ impl Verb for FindWritable {
 }
 
 impl FindWritable {
-    /// The same for a user, from the index, where buckets are by name.
+    /// Finds a bucket for a user by the index, which is ordered by name.
     fn find_of(
         &self,
         view: &mut View<'_>,
@@ -306,10 +308,11 @@ impl FindWritable {
     }
 }
 
-/// Before the number of a bucket that a listing goes on after, which no name has in it.
+/// Prefix of a bucket's number in a cursor. No name contains it.
 const NUMBERED: char = '#';
 
-/// Where a listing goes on after a bucket: the name is only for callers who may see the bucket.
+/// Returns the cursor with which a listing goes on after a bucket. It has the bucket's name only if
+/// the caller may see the bucket.
 pub fn cursor(context: &Context, id: BucketId, bucket: &Bucket) -> String {
     let may = |action| context.allows(action, Resource::Bucket(bucket.access()));
     match may(Action::ListBucket) || may(Action::GetBucketSettings) {
@@ -318,7 +321,7 @@ pub fn cursor(context: &Context, id: BucketId, bucket: &Bucket) -> String {
     }
 }
 
-/// The name that a [`cursor`] stands for.
+/// Returns the name that a [`cursor`] stands for.
 pub fn named_by(view: &mut View<'_>, cursor: &str) -> Result<String, Stop> {
     let Some(number) = cursor.strip_prefix(NUMBERED) else { return Ok(cursor.to_owned()) };
     let invalid = |_| {
@@ -352,16 +355,16 @@ pub struct UpdateBucket {
     pub name: String,
     pub visibility: Option<Visibility>,
     pub cache_control: Option<String>,
-    /// A user by name, and what it may do from now on.
+    /// Name of a user, and the user's rights from now on.
     pub grant: Option<(String, Rights)>,
     pub tags: Option<Vec<(String, String)>>,
-    /// Of blocks written from now on; 0 for as many as is usual.
+    /// Replicas of blocks written from now on; 0 for the default of the cluster.
     pub replicas: Option<u8>,
-    /// Whether clients of the HTTP door are sent to where the data is.
+    /// Redirects clients of the HTTP door to the data.
     pub redirect: Option<bool>,
-    /// How many objects there may be; 0 for no quota. Only root may say.
+    /// Quota of objects; 0 for none. Only root may set it.
     pub quota_objects: Option<u64>,
-    /// How many bytes; likewise.
+    /// Quota of bytes; 0 for none. Only root may set it.
     pub quota_bytes: Option<u64>,
 }
 
@@ -435,7 +438,7 @@ impl UpdateBucket {
     }
 }
 
-/// As [`UpdateBucket`], and says whether browsers are shown listings as pages.
+/// Updates a bucket like [`UpdateBucket`], and sets whether browsers get listings as pages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetListing {
     pub update: UpdateBucket,
@@ -501,7 +504,7 @@ pub struct DropUploads {
 }
 
 impl Verb for DropUploads {
-    /// Whether there are more.
+    /// `true` if there are more.
     type Reply = bool;
     const NAME: &'static str = "drop_uploads";
     const RUNS_WHEN_FULL: bool = true;
@@ -522,7 +525,7 @@ fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
     }
 }
 
-/// What is left in a bucket that is deleted, such as files that are open, counts for nobody.
+/// Stops counting the remains of a deleted bucket, such as open files, for its owner.
 fn drop_owned(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
     let usage: Usage = load(view, &keys::usage(opened.id))?.unwrap_or_default();
     let change = Change {

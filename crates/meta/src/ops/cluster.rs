@@ -33,7 +33,7 @@ fn load_map(view: &mut View<'_>) -> Result<Option<ClusterMap>, Stop> {
     Ok(row.as_ref().map(ClusterMap::decode).transpose()?)
 }
 
-/// Notes in the map that a bucket asks for so many replicas, so that there will be groups for it.
+/// Notes in the map that a bucket asks for this number of replicas, so that groups for it are made.
 pub fn want_replicas(view: &mut View<'_>, replicas: u8) -> Result<(), Stop> {
     let Some(former) = load_map(view)? else {
         let text = "replicas: this store is one process on one machine, and keeps one";
@@ -84,8 +84,8 @@ impl Verb for DrainNode {
     }
 }
 
-/// Forgets a node that is in no group: it is refused from then on. Masters are removed by the one
-/// that serves, since they keep the metadata.
+/// Removes a node that is in no group; it is refused from then on. Masters are removed by the
+/// serving master, since they keep the metadata.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveNode {
     pub node: NodeId,
@@ -119,10 +119,10 @@ impl Verb for RemoveNode {
     }
 }
 
-/// Replaces the map by one that follows it.
+/// Replaces the map by its successor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutMap {
-    /// Its epoch is one more than that of the map now, or 1 for the first map.
+    /// Encoded map. Its epoch is one more than that of the current map, or 1 for the first map.
     pub map: Bytes,
 }
 
@@ -182,9 +182,9 @@ impl Verb for IssueToken {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RedeemToken {
     pub id: TokenId,
-    /// SHA-256 of the secret that it showed.
+    /// SHA-256 of the secret that the node has shown.
     pub hash: [u8; 32],
-    /// Of its public key.
+    /// SHA-256 of the node's public key.
     pub key: [u8; 32],
     pub roles: u16,
 }

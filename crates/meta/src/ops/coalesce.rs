@@ -11,24 +11,24 @@ use super::posix::open_inode;
 use crate::rows::{Content, Extent, Extents};
 use crate::{Context, Stop, Verb, View};
 
-/// Puts `with` in the place of `replaces` in one chunk of a body. Both hold the same bytes, and
-/// `with` may also hold the zeros of holes between them. Nothing of the file changes for who
-/// reads it.
+/// Replaces `replaces` by `with` in one chunk of a body. Both hold the same bytes, and `with` may
+/// also hold the zeros of holes between them. Readers of the file see no change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Coalesce {
     pub ino: Ino,
     pub session: SessionId,
     pub body: BodyId,
     pub chunk: u32,
-    /// Extents as [`ReadChunk`] gave them.
+    /// Extents as returned by [`ReadChunk`].
     pub replaces: Vec<Extent>,
     /// Blocks of the session, written for this body and chunk.
     pub with: Vec<Extent>,
 }
 
 impl Verb for Coalesce {
-    /// Whether it was done: not if any of `replaces` changed or went, or something was written
-    /// into a hole meanwhile, or the body is shared or no longer the file's.
+    /// `true` if the extents were replaced. `false` if any of `replaces` has changed or is gone, if
+    /// something was written into a hole meanwhile, or if the body is shared or no longer the
+    /// file's.
     type Reply = bool;
     const NAME: &'static str = "coalesce";
 

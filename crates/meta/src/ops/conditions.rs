@@ -68,7 +68,7 @@ impl Conditions {
         self.check_read_of(|| inode.etag(ino), inode.mtime, inode.size)
     }
 
-    /// As [`Conditions::check_read`] where no more is known of the object than this.
+    /// Checks like [`Conditions::check_read`], when only these facts of the object are known.
     pub fn check_read_of(
         &self,
         etag: impl Fn() -> String,

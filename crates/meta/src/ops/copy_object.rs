@@ -79,7 +79,7 @@ impl SourceState {
     }
 }
 
-/// As [`CopyObject`], with checksums that were computed of a state of the source.
+/// Copies like [`CopyObject`], with checksums that were computed of a state of the source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyCheckedObject {
     pub copy: CopyObject,

@@ -97,14 +97,14 @@ fn check_rule(rule: &CorsRule) -> Result<(), Error> {
     }
 }
 
-/// Whether it can be an origin, or matches some. Every sandboxed page has the origin `null`, so it
-/// names nobody.
+/// Returns whether the text can be an origin or a pattern of origins. `null` is refused: every
+/// sandboxed page has that origin.
 fn is_origin(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"',;<>\\".contains(&byte);
     !matches!(text, "" | "null") && text.bytes().all(is_plain) && stars(text) <= 1
 }
 
-/// Whether it can be the name of a header, with so many `*`.
+/// Returns whether the text can be the name of a header, with at most `most_stars` times `*`.
 fn is_name(text: &str, most_stars: usize) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_plain) && stars(text) <= most_stars

@@ -13,16 +13,16 @@ use super::posix::{
 use crate::rows::{Inode, Kind};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Makes an empty file, or finds the one that is there (`open` with `O_CREAT`).
+/// Creates an empty file, or finds the existing one (`open` with `O_CREAT`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Create {
     pub parent: Ino,
     pub name: Vec<u8>,
     /// Permission bits.
     pub mode: u32,
-    /// The bits to take away, where the directory has no default list.
+    /// Bits to take away if the directory has no default list.
     pub umask: u32,
-    /// Refuse with `Exists` if there is anything of that name (`O_EXCL`).
+    /// Refuses with `Exists` if the name exists (`O_EXCL`).
     pub exclusive: bool,
 }
 

@@ -84,7 +84,7 @@ pub struct AddToken {
     pub id: String,
     pub hash: cairn_auth::TokenHash,
     pub user: String,
-    /// When it ceases to be valid; 0 for never.
+    /// End of validity; 0 for never.
     pub expires: Timestamp,
 }
 
@@ -353,7 +353,7 @@ pub struct Credential {
     pub user: String,
     pub is_token: bool,
     pub created: Timestamp,
-    /// Of a token; 0 for never.
+    /// End of validity of a token; 0 for never.
     pub expires: Timestamp,
 }
 

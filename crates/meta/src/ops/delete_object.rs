@@ -22,7 +22,7 @@ pub struct DeleteObject {
 }
 
 impl Verb for DeleteObject {
-    /// Whether there was such an object.
+    /// `true` if the object existed.
     type Reply = bool;
     const NAME: &'static str = "delete_object";
     const RUNS_WHEN_FULL: bool = true;

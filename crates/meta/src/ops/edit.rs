@@ -23,13 +23,13 @@ const INLINE_BYTES: u64 = limits::OP_BYTES as u64 / 4;
 const STEP_ROWS: usize = 256;
 const STEP_CHANGES: usize = 1500;
 
-/// How far an extent of one chunk may reach into the next, bytes.
+/// Bytes by which an extent of one chunk may reach into the next.
 const REACH: u64 = limits::BLOCK_BYTES as u64;
-/// Where every body has ended: chunk numbers have 32 bits.
+/// Offset at which every body ends: chunk numbers have 32 bits.
 const BODY_END: u64 = limits::CHUNK_BYTES << 32;
-/// Rows fetched one by one; more of them are scanned.
+/// Most rows that are fetched one by one; more rows are scanned.
 const POINT_ROWS: u32 = 8;
-/// How many bodies may lie between an extent and its leaf. Operations make one or two.
+/// Most bodies between an extent and its leaf. Operations make one or two.
 pub(super) const DEPTH: u32 = 4;
 
 /// The extents that hold the bytes `start..end` of a body, in order and not overlapping: only
@@ -278,7 +278,7 @@ pub(super) fn overwrite(
     edit(view, context, body, (start, end), &cuts, new)
 }
 
-/// As [`overwrite`], in the place of all that a body holds of `start..end`.
+/// Writes like [`overwrite`], and replaces everything that the body has in `start..end`.
 pub(super) fn replace(
     view: &mut View<'_>,
     context: &Context,
@@ -378,7 +378,7 @@ fn last_rows(
     }
 }
 
-/// Where the extents of a row end at the latest.
+/// Largest offset at which an extent of this row can end.
 pub(super) fn reach(chunk: u32) -> u64 {
     (u64::from(chunk) + 1) * limits::CHUNK_BYTES + REACH
 }

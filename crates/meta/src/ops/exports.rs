@@ -91,9 +91,9 @@ impl AddExport {
 /// Exports a directory in a bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddExportAt {
-    /// Of its bucket.
+    /// Export of the bucket that the directory is in.
     pub export: AddExport,
-    /// Names of directories, with a slash between them.
+    /// Path of the directory: names with a slash between them.
     pub path: String,
 }
 
@@ -151,10 +151,10 @@ impl Verb for RemoveExport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListedExport {
     pub id: BucketId,
-    /// Its name, with the path of the directory if it is one that is exported.
+    /// Name of the bucket, with the path of the directory if one is exported.
     pub bucket: String,
     pub user: String,
-    /// Whether it ends at the user, who is disabled.
+    /// Set if the export is refused because its user is disabled.
     pub disabled: bool,
     pub export: Export,
 }
@@ -238,7 +238,7 @@ impl Verb for FindExportAt {
     }
 }
 
-/// Whether a directory is `top` or below it; true for what is no directory.
+/// Returns whether a directory is `top` or below it; `true` for an inode that is not a directory.
 fn is_below(view: &mut View<'_>, ino: Ino, top: Ino) -> Result<bool, Stop> {
     let mut at = ino;
     for _ in 0..limits::OP_ROWS {

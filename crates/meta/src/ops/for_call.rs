@@ -21,28 +21,28 @@ use crate::needs::Declared;
 use crate::rows::{Calls, DoneCall, Row};
 use crate::{Context, Needs, Stop, Verb, View, erased, keys};
 
-/// How long it is known at least that a call was done, while its client does not do too many
-/// others, nanoseconds.
+/// Least time for which an executed call is remembered, unless its client makes too many others,
+/// nanoseconds.
 pub const KEPT_NS: i64 = 180_000_000_000;
 
-/// How long requests of users are kept, nanoseconds. They are known for as long as they are kept:
-/// so a clock that is set ahead by hours makes the store forget none.
+/// Time for which requests of users are kept, nanoseconds. A request is known for as long as it is
+/// kept, so a clock that is set ahead by hours makes the store forget none.
 pub const USER_KEPT_NS: i64 = 86_400_000_000_000;
 
 /// Rows looked at in one [`ForgetCalls`].
 const PAGE: usize = 500;
 
-/// How the names of users begin, where clients have addresses: nothing is ever sent from these
-/// addresses of IPv6 (RFC 6666).
+/// Prefix of the names of users, in the place of clients' addresses: it is IPv6's discard prefix
+/// (RFC 6666), from which nothing is ever sent.
 const USERS: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
 
-/// Calls of a client from before are forgotten.
+/// Time before which calls of a client are forgotten.
 fn since(client: &[u8; 16], context: &Context) -> i64 {
     let kept = if client.starts_with(&USERS) { USER_KEPT_NS } else { KEPT_NS };
     context.now.0.saturating_sub(kept)
 }
 
-/// A call of a client, and a step of what is done for it.
+/// A call of a client, and a step of its execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallId {
     /// Its address, as one of IPv6; or a user, see [`CallId::of_user`].
@@ -96,8 +96,7 @@ impl CallId {
 
 /// A verb that can be run for a call.
 pub trait Callable: Verb {
-    /// Of what is done: the inode that was made, or one that was changed. `None` if it is not done
-    /// yet.
+    /// Returns the inode that the call made or changed; `None` if the call is not finished.
     fn done(&self, reply: &Self::Reply) -> Option<Ino>;
 }
 
@@ -263,15 +262,15 @@ impl Verb for SettleCall {
     }
 }
 
-/// Forgets calls of clients that have done nothing of late, some at a time.
+/// Forgets calls of clients that have been inactive, one page of rows at a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForgetCalls {
-    /// Where the one before has come to.
+    /// Reply of the step before.
     pub after: Option<Bytes>,
 }
 
 impl Verb for ForgetCalls {
-    /// Where it has come to, if there are more.
+    /// Key to go on after; `None` at the end.
     type Reply = Option<Bytes>;
     const NAME: &'static str = "forget_calls";
     const RUNS_WHEN_FULL: bool = true;

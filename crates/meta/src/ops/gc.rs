@@ -46,18 +46,18 @@ impl Verb for ListDrains {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DrainStep {
     pub key: Bytes,
-    /// For an upload: the part after which to go on, as the step before said.
+    /// Part of an upload after which to go on, as replied by the step before.
     pub after: u32,
 }
 
-/// How far a step came.
+/// The progress of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drained {
     /// Nothing is left.
     Done,
     /// There is more; for an upload, after this part.
     More(u32),
-    /// Not yet: the session that prepares it lives.
+    /// Nothing yet: the session that prepares it lives.
     NotYet,
 }
 
@@ -259,8 +259,8 @@ impl Verb for FreeOrphans {
     }
 }
 
-/// Whether the chunk that owns a block names it, in this group: a block that could not be written
-/// to all of one group was written to another.
+/// Returns whether the chunk that owns a block names it in this group. A block that could not be
+/// written to all members of one group was written to another.
 fn is_named(
     view: &mut View<'_>,
     in_group: GroupId,

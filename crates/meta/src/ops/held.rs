@@ -29,7 +29,7 @@ pub struct ListLocks {
 }
 
 impl Verb for ListLocks {
-    /// The files, and the last one that was looked at if there may be more.
+    /// The files, and the last file examined if there may be more.
     type Reply = (Vec<LockedFile>, Option<Ino>);
     const NAME: &'static str = "list_locks";
 

@@ -1,8 +1,8 @@
-//! Holds: blocks that are freed while a hold lasts are deleted when it has ended.
+//! Holds: blocks that are freed during a hold are deleted only after it has ended.
 //!
 //! A backup takes a hold, then one state of the metadata, then the blocks that this state names.
-//! The collector looks at rows only: a hold that has no row holds nothing, and one that has a row
-//! holds. So whoever can still renew a hold knows that it has held all the time.
+//! The collector looks at rows only: a hold lasts exactly as long as its row exists. So an owner
+//! that can still renew a hold knows that it has lasted all the time.
 
 use cairn_base::{Error, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ use super::namespace::{load, store};
 use crate::rows::{Hold, Row};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Holds at the same time.
+/// Number of simultaneous holds.
 pub const HOLDS: usize = 16;
-/// A hold ends at the latest so long after it was made or renewed last, seconds.
+/// Longest time until a hold ends after it was made or last renewed, seconds.
 pub const HOLD_SECONDS: u32 = 24 * 3600;
 /// Bytes of the name of an owner.
 pub const OWNER_BYTES: usize = 256;

@@ -37,7 +37,7 @@ pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
     }
 }
 
-/// Whether POSIX can show a name: S3 has names that it cannot.
+/// Returns whether POSIX can show a name. S3 has names that it cannot show.
 pub fn is_shown(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
 }

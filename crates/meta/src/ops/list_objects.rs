@@ -39,16 +39,16 @@ pub struct Listed {
 pub struct Page {
     pub objects: Vec<Listed>,
     pub prefixes: Vec<String>,
-    /// Where the next page goes on (`after`); `None` at the end.
+    /// Start of the next page (`after`); `None` at the end.
     pub next: Option<String>,
     /// Names that S3 cannot show: not UTF-8, or a path beyond 1,024 bytes.
     pub hidden: u64,
 }
 
-/// Rows read after which a page ends early. One encounter more of the walk stays within the limit
-/// of an operation.
+/// Rows read after which a page ends early. One further step of the walk stays within the limit of
+/// an operation.
 const READS: usize = 2 * limits::OP_ROWS;
-/// Levels that a walk reads with its whole window; it reads fewer rows at once the deeper it is.
+/// Levels that a walk reads with its whole window. At deeper levels it reads fewer rows at once.
 const WHOLE_LEVELS: usize = 4;
 
 impl Verb for ListObjects {
@@ -230,7 +230,7 @@ struct Level {
     /// Its path with a slash at the end; empty for the bucket.
     path: Vec<u8>,
     rows: VecDeque<(Bytes, Entry)>,
-    /// Where to read on; `None` when all rows were read.
+    /// Name at which to read on; `None` once all rows are read.
     from: Option<Vec<u8>>,
 }
 
@@ -308,8 +308,7 @@ impl Walker {
         }
     }
 
-    /// The same walk from a later key on. Goes on without a seek where the key lies in the
-    /// directory being walked.
+    /// Moves the walk to a later key, without a seek if the key lies in the directory being walked.
     fn skip_to(
         mut self,
         view: &mut View<'_>,

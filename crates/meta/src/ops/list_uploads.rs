@@ -26,7 +26,8 @@ pub struct ListUploads {
 pub struct UploadPage {
     pub uploads: Vec<(String, UploadId, Upload)>,
     pub prefixes: Vec<String>,
-    /// Where the next page goes on: the last key or common prefix, and the upload if it was one.
+    /// Start of the next page: the last key or common prefix, and the upload if the last item was
+    /// one.
     pub next: Option<(String, Option<UploadId>)>,
 }
 

@@ -56,7 +56,7 @@ impl Verb for TakeLock {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReleaseLock {
     pub ino: Ino,
-    /// Whether it was exclusive does not matter.
+    /// Range and owner. `exclusive` does not matter.
     pub lock: Lock,
 }
 
@@ -104,7 +104,7 @@ pub struct ReleaseAll {
 }
 
 impl Verb for ReleaseAll {
-    /// Whether there may be more.
+    /// `true` if there may be more.
     type Reply = bool;
     const NAME: &'static str = "release_all";
     const RUNS_WHEN_FULL: bool = true;

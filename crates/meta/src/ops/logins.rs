@@ -10,7 +10,7 @@ use super::namespace::{load, store};
 use crate::rows::{AccessKey, Login, Row, User};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Logins of one user at the same time. A further one ends the one that was not used for longest.
+/// Most simultaneous logins of one user. A further login ends the least recently used one.
 pub const LOGINS: usize = 32;
 
 /// Adds a login of a user, for an access key that was verified.
@@ -20,9 +20,9 @@ pub struct AddLogin {
     pub hash: TokenHash,
     /// The access key.
     pub credential: String,
-    /// When it ends in any case.
+    /// End of the login in any case.
     pub expires: Timestamp,
-    /// Logins of the user that were not used since are over.
+    /// Logins of the user that have not been used since this time are over.
     pub unused_since: Timestamp,
 }
 
@@ -61,18 +61,18 @@ impl Verb for AddLogin {
     }
 }
 
-/// A login that has not ended, unless its time is over.
+/// A login that has not ended, though it may have expired.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FoundLogin {
-    /// Of the user.
+    /// Name of the user.
     pub name: String,
     pub credential: String,
     pub seen: Timestamp,
     pub expires: Timestamp,
 }
 
-/// Finds a login. None once its access key was removed or has another secret, and while its user
-/// is disabled.
+/// Finds a login. Returns `None` once its access key was removed or has another secret, and while
+/// its user is disabled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindLogin {
     pub user: UserId,
@@ -96,7 +96,7 @@ impl Verb for FindLogin {
     }
 }
 
-/// Whether the access key of a login is still what it was, and its user may come in.
+/// Returns whether the access key of a login is unchanged and its user is enabled.
 fn holds(view: &mut View<'_>, user: UserId, login: &Login) -> Result<bool, Stop> {
     let key = load::<AccessKey>(view, &keys::access_key(&login.credential))?;
     if !key.is_some_and(|key| key.user == user && key.created <= login.created) {

@@ -31,14 +31,14 @@ pub struct LookFolder {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FolderLook {
     pub bucket: BucketId,
-    /// The directories on the way that there are.
+    /// Existing directories on the way.
     pub steps: Vec<Step>,
-    /// Of each name, if there is such a file.
+    /// Inode of each name that is a file.
     pub files: Vec<Option<Ino>>,
 }
 
 impl FolderLook {
-    /// The last directory on the way that there is.
+    /// Returns the last existing directory on the way.
     pub fn directory(&self) -> Ino {
         self.steps.last().map_or(self.bucket.ino(), |step| step.ino)
     }

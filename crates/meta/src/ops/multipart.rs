@@ -257,7 +257,8 @@ impl Verb for AbortUpload {
     }
 }
 
-/// An upload ends: its parts count no longer for the bucket and its owner, nor it for who began it.
+/// Stops counting an upload that ends: its parts for the bucket and the bucket's owner, and the
+/// upload for the user that began it.
 pub(super) fn forget_upload(
     view: &mut View<'_>,
     bucket: BucketId,
@@ -267,8 +268,8 @@ pub(super) fn forget_upload(
     count_owned(view, upload.initiator, Change { uploads: -1, ..Change::default() })
 }
 
-/// Whether an upload that is not in progress was aborted: its number was given out, and no
-/// object has its parts. A client whose answer was lost asks again.
+/// Returns whether an upload that is not in progress was aborted: its number was given out, and no
+/// object has its parts. A client that did not receive the answer asks again.
 fn was_aborted(view: &mut View<'_>, upload: UploadId) -> Result<bool, Stop> {
     match load::<Draining>(view, &keys::drain_upload(upload))?.map(|found| found.drain) {
         Some(Drain::Aborted) => return Ok(true),

@@ -55,7 +55,7 @@ pub fn open_bucket(
     Ok(opened)
 }
 
-/// As [`open_bucket`], for `action` to the object of a key.
+/// Opens a bucket like [`open_bucket`], for `action` on the object of a key.
 pub fn open_bucket_for(
     view: &mut View<'_>,
     context: &Context,
@@ -81,8 +81,8 @@ pub fn open_bucket_of(
     Ok(Opened { id: inode.bucket, bucket })
 }
 
-/// Whether the caller may do `action` in a bucket whose number it knows. The store itself may,
-/// even in a bucket that is gone: of what was in it some may be read yet.
+/// Checks that the caller may do `action` in a bucket whose number it knows. The store itself may
+/// do it even in a bucket that is gone, since some of its files may still be read.
 pub fn authorize_in(
     view: &mut View<'_>,
     context: &Context,
@@ -110,10 +110,11 @@ pub fn load_counter(view: &mut View<'_>, key: &Bytes, first: u64) -> Result<Coun
     Ok(load(view, key)?.unwrap_or_else(|| Counter::new(first)))
 }
 
-/// How far ahead of the next inode number one may be that is given.
+/// Most by which a given inode number may be ahead of the next one.
 const GIVEN_AHEAD: u64 = 1 << 20;
 
-/// The next inode number, or the one that an operation was given. No number is ever used twice.
+/// Returns the next inode number, or the number that the operation was given. No number is ever
+/// reused.
 pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     let key = keys::config("next_ino");
     let mut counter = load_counter(view, &key, 2)?;
@@ -140,13 +141,13 @@ pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     Ok(ino)
 }
 
-/// Whether a number was given out at some time, as that of an inode or an upload.
+/// Returns whether a number has been given out, as that of an inode or of an upload.
 pub fn was_given(view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
     let next = view.get(&keys::config("next_ino"))?.as_ref().map(decode_number).transpose()?;
     Ok(ino > Ino::ROOT && next.is_some_and(|next| ino.0 < next))
 }
 
-/// Refuses operations of a session that has ended: what it wrote may be reaped already.
+/// Refuses operations of a session that has ended: the blocks that it wrote may be reaped already.
 pub fn require_session(view: &mut View<'_>, session: SessionId) -> Result<(), Stop> {
     match load::<Session>(view, &keys::session(session))? {
         Some(Session { state: SessionState::Live, .. }) => Ok(()),
@@ -425,13 +426,13 @@ pub fn release_body(view: &mut View<'_>, body: BodyId) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whether more than one inode, part or extent refers to `body`.
+/// Returns whether more than one inode, part or extent refers to `body`.
 pub fn is_shared(view: &mut View<'_>, body: BodyId) -> Result<bool, Stop> {
     let count = view.get(&keys::references(body))?.as_ref().map(decode_number).transpose()?;
     Ok(count.unwrap_or(1) > 1)
 }
 
-/// The extents of one chunk of a body; none where there is no row.
+/// Loads the extents of one chunk of a body; none if there is no row.
 pub fn load_extents(view: &mut View<'_>, body: BodyId, chunk: u32) -> Result<Extents, Stop> {
     Ok(load(view, &keys::extents(body, chunk))?.unwrap_or_default())
 }

@@ -89,11 +89,11 @@ fn first_extents(view: &mut View<'_>, inode: &Inode) -> Result<Vec<Extent>, Stop
     }
 }
 
-/// As [`OpenObject`], for a file whose number the caller knows.
+/// Opens a file like [`OpenObject`], by its inode number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenInode {
     pub ino: Ino,
-    /// The caller holds the file open, so its mode was checked then.
+    /// Set if the caller holds the file open: its mode was checked then.
     pub opened: bool,
 }
 
@@ -152,25 +152,26 @@ const STEP_CHUNKS: u64 = 7;
 const STEPS_AT_ONCE: u32 = 8;
 /// Chunks that [`OpenRange`] tells the extents of at most.
 const RANGE_CHUNKS: u64 = 512;
-/// Memory of extents after which it tells no more, bytes, and what one takes beside its bytes.
+/// Memory of extents after which a reply ends, bytes, and the overhead of one extent.
 const RANGE_BYTES: usize = limits::OP_BYTES / 2;
 const EXTENT_BYTES: usize = 64;
 
-/// As [`OpenInode`] of an open file, with leaf extents from `start` to `end`, all of one state.
+/// Opens an open file like [`OpenInode`], with the leaf extents from `start` to `end`, all of one
+/// state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenRange {
     pub ino: Ino,
     pub start: u64,
-    /// Beyond the end of the file, it is that.
+    /// End of the range; the end of the file if that comes earlier.
     pub end: u64,
 }
 
-/// A file that was opened, and where bytes of it lie.
+/// A file that was opened, and the extents of a range of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenedRange {
     pub opened: OpenedObject,
     pub extents: Vec<Extent>,
-    /// Where they end: sooner than was wanted where there are many.
+    /// End of the extents: before the end that was asked for if there are many.
     pub end: u64,
 }
 
@@ -178,7 +179,7 @@ impl Verb for OpenRange {
     type Reply = OpenedRange;
     const NAME: &'static str = "open_range";
 
-    /// As [`OpenInode`].
+    /// Checks like [`OpenInode`].
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedRange, Stop> {
         let opened = OpenInode { ino: self.ino, opened: true }.apply(view, context)?;
         let end = self.end.min(opened.inode.size);

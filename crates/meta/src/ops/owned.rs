@@ -1,5 +1,5 @@
-//! What belongs to a user over all buckets: it is counted with each change, and held to the quotas
-//! of the user. An index has the buckets that a user owns or has rights in.
+//! Usage of a user over all buckets. It is counted with each change, and limited by the user's
+//! quotas. An index lists the buckets that a user owns or has rights in.
 
 use cairn_auth::Rights;
 use cairn_base::{BucketId, Error, UserId, limits};
@@ -8,7 +8,7 @@ use super::typed_rows::{load, load_known, store};
 use crate::rows::{Bucket, Owned, Usage, User, UserQuotas, encode_number};
 use crate::{Stop, View, keys};
 
-/// A change of what belongs to a user.
+/// A change of a user's usage.
 #[derive(Clone, Copy, Default)]
 pub struct Change {
     pub buckets: i64,
@@ -19,7 +19,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether a user has this from its first bucket or upload on.
+    /// Returns whether the change adds a bucket or an upload: a user's counts start with the first
+    /// of them.
     fn begins(&self) -> bool {
         self.buckets > 0 || self.uploads > 0
     }
@@ -63,7 +64,7 @@ pub fn count_owned(view: &mut View<'_>, user: UserId, change: Change) -> Result<
     Ok(())
 }
 
-/// The same for the owner of a bucket.
+/// Counts a change for the owner of a bucket.
 pub fn count_owner(view: &mut View<'_>, bucket: BucketId, change: Change) -> Result<(), Stop> {
     match load::<Bucket>(view, &keys::bucket(bucket))? {
         Some(bucket) => count_owned(view, bucket.owner, change),
@@ -117,17 +118,17 @@ fn check(view: &mut View<'_>, user: UserId, change: &Change, owned: &Owned) -> R
     Err(Error::Full(format!("{what}: delete something, or have root raise it")).into())
 }
 
-/// How many buckets a user may have.
+/// Returns the number of buckets that a user may have.
 pub fn most_buckets(quotas: &UserQuotas) -> u64 {
     if quotas.buckets == 0 { limits::USER_BUCKETS } else { quotas.buckets }
 }
 
-/// How many unfinished uploads a user may have begun.
+/// Returns the number of unfinished uploads that a user may have begun.
 pub fn most_uploads(quotas: &UserQuotas) -> u64 {
     if quotas.uploads == 0 { limits::USER_UPLOADS } else { quotas.uploads }
 }
 
-/// Adds a bucket to the index, for its owner and whoever has rights in it.
+/// Adds a bucket to the index, for its owner and for all users with rights in it.
 pub fn index(view: &mut View<'_>, id: BucketId, bucket: &Bucket) {
     for user in users_of(bucket) {
         view.put(keys::bucket_of(user, bucket.name.as_bytes()), encode_number(id.0));

@@ -29,7 +29,7 @@ pub fn checked_identity(context: &Context) -> Option<&Posix> {
     context.caller.posix().filter(|posix| posix.uid != 0)
 }
 
-/// Whether the caller is POSIX's superuser, whose writes keep setuid bits.
+/// Returns whether the caller is POSIX's superuser, whose writes keep setuid bits.
 pub fn is_superuser(context: &Context) -> bool {
     context.caller.posix().is_some_and(|posix| posix.uid == 0)
 }
@@ -38,14 +38,14 @@ fn in_group(posix: &Posix, gid: u32) -> bool {
     posix.gid == gid || posix.groups.contains(&gid)
 }
 
-/// Whether the caller need not care about a file's group: it is root, has no POSIX identity, or
-/// is a member.
+/// Returns whether the caller may use a file's group: it is root, has no POSIX identity, or is a
+/// member.
 pub fn may_use_group(context: &Context, gid: u32) -> bool {
     checked_identity(context).is_none_or(|posix| in_group(posix, gid))
 }
 
-/// access(2): the first of owner, group and others that the caller is in decides, or the list of
-/// the file, if it has one.
+/// Checks access(2): the first of owner, group and others that the caller belongs to decides, or
+/// the access list of the file, if it has one.
 pub fn check_mode(context: &Context, inode: &Inode, wanted: u32) -> Result<(), Error> {
     let Some(posix) = checked_identity(context) else { return Ok(()) };
     let mode = inode.mode;
@@ -66,7 +66,7 @@ pub fn check_mode(context: &Context, inode: &Inode, wanted: u32) -> Result<(), E
     Err(Error::Denied(format!("mode {mode:04o} does not allow uid {} to do that", posix.uid)))
 }
 
-/// Whether the caller is who may change mode, owner and times.
+/// Returns whether the caller may change mode, owner and times.
 pub fn is_owner(context: &Context, inode: &Inode) -> bool {
     checked_identity(context).is_none_or(|posix| posix.uid == inode.uid)
 }
@@ -78,7 +78,8 @@ pub fn check_owner(context: &Context, inode: &Inode, what: &str) -> Result<(), E
     Err(Error::Denied(format!("{what}: only the owner may, uid {}", inode.uid)))
 }
 
-/// In a sticky directory an entry is removed or renamed only by who owns it or the directory.
+/// Checks that the caller may remove or rename an entry: in a sticky directory, only the owner of
+/// the entry or of the directory may.
 pub fn check_sticky(context: &Context, parent: &Inode, child: &Inode) -> Result<(), Error> {
     if parent.mode & STICKY == 0 || is_owner(context, parent) || is_owner(context, child) {
         return Ok(());
@@ -86,7 +87,10 @@ pub fn check_sticky(context: &Context, parent: &Inode, child: &Inode) -> Result<
     Err(Error::Denied("the directory is sticky, and the entry belongs to another user".into()))
 }
 
-/// Checks one component of a path: `TooLarge` beyond 255 bytes, `Invalid` for what is no name.
+/// Checks one component of a path.
+///
+/// # Errors
+/// `TooLarge` beyond 255 bytes, `Invalid` for anything that is not a name.
 pub fn check_name(name: &[u8]) -> Result<(), Error> {
     if name.len() > limits::NAME_BYTES {
         let what = format!("name of {} bytes; at most {}", name.len(), limits::NAME_BYTES);
@@ -101,8 +105,8 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
     )))
 }
 
-/// Checks a name that is to be made. S3 and HTTP could not show one that is not UTF-8, so there is
-/// none; one that an earlier version made can still be looked up, renamed and removed.
+/// Checks the name of a new entry. It must be UTF-8, as S3 and HTTP could not show it otherwise.
+/// Other names, made by an earlier version, can still be looked up, renamed and removed.
 pub fn check_new_name(name: &[u8]) -> Result<(), Error> {
     check_name(name)?;
     match std::str::from_utf8(name) {
@@ -192,7 +196,7 @@ pub fn resolve(view: &mut View<'_>, parent: Ino, name: &[u8]) -> Result<Option<E
     Ok(rows.into_iter().flatten().next().as_ref().map(Entry::decode).transpose()?)
 }
 
-/// As [`resolve`], for what must exist; with its inode.
+/// Resolves a name like [`resolve`], and loads its inode. The name must exist.
 pub fn resolve_known(
     view: &mut View<'_>,
     parent: Ino,
@@ -272,7 +276,7 @@ pub fn without_privileges(context: &Context, inode: &Inode) -> u32 {
     inode.mode & !(SETUID | if keeps_group { 0 } else { SETGID })
 }
 
-/// Takes away what a program was allowed more than who runs it, since its bytes or owner changed.
+/// Takes away the file capabilities of a program, since its bytes or owner changed.
 pub fn drop_capabilities(view: &mut View<'_>, ino: Ino, inode: &mut Inode) -> Result<(), Stop> {
     let row = keys::attribute(ino, Attribute::Xattr, CAPABILITY);
     if inode.xattr_count > 0 && view.get(&row)?.is_some() {
@@ -282,11 +286,11 @@ pub fn drop_capabilities(view: &mut View<'_>, ino: Ino, inode: &mut Inode) -> Re
     Ok(())
 }
 
-/// An inode as POSIX shows it, and the tally of a directory. A directory counts the `..` of its
-/// subdirectories as links; its times are the later of its own and those of its entries.
+/// Returns an inode as POSIX shows it, and the tally of a directory. A directory counts the `..` of
+/// its subdirectories as links; its times are the later of its own and those of its entries.
 ///
-/// The root counts buckets, most of which a user may not see: only the root user is told of that.
-/// A mount that kept the count would keep everybody waiting who makes a bucket.
+/// The root counts buckets, most of which a user may not see, so only the root user gets that
+/// count. If mounts kept the count, everybody who makes a bucket would have to wait for them.
 pub fn present(
     view: &mut View<'_>,
     context: &Context,
@@ -304,8 +308,8 @@ pub fn present(
     Ok((inode, tally))
 }
 
-/// When entries last changed, unless the directory's mtime was set after that: setting it writes
-/// the same time to inode and tally.
+/// Returns the time of the last change of the entries, unless the directory's mtime was set after
+/// that: setting it writes the same time to inode and tally.
 fn entries_changed(inode: &Inode, tally: &Tally) -> Option<Timestamp> {
     let never = tally.mtime == Timestamp::default();
     (!never && tally.mtime != inode.mtime).then_some(tally.mtime)

@@ -113,8 +113,8 @@ pub fn publish_content(
     }
 }
 
-/// Makes an object or replaces the one that is there, atomically. A replaced file's other names
-/// and open descriptors keep the former bytes.
+/// Creates an object or replaces the existing one, atomically. Other names and open descriptors of
+/// a replaced file keep the former bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutObject {
     pub bucket: String,
@@ -133,7 +133,7 @@ pub struct PutReply {
     pub ino: Ino,
     pub etag: String,
     pub modified: cairn_base::Timestamp,
-    /// Whether an object was replaced.
+    /// Set if an object was replaced.
     pub replaced: bool,
 }
 
@@ -148,8 +148,8 @@ impl Verb for PutObject {
     }
 }
 
-/// Where an object is about to be put, and what is there now. Shared by PUT, copy and multipart
-/// completion.
+/// The place where an object is about to be put, and the current object there. PUT, copy and
+/// multipart completion share it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Placement {
     pub opened: Opened,
@@ -241,7 +241,7 @@ fn current_file(
     Ok(Some((entry.ino, load_inode(view, entry.ino)?)))
 }
 
-/// Whether the caller may write in a bucket: asked before the first byte of a body is read. The
+/// Checks that the caller may write in a bucket, before the first byte of a body is read. The
 /// deciding check is made again when the body is published.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MayWrite {
@@ -249,7 +249,7 @@ pub struct MayWrite {
 }
 
 impl Verb for MayWrite {
-    /// The replicas that its blocks should have; 0 for as many as is usual.
+    /// Number of replicas that the object's blocks should have; 0 for the default of the cluster.
     type Reply = u8;
     const NAME: &'static str = "may_write";
 

@@ -16,11 +16,11 @@ use crate::{Context, Stop, Verb, View, keys};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Readdir {
     pub ino: Ino,
-    /// The entry to go on after: the [`Listed::cursor`] of one, or [`Page::next`].
+    /// Entry to go on after: the [`Listed::cursor`] of an entry, or [`Page::next`].
     pub after: Option<Bytes>,
-    /// Entries to look at, at most 1,000; the page may have fewer.
+    /// Number of entries to examine, at most 1,000; the page may have fewer.
     pub limit: usize,
-    /// Whether the attributes are wanted, which need the right to search the directory.
+    /// Asks for the attributes, which need the right to search the directory.
     pub attributes: bool,
 }
 
@@ -30,12 +30,12 @@ pub struct Listed {
     pub name: Bytes,
     pub ino: Ino,
     pub kind: Kind,
-    /// As POSIX shows it, if asked for.
+    /// Inode as POSIX shows it, if it was asked for.
     pub inode: Option<Inode>,
 }
 
 impl Listed {
-    /// Where a reader that stopped at this entry goes on, whatever changed meanwhile.
+    /// Cursor for a reader that stopped at this entry; it stays valid whatever changes meanwhile.
     pub fn cursor(&self) -> Bytes {
         match self.kind {
             Kind::Directory => [&self.name[..], b"/"].concat().into(),
@@ -51,7 +51,7 @@ pub struct Page {
     /// Entries left out: names that POSIX cannot show, objects behind a directory of the same
     /// name, and buckets that the caller may not see.
     pub skipped: usize,
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next page; `None` at the end.
     pub next: Option<Bytes>,
 }
 

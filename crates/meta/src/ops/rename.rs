@@ -82,7 +82,7 @@ impl Verb for Rename {
     }
 }
 
-/// Whether the caller may take an entry away from its place and put it into `to`.
+/// Checks that the caller may move an entry from its directory into `to`.
 fn check_move(
     view: &mut View<'_>,
     context: &Context,

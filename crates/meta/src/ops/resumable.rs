@@ -229,12 +229,12 @@ impl Verb for AbortResumable {
 /// Ends the next uploads that have expired.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExpireResumable {
-    /// Where the one before has come to.
+    /// Reply of the step before.
     pub after: Option<Bytes>,
 }
 
 impl Verb for ExpireResumable {
-    /// Where it has come to, if there are more.
+    /// Key to go on after; `None` at the end.
     type Reply = Option<Bytes>;
     const NAME: &'static str = "expire_resumable";
     const RUNS_WHEN_FULL: bool = true;

@@ -22,15 +22,15 @@ pub struct Retain {
 }
 
 impl Verb for Retain {
-    /// Whether it was not retained before.
+    /// `true` if the session did not retain the file before.
     type Reply = bool;
     const NAME: &'static str = "retain";
-    // So that what is open can be removed from a full store.
+    // So that open files can be removed from a full store.
     const RUNS_WHEN_FULL: bool = true;
 
     /// `Invalid` for a directory.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
-        // Only who may remove a name has a reason to.
+        // Only callers that may remove a name have a reason to retain the file.
         let mut inode = open_inode(view, context, self.ino, Action::DeleteObject)?;
         require_session(view, self.session)?;
         if inode.is_directory() {
@@ -58,7 +58,7 @@ pub struct LetGo {
 }
 
 impl Verb for LetGo {
-    /// Whether it was retained.
+    /// `true` if the session retained the file.
     type Reply = bool;
     const NAME: &'static str = "let_go";
     const RUNS_WHEN_FULL: bool = true;
@@ -76,7 +76,7 @@ pub struct LetGoAll {
 }
 
 impl Verb for LetGoAll {
-    /// Whether there may be more.
+    /// `true` if there may be more.
     type Reply = bool;
     const NAME: &'static str = "let_go_all";
     const RUNS_WHEN_FULL: bool = true;

@@ -69,12 +69,12 @@ impl Verb for OpenSession {
     }
 }
 
-/// As [`OpenSession`], for a process that reaches the master over a network. Nobody but `owner`
-/// goes on with it: to anybody else it is a session that has ended.
+/// Opens a session like [`OpenSession`], for a process that reaches the master over a network. Only
+/// `owner` can continue the session; for anybody else it is an ended session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenRemoteSession {
     pub session: SessionId,
-    /// Not 0.
+    /// Node or mount that owns the session. Not 0.
     pub owner: u64,
 }
 

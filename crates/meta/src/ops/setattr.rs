@@ -34,7 +34,7 @@ pub struct Setattr {
 }
 
 impl Verb for Setattr {
-    /// As `Getattr` after the change.
+    /// Reply of `Getattr` after the change.
     type Reply = (Inode, Tally);
     const NAME: &'static str = "setattr";
     const LEASES_CHANGES: bool = true;

@@ -20,19 +20,19 @@ pub struct AddShareLink {
     pub id: String,
     pub hash: TokenHash,
     pub bucket: String,
-    /// Of one object; or a prefix, which is empty or ends in `/`.
+    /// Key of one object; or a prefix, which is empty or ends in `/`.
     pub key: String,
     pub expires: Timestamp,
     /// The hash of its password; empty for none.
     pub password: Vec<u8>,
-    /// How often something may be downloaded; 0 for any number.
+    /// Number of downloads that are allowed; 0 for any number.
     pub downloads: u64,
-    /// Objects may be added, and nothing is shown.
+    /// Limits if objects may be added; then nothing is shown.
     pub uploads: Option<UploadLimits>,
 }
 
 impl Verb for AddShareLink {
-    /// When it expires.
+    /// Time at which the link expires.
     type Reply = Timestamp;
     const NAME: &'static str = "add_share_link";
 
@@ -116,8 +116,8 @@ impl AddShareLink {
     }
 }
 
-/// When a credential of a user expires; 0 for never. None if the user does not have it, or it is
-/// younger than `since`: a new secret for an old id.
+/// Returns the time at which a credential of a user expires; 0 for never. `None` if the user does
+/// not have it, or if it is younger than `since`: an old id got a new secret.
 fn end_of_credential(
     view: &mut View<'_>,
     user: UserId,
@@ -194,7 +194,7 @@ pub struct ListedShareLink {
     pub bucket: String,
     pub link: ShareLink,
     pub has_password: bool,
-    /// Whether it can be used: its user, bucket and credential are there.
+    /// Set if the link can be used: its user, bucket and credential exist.
     pub is_live: bool,
 }
 
@@ -202,13 +202,13 @@ pub struct ListedShareLink {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListShareLinks {
     pub all: bool,
-    /// The last one of the page before.
+    /// Last link of the page before.
     pub after: Option<(UserId, String)>,
     pub limit: usize,
 }
 
 impl Verb for ListShareLinks {
-    /// Whether there may be more.
+    /// The links, and whether there may be more.
     type Reply = (Vec<ListedShareLink>, bool);
     const NAME: &'static str = "list_share_links";
 

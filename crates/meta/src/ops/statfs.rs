@@ -1,4 +1,4 @@
-//! How much is stored.
+//! Sizes and free room of the store.
 
 use cairn_auth::{Action, Resource};
 use cairn_base::{BucketId, Error, Ino, Redundancy, limits};

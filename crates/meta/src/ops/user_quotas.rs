@@ -31,7 +31,10 @@ impl Verb for SetUserQuotas {
     const NAME: &'static str = "set_user_quotas";
     const RUNS_WHEN_FULL: bool = true;
 
-    /// What the user has stays, even if it is more. `Conflict` for root.
+    /// Sets the quotas. The user keeps what it has, even if that is more.
+    ///
+    /// # Errors
+    /// `Conflict` for root.
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         let id = find_user(view, &self.name)?;
         if id == UserId::ROOT {
@@ -93,20 +96,22 @@ impl Verb for ListUserQuotas {
     }
 }
 
-/// How many bytes more a bucket may take.
+/// Bytes that a bucket may still take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaRoom {
     pub bucket: BucketId,
     pub owner: UserId,
-    /// `None` where there is no quota.
+    /// Room in the bucket's quota; `None` without a quota.
     pub of_bucket: Option<u64>,
-    /// As far as all buckets of the owner go.
+    /// Room in the owner's quota for all its buckets together.
     pub of_owner: Option<u64>,
 }
 
 impl QuotaRoom {
+    /// Checks that there is room for `bytes` more.
+    ///
     /// # Errors
-    /// `Full` if there is no room for so many bytes.
+    /// `Full` if there is not.
     pub fn check(&self, view: &mut View<'_>, bucket: BucketId, bytes: u64) -> Result<(), Stop> {
         if self.of_bucket.is_some_and(|room| room < bytes) {
             let usage: Usage = load(view, &keys::usage(bucket))?.unwrap_or_default();
@@ -141,11 +146,11 @@ pub fn find_room(view: &mut View<'_>, bucket: BucketId) -> Result<QuotaRoom, Sto
     Ok(QuotaRoom { bucket, owner, of_bucket, of_owner })
 }
 
-/// Asks how many bytes more a bucket may take, before the bytes of an object come.
+/// Asks how many bytes a bucket may still take, before the bytes of an object arrive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindRoom {
     pub bucket: String,
-    /// Of an object that is replaced, if there is one: its bytes make room.
+    /// Key of an object that may be replaced: the bytes of the former object make room.
     pub key: Option<String>,
 }
 

@@ -35,11 +35,11 @@ impl Verb for PutWebsite {
     }
 }
 
-/// A website as it is stored.
+/// Checks and encodes a website.
 ///
 /// # Errors
-/// `Invalid` for one that S3 refuses, or that no browser could follow; `TooLarge` for more than
-/// [`limits::WEBSITE_RULES`] or [`limits::WEBSITE_BYTES`].
+/// `Invalid` for a website that S3 refuses, or that no browser could follow; `TooLarge` for more
+/// than [`limits::WEBSITE_RULES`] or [`limits::WEBSITE_BYTES`].
 pub fn check(website: &Website) -> Result<StoredWebsite, Error> {
     let invalid = |text: &str| Err(Error::Invalid(format!("website: {text}")));
     if let Some(to) = &website.redirect_all {

@@ -10,17 +10,17 @@ use super::write::Write;
 use crate::rows::Inode;
 use crate::{Context, Stop, Verb, View, erased};
 
-/// So far may the clock of a node be ahead of the master's, nanoseconds. Times of files do not
-/// follow one that is further ahead.
+/// Most by which the clock of a node may be ahead of the master's, nanoseconds. Times of files do
+/// not follow a clock that is further ahead.
 const AHEAD_NS: i64 = 10_000_000_000;
 
-/// Writes, if the bytes of the file are those over which the written ones were taken.
+/// Writes, if the bytes of the file are still those that the writer had seen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WriteOver {
     pub write: Write,
-    /// [`Inode::data_change`] of what the bytes were taken over.
+    /// [`Inode::data_change`] of the bytes that the writer had seen.
     pub base: u64,
-    /// The time of change that was shown with the bytes: none before it is shown after it.
+    /// Time of change that was shown with the bytes. Earlier times are not shown afterwards.
     pub shown: Timestamp,
 }
 
@@ -33,7 +33,10 @@ impl Verb for WriteOver {
         self.write.changes()
     }
 
-    /// As [`Write`]; `PreconditionFailed` if the bytes of the file are others by now.
+    /// Writes like [`Write`].
+    ///
+    /// # Errors
+    /// `PreconditionFailed` if the bytes of the file have changed.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
         let Write { ino, session, opened, .. } = self.write;
         let inode = open_file(view, context, ino, session, opened)?;

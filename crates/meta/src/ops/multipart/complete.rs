@@ -34,13 +34,13 @@ pub struct TakeParts {
     pub name: UploadName,
     pub session: SessionId,
     pub body: BodyId,
-    /// The reply of the step before; `None` for the first step, which counts as a change of the
-    /// upload. Of several completions at once the last to begin is done.
+    /// Reply of the step before; `None` for the first step, which counts as a change of the upload.
+    /// If several completions run at once, only the last one to begin succeeds.
     pub change: Option<u64>,
-    /// Where in the body these parts begin.
+    /// Offset of these parts in the body.
     pub offset: u64,
     pub parts: Vec<TakenPart>,
-    /// Whether these are the last ones: all others have a least size.
+    /// Set for the last parts. All other parts have a minimum size.
     pub last: bool,
 }
 
@@ -162,8 +162,8 @@ pub struct CompleteUpload {
     pub name: UploadName,
     pub session: SessionId,
     pub body: BodyId,
-    /// As [`TakeParts`] replied: a part that changed meanwhile, or another completion, is a
-    /// `Conflict`.
+    /// Change number as [`TakeParts`] replied: if a part changed meanwhile, or another completion
+    /// began, the result is `Conflict`.
     pub change: u64,
     pub size: u64,
     pub etag: String,

@@ -102,7 +102,7 @@ impl CopyPart {
     }
 }
 
-/// As [`CopyPart`], with checksums that were computed of a state of the source.
+/// Copies like [`CopyPart`], with checksums that were computed of a state of the source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyCheckedPart {
     pub copy: CopyPart,
@@ -207,7 +207,7 @@ fn owned_ranges(
     Ok(owned)
 }
 
-/// Whether `next` is the run of the same body right behind `last`.
+/// Returns whether `next` continues the run of the same body right behind `last`.
 fn continues(last: &Extent, next: &Extent) -> bool {
     match (&last.place, &next.place) {
         (Place::Body { body: one, offset: at }, Place::Body { body: other, offset: further }) => {
