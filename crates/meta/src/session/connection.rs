@@ -16,7 +16,7 @@ pub struct Attachment {
     pub session: SessionId,
     pub link: Arc<dyn MasterLink>,
     pub lease: Duration,
-    /// Its number, as the keeper counts.
+    /// Number of the attachment, counted by the keeper.
     pub number: u64,
 }
 
@@ -24,21 +24,21 @@ pub struct Attachment {
 enum ConnectionState {
     /// No master is known to serve the session.
     Detached,
-    /// None is reached before somebody does something about this: nobody waits for that.
+    /// No master can be reached until somebody corrects this, so nobody waits for it.
     Refused(String),
     Attached(Attachment),
-    /// For good.
+    /// The session was closed for good.
     Closed,
 }
 
-/// Where a session is attached, as all that use it see it.
+/// The attachment of a session, as seen by all users of the session.
 pub struct Connection {
     state: Watched<ConnectionState>,
-    /// How long a master that is there may take to answer.
+    /// Time that a reachable master may take to answer.
     patience: Duration,
 }
 
-/// Held by the one task that attaches the session.
+/// Permission of the single task that attaches the session.
 pub struct Attacher(());
 
 impl Connection {
@@ -46,7 +46,7 @@ impl Connection {
         (Connection { state: Watched::new(ConnectionState::Detached), patience }, Attacher(()))
     }
 
-    /// Where it is attached now.
+    /// Returns the current attachment.
     pub fn now(&self) -> Option<Attachment> {
         match self.state.get() {
             ConnectionState::Attached(attachment) => Some(attachment),
@@ -68,8 +68,8 @@ impl Connection {
         found.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
-    /// The result of `work`, which began at `began`, or the reason why its caller must wait no
-    /// longer.
+    /// Returns the result of `work`, which began at `began`, or the reason why its caller must wait
+    /// no longer.
     pub async fn in_time<R>(
         &self,
         began: Instant,
@@ -104,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::attached`], however long that takes.
+    /// Waits like [`Connection::attached`], for as long as it takes.
     ///
     /// # Errors
     /// `Unavailable` if the session was closed.
@@ -226,8 +226,9 @@ mod tests {
         Attachment { session, link: Arc::new(Silent), lease, number: 0 }
     }
 
-    /// How long a request waits that is answered after `answer` seconds, and whether it is. The
-    /// server comes and goes by turns after these seconds, and is there at first.
+    /// Returns how long a request waits that is answered after `answer` seconds, and whether it is
+    /// answered. The server goes and comes back in turn after the seconds of `turns`; it is there
+    /// at first.
     async fn waited(patience: Duration, answer: u64, turns: &[u64]) -> (u64, bool) {
         let (connection, mut attacher) = Connection::new(patience);
         let mut server = attachment();

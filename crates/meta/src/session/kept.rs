@@ -1,5 +1,5 @@
-//! Operations that were executed and are not known to be durable: whoever was told that they are
-//! done is to find them done, whatever becomes of the master.
+//! Operations that were executed and are not known to be durable. Their callers have been answered,
+//! so they must take effect, whatever becomes of the master.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use super::operation::Operation;
 use super::posted::Post;
 use super::slots::Taken;
 
-/// Beyond so many the master is asked what is durable.
+/// Number of kept operations from which on the master is asked what is durable.
 const MANY: usize = 256;
 
 /// A kept operation.
 pub struct Kept {
     pub operation: Arc<Operation>,
-    /// Kept as well: the master finds by it that the operation has run.
+    /// Slot of the operation, by which the master finds that it has already run.
     pub slot: Arc<Taken>,
-    /// The inode that it made.
+    /// Inode that the operation made.
     pub ino: Option<Ino>,
-    /// When the session ran it on its own, if it did.
+    /// Time at which the session ran the operation on its own, if it did.
     pub posted: Option<Timestamp>,
-    /// Counts what was kept.
+    /// Number of the operation among all that were ever kept.
     number: u64,
 }
 
 impl Kept {
-    /// Has it run again.
+    /// Sends the operation to be run again.
     pub async fn execute(
         &self,
         link: &dyn MasterLink,
@@ -53,7 +53,7 @@ impl Kept {
 }
 
 impl KeptState {
-    /// How many are kept then.
+    /// Keeps an operation; returns the number of operations that are kept then.
     fn keep(&mut self, serial: u64, kept: Kept) -> usize {
         self.number += 1;
         self.kept.insert(serial, Arc::new(Kept { number: self.number, ..kept }));
@@ -70,9 +70,9 @@ pub struct KeptOperations {
 
 #[derive(Default)]
 struct KeptState {
-    /// By the serials of the master that the session is attached to.
+    /// Kept operations by the serials of the master that the session is attached to.
     kept: BTreeMap<u64, Arc<Kept>>,
-    /// Counts attachments: each may be to another master.
+    /// Number of the current attachment. Each attachment may be to another master.
     attachment: u64,
     progress: Progress,
     number: u64,
@@ -80,12 +80,13 @@ struct KeptState {
 }
 
 impl KeptOperations {
-    /// Operations of which it turned out that they came to nothing, or that nobody knows.
+    /// Returns the number of operations that failed after they were acknowledged, or whose outcome
+    /// is unknown.
     pub fn lost(&self) -> u64 {
         self.state.lock().lost
     }
 
-    /// The session is about to be attached anew. Returns the attachment, and what was kept.
+    /// Begins a new attachment. Returns its number, and the operations that were kept.
     pub fn begin(&self) -> (u64, Vec<Arc<Kept>>) {
         let mut state = self.state.lock();
         state.attachment += 1;
@@ -93,21 +94,21 @@ impl KeptOperations {
         (state.attachment, std::mem::take(&mut state.kept).into_values().collect())
     }
 
-    /// Puts back operations that could not be sent again, or were and are no more known to have
-    /// been executed.
+    /// Puts back operations that could not be sent again, or that were sent again and are no longer
+    /// known to have been executed.
     pub fn put_back(&self, rest: impl Iterator<Item = Arc<Kept>>) {
         let mut state = self.state.lock();
         let kept = std::mem::take(&mut state.kept).into_values().chain(rest);
         state.kept = (1..).zip(kept).collect();
     }
 
-    /// These are not sent again.
+    /// Counts operations that are not sent again as lost.
     pub fn lose(&self, count: usize) {
         self.state.lock().lost += count as u64;
     }
 
-    /// Keeps an operation that was executed by the master of an attachment. Not if that is over,
-    /// as another master may not know of it; returns whether it is not.
+    /// Keeps an operation that was executed by the master of an attachment. Returns `false` and
+    /// keeps nothing if the attachment is over, as another master may not know the operation.
     fn keep(
         &self,
         attachment: u64,
@@ -129,8 +130,8 @@ impl KeptOperations {
         true
     }
 
-    /// Keeps operations that the session had run on its own, and that the master of an attachment
-    /// has executed now. Not if that is over; returns whether it is not.
+    /// Keeps operations that the session had run on its own and that the master of an attachment
+    /// has executed now. Returns `false` and keeps nothing if the attachment is over.
     pub fn keep_posted(
         &self,
         attachment: u64,
@@ -159,10 +160,10 @@ impl KeptOperations {
         true
     }
 
-    /// Keeps what was executed according to an answer of the master of an attachment.
+    /// Keeps the operation that was executed according to an answer of the master of an attachment.
     ///
     /// # Errors
-    /// `Lost` if the attachment is over: another master may not know of it.
+    /// `Lost` if the attachment is over: another master may not know the operation.
     pub fn kept(
         &self,
         attachment: u64,
@@ -178,7 +179,7 @@ impl KeptOperations {
         Ok(answer.map(|ran| ReadReply { reply: Ok(ran.reply), rows: ran.rows }))
     }
 
-    /// Keeps one that was sent again.
+    /// Keeps an operation that was sent again.
     pub fn keep_again(&self, serial: u64, kept: Arc<Kept>) {
         let mut state = self.state.lock();
         if serial > state.progress.settled {
@@ -186,7 +187,7 @@ impl KeptOperations {
         }
     }
 
-    /// Takes note of the progress that the master of an attachment reports.
+    /// Notes the progress that the master of an attachment reports.
     pub fn note(&self, attachment: u64, progress: Progress) {
         let mut state = self.state.lock();
         if state.attachment != attachment {
@@ -202,13 +203,13 @@ impl KeptOperations {
         }
     }
 
-    /// The number of the one that was kept last.
+    /// Returns the number of the operation that was kept last.
     pub fn last_number(&self) -> u64 {
         self.state.lock().number
     }
 
-    /// The attachment, and the serial up to which it has to be waited for so that nothing numbered
-    /// `number` or less is kept; `None` if nothing is.
+    /// Returns the attachment, and the serial that must have settled before no operation numbered
+    /// `number` or less is kept; `None` if none is.
     pub fn serial_of(&self, number: u64) -> (u64, Option<u64>) {
         let state = self.state.lock();
         let mut newest = state.kept.iter().rev();

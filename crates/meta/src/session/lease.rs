@@ -1,4 +1,4 @@
-//! The lease of a session: for how long it may use the rows that it was sent.
+//! The lease of a session: the time for which the session may use leased rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,14 @@ const PERCENT: u32 = 90;
 
 pub struct Lease {
     clock: Arc<dyn Clock>,
-    /// Until when rows may be used, by the monotonic clock, nanoseconds.
+    /// End of the time in which rows may be used, by the monotonic clock, nanoseconds.
     valid_until: AtomicU64,
-    /// When the last call was sent that showed that the session lives, likewise.
+    /// Time at which the last call was sent that proved the session alive, by the monotonic clock,
+    /// nanoseconds.
     known_alive: AtomicU64,
-    /// A batch that all reads see which begin now.
+    /// Batch that all reads see that begin now.
     settled: AtomicU64,
-    /// The master in this process under whose own lease alone rows may be used.
+    /// Master in this process to whose lease the use of rows is bound.
     bound: RwLock<Option<Serving>>,
 }
 
@@ -36,23 +37,23 @@ impl Lease {
         }
     }
 
-    /// Whether leased rows may be used.
+    /// Returns whether leased rows may be used.
     pub fn is_valid(&self) -> bool {
         nanos(self.clock.monotonic()) < self.valid_until.load(Ordering::SeqCst)
             && !self.left_of_master().is_zero()
     }
 
-    /// Has rows be used only while this master holds its lease; `None`: whoever leased them.
+    /// Binds the use of rows to the lease of this master; `None` removes the bond.
     pub fn bind(&self, to: Option<Serving>) {
         *self.bound.write() = to;
     }
 
-    /// The epoch of the master to which it is bound.
+    /// Returns the epoch of the master to which the lease is bound.
     pub fn bound_to(&self) -> Option<u64> {
         self.bound.read().as_ref().map(Serving::epoch)
     }
 
-    /// How long the master to which it is bound holds its lease.
+    /// Returns how long the master to which the lease is bound still holds its own lease.
     fn left_of_master(&self) -> Duration {
         match &*self.bound.read() {
             Some(serving) if !is_planted(Bug::BoundLeaseIgnored) => serving.left(),
@@ -60,13 +61,13 @@ impl Lease {
         }
     }
 
-    /// How long that stays so without a renewal.
+    /// Returns how long leased rows may be used without a renewal.
     pub fn left(&self) -> Duration {
         let until = Duration::from_nanos(self.valid_until.load(Ordering::SeqCst));
         until.saturating_sub(self.clock.monotonic()).min(self.left_of_master())
     }
 
-    /// How long no master has shown that the session lives.
+    /// Returns the time since a master last proved the session alive.
     pub fn silent(&self) -> Duration {
         let known_alive = self.known_alive.load(Ordering::SeqCst);
         Duration::from_nanos(nanos(self.clock.monotonic()).saturating_sub(known_alive))
@@ -76,8 +77,8 @@ impl Lease {
         self.settled.load(Ordering::SeqCst)
     }
 
-    /// A master has given or renewed the lease when it was asked at `sent`; all up to batch
-    /// `settled` has settled.
+    /// Notes that a master gave or renewed the lease when it was asked at `sent`, and that
+    /// everything up to batch `settled` has settled.
     pub fn extend(&self, sent: Duration, lease: Duration, settled: u64) {
         self.settled.fetch_max(settled, Ordering::SeqCst);
         let until = match is_planted(Bug::LeaseStretched) {
@@ -88,7 +89,7 @@ impl Lease {
         self.known_alive.fetch_max(nanos(sent), Ordering::SeqCst);
     }
 
-    /// No row may be used.
+    /// Ends the lease: no row may be used.
     pub fn end(&self) {
         self.valid_until.store(0, Ordering::SeqCst);
     }

@@ -27,11 +27,11 @@ pub trait MasterLink: Send + Sync + 'static {
 /// A connection, and what the master sends on it unasked: recalls, encoded.
 pub type Dialed = (Arc<dyn MasterLink>, UnboundedReceiver<Bytes>);
 
-/// How long no master that serves has answered.
+/// The time since a serving master last answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MasterSilence {
     pub lasts: Duration,
-    /// Why it is this node alone that has no master, where that is known.
+    /// Reason why only this node has no master, if it is known.
     pub cut_off: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub trait Dialer: Send + Sync + 'static {
         Awaited::Text("the master".into())
     }
 
-    /// How long none has answered, as far as that is known apart from sessions.
+    /// Returns how long no master has answered, as far as the dialer knows it apart from sessions.
     fn silence(&self) -> MasterSilence {
         MasterSilence::default()
     }

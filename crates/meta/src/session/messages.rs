@@ -7,10 +7,10 @@ use cairn_auth::RelayedCaller;
 use cairn_base::{BucketId, Error, Ino, Result, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// How long a session lives without renewal, by default. Masters of all versions must agree:
+/// Lifetime of a session without renewal, by default. Masters of all versions must agree:
 /// docs/decisions/0005-sessions.md.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// The calls to a master; the number is what crosses the network, together with those of
+/// The calls to a master. Their numbers cross the network, together with those of
 /// `cairn_cluster::control`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
@@ -33,21 +33,21 @@ pub enum SessionMethod {
     Execute = 10,
     /// [`Flush`], answered with [`Progress`].
     Flush = 11,
-    /// As [`SessionMethod::Attach`], by a session that executes: nobody else is answered before its
-    /// [`SessionMethod::Replayed`].
+    /// Attaches like [`SessionMethod::Attach`] a session that executes: nobody else is answered
+    /// before its [`SessionMethod::Replayed`].
     AttachToReplay = 12,
     /// [`Replayed`], answered with nothing.
     Replayed = 13,
     /// [`Delegate`], answered with [`Delegated`].
     Delegate = 14,
-    /// [`RunPosted`], answered with a `Result` of [`Executed`] for each.
+    /// [`RunPosted`], answered with a `Result` of [`Executed`] for each operation.
     RunPosted = 15,
     /// [`GiveBack`], answered with nothing.
     GiveBack = 25,
     /// [`DumpRows`], answered with [`DumpedRows`].
     DumpRows = 28,
-    /// As [`SessionMethod::Attach`], by a session of a node that still holds what former masters
-    /// have leased to it. It is refused, and nothing changes, where that does not hold any more.
+    /// Attaches like [`SessionMethod::Attach`] the session of a node that still holds rows leased
+    /// by former masters. If the session no longer holds them, it is refused and nothing changes.
     AttachHolding = 29,
     /// [`Bind`], answered with [`Bound`].
     Bind = 45,
@@ -83,14 +83,14 @@ impl SessionMethod {
     }
 }
 
-/// Every message is answered with one of these.
+/// The answer to every message.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply<T> {
     Done(T),
     Failed(Error),
     /// The session is not attached here: it must attach (again).
     NotAttached,
-    /// This master does not serve, or not any more; another one may.
+    /// This master does not serve, or no longer serves; another one may.
     NotServing(String),
 }
 
@@ -105,8 +105,8 @@ impl<T> Reply<T> {
     }
 }
 
-/// Opens a session, or goes on with one after the connection was lost. The client has let go of
-/// all rows before, unless it attaches as one that holds them.
+/// Opens a session, or continues a session after the connection was lost. The client has given up
+/// all rows before, unless it attaches as a holder of rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attach {
     pub session: SessionId,
@@ -115,13 +115,13 @@ pub struct Attach {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attached {
     pub lease_ms: u64,
-    /// The last batch that is seen by reads; 0 for a session that holds rows of former masters.
+    /// Last batch that reads see; 0 for a session that holds rows of former masters.
     pub batch: u64,
 }
 
-/// From before this was sent, the session reads leased rows only while the master of this epoch,
-/// which is in the same process, holds its own lease. It goes on with that until a master of a
-/// later epoch has attached it. Mounts may not.
+/// Binds the session: since before this was sent, it reads leased rows only while the master of
+/// this epoch, which is in the same process, holds its own lease. This lasts until a master of a
+/// later epoch has attached the session. Mounts may not send it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bind {
     pub session: SessionId,
@@ -130,12 +130,13 @@ pub struct Bind {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bound {
-    /// That of the master that answers. If the session named another one, nothing was noted.
+    /// Epoch of the master that answers. If the session named another epoch, nothing was noted.
     pub epoch: u64,
 }
 
-/// The session is that of the only process of its node: it holds the lock of the node's directory.
-/// All other sessions of the node belong to processes that have ended. Mounts may not.
+/// States that the session belongs to the only process of its node, which holds the lock of the
+/// node's directory. All other sessions of the node belong to processes that have ended. Mounts may
+/// not send it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Succeed {
     pub session: SessionId,
@@ -150,8 +151,8 @@ pub struct Renew {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Renewed {
-    /// All changes up to this batch have settled: a read that begins after this came sees them. 0
-    /// for a session that holds rows of former masters.
+    /// Batch up to which all changes have settled: a read that begins after this arrived sees them.
+    /// 0 for a session that holds rows of former masters.
     pub settled: u64,
 }
 
@@ -162,18 +163,18 @@ pub struct Read {
     pub caller: RelayedCaller,
     pub verb: u16,
     pub fields: Bytes,
-    /// Send the rows it read, to be kept until they are recalled.
+    /// Asks for the rows that the verb read, to be kept until they are recalled.
     pub lease: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReadReply {
     pub reply: Result<Bytes>,
-    /// The rows that it was made of or changed, where those are leased.
+    /// Rows that the reply was made of, or that the verb changed, if they are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
-/// Runs a verb, once: sent again with the same slot and sequence it gets the same reply.
+/// Runs a verb once: if it is sent again with the same slot and sequence, it gets the same reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     pub session: SessionId,
@@ -185,60 +186,61 @@ pub struct Run {
     pub fields: Bytes,
 }
 
-/// Runs a verb as [`Run`] does; the answer has rows that it changed, to be kept until they are
+/// Runs a verb as [`Run`] does; the answer has the rows that it changed, to be kept until they are
 /// recalled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Change {
     pub run: Run,
-    /// The session holds none of these rows, and will keep none that it was sent before the
-    /// operation has run.
+    /// Rows that the session has given up. Until the operation has run, it keeps none of them that
+    /// it receives.
     pub released: Vec<Bytes>,
 }
 
-/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was released, and is answered when
-/// it has run. The session keeps it until it is durable, and sends it again after it attached.
+/// Runs a verb as [`Change`] does, or as [`Run`] if nothing was released, and is answered when it
+/// has run. The session keeps the operation until it is durable, and sends it again after it
+/// attached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Execute {
     pub change: Change,
-    /// The inode that it made when it was executed before.
+    /// Inode that the operation made when it was executed before.
     pub ino: Option<Ino>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Executed {
     pub reply: Bytes,
-    /// The rows that it changed, where those are leased.
+    /// Rows that the operation changed, if they are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
-    /// The inode that it made.
+    /// Inode that the operation made.
     pub ino: Option<Ino>,
-    /// 0: it is durable, or changed nothing. Otherwise it counts, on this master, the operations
-    /// that were answered before they were durable.
+    /// Number of the operation among those that this master answered before they were durable; 0 if
+    /// it is durable, or changed nothing.
     pub serial: u64,
     pub progress: Progress,
 }
 
 /// Asks for a directory that the session made and nobody else has looked into, to fill it on its
-/// own. It is to be given back when a recall names it: see [`crate::keys::delegation`].
+/// own. The session gives it back when a recall names it: see [`crate::keys::delegation`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delegate {
     pub session: SessionId,
     pub directory: Ino,
-    /// That it is in.
+    /// Bucket that the directory is in.
     pub bucket: BucketId,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Delegated {
-    /// Counts delegations.
+    /// Number of the delegation.
     pub number: u64,
-    /// The keys of all its entries.
+    /// Keys of all entries of the directory.
     pub entries: Vec<Bytes>,
-    /// The rows that an operation needs that fills it, leased.
+    /// Rows that operations need to fill the directory, leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
-/// Operations that the session has run on its own, in their order: in directories that it holds,
-/// and on files that it has made there on its own. All others are refused.
+/// Sends operations that the session has run on its own, in their order: in directories that it
+/// holds, and on files that it has made there on its own. All others are refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunPosted {
     pub session: SessionId,
@@ -249,26 +251,26 @@ pub struct RunPosted {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Posted {
     pub execute: Execute,
-    /// When it was.
+    /// Time at which the session ran the operation.
     pub time: Timestamp,
 }
 
-/// All that the session has done on its own in these directories has run. With each, the number of
-/// its delegation.
+/// Gives back directories in which everything that the session did on its own has run. Each comes
+/// with the number of its delegation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GiveBack {
     pub session: SessionId,
     pub directories: Vec<(Ino, u64)>,
 }
 
-/// Asks for rows of one state, for a dump. Mounts may not.
+/// Asks for rows of one state, for a dump. Mounts may not send it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DumpRows {
     pub session: SessionId,
     pub caller: RelayedCaller,
-    /// A number of the sender's choice, by which the master knows the state again.
+    /// Number chosen by the sender, by which the master recognizes the state.
     pub dump: u64,
-    /// The last key that came; without it, the state is that of now.
+    /// Last key that was received; `None` asks for the current state.
     pub after: Option<Bytes>,
 }
 
@@ -276,14 +278,14 @@ pub struct DumpRows {
 pub struct DumpedRows {
     /// The id of the store: the row `c cluster`.
     pub cluster: u64,
-    /// Of the state.
+    /// Batch of the state.
     pub batch: u64,
     pub rows: Vec<(Bytes, Bytes)>,
-    /// There are no further ones.
+    /// Set if there are no further rows.
     pub is_last: bool,
 }
 
-/// Waits until executed operations up to this one are durable, or came to nothing.
+/// Waits until the executed operations up to this serial are durable or have failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flush {
     pub session: SessionId,
@@ -293,37 +295,37 @@ pub struct Flush {
 /// The progress of operations that were executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Those up to this serial are durable, or came to nothing.
+    /// Serial up to which executed operations are durable or have failed.
     pub settled: u64,
-    /// So many of this session came to nothing since the master began.
+    /// Number of the session's operations that have failed since the master began.
     pub failed: u64,
 }
 
-/// The session has sent again all that it kept.
+/// States that the session has sent again all operations that it kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Replayed {
     pub session: SessionId,
 }
 
-/// All rows of recalls up to `number` are forgotten.
+/// States that all rows of recalls up to `number` are forgotten.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Acknowledge {
     pub session: SessionId,
     pub number: u64,
 }
 
-/// Ends a session: nobody need wait for it any more.
+/// Ends a session, so that nobody needs to wait for it any more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Detach {
     pub session: SessionId,
 }
 
-/// Rows a session must not use any more.
+/// Names rows that a session must not use any more.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recall {
-    /// Counts the recalls of a session since it attached, from 1.
+    /// Number of the recall, counted from 1 since the session attached.
     pub number: u64,
-    /// Of rows; or names of delegations, see [`crate::keys::delegation`]; or
+    /// Keys of rows; names of delegations, see [`crate::keys::delegation`]; or
     /// [`crate::keys::all_rows`].
     pub keys: Vec<Bytes>,
 }

@@ -30,7 +30,7 @@ impl Operation {
         Ok(Operation { caller, verb, fields, changes, is_durable: false, step })
     }
 
-    /// As [`Operation::new`], done when it is durable.
+    /// Makes an operation like [`Operation::new`] that is answered when it is durable.
     pub fn durable<V: WireVerb>(caller: &Caller, verb: &V) -> Result<Operation> {
         Ok(Operation { is_durable: true, ..Operation::new(caller, verb)? })
     }

@@ -31,34 +31,34 @@ pub use state::Post;
 /// Operations that are sent at a time, and their bytes.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 512 << 10;
-/// A posted operation is sent after this time, if nobody waits for it, together with later ones.
+/// Time after which a posted operation is sent, together with later ones, if nobody waits for it.
 const LINGER: Duration = Duration::from_millis(5);
-/// A directory in which nothing was made for so long is given back.
+/// Time without new entries after which a directory is given back.
 const IDLE: Duration = Duration::from_secs(1);
-/// Or for so long, when another one is wanted back.
+/// Time without new entries after which a directory is given back if another one is recalled.
 const BRIEFLY: Duration = Duration::from_millis(50);
-/// How often that is looked at.
+/// Interval at which idle directories are looked for.
 const LOOK: Duration = Duration::from_millis(250);
-/// Numbers of inodes that are reserved at a time.
+/// Number of inode numbers that are reserved at a time.
 pub const RESERVED: u32 = 1 << 14;
-/// Directories that may be asked for; beyond that all are forgotten.
+/// Number of directories that may be asked for; beyond that, all are forgotten.
 const OWN: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Posts {
     state: RwLock<PostedState>,
-    /// Whether anything is known here that is not among the leased rows.
+    /// Set if rows are known here that are not among the leased rows.
     has_rows: AtomicBool,
-    /// How often what is known here has changed.
+    /// Number of changes of the rows that are known here.
     changes: AtomicU64,
-    /// All numbered so or less have run, or are lost.
+    /// Number up to which all operations have run, or are lost.
     ran: Watched<u64>,
     wake: Notify,
-    /// Somebody waits for those that are queued.
+    /// Notified when somebody waits for the queued operations.
     urgent: Notify,
-    /// Held by who asks for a directory, so that others wait for the answer.
+    /// Lock of the task that asks for a directory, so that others wait for the answer.
     pub asking: tokio::sync::Mutex<()>,
-    /// Held by who has numbers of inodes reserved.
+    /// Lock of the task that has inode numbers reserved.
     pub reserving: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -77,7 +77,7 @@ pub struct Barring<'a>(Option<&'a Posts>);
 /// The poster of an operation, and the time.
 pub struct Poster<'a> {
     pub session: SessionId,
-    /// As [`Posts::may_post`] has said.
+    /// Attachment that [`Posts::may_post`] returned.
     pub attachment: u64,
     pub caller: &'a Caller,
     pub now: Timestamp,
@@ -85,8 +85,9 @@ pub struct Poster<'a> {
 }
 
 impl Posts {
-    /// Runs an operation here, if nobody else can know the rows that it needs and changes. The slot
-    /// is that in which the master is to run it, as `operation`. `None`: it was not run.
+    /// Runs an operation here, if nobody else can know the rows that it needs and changes. `slot`
+    /// is the slot in which the master is to run it, as `operation`. Returns `None` if it was not
+    /// run.
     pub fn post(
         &self,
         rows: &LeasedRows,
@@ -143,14 +144,15 @@ impl Posts {
         Some(())
     }
 
-    /// Whether an operation that changes these rows is worth an attempt; then in which attachment.
+    /// Returns the attachment in which an operation that changes these rows may be posted; `None`
+    /// if an attempt is not worthwhile.
     pub fn may_post(&self, changes: &[Bytes]) -> Option<u64> {
         let state = self.state.read();
         let is_ours = |key: &Bytes| state.is_ours(key, None);
         (state.barring == 0 && changes.iter().any(is_ours)).then_some(state.attachment)
     }
 
-    /// The rows that are known here have changed.
+    /// Notes that the rows that are known here have changed.
     fn changed(&self, has_rows: bool) {
         self.has_rows.store(has_rows, Ordering::SeqCst);
         self.count_change();
@@ -298,7 +300,7 @@ impl Posts {
         self.wake.notify_one();
     }
 
-    /// Whether to ask for a directory, which is asked for with what is returned.
+    /// Returns the facts to ask for a directory with, or `None` if it is not to be asked for.
     pub fn may_ask(&self, rows: &LeasedRows, directory: Ino) -> Option<Asking> {
         let state = self.state.read();
         let is_released = state.releasing.iter().any(|(released, ..)| *released == directory);
@@ -311,12 +313,13 @@ impl Posts {
         Some(Asking { bucket, attachment: state.attachment, barred: state.barred })
     }
 
-    /// A directory is not to be asked for again.
+    /// Notes that a directory is not to be asked for again.
     pub fn refused(&self, directory: Ino) {
         self.state.write().own.remove(&directory);
     }
 
-    /// A directory was delegated. Directories that are not as expected any more are given back.
+    /// Notes that a directory was delegated. Directories that are no longer as expected are given
+    /// back.
     pub fn delegated(
         &self,
         directory: Ino,
@@ -360,7 +363,7 @@ impl Posts {
         self.urgent.notify_one();
     }
 
-    /// Directories to give back now, with the numbers of their delegations.
+    /// Returns the directories to give back now, with the numbers of their delegations.
     pub fn to_give_back(&self, monotonic: Duration) -> Vec<(Ino, u64)> {
         let mut state = self.state.write();
         state.release_idle(monotonic, IDLE);
@@ -374,12 +377,12 @@ impl Posts {
         due
     }
 
-    /// Numbers of inodes were reserved.
+    /// Notes that inode numbers were reserved.
     pub fn reserved(&self, first: Ino, end: Ino) {
         self.state.write().reserved.push_back((first, end));
     }
 
-    /// Whether more are to be.
+    /// Returns whether more inode numbers should be reserved.
     pub fn needs_numbers(&self) -> bool {
         let state = self.state.read();
         let left = state.numbers();
@@ -390,12 +393,12 @@ impl Posts {
         few && !state.has_no_numbers
     }
 
-    /// The server reserves none.
+    /// Notes that the server reserves no inode numbers.
     pub fn do_without_numbers(&self) {
         self.state.write().has_no_numbers = true;
     }
 
-    /// The session is about to be attached anew: nothing is delegated to it.
+    /// Begins a new attachment, in which nothing is delegated to the session.
     pub fn begin(&self) {
         let mut state = self.state.write();
         state.attachment += 1;

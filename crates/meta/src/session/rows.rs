@@ -56,7 +56,7 @@ pub struct Changing<'a> {
     mark: Mark,
 }
 
-/// Recalls there were before a call to the master.
+/// Number of recalls before a call to the master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
 
@@ -79,12 +79,13 @@ impl LeasedRows {
         }
     }
 
-    /// Where the recalls are. Two reads between which it did not change saw one state.
+    /// Returns the number of recalls so far. Two reads between which it did not change saw one
+    /// state.
     pub fn mark(&self) -> Mark {
         Mark(self.recalls.load(Ordering::SeqCst))
     }
 
-    /// Forgets rows. When this returns no read that begins later sees them.
+    /// Forgets rows. No read that begins after this returns sees them.
     pub fn recall(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
         self.forget(keys, |_, _| {});

@@ -32,8 +32,8 @@ impl Serving {
         self.epoch
     }
 
-    /// How long no other master can have taken over, without a further renewal of its lease. Zero
-    /// for a master that has ended.
+    /// Returns how long no other master can take over without a further renewal of this master's
+    /// lease. Zero for a master that has ended.
     pub fn left(&self) -> Duration {
         (self.left)()
     }

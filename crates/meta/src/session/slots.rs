@@ -41,7 +41,7 @@ impl SessionSlots {
         self.taken(permit)
     }
 
-    /// As [`SessionSlots::take`], but only if one is free.
+    /// Takes a slot like [`SessionSlots::take`], but only if one is free.
     pub fn take_now(self: &Arc<Self>) -> Option<Taken> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         self.taken(permit)

@@ -1,23 +1,23 @@
-//! How far an operation is, as its caller and whoever sends it agree.
+//! The progress of an operation, as agreed between its caller and the task that sends it.
 
 use cairn_base::{Error, Result};
 
 use crate::Watched;
 
-/// Why an operation ends whose caller was answered before.
+/// Reason for which an operation ends whose caller was answered before.
 pub const GIVEN_UP: &str = "its caller waits no more";
 
-/// How far an operation is.
+/// The progress of an operation.
 pub struct Step(Watched<StepStage>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StepStage {
     Waits,
-    /// It may run at any time from here on.
+    /// Sent: it may run at any time from here on.
     Sent,
-    /// It is never sent.
+    /// Given up before it was sent: it is never sent.
     GivenUp,
-    /// It was sent, and its caller waits no more.
+    /// Sent, but its caller no longer waits for the outcome.
     Unknown,
     /// It does not run after this.
     Over,
@@ -40,7 +40,7 @@ impl Step {
         })
     }
 
-    /// It is about to be sent, perhaps again. Whether it may be.
+    /// Marks the operation as sent, perhaps again. Returns whether it may be sent.
     pub fn send(&self) -> bool {
         self.turn(StepStage::Waits, StepStage::Sent) || self.0.get() != StepStage::GivenUp
     }
@@ -49,15 +49,16 @@ impl Step {
         !matches!(self.0.get(), StepStage::Waits | StepStage::GivenUp)
     }
 
-    /// Its caller waits no more, and it is not to be sent. Whether it was not.
+    /// Gives the operation up, as its caller no longer waits. Returns `false` if it was sent
+    /// already.
     pub fn give_up(&self) -> bool {
         self.turn(StepStage::Waits, StepStage::GivenUp)
     }
 
-    /// Something that is done before it is sent, or with it.
+    /// Does `work` that precedes the sending of the operation, or sends it.
     ///
     /// # Errors
-    /// `Unavailable` when it was given up.
+    /// `Unavailable` when the operation is given up.
     pub async fn unless_given_up<R>(&self, work: impl Future<Output = R>) -> Result<R> {
         tokio::select! {
             biased;
@@ -68,12 +69,14 @@ impl Step {
         }
     }
 
-    /// It was sent, and its caller waits no more. Whether it is not over.
+    /// Marks a sent operation as one of unknown outcome, as its caller no longer waits. Returns
+    /// `false` if the operation is over.
     pub fn is_unknown_now(&self) -> bool {
         self.turn(StepStage::Sent, StepStage::Unknown)
     }
 
-    /// It does not run after this. Whether its caller has heard, or will, what became of it.
+    /// Marks the operation as over: it does not run after this. Returns whether its caller has
+    /// learned its outcome, or will.
     pub fn is_over_now(&self) -> bool {
         self.turn(StepStage::Sent, StepStage::Over) || !self.is_sent()
     }

@@ -1,5 +1,5 @@
-//! Operations whose callers were told that nobody knows what became of them, while they are still
-//! on their way.
+//! Operations that are still on their way while their callers were answered that the outcome is
+//! unknown.
 
 use std::sync::Arc;
 
@@ -8,19 +8,21 @@ use bytes::Bytes;
 use super::operation::Operation;
 use crate::Watched;
 
-/// All of them. Later operations of their callers on the same rows wait for them: an operation that
-/// is sent again would undo changes that were acknowledged since.
+/// All operations of unknown outcome. Later operations of their callers on the same rows wait for
+/// them: otherwise, an operation that is sent again would undo changes that were acknowledged
+/// since.
 #[derive(Default)]
 pub struct Unknown {
     operations: Watched<Vec<Arc<Operation>>>,
 }
 
-/// An operation is over when this is dropped.
+/// Marks an operation as over when it is dropped.
 #[must_use]
 pub struct UntilOver<'a>(&'a Unknown, &'a Arc<Operation>);
 
 impl Unknown {
-    /// The caller of an operation that was sent waits no more. Whether it is not over.
+    /// Adds an operation that was sent and whose caller no longer waits. Returns `false` if it is
+    /// over.
     pub fn add(&self, operation: &Arc<Operation>) -> bool {
         self.operations.modify(|all| {
             let is_unknown = operation.step().is_unknown_now();
@@ -33,7 +35,7 @@ impl Unknown {
         UntilOver(self, operation)
     }
 
-    /// Waits until none of them changes any of these rows.
+    /// Waits until none of these operations changes any of the rows `changes`.
     pub async fn before(&self, changes: &[Bytes]) {
         let is_of_these =
             |one: &Arc<Operation>| one.changes().iter().any(|key| changes.contains(key));

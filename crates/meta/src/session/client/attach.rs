@@ -114,16 +114,17 @@ impl Inner {
         }
     }
 
-    /// Attaches with all rows that are leased, and returns for how long they stay so; `None`: they
-    /// do not, or there are none. Nothing is forgotten before the master has said so: until it is
-    /// open it shows nobody anything newer, and then it recalls them all. A master that is open, or
-    /// of an earlier version, refuses, and goes on counting the leases that it has given.
+    /// Attaches with all rows that are leased, and returns for how long they stay leased; `None` if
+    /// they do not, or if there are none. No row is forgotten before the master has answered: until
+    /// that master is open it shows nobody anything newer, and then it recalls all rows. A master
+    /// that is open, or of an earlier version, refuses, and goes on counting the leases that it has
+    /// given.
     ///
-    /// No other master can have ended the session, and then changed what it holds: one that ends it
-    /// waits for a whole lease after it answered last, and this client counts less, from before it
-    /// asked. So the lease must be valid until here without a gap. It was extended by the master
-    /// that answered last, and each later one has found the session alive:
-    /// docs/decisions/0005-sessions.md.
+    /// No other master can have ended the session and then changed rows that it holds: a master
+    /// that ends the session waits for a whole lease after its last answer, and this client counts
+    /// less, starting before it asked. So the lease must be valid up to here without a gap. It was
+    /// extended by the master that answered last, and each later master has found the session
+    /// alive: docs/decisions/0005-sessions.md.
     async fn attach_holding(
         &self,
         link: &dyn MasterLink,

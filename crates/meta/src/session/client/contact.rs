@@ -1,18 +1,18 @@
-//! Says in the log that the master was lost and found: once each, by name.
+//! Logs that the master was lost, and that it was found: each once, by name.
 
 use std::time::Duration;
 
 use cairn_base::inflight::Awaited;
 
-/// Whether the session has a master.
+/// Tracks whether the session has a master.
 #[derive(Default)]
 pub struct Contact {
-    /// Since when it has none, once that was said.
+    /// Time since which it has none, once that was logged.
     lost: Option<Duration>,
 }
 
 impl Contact {
-    /// There is no master at `now`, by a monotonic clock, because of `why`.
+    /// Logs that there has been no master since `now`, by a monotonic clock, because of `why`.
     pub fn lost(&mut self, now: Duration, master: &Awaited, why: &str) {
         if self.lost.is_none() {
             self.lost = Some(now);

@@ -1,4 +1,4 @@
-//! One session, with all that its operations share.
+//! One session, with everything that its operations share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,18 +25,19 @@ use crate::session::unknown::Unknown;
 pub struct Config {
     /// Memory of leased rows, bytes.
     pub cache_bytes: usize,
-    /// How long a request waits for a master that is there: [`waits::MASTER`] or more.
+    /// Time that a request waits for a reachable master: [`waits::MASTER`] or more.
     pub patience: Duration,
-    /// How long blocks are written for the session while no master answers: it may have ended.
+    /// Time for which blocks are written for the session while no master answers: it may have
+    /// ended.
     pub alone: Duration,
-    /// Operations are done when they have run: [`Client::flush`](super::Client::flush) waits until
-    /// they are durable. They are kept until then, and run again in their order after a failure of
-    /// the master.
+    /// Answers operations when they have run, before they are durable:
+    /// [`Client::flush`](super::Client::flush) waits until they are. They are kept until then, and
+    /// run again in their order after a failure of the master.
     pub hasty: bool,
     /// The master in this process, if it has one.
     pub own: Option<Arc<OwnMaster>>,
-    /// This is the only process of its node, as it holds the lock of the node's directory: sessions
-    /// of former processes are over.
+    /// Set if this is the only process of its node, as it holds the lock of the node's directory:
+    /// sessions of former processes are over.
     pub is_sole: bool,
 }
 
@@ -53,24 +54,24 @@ impl Default for Config {
     }
 }
 
-/// Tells what batch the oldest reader reads, given one that has settled.
+/// Function from a settled batch to the oldest batch that a reader still reads.
 pub type ReadsFrom = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
-/// Rows that must not be used any more, by whoever keeps what was made of them.
+/// Rows that holders of anything derived from them must not use any more.
 #[derive(Clone, Copy, Debug)]
 pub enum Forgotten<'a> {
-    /// They were recalled.
+    /// Rows that were recalled.
     Rows(&'a [Bytes]),
-    /// An operation of this session is about to change them.
+    /// Rows that an operation of this session is about to change.
     Changing(&'a [Bytes]),
-    /// It has, if it ever will: what was read meanwhile may be from before.
+    /// The operation has changed them, if it ever will: rows read meanwhile may be older.
     Changed,
-    /// The rows that are read just now are not leased.
+    /// The rows that are being read are not leased.
     Unleased,
     All,
 }
 
-/// Told of rows that are forgotten, before the master hears that they are. Must not block.
+/// Callback for rows that are forgotten, called before the master learns of it. Must not block.
 pub type OnForget = Box<dyn Fn(Forgotten<'_>) + Send + Sync>;
 
 pub struct Inner {
@@ -79,19 +80,19 @@ pub struct Inner {
     pub rng: Arc<dyn Rng>,
     pub rows: LeasedRows,
     pub lease: Lease,
-    /// The master is still to hear that former processes of this node have ended.
+    /// Set while the master does not know yet that former processes of this node have ended.
     pub succeeds: AtomicBool,
     /// The master in this process.
     pub own: Option<Arc<OwnMaster>>,
     pub connection: Connection,
     alone: Duration,
     session: AtomicU64,
-    /// Of the metadata to which it was attached last.
+    /// Generation of the metadata to which the session was attached last.
     generation: Mutex<Option<u64>>,
     slots: Mutex<Arc<SessionSlots>>,
-    /// Where operations are done when they have run.
+    /// Operations that have run and are not durable, if the session executes.
     pub keeper: Option<KeptOperations>,
-    /// There, too: those that have run nowhere but here.
+    /// Operations that have only run here so far.
     pub posts: Posts,
     pub unknown: Unknown,
     pub reads_from: Mutex<Option<ReadsFrom>>,
@@ -132,12 +133,12 @@ impl Inner {
         (inner, attacher)
     }
 
-    /// The session that operations named now belong to.
+    /// Returns the session that operations belong to from now on.
     pub fn session(&self) -> SessionId {
         SessionId(self.session.load(Ordering::SeqCst))
     }
 
-    /// The session that blocks written now belong to.
+    /// Returns the session that blocks belong to that are written now.
     ///
     /// # Errors
     /// `Unavailable` if no master has answered for long.
@@ -151,17 +152,17 @@ impl Inner {
         Ok(session)
     }
 
-    /// Notes to which metadata the session is attached.
+    /// Notes the generation of the metadata to which the session is attached.
     pub fn attached_to(&self, generation: u64) {
         *self.generation.lock() = Some(generation);
     }
 
-    /// Whether the session was attached to other metadata than those of this generation.
+    /// Returns whether the session was attached to metadata of another generation.
     pub fn is_of_other_metadata(&self, generation: u64) -> bool {
         self.generation.lock().is_some_and(|known| known != generation)
     }
 
-    /// Goes on as another session.
+    /// Continues as another session.
     pub fn start_over(&self, session: SessionId) {
         *self.slots.lock() = SessionSlots::new();
         self.rows.start_over();
@@ -169,7 +170,7 @@ impl Inner {
         self.session.store(session.0, Ordering::SeqCst);
     }
 
-    /// The session has ended, and with it what nobody else has heard of.
+    /// Gives up the operations that only this session has run, since it has ended.
     fn lose_what_was_posted(&self) {
         let lost = self.posts.lose();
         if let Some(keeper) = &self.keeper
@@ -185,7 +186,7 @@ impl Inner {
         Arc::clone(&self.slots.lock())
     }
 
-    /// A slot, in the session that it is of.
+    /// Takes a slot, and returns it with the session that it belongs to.
     pub async fn take_slot(&self) -> Result<(SessionId, Arc<Taken>)> {
         loop {
             let session = self.connection.attached().await?.session;
@@ -205,7 +206,7 @@ impl Inner {
         match forgotten {
             Forgotten::Rows(keys) => self.watches.wake(keys),
             Forgotten::All => self.watches.wake_all(),
-            // When the operation has run: see there.
+            // Woken when the operation has run: see there.
             Forgotten::Changing(_) | Forgotten::Changed | Forgotten::Unleased => {}
         }
     }

@@ -42,18 +42,18 @@ use crate::{RowWatch, WireVerb, wire};
 pub use inner::{Config, Forgotten, OnForget, ReadsFrom};
 pub use stats::Stats;
 
-/// How long the end of a session may take.
+/// Time that the end of a session may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// A session with whatever master serves. Clones are the same session; without the last of them
-/// nobody keeps it.
+/// A session with the serving master, whichever that is. Clones are the same session; once the last
+/// of them is dropped, nobody keeps it.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
     _held: Arc<Held>,
 }
 
-/// Has what keeps a session end when nobody has a client of it any more.
+/// Ends the tasks that keep a session when its last client is dropped.
 struct Held(Arc<Inner>);
 
 impl Drop for Held {
@@ -86,7 +86,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Does something again and again, until the session is closed.
+    /// Repeats `step` until the session is closed.
     fn keep<F: Future<Output = ()> + Send>(&self, step: impl Fn(Arc<Inner>) -> F + Send + 'static) {
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
@@ -100,12 +100,12 @@ impl Client {
         });
     }
 
-    /// The session that operations named now belong to.
+    /// Returns the session that operations belong to from now on.
     pub fn session(&self) -> SessionId {
         self.inner.session()
     }
 
-    /// The session that blocks written now belong to.
+    /// Returns the session that blocks belong to that are written now.
     ///
     /// # Errors
     /// `Unavailable` if no master has answered for long.
@@ -113,12 +113,12 @@ impl Client {
         self.inner.writing_session()
     }
 
-    /// To be asked at each renewal.
+    /// Sets the function that is called at each renewal.
     pub fn set_reads_from(&self, reads_from: ReadsFrom) {
         *self.inner.reads_from.lock() = Some(reads_from);
     }
 
-    /// To be told of rows that are forgotten. The first one stays.
+    /// Sets the callback for rows that are forgotten. Later calls have no effect.
     pub fn set_on_forget(&self, on_forget: OnForget) {
         let _ = self.inner.on_forget.set(on_forget);
     }
@@ -128,18 +128,18 @@ impl Client {
         self.inner.watches.watch(key)
     }
 
-    /// How long rows that are leased now stay so without a renewal.
+    /// Returns how long rows that are leased now stay leased without a renewal.
     pub fn lease_left(&self) -> Duration {
         self.inner.lease.left()
     }
 
-    /// A batch that all reads see which begin now.
+    /// Returns a batch that all reads see that begin now.
     pub fn settled_batch(&self) -> u64 {
         self.inner.lease.settled()
     }
 
-    /// Waits until all that was run before is durable. An operation that failed after all counts as
-    /// [lost].
+    /// Waits until all operations that ran before are durable. An operation that failed after all
+    /// counts as [lost].
     ///
     /// # Errors
     /// `Unavailable` if that is not known after some time.
@@ -156,13 +156,14 @@ impl Client {
         waiting(|| self.inner.dialer.master(), flushed).await.unwrap_or_else(late)
     }
 
-    /// How many operations came to nothing that had been said to be done.
+    /// Returns the number of operations that failed after they had been acknowledged.
     pub fn lost(&self) -> u64 {
         self.inner.keeper.as_ref().map_or(0, KeptOperations::lost)
     }
 
-    /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
-    /// durable. When the outcome is not known, the error says so.
+    /// Runs a verb like [`crate::Master::run`]. If the client is so configured, the operation is
+    /// answered when it has run, before it is durable. If the outcome is unknown, the error says
+    /// so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let began = Instant::now();
         let running = async {
@@ -177,14 +178,15 @@ impl Client {
         waiting(|| self.inner.dialer.master(), running).await
     }
 
-    /// As [`Client::run`] if this session may do it on its own. It is done when this returns for
-    /// callers that ask this session. For all others it is done when they ask, since it has run by
-    /// then. `None`: use that. Never blocks.
+    /// Runs a verb like [`Client::run`] if this session may run it on its own. When this returns,
+    /// the operation is done for callers that ask this session. For all others it is done when they
+    /// ask, since it has run at the master by then. Returns `None` if the caller must use
+    /// [`Client::run`]. Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         self.inner.post(caller, verb)
     }
 
-    /// As [`crate::Master::read`].
+    /// Reads like [`crate::Master::read`].
     pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let lease = match self.inner.read_leased(caller, &verb) {
             Leased::Reply(reply) => return reply,
@@ -194,7 +196,8 @@ impl Client {
         self.ask(caller, verb, lease).await
     }
 
-    /// As [`Client::read`], of the master, whatever is leased: it then knows that it was asked.
+    /// Reads like [`Client::read`], but asks the master whatever is leased, so that the master
+    /// notices.
     pub async fn read_anew<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         self.ask(caller, verb, true).await
     }
@@ -216,7 +219,8 @@ impl Client {
         read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
-    /// As [`Client::read`] if all it needs is leased; `None` otherwise. Never blocks.
+    /// Reads like [`Client::read`] if all rows that it needs are leased; `None` otherwise. Never
+    /// blocks.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         match self.inner.read_leased(caller, verb) {
             Leased::Reply(reply) => Some(reply),
@@ -224,7 +228,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::read_now`], with what it takes to use the reply again.
+    /// Reads like [`Client::read_now`], and returns what is needed to use the reply again.
     pub fn read_memo<V: WireVerb>(
         &self,
         caller: &Caller,
@@ -236,13 +240,13 @@ impl Client {
         }
     }
 
-    /// Whether the caller that `memo` was made for would get the same reply now.
+    /// Returns whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
         self.inner.is_current(memo)
     }
 
-    /// Ends the session when what was run before is durable, so that nobody has to wait until it
-    /// lapses. Nothing is done with it after.
+    /// Ends the session when all operations that ran before are durable, so that nobody has to wait
+    /// until it lapses. The session must not be used afterwards.
     pub async fn close(&self) {
         if let Err(error) = self.flush().await {
             tracing::error!(%error, "the last changes may be LOST");
@@ -259,12 +263,12 @@ impl Client {
         }
     }
 
-    /// Whether a master answers.
+    /// Returns whether the session is attached to a master.
     pub fn is_attached(&self) -> bool {
         self.inner.connection.now().is_some()
     }
 
-    /// How long no master has answered.
+    /// Returns how long no master has answered.
     pub fn silence(&self) -> MasterSilence {
         let silence = self.inner.dialer.silence();
         let of_session = match self.is_attached() {

@@ -24,11 +24,12 @@ use crate::session::posted::{Asking, Post, Poster, RESERVED};
 use crate::session::slots::Taken;
 use crate::{WireVerb, keys, wire};
 
-/// How long whoever makes the first file in a directory waits to hear whether it is delegated.
+/// Time that the creator of the first file in a directory waits for the answer whether the
+/// directory is delegated.
 const ASKED: Duration = Duration::from_millis(250);
 
 impl Inner {
-    /// Runs an operation here, if that goes without waiting for anything.
+    /// Runs an operation here, if that needs no waiting.
     pub fn post<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         if !V::POSTS || self.keeper.is_none() {
             return None;
@@ -61,7 +62,7 @@ impl Inner {
         reply
     }
 
-    /// As [`Inner::post`]; asks for the directory before, if there is any point in it.
+    /// Posts like [`Inner::post`]; asks for the directory first, if that is worthwhile.
     pub async fn post_or_ask<V: WireVerb>(
         self: &Arc<Inner>,
         caller: &Caller,
@@ -75,7 +76,7 @@ impl Inner {
         self.post_in(slot, attachment, caller, verb)
     }
 
-    /// A slot in which operations that change these rows may be posted, in which attachment.
+    /// Returns a slot in which operations that change these rows may be posted, and the attachment.
     async fn ask_to_post(self: &Arc<Inner>, changes: &[Bytes]) -> Option<(Taken, u64)> {
         let directory = changes.iter().find_map(|key| keys::directory_of(key));
         if let Some(directory) = directory
@@ -84,8 +85,8 @@ impl Inner {
             let inner = Arc::clone(self);
             let asking = async move { inner.ask_in_turn(directory).await };
             let asking = tokio::spawn(stage::part(asking));
-            // The answer hangs on the disk there. An operation of others in the directory ends it
-            // meanwhile.
+            // The answer may wait for the master's disk. Meanwhile, an operation of others in the
+            // directory ends the attempt.
             if timeout(ASKED, asking).await.is_err() {
                 self.posts.refused(directory);
             }
@@ -94,7 +95,7 @@ impl Inner {
         Some((self.slots().take().await?, attachment))
     }
 
-    /// Others wait until it is known whether the directory is delegated.
+    /// Asks for the directory; others wait until it is known whether it is delegated.
     async fn ask_in_turn(&self, directory: Ino) {
         let _asking = self.posts.asking.lock().await;
         if let Some(asked) = self.posts.may_ask(&self.rows, directory) {
@@ -123,8 +124,8 @@ impl Inner {
         }
     }
 
-    /// Has numbers of inodes reserved before they are needed: what comes after that waits for the
-    /// disk as well.
+    /// Has inode numbers reserved before they are needed, if there are few: operations behind that
+    /// wait for the disk as well.
     fn reserve_if_due(self: &Arc<Inner>) {
         if self.posts.needs_numbers()
             && let Ok(reserving) = Arc::clone(&self.posts.reserving).try_lock_owned()
@@ -143,7 +144,7 @@ impl Inner {
         }
     }
 
-    /// Has numbers of inodes reserved.
+    /// Has inode numbers reserved.
     async fn reserve(&self) -> Result<()> {
         let session = self.session();
         let reserve = ReserveInodes { session, count: RESERVED };
@@ -186,7 +187,7 @@ impl Inner {
     ) -> Result<(), Lost> {
         let Attachment { session, link, number, .. } = attachment;
         if !directories.is_empty() {
-            // From here on it is not known which names are not there.
+            // From here on it is no longer known which names do not exist.
             let key = |(directory, number): &(Ino, u64)| keys::delegation(*directory, *number);
             let gone: Vec<Bytes> = directories.iter().map(key).collect();
             self.rows.overlaid(&gone);
@@ -203,10 +204,10 @@ impl Inner {
         }
     }
 
-    /// Has the master of an attachment run the first of those that were posted.
+    /// Has the master of an attachment run the first of the posted operations.
     ///
     /// # Errors
-    /// `Lost`: it may have, and they are to be sent again.
+    /// `Lost`: the master may have run them, and they must be sent again.
     pub async fn send_batch(
         &self,
         keeper: &KeptOperations,

@@ -84,13 +84,13 @@ impl Inner {
         Leased::Miss
     }
 
-    /// Of all rows that are known here. It grows with each change of them: it is the same if none
-    /// was recalled or posted.
+    /// Version of all rows that are known here. It grows with each change of them: if it is equal,
+    /// no row was recalled or posted.
     fn version(&self) -> u64 {
         self.rows.mark().number() + self.posts.changes()
     }
 
-    /// `None` if rows were recalled meanwhile.
+    /// Reads from `rows`; `None` if rows were recalled meanwhile.
     fn on_rows(
         &self,
         rows: &dyn Source,
@@ -187,7 +187,7 @@ impl Inner {
         unleased
     }
 
-    /// Whether the caller that `memo` was made for would get the same reply now.
+    /// Returns whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
         let (mark, version) = (self.rows.mark(), self.version());
         let same = |rows: &dyn Source| memo.is_current(version, |key| rows.get(key));

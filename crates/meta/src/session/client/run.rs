@@ -1,4 +1,4 @@
-//! Running operations: each takes effect once, whatever becomes of masters and connections.
+//! Runs operations: each takes effect once, whatever becomes of masters and connections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,14 +17,14 @@ use crate::session::step::{GIVEN_UP, unanswered};
 /// The outcome of an operation.
 pub struct Ran {
     pub reply: Result<Bytes>,
-    /// The rows that it left, where those are leased.
+    /// Rows that the operation changed, if they are leased.
     rows: Vec<(Bytes, Option<Bytes>)>,
-    /// The master has nothing more to do with it.
+    /// Set if the operation can no longer run at a master.
     is_over: bool,
 }
 
 impl Inner {
-    /// Has an operation run, for a caller that waits since `began`, and waits for its reply.
+    /// Runs an operation for a caller that has waited since `began`, and waits for its reply.
     pub async fn run_in_time(
         self: &Arc<Inner>,
         operation: Operation,
@@ -41,7 +41,8 @@ impl Inner {
                 Err(why) => Err(unanswered(operation.step().is_sent(), &why)),
             };
         }
-        // Once sent, it goes on until it is known what became of it, whether somebody waits or not.
+        // Once sent, the operation goes on until its outcome is known, whether somebody waits or
+        // not.
         let mut running = tokio::spawn(stage::part(run));
         let ran = match self.connection.in_time(began, &mut running).await {
             Ok(ran) => ran,
@@ -85,7 +86,8 @@ impl Inner {
         }
     }
 
-    /// `sent` says whether it may be under way more than once, or still.
+    /// Sends an operation until its outcome is known. Sets `sent` once it may have reached a master
+    /// without an answer.
     async fn send_until_known(
         &self,
         operation: &Arc<Operation>,
@@ -93,7 +95,7 @@ impl Inner {
     ) -> Result<ReadReply> {
         let (mut session, mut slot) = self.take_slot().await?;
         loop {
-            // An operation that was sent may have been done: nothing of it is known before there is
+            // An operation that was sent may have been done: its outcome is unknown until there is
             // a master.
             let attachment = match *sent {
                 true => self.connection.attached_at_last().await?,

@@ -18,15 +18,15 @@ pub struct Counters {
 pub struct Stats {
     /// Reads answered from leased rows.
     pub reads_leased: u64,
-    /// Calls to a master, but for renewals.
+    /// Calls to a master, without renewals.
     pub calls: u64,
-    /// Of them reads, for rows that were not leased.
+    /// Reads among these calls, for rows that were not leased.
     pub reads_asked: u64,
     /// Rows recalled.
     pub recalls: u64,
     pub rows: u64,
     pub bytes: u64,
-    /// How long no master has answered.
+    /// Time since a master last answered.
     pub silence: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Rows as they are here: leased ones, and over them those of what the session has done on its own.
+//! Rows as this session sees them: leased rows, and over them the rows that it changed on its own.
 
 use bytes::Bytes;
 use cairn_base::{Ino, SessionId};
@@ -13,7 +13,7 @@ pub struct Local<'a> {
     pub state: &'a PostedState,
     pub rows: &'a LeasedRows,
     pub session: SessionId,
-    /// The number that an inode gets.
+    /// Number for a new inode.
     pub ino: Option<Ino>,
 }
 
@@ -23,7 +23,7 @@ impl Source for Local<'_> {
             return Some(changed.row.clone());
         }
         match key.first() {
-            // Counters count for nothing here.
+            // Counters do not matter here.
             Some(b'n') => return Some(None),
             Some(b'c') if keys::is_owned(key) => return Some(None),
             Some(b'c') if *key == keys::read_only() => return self.rows.get(key),
@@ -47,7 +47,7 @@ impl Source for Local<'_> {
     }
 }
 
-/// Rows for who reads here.
+/// Rows for readers in this process.
 pub struct Over<'a> {
     pub state: &'a PostedState,
     pub rows: &'a LeasedRows,

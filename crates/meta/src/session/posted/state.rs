@@ -15,12 +15,12 @@ use crate::session::slots::Taken;
 pub struct Post {
     pub operation: Arc<Operation>,
     pub slot: Arc<Taken>,
-    /// The inode that it made.
+    /// Inode that the operation made.
     pub ino: Option<Ino>,
-    /// When it was run here.
+    /// Time at which the operation was run here.
     pub time: Timestamp,
     pub number: u64,
-    /// The rows that it changed.
+    /// Rows that the operation changed.
     pub keys: Vec<Bytes>,
 }
 
@@ -29,31 +29,32 @@ pub struct PostedState {
     /// Operations that are not known to have run, the oldest first.
     pub queue: VecDeque<Arc<Post>>,
     pub last: u64,
-    /// The rows that they left.
+    /// Rows that these operations changed.
     pub rows: HashMap<Bytes, Changed>,
     pub held: BTreeMap<Ino, Directory>,
     /// Inodes that were made here and are known to nobody else, and the directories of their names.
     pub made: HashMap<Ino, Ino>,
     /// Directories that the session made, and may ask for.
     pub own: HashSet<Ino>,
-    /// To be given back, once all numbered so or less have run.
+    /// Directories to give back, once all operations up to a number have run: directory,
+    /// delegation, number.
     pub releasing: Vec<(Ino, u64, u64)>,
-    /// Delegations that were recalled before they were heard of.
+    /// Delegations that were recalled before the session learned of them.
     pub void: HashSet<u64>,
     /// Operations on their way that may change what is delegated, and how many there ever were.
     pub barring: usize,
     pub barred: u64,
-    /// Counts attachments: what was delegated before is not after.
+    /// Number of the attachment. Delegations of former attachments are void.
     pub attachment: u64,
     pub reserved: VecDeque<(Ino, Ino)>,
     pub has_no_numbers: bool,
-    /// The time of the last one.
+    /// Time of the last operation.
     pub time: Timestamp,
 }
 
 pub struct Changed {
     pub row: Option<Bytes>,
-    /// The last that changed it.
+    /// Number of the last operation that changed the row.
     pub by: u64,
 }
 
@@ -61,12 +62,13 @@ pub struct Directory {
     pub number: u64,
     /// The keys of all its entries, and of some that are gone.
     pub entries: HashSet<Bytes>,
-    /// When something was made here last, by the monotonic clock.
+    /// Time of the last creation of an entry, by the monotonic clock.
     pub used: Duration,
 }
 
 impl PostedState {
-    /// Whether nobody else can know a row, where the operation that changes it makes `made`.
+    /// Returns whether nobody else can know a row; `made` is the inode that the operation which
+    /// changes it makes.
     pub fn is_ours(&self, key: &Bytes, made: Option<Ino>) -> bool {
         if let Some(directory) = keys::directory_of(key) {
             return self.held.contains_key(&directory);
@@ -75,7 +77,7 @@ impl PostedState {
         ino.is_some_and(|ino| made == Some(ino) || self.made.contains_key(&ino))
     }
 
-    /// Whether a row is known not to exist: an entry of a directory that is held.
+    /// Returns whether a row is known not to exist: an entry of a directory that the session holds.
     pub fn lacks(&self, key: &Bytes) -> bool {
         let directory = keys::directory_of(key).filter(|_| key.first() == Some(&b'd'));
         let held = directory.and_then(|directory| self.held.get(&directory));
