@@ -1,10 +1,10 @@
-//! The requests to sessions to give something back that are not fulfilled yet, and since when. No
-//! client's liveness rests on the word of another: a session that does not do what it was asked
-//! within a lease is ended, as if its lease had lapsed.
+//! Requests to sessions to give something up that are not fulfilled yet, and since when. No
+//! client's liveness rests on the word of another: a session that does not fulfil a request within
+//! a lease is ended, as if its lease had lapsed.
 //!
-//! The time is counted by this master, and only while it works: nobody is to blame for an
+//! The time is counted by this master, and only while it works: no session is to blame for an
 //! acknowledgement that a stalled disk holds up. A session's own requests never stop the count, and
-//! requests to it never hang on another session: docs/decisions/0021.
+//! requests to it never depend on another session: docs/decisions/0021.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,14 +19,15 @@ use crate::engine::Lease;
 
 /// A step of the master that takes longer than this is a stall, microseconds.
 const STALL_US: u64 = 250_000;
-/// Between two looks at the clock no more than this is counted: the process did not run.
+/// Most time that is counted between two looks at the clock: beyond that, the process did not run.
 const GAP: Duration = Duration::from_secs(1);
 
-/// Time that goes on only while the master works.
+/// A clock that runs only while the master works.
 pub struct Working {
     clock: Arc<dyn Clock>,
     lease: Option<Arc<Lease>>,
-    /// Since when each thread of its kind is at the same step, microseconds; 0: it waits for work.
+    /// Time since which the thread of this kind is at the same step, microseconds; 0 while it waits
+    /// for work.
     executing: AtomicU64,
     committing: AtomicU64,
     fetching: Mutex<Fetching>,
@@ -36,7 +37,7 @@ pub struct Working {
 #[derive(Default)]
 struct Fetching {
     begun: u64,
-    /// Since when, in the order in which they began.
+    /// Start times of fetches, in the order in which they began.
     since: BTreeMap<u64, u64>,
 }
 
@@ -76,17 +77,17 @@ impl Working {
         }
     }
 
-    /// A thread begins a step.
+    /// Notes that a thread begins a step.
     pub fn begin(&self, step: Step) {
         self.since(step).store(self.now_us(), Ordering::SeqCst);
     }
 
-    /// It has nothing to do.
+    /// Notes that a thread has nothing to do.
     pub fn rest(&self, step: Step) {
         self.since(step).store(0, Ordering::SeqCst);
     }
 
-    /// Does what reads the disk.
+    /// Runs a function that reads the disk.
     pub fn fetch<T>(&self, fetch: impl FnOnce() -> T) -> T {
         let number = {
             let mut fetching = self.fetching.lock();
@@ -110,8 +111,8 @@ impl Working {
             || self.lease.as_ref().is_some_and(|lease| !lease.is_held())
     }
 
-    /// How long this master has worked. Between two calls it grows by no more than the time
-    /// between them.
+    /// Returns the time for which this master has worked. Between two calls it grows by no more
+    /// than the time between them.
     pub fn time(&self) -> Duration {
         let is_stalled = self.is_stalled();
         let mut counted = self.counted.lock();
@@ -132,7 +133,7 @@ pub struct Asked {
 
 #[derive(Default)]
 struct One {
-    /// Recalls that were not acknowledged, and since when.
+    /// Recalls that were not acknowledged, with the times when they were sent.
     recalls: VecDeque<(u64, Duration)>,
     /// Directories that were not given back. Another attachment does not change that.
     directories: BTreeMap<Ino, Duration>,
@@ -154,32 +155,32 @@ impl Asked {
         Asked { working, sessions: Mutex::default() }
     }
 
-    /// A recall was sent.
+    /// Notes that a recall was sent.
     pub fn recalled(&self, session: SessionId, number: u64) {
         let now = self.working.time();
         self.sessions.lock().entry(session).or_default().recalls.push_back((number, now));
     }
 
-    /// All recalls up to this one were acknowledged.
+    /// Notes that all recalls up to this number were acknowledged.
     pub fn acknowledged(&self, session: SessionId, number: u64) {
         self.done(session, |one| {
             while one.recalls.pop_front_if(|(sent, _)| *sent <= number).is_some() {}
         });
     }
 
-    /// It holds no leases.
+    /// Notes that the session holds no leases.
     pub fn let_go(&self, session: SessionId) {
         self.done(session, |one| one.recalls.clear());
     }
 
-    /// A directory is to be given back.
+    /// Notes that a directory must be given back.
     pub fn wanted_back(&self, session: SessionId, directory: Ino) {
         let now = self.working.time();
         let mut sessions = self.sessions.lock();
         sessions.entry(session).or_default().directories.entry(directory).or_insert(now);
     }
 
-    /// It was.
+    /// Notes that a directory was given back.
     pub fn given_back(&self, session: SessionId, directory: Ino) {
         self.done(session, |one| {
             one.directories.remove(&directory);
@@ -195,13 +196,13 @@ impl Asked {
         }
     }
 
-    /// Whether a session has not done for so long what it was asked.
+    /// Returns whether a session has left a request unfulfilled for `most`.
     pub fn is_late(&self, session: SessionId, most: Duration) -> bool {
         let since = self.sessions.lock().get(&session).and_then(One::since);
         self.is_past(since, most)
     }
 
-    /// The sessions that have not done what they were asked, and for how long.
+    /// Returns the sessions with unfulfilled requests, and the age of each one's oldest request.
     pub fn all(&self) -> Vec<(SessionId, Duration)> {
         let now = self.working.time();
         let sessions = self.sessions.lock();
@@ -209,7 +210,8 @@ impl Asked {
         since.map(|(session, since)| (session, now.saturating_sub(since))).collect()
     }
 
-    /// Whether it has not given a directory back for so long: to attach again does not do that.
+    /// Returns whether the session has not given a directory back for `most`. Attaching again does
+    /// not reset that.
     pub fn keeps_late(&self, session: SessionId, most: Duration) -> bool {
         let sessions = self.sessions.lock();
         let first = |one: &One| one.directories.values().copied().min();
@@ -258,7 +260,7 @@ mod tests {
     }
 
     impl Setup {
-        /// Time goes on, and is looked at four times a second.
+        /// Lets time pass, with four looks at it per second.
         fn pass(&self, secs: u64) {
             for _ in 0..secs * 4 {
                 self.clock.0.fetch_add(250, Ordering::SeqCst);

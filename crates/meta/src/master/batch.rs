@@ -24,7 +24,7 @@ impl Batch {
         Batch { number, changes: Vec::new(), jobs: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a change of a key that has none yet and returns its place.
+    /// Adds a change of a key that has none yet, and returns its place.
     pub fn push(&mut self, key: Bytes, row: Option<Bytes>, bytes: usize) -> usize {
         self.bytes += bytes;
         self.changes.push((key, row));
@@ -37,7 +37,7 @@ impl Batch {
         self.changes[slot].1 = row;
     }
 
-    /// Takes no further operation.
+    /// Returns whether the batch takes no further operation.
     pub fn is_full(&self) -> bool {
         self.jobs.len() >= limits::BATCH_OPS || self.bytes >= limits::BATCH_BYTES
     }
@@ -52,21 +52,23 @@ pub struct Verdict {
 /// The state that executor and committer share.
 pub struct Pipe {
     state: Mutex<PipeState>,
-    /// The executor waits for the committer to take the open batch.
+    /// Notified for the executor, which waits for the committer to take the open batch.
     room: Notify,
-    /// The committer waits for the lock: let go of it after this operation.
+    /// Set while the committer waits for the lock: the executor gives it up after the current
+    /// operation.
     wanted: AtomicBool,
-    /// Apart from the state, which the executor keeps locked while it runs operations.
+    /// Batch that is handed over; apart from the state, which the executor keeps locked while it
+    /// runs operations.
     handed: Mutex<Handed>,
     due: Notify,
 }
 
 pub struct PipeState {
     pub open: Batch,
-    /// From taking a batch until it is answered.
+    /// Set from the time a batch is taken until it is answered.
     pub committing: bool,
     pub verdict: Option<Verdict>,
-    /// The committer waits to be handed a batch.
+    /// Set while the committer waits to be handed a batch.
     idle: bool,
     stop: bool,
 }
@@ -77,7 +79,7 @@ struct Handed {
     stop: bool,
 }
 
-/// The situation that the committer finds when it is done with a batch.
+/// The next step of the committer when it is done with a batch.
 pub enum Next {
     Batch(Batch),
     Idle,
@@ -85,7 +87,7 @@ pub enum Next {
 }
 
 impl Pipe {
-    /// The first batch is `number`.
+    /// Creates a pipe whose first batch is `number`.
     pub fn new(number: u64) -> Pipe {
         let open = Batch::new(number);
         let state = PipeState { open, committing: false, verdict: None, idle: false, stop: false };
@@ -98,7 +100,7 @@ impl Pipe {
         }
     }
 
-    /// For the executor: the lock, not before the committer had it if it wants it.
+    /// Locks the state for the executor. If the committer wants the lock, it gets it first.
     pub fn lock(&self) -> MutexGuard<'_, PipeState> {
         for _ in 0..200 {
             if !self.wanted() {
@@ -113,8 +115,8 @@ impl Pipe {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// For the executor: the lock, once the open batch takes operations, or there is no point in
-    /// waiting.
+    /// Locks the state for the executor once the open batch takes operations, or once waiting is
+    /// pointless.
     pub async fn lock_with_room(&self) -> MutexGuard<'_, PipeState> {
         loop {
             {
@@ -128,8 +130,8 @@ impl Pipe {
         }
     }
 
-    /// For the executor: hands the open batch to the committer if that waits for one. Returns
-    /// whether it did.
+    /// Hands the open batch to the committer if the committer waits for one. Returns whether it
+    /// did. For the executor.
     pub fn offer(&self, state: &mut PipeState) -> bool {
         if !state.idle || state.open.jobs.is_empty() || state.verdict.is_some() {
             return false;
@@ -140,7 +142,7 @@ impl Pipe {
         true
     }
 
-    /// For the committer, after it answered the last batch.
+    /// Returns what to do next, after the committer answered the last batch.
     pub fn next(&self) -> Next {
         self.wanted.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -159,7 +161,7 @@ impl Pipe {
         Next::Batch(batch)
     }
 
-    /// For the committer, when idle: the next batch, or `None` when the master ends.
+    /// Waits for the next batch when the committer is idle; `None` when the master ends.
     pub async fn wait(&self) -> Option<Batch> {
         loop {
             {
@@ -172,7 +174,7 @@ impl Pipe {
         }
     }
 
-    /// For the committer: a batch was not committed.
+    /// Reports to the executor that a batch was not committed.
     pub fn post(&self, verdict: Verdict) {
         let mut state = self.state.lock();
         if !state.stop {
@@ -182,7 +184,8 @@ impl Pipe {
         }
     }
 
-    /// Ends the committer and drops the batches it has not taken, whose operations are so told.
+    /// Ends the committer and drops the batches that it has not taken. Their operations are
+    /// answered accordingly.
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stop = true;
@@ -200,7 +203,7 @@ impl Pipe {
 }
 
 impl PipeState {
-    /// The open batch. The number of one that changes nothing is used again.
+    /// Takes the open batch. The number of a batch that changes nothing is used again.
     fn take(&mut self) -> Batch {
         let number = self.open.number + u64::from(!self.open.changes.is_empty());
         self.committing = true;

@@ -1,4 +1,4 @@
-//! Durable rows in memory, each with the batch it is known from.
+//! Durable rows in memory, each with the batch since which it is known.
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
@@ -10,19 +10,19 @@ use crate::engine::Change;
 
 /// Rows above this are not cached, bytes.
 const ROW_BYTES: usize = 256 << 10;
-/// Memory of a cached row beside its bytes: slot, hash table, headers of two `Bytes`.
+/// Memory of a cached row in addition to its bytes: slot, hash table, headers of two `Bytes`.
 const ROW_OVERHEAD: usize = 200;
 /// Locks that order publication and the caching of fetched rows, key by key.
 const STRIPES: usize = 256;
-/// Change counters in each of them. A key shares its counter with others, so that a fetched row
-/// may be refused without need: with 4,000 rows a batch that happens to one in eight.
+/// Change counters per stripe. A key shares its counter with others, so a fetched row may be
+/// refused without need: with 4,000 rows a batch, that happens to one in eight.
 const COUNTERS: usize = 128;
 
 #[derive(Clone)]
 struct CacheEntry {
-    /// The row was not changed by any batch after this one.
+    /// Batch after which the row was not changed.
     batch: u64,
-    /// `None`: known not to exist.
+    /// The row; `None` if it is known not to exist.
     row: Option<Bytes>,
 }
 
@@ -38,12 +38,12 @@ impl Weighter<Bytes, CacheEntry> for Weigh {
 /// The result of a look into the cache.
 pub enum Cached {
     Row(Option<Bytes>),
-    /// Changed by a batch after the one asked for.
+    /// The row was changed by a batch after the one asked for.
     Newer,
     Missing,
 }
 
-/// The row cache. A row in it is the newest published one, whatever happens at the same time.
+/// The row cache. A row in it is the newest published one, whatever happens concurrently.
 pub struct RowCache {
     rows: Cache<Bytes, CacheEntry, Weigh>,
     /// The last batch that changed a key, by hash.
@@ -63,12 +63,12 @@ impl RowCache {
         RowCache { rows, changed }
     }
 
-    /// The newest published row, for the executor, which knows all younger ones itself.
+    /// Returns the newest published row, for the executor, which knows all younger ones itself.
     pub fn newest(&self, key: &Bytes) -> Option<Option<Bytes>> {
         self.rows.get(key).map(|slot| slot.row)
     }
 
-    /// The row as of `batch`, which must be published.
+    /// Returns the row as of `batch`, which must be published.
     pub fn get(&self, key: &Bytes, batch: u64) -> Cached {
         match self.rows.get(key) {
             Some(slot) if slot.batch <= batch => Cached::Row(slot.row),
@@ -77,7 +77,7 @@ impl RowCache {
         }
     }
 
-    /// Takes over the rows changed by `batch`. One thread at a time, batch after batch.
+    /// Takes over the rows changed by `batch`. Called by one thread at a time, batch after batch.
     pub fn publish(&self, batch: u64, changes: Vec<Change>) {
         for (key, row) in changes {
             let (stripe, counter) = Self::place(&key);
@@ -93,7 +93,7 @@ impl RowCache {
         if row.is_some_and(|row| row.len() > ROW_BYTES) {
             return;
         }
-        // A copy, since what a snapshot gives may be a small part of a large buffer.
+        // Copied, since a row of a snapshot may be a small part of a large buffer.
         let (key, row) = (Bytes::copy_from_slice(key), row.map(|row| Bytes::copy_from_slice(row)));
         let (stripe, counter) = Self::place(&key);
         let changed = self.changed[stripe].lock();
@@ -105,7 +105,7 @@ impl RowCache {
         }
     }
 
-    /// Rows and bytes in the cache.
+    /// Returns the number of rows in the cache, and their bytes.
     pub fn usage(&self) -> (u64, u64) {
         (self.rows.len() as u64, self.rows.weight())
     }

@@ -14,7 +14,7 @@ use crate::engine::{Commit, CommitError, Fence};
 
 pub struct Committer {
     shared: Arc<MasterShared>,
-    /// As it is in the engine.
+    /// Fence as it is in the engine.
     fence: Fence,
 }
 
@@ -23,7 +23,7 @@ impl Committer {
         Committer { shared, fence }
     }
 
-    /// Returns when the master ends.
+    /// Runs until the master ends.
     pub async fn run(mut self) {
         while let Some(batch) = self.next().await {
             self.shared.working.begin(Step::Commit);
@@ -41,7 +41,7 @@ impl Committer {
             Next::Batch(batch) => Some(batch),
             Next::Stop => None,
             Next::Idle => {
-                // It stops once nothing is on its way.
+                // The committer stops once nothing is on its way.
                 if self.shared.stopping.load(Ordering::SeqCst) {
                     self.shared.inbox.poke();
                 }
@@ -70,7 +70,7 @@ impl Committer {
         }
     }
 
-    /// The batch is durable.
+    /// Publishes and answers a batch that is durable.
     fn settle(&mut self, batch: Batch) {
         let shared = &self.shared;
         shared.counters.batches.add(1);
@@ -82,7 +82,7 @@ impl Committer {
         shared.durable.publish(batch.number);
         match watched {
             Some(keys) => shared.watches.wake(&keys),
-            // Somebody may have come meanwhile, and read what was before.
+            // A watcher may have come meanwhile, and read the former rows.
             None => shared.watches.wake_all(),
         }
         shared.answer(batch.jobs);
@@ -102,7 +102,7 @@ impl Committer {
         }
     }
 
-    /// Operations that wanted to change rows are told why they could not.
+    /// Answers the operations of the batch that wanted to change rows with the error.
     fn refuse(&self, batch: Batch, error: &Error) {
         let (changed, redo): (Vec<Job>, _) = batch.jobs.into_iter().partition(|job| job.changed);
         self.shared.refuse(changed, || match error {

@@ -9,26 +9,27 @@ use cairn_base::Threads;
 pub struct Config {
     /// Memory of the row cache, bytes.
     pub cache_bytes: usize,
-    /// Operations that may be accepted and not answered; others wait.
+    /// Operations that may be accepted and not answered yet; others wait.
     pub accepted_ops: usize,
     /// Operations that may wait for rows at the same time.
     pub parked_ops: usize,
-    /// Threads that read rows for them.
+    /// Threads that read rows for parked operations.
     pub fetch_threads: usize,
     /// Operations whose rows are read together.
     pub fetch_ops: usize,
-    /// The executor reads missing rows itself, without parking the operation, as long as that
-    /// takes no longer than this for one operation, microseconds. 0: it never does.
+    /// Longest time, in microseconds, for which the executor reads the missing rows of one
+    /// operation itself rather than park the operation. 0: it never does.
     pub inline_us: u64,
-    /// Memory of the leases of all sessions together, bytes; beyond it the oldest are recalled.
+    /// Memory of the leases of all sessions together, bytes; beyond it the oldest leases are
+    /// recalled.
     pub lease_bytes: usize,
-    /// The seam by which threads of the master run; without it, each is one of the operating
+    /// Seam through which threads of the master run; without it, each is a thread of the operating
     /// system.
     pub threads: Option<Arc<dyn Threads>>,
 }
 
 impl Config {
-    /// For an engine that is asked through a network.
+    /// Returns sizes for an engine that is reached over a network.
     pub fn far() -> Config {
         Config { inline_us: 0, fetch_threads: 2, fetch_ops: 128, ..Config::default() }
     }

@@ -1,4 +1,4 @@
-//! Delegating a directory to a session.
+//! Delegates a directory to a session.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller};
@@ -12,15 +12,15 @@ use crate::session::{Delegate, Delegated};
 use crate::shown::Rows;
 use crate::{Context, Stop, View, keys};
 
-/// Entries of a directory that is delegated, at most.
+/// Most entries of a directory that is delegated.
 const DELEGATED_ENTRIES: usize = 4096;
 
 pub struct DelegateOp {
     pub delegate: Delegate,
-    /// Of a mount: its user.
+    /// User of the mount that asks; `None` for a node.
     pub to: Option<Caller>,
     pub entries: Vec<Bytes>,
-    /// `None` until it has run.
+    /// Rows for the session; `None` until the operation has run.
     pub rows: Option<Result<Rows>>,
     pub number: u64,
     pub sender: oneshot::Sender<Result<Delegated>>,
@@ -69,7 +69,8 @@ impl DelegateOp {
     }
 }
 
-/// Whether a bucket's owner has quotas, which a session that holds a directory could not hold to.
+/// Returns whether a bucket's owner has quotas, which a session that holds a directory could not
+/// observe.
 fn owner_has_quotas(view: &mut View<'_>, bucket: Option<&Bytes>) -> Result<bool, Stop> {
     let Some(bucket) = bucket.map(Bucket::decode).transpose()? else { return Ok(false) };
     let user = view.get(&keys::user(bucket.owner))?.as_ref().map(User::decode).transpose()?;

@@ -2,11 +2,12 @@
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
 //! inode, its bucket, or whether the store is read-only. Such an operation of another session is
-//! put off, before it has any effect, and the holder is asked to give the directory back. It does
-//! so when all that it has done there on its own has run. While an operation waits that concerns
-//! all directories of a bucket, or of the store, no more of these are delegated: it would never
-//! run where sessions go on making directories. Inodes that it made are known to nobody
-//! else before that, and its posted operations change nothing else.
+//! put off before it has any effect, and the holder is asked to give the directory back. The holder
+//! does so when everything that it has done there on its own has run. While an operation waits that
+//! concerns all directories of a bucket, or of the store, no more of these are delegated: otherwise
+//! it would never run while sessions go on making directories. Inodes that the holder made are
+//! known to nobody else before it gives the directory back, and its posted operations change
+//! nothing else.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -21,10 +22,10 @@ use super::op::{DelegationWish, Ground, Job};
 use super::settle::Unsettled;
 use crate::{Changes, keys};
 
-/// Directories that are noted as fresh, at most: beyond that all are forgotten.
+/// Most directories that are noted as fresh; beyond that all are forgotten.
 const FRESH: usize = 1 << 16;
-/// Files that were made in directories that are held, at most: beyond that the directory is asked
-/// for that is held longest.
+/// Most files that were made in held directories. Beyond that, the directory that has been held
+/// longest is asked for.
 const FILES: usize = 1 << 19;
 
 pub struct Delegations {
@@ -33,15 +34,15 @@ pub struct Delegations {
     held: BTreeMap<Ino, Held>,
     /// Delegations whose return was not requested, by their numbers.
     unasked: BTreeMap<u64, Ino>,
-    /// The files that were made on their own in those that are held, with the directories.
+    /// Files that sessions made on their own in held directories, with these directories.
     files: HashMap<Ino, Ino>,
-    /// How many of them are in directories that were not asked for.
+    /// Number of these files that are in directories that were not asked for.
     unasked_files: usize,
-    /// How many were ever held.
+    /// Number of the last delegation.
     last: u64,
-    /// Where nothing is delegated, and for how many operations.
+    /// Grounds on which nothing is delegated, and the number of operations that closed each.
     closed: BTreeMap<Ground, usize>,
-    /// The delegations that the operation that runs now met.
+    /// Directories that the current operation met.
     met: RefCell<Met>,
     unsettled: Arc<Unsettled>,
     asked: Arc<Asked>,
@@ -52,18 +53,18 @@ struct Held {
     bucket: BucketId,
     number: u64,
     files: Vec<Ino>,
-    /// Operations that were put off.
+    /// Operations that are put off until the directory is given back.
     waiting: Vec<Job>,
 }
 
-/// Which session is to be asked for what.
+/// A session, and the key that names the delegation to ask it for.
 pub type Ask = (SessionId, Bytes);
 
 #[derive(Default)]
 struct Met {
-    /// Directories of others.
+    /// Directories that other sessions hold.
     held: BTreeSet<Ino>,
-    /// Directories that are fresh no more.
+    /// Directories that are no longer fresh.
     fresh: BTreeSet<Ino>,
 }
 
@@ -83,7 +84,7 @@ impl Delegations {
         }
     }
 
-    /// A session has just made a directory.
+    /// Notes that a session has just made a directory.
     pub fn made(&mut self, directory: Ino, session: SessionId) {
         if self.fresh.len() >= FRESH {
             self.fresh.clear();
@@ -91,11 +92,11 @@ impl Delegations {
         self.fresh.insert(directory, session);
     }
 
-    /// Whether a wish can be granted, as far as others have to do with the directory.
+    /// Returns whether a wish can be granted as far as other sessions and operations are concerned.
     pub fn may_hold(&self, wish: DelegationWish) -> bool {
         let DelegationWish { directory, bucket, session } = wish;
         match self.held.get(&directory) {
-            // Asked again, because it was not durable: not if it is to be given back.
+            // Asked for again, as it was not durable. Refused if it is to be given back.
             Some(held) => held.session == session && self.unasked.contains_key(&held.number),
             None => self.fresh.get(&directory) == Some(&session) && !self.is_closed(bucket),
         }
@@ -107,7 +108,7 @@ impl Delegations {
             .any(|ground| self.closed.contains_key(ground))
     }
 
-    /// Where no directory may be held by anybody when these changes are made.
+    /// Returns the ground on which no directory may be held when these changes are made.
     pub fn ground_of(&self, changes: &Changes) -> Option<Ground> {
         if changes.contains_key(&keys::read_only()) {
             return Some(Ground::Store);
@@ -121,8 +122,8 @@ impl Delegations {
         changed.find_map(|(key, _)| of_held(key)).map(Ground::Bucket)
     }
 
-    /// Delegates no more there until this is opened again as often. Returns who is to be asked for
-    /// what is held there.
+    /// Stops delegating on this ground until it is opened again as many times. Returns the sessions
+    /// to ask for what they hold there.
     pub fn close(&mut self, ground: Ground) -> Vec<Ask> {
         *self.closed.entry(ground).or_default() += 1;
         let is_there =
@@ -141,7 +142,7 @@ impl Delegations {
         }
     }
 
-    /// Grants a wish that can be; the number of the delegation.
+    /// Grants a wish that can be granted; returns the number of the delegation.
     pub fn hold(&mut self, DelegationWish { directory, bucket, session }: DelegationWish) -> u64 {
         if let Some(held) = self.held.get(&directory) {
             return held.number;
@@ -155,8 +156,8 @@ impl Delegations {
         number
     }
 
-    /// An operation of `by` is about to see a row, or a range that begins there: of entries, those
-    /// of one directory. Whether it must not.
+    /// Notes that an operation of `by` is about to see a row, or a range that begins there; a range
+    /// of entries is within one directory. Returns whether the operation must not see it.
     pub fn see(&self, key: &[u8], by: Option<SessionId>) -> bool {
         if self.held.is_empty() && self.fresh.is_empty() {
             return false;
@@ -175,13 +176,13 @@ impl Delegations {
         false
     }
 
-    /// The operation that met directories runs again, or another one does.
+    /// Forgets the directories that were met, as the operation runs again, or another one does.
     pub fn forget_met(&mut self) {
         *self.met.get_mut() = Met::default();
     }
 
-    /// The session that an operation of `by`, which has run and would make these changes, has to
-    /// wait for, if any: one of several. If it need not wait, it is over.
+    /// Returns a directory that an operation of `by`, which has run and would make these changes,
+    /// has to wait for, if any; there may be several. If there is none, the operation is complete.
     pub fn obstacle(
         &mut self,
         changes: &Changes,
@@ -201,7 +202,8 @@ impl Delegations {
         held.first().copied().or_else(|| changes.iter().find_map(changed))
     }
 
-    /// `is_news`: its session does not know what becomes of this row.
+    /// Returns the directory that the change of a row has to wait for. `is_news`: the session does
+    /// not know the new state of the row.
     fn obstacle_of(&self, key: &Bytes, is_news: bool, by: Option<SessionId>) -> Option<Ino> {
         let of = |directory: Ino| Some((directory, self.held.get(&directory)?));
         match key.first()? {
@@ -219,15 +221,15 @@ impl Delegations {
                 let within = |held: &Held| keys::bucket(held.bucket) == *key;
                 held.find(|(_, held)| within(held)).map(|(directory, _)| *directory)
             }
-            // Nobody makes a file on its own in a store that is read-only.
+            // No session makes files on its own in a read-only store.
             b'c' if *key == keys::read_only() => self.held.keys().next().copied(),
             _ => None,
         }
     }
 
-    /// Whether nobody but a session knows the inodes, entries and tallies among these rows. They
-    /// are of directories that it holds, or of files that it made there on its own, `made` just
-    /// now.
+    /// Returns whether only `session` knows the inodes, entries and tallies among these rows: they
+    /// belong to directories that it holds, or to files that it made there on its own; `made` was
+    /// made just now.
     pub fn are_own<'a>(
         &self,
         rows: impl Iterator<Item = &'a Bytes>,
@@ -246,8 +248,8 @@ impl Delegations {
         rows.filter(|key| keys::is_of_tree(key)).all(is_own)
     }
 
-    /// A session has made a file on its own in a directory that it holds. Returns who is to be
-    /// asked for which directory, as there are so many.
+    /// Notes that a session has made a file on its own in a directory that it holds. Returns the
+    /// session and the directory to ask for if there are too many such files.
     pub fn made_file(&mut self, ino: Ino, directory: Ino) -> Option<Ask> {
         let held = self.held.get_mut(&directory)?;
         if self.files.insert(ino, directory).is_none() {
@@ -259,20 +261,20 @@ impl Delegations {
         self.ask(*oldest)
     }
 
-    /// Puts an operation off until a directory is given back. Returns who is to be asked for it.
+    /// Puts an operation off until a directory is given back. Returns the session to ask for it.
     pub fn wait(&mut self, directory: Ino, job: Job) -> Option<Ask> {
         self.held.get_mut(&directory)?.waiting.push(job);
         self.ask(directory)
     }
 
-    /// The directories to ask a session for so that it gives back all that it holds.
+    /// Returns the directories to ask a session for so that it gives back all that it holds.
     pub fn ask_for_all(&mut self, session: SessionId) -> Vec<Ask> {
         let of = self.held.iter().filter(|(_, held)| held.session == session);
         let directories: Vec<Ino> = of.map(|(directory, _)| *directory).collect();
         directories.into_iter().filter_map(|directory| self.ask(directory)).collect()
     }
 
-    /// Nothing, if a directory was asked for before.
+    /// Asks for a directory; `None` if it was asked for before.
     fn ask(&mut self, directory: Ino) -> Option<Ask> {
         let held = self.held.get(&directory)?;
         self.unasked.remove(&held.number)?;
@@ -281,7 +283,7 @@ impl Delegations {
         Some((held.session, keys::delegation(directory, held.number)))
     }
 
-    /// A session gives directories back. Operations that waited for them go to `ready`.
+    /// Takes directories back from a session. Operations that waited for them go to `ready`.
     pub fn give_back(
         &mut self,
         session: SessionId,
@@ -297,7 +299,7 @@ impl Delegations {
         }
     }
 
-    /// A session holds nothing any more.
+    /// Takes all directories back from a session.
     pub fn end(&mut self, session: SessionId, ready: &mut VecDeque<Job>) {
         let of = self.held.iter().filter(|(_, held)| held.session == session);
         let directories: Vec<Ino> = of.map(|(directory, _)| *directory).collect();
@@ -307,7 +309,7 @@ impl Delegations {
         self.fresh.retain(|_, maker| *maker != session);
     }
 
-    /// Nobody holds anything any more.
+    /// Takes all directories back from all sessions.
     pub fn end_all(&mut self, ready: &mut VecDeque<Job>) {
         while let Some((directory, _)) = self.held.first_key_value() {
             self.release(*directory, ready);

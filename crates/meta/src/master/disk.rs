@@ -1,27 +1,28 @@
-//! How fast the executor reads what is not in memory.
+//! Tracks how fast the executor reads rows that are not in memory.
 
 use cairn_base::Error;
 
 use super::shared::MasterShared;
 use super::source::Inline;
 
-/// The executor reads missing rows itself while that is fast: cheaper than two threads talking.
-/// After two of sixteen that were not, so many operations go to the fetch threads. A single one
-/// proves nothing: the thread may just have lost its core.
+/// Number of operations whose missing rows go to the fetch threads after slow reads. While reads
+/// are fast, the executor reads missing rows itself: that is cheaper than two threads talking. A
+/// slow read adds [`SLOW_SCORE`], a fast one subtracts 1. A single slow read proves nothing, as the
+/// thread may just have lost its core; two in a row do.
 const ALOOF_OPS: usize = 256;
 const SLOW_SCORE: u32 = 8;
 
-/// Whether the engine has to wait for the disk.
+/// Tracks whether the engine has to wait for the disk.
 #[derive(Default)]
 pub struct Disk {
-    /// How slow it was of late.
+    /// Score of recent slow reads.
     score: u32,
-    /// Operations that are not to read missing rows here.
+    /// Number of further operations whose missing rows are not read by the executor.
     pub aloof: usize,
 }
 
 impl Disk {
-    /// Takes note of how long it took to read here, and returns why it was not possible.
+    /// Notes the time that the reads of the executor took. Returns the error if they failed.
     pub fn look_at(&mut self, inline: &Inline<'_>, shared: &MasterShared) -> Option<Error> {
         let reads = inline.take()?;
         shared.counters.rows_inline.add(reads.rows);

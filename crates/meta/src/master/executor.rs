@@ -25,9 +25,10 @@ use crate::{Changes, View, Want, keys};
 
 /// Runs after which an operation keeps the executor until it has all its rows.
 const MISSES: u32 = 8;
-/// Published changes kept for operations that wait for rows; beyond it nothing new starts, bytes.
+/// Bytes of published changes that are kept for operations that wait for rows; beyond that, no new
+/// operation starts.
 const HELD_BYTES: usize = 64 << 20;
-/// Operations after which a committer that has nothing to do gets what there is.
+/// Operations after which an idle committer gets the open batch.
 const FIRST_OPS: usize = 128;
 
 pub struct Executor {
@@ -39,7 +40,7 @@ pub struct Executor {
     disk: Disk,
     leases: Leases,
     delegations: Delegations,
-    /// Room for what comes from the inbox.
+    /// Buffer for jobs from the inbox.
     arrived: Arrived,
 }
 
@@ -47,12 +48,12 @@ pub struct Executor {
 #[derive(Default)]
 struct Parked {
     count: usize,
-    /// How many need the changes of all batches after this one.
+    /// Number of operations that need the changes of all batches after this one.
     holds: BTreeMap<u64, usize>,
     generation: u64,
 }
 
-/// The state that operations share that are executed in one go.
+/// The state that is shared by the operations that are executed in one go.
 struct Turn<'a> {
     inline: Inline<'a>,
 }
@@ -72,7 +73,7 @@ impl Outcome {
     }
 }
 
-/// The error for a session that posted an operation that it must not post.
+/// Makes the error for a session that posted an operation that it must not post.
 fn not_its_own() -> Error {
     let what = "a posted operation changes more than the directories that its session holds";
     Error::Denied(what.into())
@@ -96,7 +97,7 @@ impl Executor {
         }
     }
 
-    /// Returns when the master failed, or was told to stop and all operations are answered.
+    /// Runs until the master has failed, or was ordered to stop and has answered all operations.
     pub async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         while shared.failure().is_none() {
@@ -133,7 +134,7 @@ impl Executor {
         self.shared.inbox.wait().await;
     }
 
-    /// Takes what has arrived.
+    /// Takes the jobs that have arrived.
     fn gather(&mut self) {
         self.shared.inbox.take(&mut self.arrived);
         let Arrived { jobs, fetched, events } = &mut self.arrived;
@@ -167,13 +168,14 @@ impl Executor {
         !self.fetched.is_empty() || (!self.queue.is_empty() && self.may_start())
     }
 
-    /// Operations that wait for rows are few, and so is what is kept for them.
+    /// Returns whether a new operation may start: operations that wait for rows are few, and so are
+    /// the changes kept for them.
     fn may_start(&self) -> bool {
         let held = self.parked.count > 0 && self.overlay.bytes() > HELD_BYTES;
         self.parked.count < self.shared.config.parked_ops.max(1) && !held
     }
 
-    /// No batch after this one may leave the overlay.
+    /// Returns the batch up to which changes may leave the overlay.
     fn floor(&self) -> u64 {
         let held = self.parked.holds.first_key_value().map_or(u64::MAX, |(hold, _)| *hold);
         held.min(self.shared.durable.batch())
@@ -264,7 +266,7 @@ impl Executor {
         }
     }
 
-    /// The directory that an operation has to wait for before it has any effect.
+    /// Returns the directory that an operation has to wait for before it has any effect.
     fn obstacle(&mut self, job: &Job, outcome: &Outcome) -> Option<Ino> {
         let nothing = Changes::new();
         let changes = outcome.changes().unwrap_or(&nothing);
@@ -272,8 +274,8 @@ impl Executor {
         self.delegations.obstacle(changes, job.op.session(), released)
     }
 
-    /// An operation waits for a directory that is held, or for all where it concerns all. What it
-    /// closed stays closed until it has run.
+    /// Puts an operation off until a directory is given back; if it concerns all directories of a
+    /// ground, until all are. A ground that it closed stays closed until it has run.
     fn put_off(&mut self, mut job: Job, outcome: &Outcome, directory: Ino) {
         let ground = outcome.changes().and_then(|changes| self.delegations.ground_of(changes));
         if let Some(ground) = ground.filter(|_| job.closes.is_none()) {
@@ -287,13 +289,13 @@ impl Executor {
         }
     }
 
-    /// Whether an operation would change nothing of the tree that others than its session know.
+    /// Returns whether an operation would change only rows of the tree that no other session knows.
     fn is_own(&self, job: &Job, outcome: &Outcome) -> bool {
         let rows = outcome.changes().into_iter().flat_map(Changes::keys);
         self.delegations.are_own(rows, job.op.session(), job.op.made())
     }
 
-    /// Notes what an operation that has run means for what is delegated.
+    /// Updates the delegations after an operation has run.
     fn delegate(&mut self, job: &mut Job, changes: &Changes) {
         if let Some(wish) = job.op.wish().filter(|_| !job.op.has_failed()) {
             job.op.granted(self.delegations.hold(wish));
@@ -311,7 +313,7 @@ impl Executor {
         }
     }
 
-    /// An operation comes to nothing.
+    /// Fails an operation.
     fn fail(&mut self, mut job: Job, error: Error, open: &mut Batch) {
         job.op.fail(error);
         let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
@@ -372,7 +374,7 @@ impl Executor {
         Outcome::Ended(Changes::new(), sight)
     }
 
-    /// Its changes are now what later operations see.
+    /// Makes the changes of an operation visible to later operations.
     fn end(
         &mut self,
         mut job: Job,
@@ -390,8 +392,8 @@ impl Executor {
         {
             self.leases.release(session, released);
         }
-        // Its session has said that it is done, and is not to wait for others to say so: whoever
-        // sees it does.
+        // The session of a posted operation has reported it as done, so the operation waits for no
+        // acknowledgements of others; operations that see its changes do.
         let is_by_itself = job.op.is_posted();
         let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
         let was_told = job.early.is_some();
@@ -412,8 +414,8 @@ impl Executor {
         }
     }
 
-    /// Answers an operation that has just run, if that may be before it is durable. Returns whether
-    /// there is nothing left to do for it.
+    /// Answers an operation that has just run, if it may be answered before it is durable. Returns
+    /// whether the operation is complete.
     fn hasten(&self, job: &mut Job, sight: &Sight, batch: u64) -> bool {
         let (hasty, unsettled) = (&self.shared.hasty, &self.shared.unsettled);
         if let Some(early) = &mut job.early {
@@ -439,14 +441,13 @@ impl Executor {
             }
             return false;
         }
-        // The change that it found done by an operation of its own may be that operation, sent
-        // again.
+        // The change that an operation of the same session made may be this operation, sent again.
         !matches!(haste, Haste::Keeper(_)) || !sight.own()
     }
 
     fn park(&mut self, mut lacking: Lacking) {
         for want in &mut lacking.wants {
-            // So many rows more as were deleted in the range since.
+            // Fetches as many more rows as were deleted in the range since.
             if let Want::Range { start, end, limit } = want {
                 *limit += self.overlay.deleted(start, end);
             }
@@ -455,7 +456,8 @@ impl Executor {
         self.shared.fetches.push(lacking);
     }
 
-    /// Forgets all that is not durable and puts what was executed on it back into the queue.
+    /// Forgets everything that is not durable, and puts the operations that were executed on it
+    /// back into the queue.
     fn start_over(&mut self, pipe: &mut PipeState, verdict: Verdict) {
         let next = self.shared.durable.batch() + 1;
         let open = std::mem::replace(&mut pipe.open, Batch::new(next));
@@ -481,7 +483,7 @@ impl Executor {
         true
     }
 
-    /// Whether there is nothing left to do, ever.
+    /// Returns whether there is nothing left to do, ever.
     fn is_drained(&self) -> bool {
         let idle = self.queue.is_empty() && self.fetched.is_empty() && self.parked.count == 0;
         idle && self.shared.stopping.load(Ordering::SeqCst) && self.shared.inbox.close_if_empty()

@@ -12,7 +12,7 @@ use super::shared::MasterShared;
 use crate::Want;
 use crate::view::wanted_rows;
 
-/// A fetch thread.
+/// Runs a fetch thread.
 pub async fn run(shared: Arc<MasterShared>) {
     while let Some(lacking) = shared.fetches.take(&shared.config).await {
         let fetched = shared.working.fetch(|| fetch(&shared, lacking));
@@ -20,9 +20,9 @@ pub async fn run(shared: Arc<MasterShared>) {
     }
 }
 
-/// Fetches for all of them; `pins.failed` tells of those for which that failed.
+/// Fetches rows for all operations; `pins.failed` is set for those whose fetch failed.
 fn fetch(shared: &MasterShared, lacking: Vec<Lacking>) -> Vec<Fetched> {
-    // The rows of all at once. If that fails, those get theirs that can.
+    // Fetches the rows of all operations at once. If that fails, each operation is tried alone.
     let keys: Vec<Bytes> = lacking.iter().flat_map(|one| wanted_rows(&one.wants)).collect();
     let mut all = shared.engine.read(&keys).ok().map(|(batch, rows)| (batch, rows.into_iter()));
     let mut fetched = Vec::with_capacity(lacking.len());

@@ -1,11 +1,11 @@
 //! Operations that were answered when they had run, before they were durable.
 //!
-//! Only who can run such an operation again may be answered so early: a session that keeps it until
-//! it is durable. Its answers must not hang on anything that may be lost and is not run again. So
-//! an operation is answered early only under two conditions. All rows that it saw are durable or
-//! were left by such operations of the same session. No other session has such operations that are
-//! not durable. After a failure a session's operations, run again in their order, then find what
-//! they found.
+//! Such an early answer is only for a session that keeps the operation until it is durable, and so
+//! can run it again. Its answers must not depend on anything that may be lost and is not run again.
+//! So an operation is answered early only under two conditions: all rows that it saw are durable,
+//! or were changed by such operations of the same session; and no other session has such operations
+//! that are not durable. After a failure a session's operations, run again in their order, then
+//! find the same rows as before.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,26 +17,27 @@ use super::settle::Unsettled;
 use crate::Watched;
 use crate::session::Progress;
 
-/// Those of all sessions.
+/// The early-answered operations of all sessions.
 #[derive(Default)]
 pub struct Hasty {
     state: Mutex<HastyState>,
-    /// All with serials up to this one are over.
+    /// Serial up to which all operations are durable or have failed.
     settled: Watched<u64>,
 }
 
 #[derive(Default)]
 struct HastyState {
-    /// The session that they belong to.
+    /// Session that the open operations belong to.
     session: Option<SessionId>,
     last: u64,
     open: BTreeSet<u64>,
-    /// How many came to nothing after all.
+    /// Number of operations of each session that failed after their answer.
     failed: HashMap<SessionId, u64>,
 }
 
 impl Hasty {
-    /// A serial for one more, unless those of another session are not durable yet.
+    /// Returns the serial for one more operation, unless operations of another session are not
+    /// durable yet.
     pub fn begin(&self, session: SessionId) -> Option<u64> {
         let mut state = self.state.lock();
         if !state.open.is_empty() && state.session != Some(session) {
@@ -49,7 +50,7 @@ impl Hasty {
         Some(serial)
     }
 
-    /// These are durable, or came to nothing after all.
+    /// Notes that these operations are durable, or have failed.
     pub fn end(&self, jobs: &[Job], unsettled: &Unsettled) {
         let mut early = jobs.iter().filter_map(|job| Some((job.early?, &job.op))).peekable();
         if early.peek().is_none() {
@@ -57,7 +58,7 @@ impl Hasty {
         }
         let mut state = self.state.lock();
         for (Early { session, serial, batch }, op) in early {
-            // An operation that has yet to settle comes by twice.
+            // An operation that has yet to settle passes here twice.
             if !state.open.remove(&serial) {
                 continue;
             }
@@ -71,13 +72,13 @@ impl Hasty {
         self.settled.modify(|was| settled > std::mem::replace(was, settled.max(*was)));
     }
 
-    /// How far the operations of a session are.
+    /// Returns the progress of the operations of a session.
     pub fn progress(&self, session: SessionId) -> Progress {
         let failed = self.state.lock().failed.get(&session).copied().unwrap_or(0);
         Progress { settled: self.settled.get(), failed }
     }
 
-    /// Waits until those up to `serial` are over.
+    /// Waits until operations up to `serial` are durable or have failed.
     pub async fn wait(&self, serial: u64) {
         self.settled.wait_for(|settled| (*settled >= serial).then_some(())).await;
     }

@@ -1,4 +1,4 @@
-//! The queue of the executor, and how it sleeps.
+//! The queue of the executor, and how the executor sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use super::leases::Event;
 use super::op::Job;
 use super::pins::Pins;
 
-/// Looks before the executor goes to sleep: waking it costs the others more than these.
+/// Looks before the executor goes to sleep. Waking it costs other threads more than these looks.
 const SPINS: usize = 200;
 
 /// An operation with the rows that were fetched for it.
@@ -47,12 +47,12 @@ impl InboxState {
 pub struct Inbox {
     state: Mutex<InboxState>,
     wake: Notify,
-    /// There is something new.
+    /// Set when something new has arrived.
     news: AtomicBool,
 }
 
 impl Inbox {
-    /// Gives the operation back when the executor has ended.
+    /// Adds an operation; gives it back if the executor has ended.
     pub fn push(&self, job: Job) -> Result<(), Job> {
         let mut state = self.state.lock();
         if state.closed {
@@ -63,7 +63,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// An operation comes back with its rows.
+    /// Returns operations with the rows that were fetched for them.
     pub fn push_fetched(&self, fetched: Vec<Fetched>) {
         let mut state = self.state.lock();
         if !state.closed {
@@ -72,7 +72,7 @@ impl Inbox {
         }
     }
 
-    /// Something happened to a session.
+    /// Adds an event of a session.
     pub fn push_event(&self, event: Event) {
         let mut state = self.state.lock();
         if !state.closed {
@@ -81,7 +81,7 @@ impl Inbox {
         }
     }
 
-    /// Makes the executor look around.
+    /// Wakes the executor.
     pub fn poke(&self) {
         let mut state = self.state.lock();
         state.poked = true;
@@ -114,7 +114,8 @@ impl Inbox {
         }
     }
 
-    /// Whether there is nothing new: whoever brings something rings.
+    /// Puts the executor to sleep if there is nothing new; from then on, an arrival wakes it.
+    /// Returns whether it sleeps.
     fn sleeps(&self) -> bool {
         let mut state = self.state.lock();
         state.sleeping = state.is_empty() && !state.poked && !state.closed;
@@ -132,14 +133,14 @@ impl Inbox {
         arrived.events.append(&mut state.events);
     }
 
-    /// Accepts nothing more, if there is nothing left.
+    /// Closes the inbox if it is empty.
     pub fn close_if_empty(&self) -> bool {
         let mut state = self.state.lock();
         state.closed = state.is_empty();
         state.closed
     }
 
-    /// Accepts nothing more and drops what is there.
+    /// Closes the inbox and drops its contents.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -148,7 +149,7 @@ impl Inbox {
         drop(dropped);
     }
 
-    /// Operations not yet looked at.
+    /// Number of operations that the executor has not looked at.
     pub fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }

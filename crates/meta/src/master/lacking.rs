@@ -10,7 +10,7 @@ use super::op::Job;
 use super::pins::Pins;
 use crate::Want;
 
-/// An operation and what it lacks.
+/// An operation and the rows that it lacks.
 pub struct Lacking {
     pub job: Job,
     pub pins: Box<Pins>,
@@ -40,7 +40,7 @@ impl FetchQueue {
         }
     }
 
-    /// The threads end; what waits is dropped.
+    /// Ends the threads; waiting operations are dropped.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -50,14 +50,14 @@ impl FetchQueue {
         drop(dropped);
     }
 
-    /// The next operations, or `None` when the master ends.
+    /// Takes the next operations; `None` when the master ends.
     pub async fn take(&self, config: &Config) -> Option<Vec<Lacking>> {
         loop {
             if let Some(taken) = self.take_now(config) {
                 return Some(taken);
             }
             if self.state.lock().closed {
-                // So that the next thread hears of it.
+                // Wakes the next thread.
                 self.ready.notify_one();
                 return None;
             }

@@ -1,14 +1,14 @@
-//! The leases of rows that sessions keep in memory. A session that was sent a row, or was told that
-//! there is none, keeps it until it is recalled. A row that a session keeps is not changed for all
-//! to see before that.
+//! The leases of rows that sessions keep in memory. A session that has received a row, or the
+//! answer that there is none, keeps it until it is recalled. Before that, no change of the row
+//! becomes visible to all.
 //!
 //! The executor owns this table and grants and recalls in the order in which it runs operations, so
 //! no grant slips past a change. An operation that changes rows with holders *settles* when all of
 //! them have acknowledged the recall or their session has lapsed. An operation that saw its changes
 //! settles no sooner, and is answered no sooner.
 //!
-//! The memory of the table is bounded: beyond its limit the oldest leases are recalled, and what is
-//! left of leases that are gone is swept before it is more than the leases themselves.
+//! The memory of the table is bounded: beyond its limit the oldest leases are recalled, and remains
+//! of ended leases are swept before they outnumber the leases.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,53 +27,54 @@ use super::settle::{Answered, Settle, Unsettled};
 use crate::keys;
 use crate::session::Recall;
 
-/// Memory of a lease beside its key, bytes, about: a place in the table and up to two in the order
-/// of grants, the headers of keys, and room for both to grow.
+/// Approximate memory of a lease in addition to its key, bytes: a place in the table and up to two
+/// in the order of grants, the headers of keys, and room for both to grow.
 const LEASE_OVERHEAD: usize = 256;
-/// One part in so many of the limit is made free at a time, so that not each grant sends a recall.
+/// Fraction of the limit, as a divisor, that is freed at a time, so that not each grant sends a
+/// recall.
 const MADE_FREE: usize = 64;
-/// Rows that are recalled together to make room, at most.
+/// Most rows that are recalled together to make room.
 const RECALLED_TOGETHER: usize = 256;
-/// Grants that are gone, or places for entries, that are not worth a sweep.
+/// Number of ended grants, or of free places for entries, that is not worth a sweep.
 const SWEEP_GRANTS: usize = 1024;
 
-/// An event of a session; events come in the order they happened.
+/// An event of a session. Events come in the order in which they happened.
 pub enum Event {
-    /// It holds nothing from here on, and its recalls go to `recalls`.
+    /// The session attached: it holds nothing from here on, and its recalls go to `recalls`.
     Attached { session: SessionId, recalls: UnboundedSender<Recall> },
-    /// It has let go of all that was recalled up to this number.
+    /// The session has given up all rows that were recalled up to this number.
     Acknowledged { session: SessionId, number: u64 },
-    /// It holds nothing any more, and nothing will be granted to it.
+    /// The session ended: it holds nothing any more, and nothing will be granted to it.
     Ended { session: SessionId },
-    /// It has been attached again, and what it had done on its own has run: no directory is
-    /// delegated to it.
+    /// The session has attached again, and its own operations have run: no directory is delegated
+    /// to it.
     Replayed { session: SessionId },
-    /// The operations that it had posted in these directories have run. With each, the number of
-    /// the delegation that ends.
+    /// The operations that the session had posted in these directories have run. Each directory
+    /// comes with the number of the delegation that ends.
     GivenBack { session: SessionId, directories: Vec<(Ino, u64)> },
-    /// It is to give back what is delegated to it.
+    /// The session must give back what is delegated to it.
     Unwelcome { session: SessionId },
-    /// These are to let go of all rows, whichever master has leased them. When they have, or have
-    /// ended, `done` is called.
+    /// These sessions must give up all rows, whichever master has leased them. `done` is called
+    /// when they have, or have ended.
     AllRecalled { sessions: Vec<SessionId>, done: Answered },
 }
 
 pub struct Leases {
     holders: Holders,
     sessions: HashMap<SessionId, SessionLeases>,
-    /// All grants, the oldest first, and some that are gone.
+    /// All grants, the oldest first, including some that have ended.
     order: VecDeque<GrantedLease>,
-    /// How many grants there ever were.
+    /// Number of the last grant.
     granted: u64,
     kept: Kept,
-    /// The most that `kept` may take, bytes.
+    /// Most bytes that `kept` may take.
     limit: usize,
-    /// Recalls that were sent to all sessions. They are numbered so: one of an earlier attachment,
-    /// which comes and is acknowledged late, never counts for a later recall.
+    /// Number of recalls that were sent to all sessions together. It numbers them, so that a late
+    /// acknowledgement of a recall of an earlier attachment never counts for a later recall.
     sent: u64,
     /// Rows changed by operations that have not settled, the oldest change first.
     settling: BTreeMap<Bytes, Vec<Settling>>,
-    /// The unsettled operations that the operation that runs now has seen.
+    /// Unsettled operations whose changes the current operation has seen.
     seen: RefCell<Vec<Arc<Settle<Job>>>>,
     unsettled: Arc<Unsettled>,
     asked: Arc<Asked>,
@@ -85,8 +86,7 @@ struct Settling {
     before: Before,
 }
 
-/// A row before a change, where that may be shown. It is for as long as nobody was told of the
-/// change.
+/// A row before a change, if it may be shown: nobody has seen the change yet. `None` otherwise.
 pub type Before = Option<Option<Bytes>>;
 
 struct Holder {
@@ -96,9 +96,9 @@ struct Holder {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LeaseStage {
-    /// It has the lease by the grant of this number.
+    /// Holds the lease by the grant of this number.
     Kept(u64),
-    /// It was told to let go by the recall of this number.
+    /// Asked to give the row up by the recall of this number.
     Recalled(u64),
 }
 
@@ -113,7 +113,7 @@ struct GrantedLease {
     number: u64,
 }
 
-/// Leases that were not recalled: how many, and the memory that they take.
+/// Number of leases that were not recalled, and the memory that they take.
 #[derive(Default)]
 struct Kept {
     leases: usize,
@@ -139,7 +139,7 @@ fn weight(key: &Bytes) -> usize {
 
 struct SessionLeases {
     recalls: UnboundedSender<Recall>,
-    /// Recalls that were not acknowledged.
+    /// Recalls that were not acknowledged, the oldest first.
     unacknowledged: VecDeque<Unacknowledged>,
 }
 
@@ -149,7 +149,8 @@ struct Unacknowledged {
 }
 
 impl Leases {
-    /// Leases take at most `limit` bytes: beyond that the oldest are recalled.
+    /// Creates a table whose leases take at most `limit` bytes; beyond that the oldest are
+    /// recalled.
     pub fn new(limit: usize, unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Leases {
         Leases {
             holders: HashMap::default(),
@@ -166,12 +167,12 @@ impl Leases {
         }
     }
 
-    /// Leases that were not recalled, and the memory that they take, bytes.
+    /// Returns the number of leases that were not recalled, and the memory that they take, bytes.
     pub fn usage(&self) -> (u64, u64) {
         (self.kept.leases as u64, self.kept.bytes as u64)
     }
 
-    /// No operation has anything to do with leases.
+    /// Returns whether no operation is affected by leases.
     fn is_idle(&self) -> bool {
         self.holders.is_empty() && self.settling.is_empty()
     }
@@ -236,28 +237,29 @@ impl Leases {
         }
     }
 
-    /// The operation that runs now sees a row.
+    /// Notes that the current operation sees a row.
     pub fn see(&self, key: &Bytes) {
         if let Some(last) = self.preceding(key) {
             self.seen.borrow_mut().push(Arc::clone(last));
         }
     }
 
-    /// The operation that changed a row last, if whoever sees or changes it has to wait for that.
-    /// All operations share counters: nobody would be answered while one of them waits.
+    /// Returns the operation that changed a row last, if operations that see or change the row have
+    /// to wait for it. Counters are exempt: all operations share them, and one waiting operation
+    /// would delay all.
     fn preceding(&self, key: &Bytes) -> Option<&Arc<Settle<Job>>> {
         let last = self.settling.get(key)?.last()?;
         (!keys::is_counter(key)).then_some(&last.settle)
     }
 
-    /// The row before all changes that have not settled; `None` if there are none.
+    /// Returns the row before all changes that have not settled; `None` if there are none.
     pub fn before(&self, key: &Bytes) -> Option<&Before> {
         let changes = self.settling.get(key)?;
         let first = changes.iter().find(|change| !change.settle.is_done())?;
         Some(&first.before)
     }
 
-    /// Whether there are such changes in a range of rows.
+    /// Returns whether a range of rows has changes that have not settled.
     pub fn is_settling(&self, start: &Bytes, end: &Bytes) -> bool {
         let mut rows = match start < end {
             true => self.settling.range::<Bytes, _>(start..end),
@@ -266,7 +268,7 @@ impl Leases {
         rows.any(|(_, changes)| changes.iter().any(|change| !change.settle.is_done()))
     }
 
-    /// The operation that runs now sees a range of rows.
+    /// Notes that the current operation sees a range of rows.
     pub fn see_range(&self, start: &Bytes, end: &Bytes) {
         if self.settling.is_empty() || start >= end {
             return;
@@ -276,12 +278,12 @@ impl Leases {
         self.seen.borrow_mut().extend(last.map(|last| Arc::clone(&last.settle)));
     }
 
-    /// The operation that saw rows runs again later.
+    /// Forgets the rows that were seen, as the operation runs again later.
     pub fn forget_seen(&mut self) {
         self.seen.get_mut().clear();
     }
 
-    /// The session holds none of these rows, without having been told to let go.
+    /// Notes that the session holds none of these rows, though they were not recalled.
     pub fn release(&mut self, session: SessionId, keys: &[Bytes]) {
         for key in keys {
             let Some(holders) = self.holders.get_mut(key) else { continue };
@@ -299,8 +301,8 @@ impl Leases {
         }
     }
 
-    /// The operation that ran is over, has changed `changed` in `batch`, and wants `grant`;
-    /// `before` says what these rows were. Returns what it has to wait for, if anything.
+    /// Finishes the operation that ran: it has changed `changed` in `batch`, and wants `grant`;
+    /// `before` returns the former rows. Returns the recalls that it has to wait for, if any.
     pub fn ran<'a>(
         &mut self,
         changed: impl Iterator<Item = &'a Bytes> + Clone,
@@ -345,7 +347,7 @@ impl Leases {
             self.add_other_kinds(session, &mut rows);
             self.send(session, rows, Some(&settle));
         }
-        // The caller's own part.
+        // The share of the creator of `settle`.
         settle.done(&mut Vec::new());
         if settle.is_done() {
             return None;
@@ -357,8 +359,8 @@ impl Leases {
         Some(settle)
     }
 
-    /// A name is looked up as that of a file and of a directory at once. A session that lets go of
-    /// one lets go of the other, so that of a name that is gone nothing is left.
+    /// Adds entries of the other kind: a name is looked up as a file and as a directory at once. A
+    /// session that gives up one gives up the other, so that nothing is left of a removed name.
     fn add_other_kinds(&self, session: SessionId, rows: &mut Vec<Bytes>) {
         let others = rows.iter().filter_map(keys::entry_of_other_kind);
         let others: Vec<Bytes> =
@@ -367,7 +369,7 @@ impl Leases {
     }
 
     fn recall_all(&mut self, sessions: &[SessionId], done: Answered, ready: &mut Vec<Job>) {
-        // It is no operation: no batch waits for it.
+        // Not an operation: no batch waits for it.
         let settle = Settle::new(Arc::clone(&self.unsettled), u64::MAX);
         for session in sessions {
             self.send(*session, vec![keys::all_rows()], Some(&settle));
@@ -376,7 +378,7 @@ impl Leases {
         settle.done(ready);
     }
 
-    /// Asks a session for something that is no lease.
+    /// Asks a session for a directory, which is not a lease.
     pub fn ask(&mut self, (session, key): Ask) {
         self.send(session, vec![key], None);
     }
@@ -393,7 +395,7 @@ impl Leases {
                 self.kept.remove(key);
             }
         }
-        // A session that cannot be reached lapses, or attaches again with empty hands.
+        // A session that cannot be reached lapses, or attaches again without any rows.
         let _ = state.recalls.send(recall.clone());
         let mut waiting: Vec<_> = waiting.into_iter().cloned().collect();
         if is_planted(Bug::RecallNotAwaited) {
@@ -425,7 +427,7 @@ impl Leases {
         self.sweep();
     }
 
-    /// Makes room for some leases where there is none.
+    /// Makes room for some leases if there is none.
     fn recall_oldest(&mut self) {
         if self.kept.bytes <= self.limit {
             return;
@@ -447,8 +449,8 @@ impl Leases {
         }
     }
 
-    /// Forgets grants that are gone where they are more than the leases, and gives back the memory
-    /// of tables that have become too large.
+    /// Forgets ended grants once they outnumber the leases, and frees the memory of tables that
+    /// have become too large.
     fn sweep(&mut self) {
         if self.order.len() <= 2 * self.kept.leases + SWEEP_GRANTS {
             return;
@@ -464,11 +466,11 @@ impl Leases {
         }
     }
 
-    /// Changes of batches after `durable`, of the rows `void`, are void: they will be made again.
+    /// Voids the changes of batches after `durable`, of the rows `void`: they will be made again.
     pub fn start_over(&mut self, durable: u64, void: &[Bytes]) {
         self.retain_settling(|settling| settling.batch <= durable);
         self.forget_seen();
-        // A session that was told of them early must not go on showing them.
+        // A session that received them early must not go on showing them.
         let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
         for key in void {
             let holders = self.holders.get(key).into_iter().flatten();
@@ -489,14 +491,14 @@ fn is_kept_by(holders: &Holders, key: &Bytes, session: SessionId) -> bool {
     holders.get(key).into_iter().flatten().any(|holder| holder.is_kept_by(session))
 }
 
-/// The session that still has the lease by a grant.
+/// Returns the session that still has the lease by a grant.
 fn holder_of(holders: &Holders, grant: &GrantedLease) -> Option<SessionId> {
     let stage = LeaseStage::Kept(grant.number);
     let holder = holders.get(&grant.key)?.iter().find(|holder| holder.stage == stage)?;
     Some(holder.session)
 }
 
-/// `settle` waits for a recall that was sent before.
+/// Makes `settle` wait for a recall that was sent before.
 fn await_recall(
     sessions: &mut HashMap<SessionId, SessionLeases>,
     holder: &Holder,
@@ -521,7 +523,7 @@ mod tests {
     const ONE: SessionId = SessionId(1);
     const TWO: SessionId = SessionId(2);
 
-    /// Leases that may take so many bytes, and what two sessions are told.
+    /// Returns leases that may take `limit` bytes, and the recalls to two sessions.
     fn leases(limit: usize) -> (Leases, [UnboundedReceiver<Recall>; 2]) {
         let working = Working::new(Arc::new(RealClock::default()), None);
         let asked = Arc::new(Asked::new(Arc::new(working)));
@@ -545,7 +547,7 @@ mod tests {
         numbers.map(|number| keys::inode(Ino(number))).collect()
     }
 
-    /// Has a session acknowledge what it was told; the rows of that.
+    /// Has a session acknowledge its recalls; returns the recalled rows.
     fn let_go(
         leases: &mut Leases,
         session: SessionId,
@@ -572,7 +574,7 @@ mod tests {
         assert!(leases.order.len() <= 2 * 2 + SWEEP_GRANTS, "{} grants", leases.order.len());
         assert_eq!((leases.holders.len(), leases.kept.leases), (2, 2));
         assert!(told.iter_mut().all(|told| told.try_recv().is_err()), "nobody is in the way");
-        // What was granted first is the oldest, and what was granted anew is not.
+        // The first grant is the oldest, unless it was granted anew.
         leases.limit = leases.kept.bytes + LEASE_OVERHEAD / 2;
         grant(&mut leases, ONE, &inodes(9..10));
         assert_eq!(let_go(&mut leases, TWO, &mut told[1]), other);
@@ -626,7 +628,7 @@ mod tests {
         leases.take(Event::Ended { session: ONE }, &mut Vec::new());
         assert_eq!((leases.holders.len(), leases.kept.leases, leases.order.len()), (10, 10, 10));
         assert_eq!(leases.kept.bytes, 10 * weight(&keys::inode(Ino(1))));
-        // Tables have twice as many places as are asked for, at most.
+        // Tables have at most twice as many places as were requested.
         let most = 4 * (10 + SWEEP_GRANTS);
         let places = (leases.holders.capacity(), leases.order.capacity());
         assert!(places.0 <= most && places.1 <= most, "{places:?} places");

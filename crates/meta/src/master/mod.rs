@@ -3,17 +3,17 @@
 //! ```text
 //!   run ──► inbox ──► executor ─────────► open batch ──► committer ──► Engine::commit
 //!             ▲          │ overlay, cache                    │
-//!             │          ▼ what is missing                   ▼ in the order of batches
+//!             │          ▼ missing rows                      ▼ in the order of batches
 //!             └────── fetch threads ◄── snapshot          publish: cache, durable batch; answer
 //!
 //!   read ──► cached rows as of the durable batch, else a snapshot
 //! ```
 //!
 //! While batch N is in the engine, N+1 is executed on top of it. The executor first looks into the
-//! overlay: all changes that are not published, and published ones that a waiting operation still
-//! needs. Below it are the rows that were fetched for the operation, and below those the row cache.
-//! The cache holds published rows only, each with the batch since which it is known. So a reader
-//! takes no lock: it meets a row younger than the batch it began with, or it does not.
+//! overlay: all changes that are not published, and published changes that a waiting operation
+//! still needs. Below it are the rows that were fetched for the operation, and below those the row
+//! cache. The cache holds published rows only, each with the batch since which it is known. So a
+//! reader takes no lock: it meets a row younger than the batch it began with, or it does not.
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
@@ -77,7 +77,7 @@ use crate::session::Serving;
 use crate::sights::{Seeing, Seen, Sight};
 use crate::{RowWatch, Verb};
 
-/// How long a dropped master may take to finish what it accepted.
+/// Time that a dropped master may take to finish the operations that it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The owner of the metadata in `engine`. Clones are the same master; it stops with the last one.
@@ -88,7 +88,7 @@ pub struct Master {
 
 struct Owner {
     shared: Arc<MasterShared>,
-    /// Hangs up when all threads have ended.
+    /// Disconnected when all threads have ended.
     threads: Mutex<Receiver<()>>,
 }
 
@@ -105,10 +105,10 @@ impl Master {
         Master::begin(engine, clock, config, fence)
     }
 
-    /// As [`Master::start`], where no thread may wait.
+    /// Starts a master like [`Master::start`], where no thread may wait.
     ///
     /// # Errors
-    /// As it.
+    /// Same errors as [`Master::start`].
     pub async fn start_later(
         engine: Arc<dyn Engine>,
         clock: Arc<dyn Clock>,
@@ -164,10 +164,11 @@ impl Master {
         Ok(reply_of::<V>(self.run_any(caller, Box::new(verb)).await?))
     }
 
-    /// As [`Master::run`], with what these inodes were right before and after.
+    /// Runs a verb like [`Master::run`], and returns these inodes as they were right before and
+    /// after.
     ///
     /// # Errors
-    /// As it.
+    /// Same errors as [`Master::run`].
     pub async fn run_seeing<V: Verb>(
         &self,
         caller: &Caller,
@@ -188,8 +189,8 @@ impl Master {
         self.execute(job, answer).await?
     }
 
-    /// Has an operation run, and waits for its answer. As much of that time as the last commit took
-    /// counts as spent on the disk.
+    /// Runs an operation, and waits for its answer. As much of that time as the last commit took
+    /// counts as time on the disk.
     async fn execute<T>(&self, job: Job, answer: oneshot::Receiver<T>) -> Result<T> {
         let counters = &self.owner.shared.counters;
         let batches = counters.batches.get();
@@ -202,14 +203,14 @@ impl Master {
         answered
     }
 
-    /// Gives an operation to the executor, when there are not too many.
+    /// Passes an operation to the executor once there are not too many.
     async fn accept(&self, job: Job) -> Result<()> {
         let shared = &*self.owner.shared;
         let permit = match shared.permits.try_acquire() {
             Ok(permit) => permit,
             Err(_) => shared.permits.acquire().await.map_err(|_| shared.gone())?,
         };
-        // Given back when it is answered.
+        // The permit is given back when the operation is answered.
         permit.forget();
         shared.inbox.push(job).map_err(|_| shared.gone())
     }
@@ -217,7 +218,7 @@ impl Master {
     async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Result<T> {
         match answer.await {
             Ok(reply) => Ok(reply),
-            // Dropped by a thread that ends, which is about to say why.
+            // Dropped by a thread that is ending and is about to report why.
             Err(_) => {
                 self.wait_failed().await;
                 Err(self.owner.shared.gone())
@@ -225,8 +226,10 @@ impl Master {
         }
     }
 
+    /// Checks that an operation may run now.
+    ///
     /// # Errors
-    /// `Full` if the disk is, and the operation is not run then.
+    /// `Full` if the disk is full; then the operation does not run.
     fn check_runs(&self, when_full: bool, takes_reserve_of: Option<Party>) -> Result<()> {
         let shared = &self.owner.shared;
         match (when_full, takes_reserve_of) {
@@ -243,7 +246,7 @@ impl Master {
         }
     }
 
-    /// For who is about to write what an operation would then name.
+    /// Checks the space for callers that are about to write blocks for an operation to name.
     ///
     /// # Errors
     /// `Full` if [`Master::run`] would refuse that operation now.
@@ -257,8 +260,8 @@ impl Master {
         }
     }
 
-    /// Runs a reading operation on durable rows only: on this thread if all it needs is in memory,
-    /// else on the blocking pool of the runtime this is called on.
+    /// Runs a reading operation on durable rows only: on this thread if all rows that it needs are
+    /// in memory, else on the blocking pool of the current runtime.
     ///
     /// # Errors
     /// Those of the operation and of the engine; `Invalid` if it changes rows; `Unavailable` when
@@ -270,7 +273,7 @@ impl Master {
         Ok(reply_of::<V>(self.read_missed(caller, Arc::new(verb)).await?))
     }
 
-    /// As [`Master::read`].
+    /// Reads like [`Master::read`].
     pub(crate) async fn read_any(
         &self,
         caller: &Caller,
@@ -282,7 +285,7 @@ impl Master {
         self.read_missed(caller, verb).await
     }
 
-    /// Not all that it needs is in memory.
+    /// Reads when not all needed rows are in memory.
     async fn read_missed(&self, caller: &Caller, verb: Arc<dyn AnyVerb>) -> Result<AnyReply> {
         let shared = &self.owner.shared;
         let Some(stamp) = shared.unsettled.stamp() else {
@@ -295,17 +298,18 @@ impl Master {
         self.read_executed(caller, verb).await
     }
 
-    /// As [`Master::read`], but only if all it needs is in memory; `None`: use that. Never blocks.
+    /// Reads like [`Master::read`] if all needed rows are in memory; otherwise returns `None`.
+    /// Never blocks.
     pub fn read_now<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         read::cached(&self.owner.shared, caller, verb)
     }
 
-    /// As [`Master::read_now`], with what it takes to use the reply again.
+    /// Reads like [`Master::read_now`], and returns what is needed to use the reply again.
     pub fn read_memo<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<Memo<V::Reply>>> {
         read::on_cached(&self.owner.shared, caller, verb, true)
     }
 
-    /// Whether the caller that `memo` was made for would get the same reply now.
+    /// Returns whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
         read::is_current(&self.owner.shared, memo)
     }
@@ -315,7 +319,7 @@ impl Master {
         self.owner.shared.watches.watch(key)
     }
 
-    /// All rows as they are in the engine, of a batch that reads have seen. Blocks.
+    /// Returns all rows as they are in the engine, of a batch that reads have seen. Blocks.
     ///
     /// # Errors
     /// Those of the engine; `Unavailable` when the master has failed, or may have been replaced.
@@ -327,7 +331,7 @@ impl Master {
         Ok(snapshot)
     }
 
-    /// Runs what blocks where that is allowed.
+    /// Runs blocking work where that is allowed.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -335,54 +339,54 @@ impl Master {
         threads::blocking(&self.owner.shared.config.threads, work).await
     }
 
-    /// The last batch that is durable and seen by reads.
+    /// Returns the last batch that is durable and visible to reads.
     pub fn durable_batch(&self) -> u64 {
         self.owner.shared.durable.batch()
     }
 
-    /// Refuses new operations, finishes those accepted, and ends. Blocks meanwhile.
+    /// Refuses new operations, finishes the accepted ones, and ends. Blocks meanwhile.
     pub fn stop(&self) {
         self.owner.begin_stop();
-        // An error is what it waits for: nobody sends.
+        // Nobody sends: the call returns with an error when all threads have ended.
         let _ = self.owner.threads.lock().recv();
         self.owner.shared.engine.give_up();
     }
 
-    /// After `stop`, where the process goes on and another master follows. Calls that still wait
-    /// for something else than the disk, such as a session, are answered that the outcome is
-    /// unknown: nobody would ever tell them more.
+    /// Ends the master after `stop`, if the process goes on and another master follows. Calls that
+    /// still wait for something other than the disk, such as a session, get the answer that the
+    /// outcome is unknown: nothing else would ever answer them.
     pub fn end(&self, reason: &str) {
         self.owner.shared.end(format!("outcome unknown: {reason}"));
     }
 
-    /// The epoch in which it took over: that of the master before it was lower.
+    /// Returns the epoch in which the master took over. Masters before it had lower ones.
     pub fn epoch(&self) -> u64 {
         self.owner.shared.epoch
     }
 
-    /// For a session in this process that answers under this master's lease.
+    /// Returns the handle for a session in this process that answers under this master's lease.
     pub fn serving(&self) -> Serving {
         let shared = Arc::downgrade(&self.owner.shared);
         let left = move || shared.upgrade().map_or(Duration::ZERO, |shared| shared.serves_for());
         Serving::new(self.epoch(), Arc::new(left))
     }
 
-    /// Whether this is the master, as far as it can know.
+    /// Checks that this is the serving master, as far as it can know.
     ///
     /// # Errors
     /// `Unavailable` when it has failed, or could not renew its lease: then it answers no reads
-    /// until it has.
+    /// until it has renewed it.
     pub fn check_serving(&self) -> Result<()> {
         self.owner.shared.check_serving()
     }
 
-    /// Why the master ended without being told to. The process must then exit, and recover by
-    /// starting again.
+    /// Returns why the master ended without an order to stop. The process must then exit, and
+    /// recover by starting again.
     pub fn failed(&self) -> Option<String> {
         self.owner.shared.failure().map(str::to_owned)
     }
 
-    /// Waits until the master fails, if it ever does, and returns why.
+    /// Waits until the master fails, if it ever does, and returns the reason.
     pub fn wait_failed(&self) -> impl Future<Output = String> + Send + use<> {
         let shared = Arc::clone(&self.owner.shared);
         async move {
@@ -391,23 +395,23 @@ impl Master {
         }
     }
 
-    /// How long this master has worked: time in which its disk stalled, it was not sure to be the
-    /// master, or its process was stopped, does not count.
+    /// Returns the time for which this master has worked: time in which its disk stalled, it was
+    /// not sure to be the master, or its process was stopped, does not count.
     pub fn working_time(&self) -> Duration {
         self.owner.shared.working.time()
     }
 
-    /// Whether a session has not done what it was asked for so long.
+    /// Returns whether a session has left a request of this master unfulfilled for `most`.
     pub fn is_late(&self, session: SessionId, most: Duration) -> bool {
         self.owner.shared.asked.is_late(session, most)
     }
 
-    /// The sessions that have not let go of what was recalled, and for how long.
+    /// Returns the sessions that have not given up what was recalled, and for how long.
     pub fn awaited(&self) -> Vec<(SessionId, Duration)> {
         self.owner.shared.asked.all()
     }
 
-    /// Whether a session has not given a directory back for so long.
+    /// Returns whether a session has not given a directory back for `most`.
     pub fn keeps_late(&self, session: SessionId, most: Duration) -> bool {
         self.owner.shared.asked.keeps_late(session, most)
     }
@@ -435,7 +439,7 @@ impl Drop for Owner {
     }
 }
 
-/// Starts a thread whose panic is the end of the master.
+/// Starts a thread whose panic ends the master.
 fn spawn(
     shared: &Arc<MasterShared>,
     alive: &Sender<()>,

@@ -1,4 +1,4 @@
-//! An operation of a session: it runs once, however often it is sent.
+//! An operation of a session, which runs once, however often it is sent.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::shown::ShownToMount;
 use crate::wire::ReceivedVerb;
 use crate::{Context, Stop, View, WireVerb, keys};
 
-/// The longest row of extents that is sent back with each change of it.
+/// Largest row of extents that is sent back with each change of it, bytes.
 const KEPT_EXTENTS_BYTES: usize = 4 << 10;
 
-/// By how much the clock of a session that runs operations on its own may be behind, or its
-/// operations late, nanoseconds. It is never ahead.
+/// Most by which the clock of a session that runs operations on its own may be behind, or its
+/// operations late, nanoseconds. The clock is never ahead.
 const POSTED_BEFORE_NS: i64 = 60_000_000_000;
 /// An operation that may be sent more than once.
 pub struct Once<'a> {
@@ -31,30 +31,30 @@ pub struct Once<'a> {
     pub session: SessionId,
     pub slot: u16,
     pub sequence: u64,
-    /// Rows that the session holds no lease on until it has run.
+    /// Rows on which the session holds no lease until the operation has run.
     pub released: Vec<Bytes>,
-    /// Whether rows that it changed are leased with the reply.
+    /// Leases the rows that it changed with the reply.
     pub lease: bool,
-    /// Whether it is answered when it has run, if that is allowed. Then the session runs it again
-    /// if it is lost, and gives the number of the inode that it made.
+    /// Answers the operation when it has run, if that is allowed. The session then runs it again if
+    /// it is lost, and sends the number of the inode that it made.
     pub hasty: bool,
     pub ino: Option<Ino>,
-    /// When the session ran it on its own, if it did.
+    /// Time at which the session ran it on its own, if it did.
     pub posted: Option<Timestamp>,
-    /// It is sent again to a new master, which has told nobody else anything yet.
+    /// Set if it is sent again to a new master, which has answered nobody else yet.
     pub is_replay: bool,
-    /// The session is a mount's.
+    /// Set if the session belongs to a mount.
     pub to_mount: bool,
 }
 
 /// The outcome of an operation.
 pub struct Executed {
     pub reply: Result<Bytes>,
-    /// The rows that it changed, where those are leased.
+    /// Rows that the operation changed, if they are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
-    /// The inode that it made.
+    /// Inode that the operation made.
     pub ino: Option<Ino>,
-    /// 0, or its number among those that were answered before they are durable.
+    /// Number among the operations that were answered before they are durable, or 0.
     pub serial: u64,
 }
 
@@ -110,13 +110,13 @@ pub struct OnceOp {
     to_mount: bool,
     posted: Option<Timestamp>,
     is_replay: bool,
-    /// The inode that somebody knows it made: it makes no other.
+    /// Inode that the operation is known to have made: it makes no other.
     told: Option<Ino>,
-    /// That its last run made.
+    /// Inode that the last run made.
     made: Option<Ino>,
     reply: Option<Result<Bytes>>,
     rows: Vec<(Bytes, Option<Bytes>)>,
-    /// `None` once it was answered.
+    /// Channel for the answer; `None` once it was answered.
     sender: Option<oneshot::Sender<Executed>>,
 }
 
@@ -134,7 +134,7 @@ impl OnceOp {
             view.trace();
         }
         let mut reply = self.verb.apply_any(view, &self.context)?;
-        // Before it is kept for when it is sent again.
+        // Filtered before the reply is kept for repetitions.
         if self.to_mount {
             self.verb.show_any(&mut ShownToMount::new(view, &self.context), &mut reply)?;
         }
@@ -149,7 +149,7 @@ impl OnceOp {
                 let leased = view.changes().iter();
                 let leased = leased.filter(|(key, row)| may_keep(key, row.as_ref(), session));
                 self.rows.extend(leased.map(|(key, row)| (key.clone(), row.clone())));
-                // A lookup of what was made asks whether there is a directory of that name, too.
+                // A lookup of a new name also asks whether there is a directory of that name.
                 let mut absent = view.take_trace();
                 absent.retain(|(key, row)| row.is_none() && keys::is_of_tree(key));
                 absent.retain(|(key, _)| !view.changes().contains_key(key));
@@ -164,8 +164,8 @@ impl OnceOp {
     }
 }
 
-/// Whether a session may keep a row that it changed: one of the tree, or a short one of extents
-/// that tells of nothing but the session's own blocks.
+/// Returns whether a session may keep a row that it changed: a row of the tree, or a short row of
+/// extents that names only the session's own blocks.
 fn may_keep(key: &Bytes, row: Option<&Bytes>, session: SessionId) -> bool {
     let is_own = |extent: &Extent| match &extent.place {
         Place::Block { block, .. } => block.session == session,
@@ -229,7 +229,7 @@ impl Op for OnceOp {
     }
 
     fn grant(&mut self) -> Option<RowLease> {
-        // A caller that was answered already gets no rows any more.
+        // A caller that was answered already gets no more rows.
         self.sender.as_ref()?;
         let keys: Vec<Bytes> = self.rows.iter().map(|(key, _)| key.clone()).collect();
         (!keys.is_empty()).then_some(RowLease { session: self.session, keys })

@@ -1,4 +1,4 @@
-//! One accepted operation, whatever its verb, on its way to an answer.
+//! An accepted operation, whatever its verb, on its way to an answer.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::settle::{Answered, Settle};
 use crate::erased::{AnyReply, AnyVerb};
 use crate::{Context, Stop, View};
 
-/// How a run of an operation ended. The reply is kept with the operation.
+/// The outcome of a run of an operation. The reply is kept with the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ran {
     Done,
-    /// Its changes do not count.
+    /// The run failed; its changes do not count.
     Failed,
-    /// The view knows what was missing.
+    /// Rows were missing; the view knows which.
     Miss,
 }
 
@@ -29,14 +29,15 @@ pub struct DelegationWish {
     pub session: SessionId,
 }
 
-/// The caller that may hear how an operation ended before it is durable.
+/// The caller that may be answered before an operation is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Haste {
     /// Nobody.
     Never,
-    /// A reader, if all rows that it saw are durable or were left by this session early.
+    /// A reader, if all rows that it saw are durable or were changed by this session and answered
+    /// early.
     Reader(Option<SessionId>),
-    /// A session that runs it again if it is lost.
+    /// A session that runs the operation again if it is lost.
     Keeper(SessionId),
 }
 
@@ -44,7 +45,7 @@ pub enum Haste {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Early {
     pub session: SessionId,
-    /// Counts them, from 1.
+    /// Number of the operation among these, from 1.
     pub serial: u64,
     pub batch: u64,
 }
@@ -60,40 +61,40 @@ pub struct RowLease {
 pub trait Op: Send {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran;
 
-    /// Rows that a session does not hold, whatever it was granted before: an operation that
-    /// changes rows recalls none of these from it.
+    /// Returns rows that a session does not hold, whatever it was granted before: an operation that
+    /// changes them does not recall them from it.
     fn released(&self) -> Option<(SessionId, &[Bytes])> {
         None
     }
 
-    /// The leases its session gets with the reply.
+    /// Returns the leases that its session gets with the reply.
     fn grant(&mut self) -> Option<RowLease> {
         None
     }
 
-    /// The caller that may be answered before the rows that it saw and changed are durable.
+    /// Returns the caller that may be answered before the rows that it saw and changed are durable.
     fn haste(&self) -> Haste {
         Haste::Never
     }
 
-    /// Whether it need not see changes that nobody was told of and that wait for a recall. It must
-    /// keep nothing of what it sees then.
+    /// Returns whether it may run without changes that wait for a recall and that nobody has seen.
+    /// It must then keep nothing of what it sees.
     fn reads_settled(&self) -> bool {
         false
     }
 
-    /// The sender of the reply of its last run, which succeeded and may be lost: for a [`Keeper`].
-    /// After this it has no other.
+    /// Returns the sender of the reply of its last run, which succeeded and may be lost: for a
+    /// [`Haste::Keeper`]. Afterwards it has no other sender.
     fn early_answer(&mut self, _serial: u64) -> Answered {
         Box::new(|| ())
     }
 
-    /// Whether its last run failed.
+    /// Returns whether its last run failed.
     fn has_failed(&self) -> bool {
         false
     }
 
-    /// The session that runs it, where that may see what is delegated to it.
+    /// Returns the session that runs it, if that session may see what is delegated to it.
     fn session(&self) -> Option<SessionId> {
         match self.haste() {
             Haste::Never => None,
@@ -102,33 +103,34 @@ pub trait Op: Send {
         }
     }
 
-    /// Its session has run it on its own before: it runs after what came before it.
+    /// Returns whether its session ran it on its own before: then it runs after what came before
+    /// it.
     fn is_posted(&self) -> bool {
         false
     }
 
-    /// Whether it may change only what nobody but its session knows, since that has said that it is
-    /// done.
+    /// Returns whether it may change only rows that only its session knows, since the session has
+    /// reported it as done.
     fn is_confined(&self) -> bool {
         false
     }
 
-    /// The inode that its last run made.
+    /// Returns the inode that its last run made.
     fn made(&self) -> Option<Ino> {
         None
     }
 
-    /// As [`Op::made`], if that is a directory.
+    /// Returns the inode that its last run made, if that is a directory.
     fn made_directory(&self) -> Option<Ino> {
         None
     }
 
-    /// The directory that its session wants to fill on its own once this has run.
+    /// Returns the directory that its session wants to fill on its own once this has run.
     fn wish(&self) -> Option<DelegationWish> {
         None
     }
 
-    /// The wish was granted: the number of the delegation.
+    /// Notes that the wish was granted, with the number of the delegation.
     fn granted(&mut self, _number: u64) {}
 
     /// Replaces the reply.
@@ -142,15 +144,15 @@ pub trait Op: Send {
 /// An operation in the queue or in a batch.
 pub struct Job {
     pub op: Box<dyn Op>,
-    /// Its last run changed rows.
+    /// Set if its last run changed rows.
     pub changed: bool,
-    /// The recalls that it waits for besides the disk.
+    /// Recalls that it waits for, in addition to the disk.
     pub settle: Option<Arc<Settle<Job>>>,
-    /// It was answered before it is durable.
+    /// Set if it was answered before it is durable.
     pub early: Option<Early>,
-    /// It counts among those that may be accepted and not answered.
+    /// Set if it counts among the operations that are accepted and not answered.
     pub is_counted: bool,
-    /// It waits for all directories that are held there, and no more are delegated meanwhile.
+    /// Ground of which it waits for all held directories; no more are delegated there meanwhile.
     pub closes: Option<Ground>,
 }
 
@@ -167,7 +169,7 @@ impl Job {
     }
 }
 
-/// Where the reply to an operation arrives.
+/// Channel on which the reply to an operation arrives.
 pub type Answer = oneshot::Receiver<Result<AnyReply>>;
 
 pub fn accept(caller: &Caller, verb: Box<dyn AnyVerb>) -> (Job, Answer) {
@@ -202,7 +204,7 @@ impl Op for Accepted {
     }
 }
 
-/// How a run ended, and the reply, unless rows are missing.
+/// Splits the result of a run into its outcome and the reply; there is none if rows are missing.
 pub fn outcome<T>(ran: Result<T, Stop>) -> (Ran, Option<Result<T>>) {
     match ran {
         Ok(reply) => (Ran::Done, Some(Ok(reply))),

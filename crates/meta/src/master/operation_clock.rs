@@ -1,4 +1,4 @@
-//! The wall clock as operations see it: it does not go back with each small correction, and it
+//! The wall clock as operations see it. It does not go back with each small correction, but it
 //! follows a clock that was set right after it had been ahead.
 
 use std::sync::Arc;
@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use cairn_base::{Clock, Timestamp};
 
-/// A clock that is behind by less was corrected. Operations wait for it by standing still.
+/// Largest setback that counts as a correction of the clock. Operations' time stands still until
+/// the clock catches up.
 const CORRECTION: Duration = Duration::from_secs(1);
-/// A clock that has been behind for so long was ahead before, and is right now.
+/// Time after which a clock that is behind counts as right: it had been ahead before.
 const FOLLOWS_AFTER: Duration = Duration::from_secs(30);
 
 /// Gives the times of operations.
 pub struct OperationClock {
     clock: Arc<dyn Clock>,
-    /// The last time that was given, nanoseconds of wall time.
+    /// Latest time that was given, nanoseconds of wall time.
     last: AtomicI64,
-    /// Since when the clock is behind that by more than a correction, nanoseconds of monotonic
-    /// time; 0: it is not.
+    /// Time since which the clock has been behind `last` by more than a correction, nanoseconds of
+    /// monotonic time; 0 if it is not.
     behind_since: AtomicU64,
 }
 
@@ -48,14 +49,14 @@ impl OperationClock {
         Timestamp(wall)
     }
 
-    /// Returns the time of one operation: later than that of each one before, so that two that run
-    /// within one tick of the clock have times of their own. [`OperationClock::now`] is asked
-    /// before.
+    /// Returns the time of one operation. It is later than that of each operation before, so two
+    /// operations within one tick of the clock have different times. Call [`OperationClock::now`]
+    /// first.
     pub fn tick(&self) -> Timestamp {
         Timestamp(self.last.fetch_add(1, Ordering::Relaxed).saturating_add(1))
     }
 
-    /// Whether the clock has been behind for long. Notes that it is behind.
+    /// Returns whether the clock has been behind for long. Notes that it is behind.
     fn was_set_back(&self) -> bool {
         let now = u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX).max(1);
         match self.behind_since.load(Ordering::Relaxed) {

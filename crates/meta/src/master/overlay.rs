@@ -1,4 +1,4 @@
-//! Rows changed by batches that are not known to be durable, and by those that an operation with
+//! Rows changed by batches that are not known to be durable, and by batches that an operation with
 //! fetched rows must still see.
 
 use std::cell::RefCell;
@@ -11,39 +11,39 @@ use quick_cache::DefaultHashBuilder;
 
 use super::batch::Batch;
 
-/// Dead rows that are not worth a sweep.
+/// Number of dead rows that is not worth a sweep.
 const SWEEP_ROWS: usize = 1024;
 
 struct Pending {
     row: Option<Bytes>,
     batch: u64,
-    /// Where it is among the changes of that batch.
+    /// Place of the change within that batch.
     slot: usize,
-    /// The session whose operation changed it last, if that was answered early.
+    /// Session whose operation changed it last, if that operation was answered early.
     by: Option<SessionId>,
 }
 
-/// Keys in order, brought up to date only when a range is asked for.
+/// Keys in order, brought up to date only when a range is requested.
 #[derive(Default)]
 struct Order {
     sorted: BTreeSet<Bytes>,
     unsorted: Vec<Bytes>,
 }
 
-/// The rows that one batch put in.
+/// The rows that one batch added.
 struct BatchTally {
     batch: u64,
     rows: usize,
     bytes: usize,
 }
 
-/// For every key its newest change. Owned by the executor.
+/// The newest change of every key. Owned by the executor.
 #[derive(Default)]
 pub struct Overlay {
     rows: HashMap<Bytes, Pending, DefaultHashBuilder>,
     order: RefCell<Order>,
     tallies: VecDeque<BatchTally>,
-    /// Rows, at most, that a sweep would drop.
+    /// Upper bound of the rows that a sweep would drop.
     dead: usize,
     bytes: usize,
 }
@@ -53,18 +53,18 @@ impl Overlay {
         self.rows.get(key).map(|pending| &pending.row)
     }
 
-    /// Bytes of all rows that were not swept yet, replaced ones too.
+    /// Bytes of all rows that were not swept yet, including replaced ones.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The session that changed a row in a batch after `durable`, and was answered early;
+    /// Returns the session that changed a row in a batch after `durable` and was answered early;
     /// `Some(None)` if it was not, `None` if the row was not changed since.
     pub fn changed_by(&self, key: &Bytes, durable: u64) -> Option<Option<SessionId>> {
         self.rows.get(key).filter(|pending| pending.batch > durable).map(|pending| pending.by)
     }
 
-    /// As [`Overlay::changed_by`], for all rows of a range.
+    /// Returns the same as [`Overlay::changed_by`], for all rows of a range.
     pub fn all_changed_by(
         &self,
         start: &Bytes,
@@ -75,7 +75,7 @@ impl Overlay {
         rows.filter_map(|(key, _)| self.changed_by(&key, durable)).collect()
     }
 
-    /// The rows that batches after `durable` have changed.
+    /// Returns the rows that batches after `durable` have changed.
     pub fn changed_since(&self, durable: u64) -> Vec<Bytes> {
         let rows = self.rows.iter().filter(|(_, pending)| pending.batch > durable);
         let mut keys: Vec<Bytes> = rows.map(|(key, _)| key.clone()).collect();
@@ -117,7 +117,7 @@ impl Overlay {
         }
     }
 
-    /// The changes of `start <= key < end` in key order.
+    /// Returns the changes of `start <= key < end` in key order.
     pub fn range(&self, start: &Bytes, end: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
         let mut order = self.order.borrow_mut();
         let Order { sorted, unsorted } = &mut *order;
@@ -126,13 +126,13 @@ impl Overlay {
         keys.filter_map(|key| Some((key.clone(), self.get(key)?.clone()))).collect()
     }
 
-    /// Rows of the range that were deleted.
+    /// Returns the number of rows of the range that were deleted.
     pub fn deleted(&self, start: &Bytes, end: &Bytes) -> usize {
         self.range(start, end).iter().filter(|(_, row)| row.is_none()).count()
     }
 
-    /// Batches up to `floor` are published, and nobody needs them here. Keeping them does no harm
-    /// but takes memory, so they are dropped only when that is worth the effort.
+    /// Releases batches up to `floor`, which are published and no longer needed here. Keeping them
+    /// only takes memory, so they are dropped when that is worth the effort.
     pub fn release(&mut self, floor: u64) {
         while let Some(tally) = self.tallies.pop_front_if(|tally| tally.batch <= floor) {
             self.dead += tally.rows;

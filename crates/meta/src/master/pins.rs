@@ -9,24 +9,25 @@ use super::overlay::Overlay;
 use crate::Want;
 use crate::engine::Snapshot;
 
-/// Rows of a range as of some snapshot.
+/// Rows of a range as of one snapshot.
 pub struct Range {
     start: Bytes,
     end: Bytes,
     rows: Vec<(Bytes, Bytes)>,
-    /// There are no more rows before `end`.
+    /// Set if there are no more rows before `end`.
     complete: bool,
 }
 
-/// Fetched rows and ranges. They may be as old as `hold`: whoever looks at them must look at all
+/// Fetched rows and ranges. They may be as old as batch `hold`: their users must look at all
 /// changes of later batches first.
 pub struct Pins {
     pub hold: u64,
-    /// How often the executor had dropped all uncommitted state when the operation was parked.
+    /// Number of times that the executor had dropped all uncommitted state when the operation was
+    /// parked.
     pub generation: u64,
-    /// Runs that missed something.
+    /// Number of runs that missed rows.
     pub misses: u32,
-    /// Why the last fetch did not succeed.
+    /// Error of the last fetch, if it failed.
     pub failed: Option<Error>,
     rows: HashMap<Bytes, Option<Bytes>>,
     ranges: Vec<Range>,
@@ -46,7 +47,7 @@ impl Pins {
         self.rows.extend(keys.into_iter().zip(rows));
     }
 
-    /// Adds the ranges that `wants` names.
+    /// Fetches and adds the ranges in `wants`.
     pub fn fetch_ranges(&mut self, wants: &[Want], snapshot: &dyn Snapshot) -> Result<()> {
         for want in wants {
             if let Want::Range { start, end, limit } = want {
@@ -56,8 +57,8 @@ impl Pins {
         Ok(())
     }
 
-    /// Up to `limit` rows with `start <= key < end` under the changes in `overlay`, or `None` if
-    /// what was fetched does not say that much.
+    /// Returns up to `limit` rows with `start <= key < end` under the changes in `overlay`, or
+    /// `None` if not enough rows were fetched.
     pub fn scan(
         &self,
         overlay: &Overlay,
@@ -65,7 +66,7 @@ impl Pins {
         end: &Bytes,
         limit: usize,
     ) -> Option<Vec<(Bytes, Bytes)>> {
-        // The last one first: fetched with the larger limit.
+        // The last range first: it was fetched with the largest limit.
         let covers = |range: &&Range| range.start <= *start && *end <= range.end;
         let mut candidates = self.ranges.iter().rev().filter(covers).peekable();
         candidates.peek()?;
@@ -86,8 +87,8 @@ impl Range {
         Ok(Range { start: start.clone(), end: end.clone(), rows, complete })
     }
 
-    /// Up to `limit` rows with `start <= key < end` under `changes`, or `None` if there may be
-    /// more of them than were fetched.
+    /// Returns up to `limit` rows with `start <= key < end` under `changes`, or `None` if there may
+    /// be more of them than were fetched.
     pub fn merge(
         &self,
         changes: &[(Bytes, Option<Bytes>)],
@@ -99,7 +100,7 @@ impl Range {
         let mut fetched = self.rows[first..].iter().take_while(|(key, _)| key < end).peekable();
         let mut changes = changes.iter().peekable();
         let mut merged = Vec::with_capacity(limit.min(self.rows.len() + changes.len()));
-        // Rows that were not fetched may follow the last one that was.
+        // Rows that were not fetched may follow the last fetched one.
         let horizon = if self.complete { None } else { self.rows.last().map(|(key, _)| key) };
         while merged.len() < limit {
             let (key, row) = match (fetched.peek().copied(), changes.peek().copied()) {

@@ -22,13 +22,13 @@ use crate::{Context, Stop, Verb, View, Want};
 
 /// Attempts to read from memory while rows change.
 const ATTEMPTS: usize = 3;
-/// Attempts to read all rows at once, each with those that the last one lacked. Most operations
-/// need two.
+/// Attempts to read all rows at once, each with the rows that the last attempt lacked. Most
+/// operations need two.
 const ROUNDS: usize = 4;
-/// Rows of one read that are offered to the cache.
+/// Most rows of one read that are offered to the cache.
 const OFFERED_ROWS: usize = 256;
 
-/// Runs `verb` on cached rows, or not at all.
+/// Runs `verb` on cached rows; `None` if rows are missing.
 pub fn cached<V: Verb>(
     shared: &MasterShared,
     caller: &Caller,
@@ -38,7 +38,7 @@ pub fn cached<V: Verb>(
     Some(memo.map(|memo| memo.reply))
 }
 
-/// As [`cached`].
+/// Runs `verb` like [`cached`].
 pub fn cached_any(
     shared: &MasterShared,
     caller: &Caller,
@@ -55,7 +55,7 @@ pub fn cached_any(
     }
 }
 
-/// Whether the rows of `memo` are what a read would find now.
+/// Returns whether a read would find the rows of `memo` now.
 pub fn is_current<R>(shared: &MasterShared, memo: &Memo<R>) -> bool {
     let Some(stamp) = shared.unsettled.stamp() else { return false };
     let batch = shared.durable.batch();
@@ -70,7 +70,7 @@ pub fn is_current<R>(shared: &MasterShared, memo: &Memo<R>) -> bool {
     current
 }
 
-/// As [`cached`], and with `trace` also what the reply was made of.
+/// Runs `verb` like [`cached`]; with `trace`, also returns the rows that the reply was made of.
 pub fn on_cached<V: Verb>(
     shared: &MasterShared,
     caller: &Caller,
@@ -85,7 +85,7 @@ pub fn on_cached<V: Verb>(
     }
 }
 
-/// The rows that were read, if they are traced, and the batch they are of.
+/// Returns the rows that were read, if they are traced, and their batch.
 fn on_cached_rows(
     shared: &MasterShared,
     caller: &Caller,
@@ -126,7 +126,7 @@ fn counted<T>(shared: &MasterShared, result: Result<T>) -> Option<Result<T>> {
     Some(result)
 }
 
-/// Runs `verb` on rows of the engine, and cached ones as of the same batch.
+/// Runs `verb` on rows of the engine, and on cached rows of the same batch.
 pub async fn stored(
     shared: &Arc<MasterShared>,
     caller: Caller,
@@ -144,13 +144,14 @@ pub async fn stored(
         if wants.iter().any(|want| matches!(want, Want::Range { .. })) {
             break;
         }
-        // All of them again: so all are of one batch.
+        // Reads all rows again, so that all are of one batch.
         let engine = Arc::clone(&shared.engine);
         let read = move || (engine.read(&keys), keys);
         let (found, asked) = threads::blocking(&shared.config.threads, read).await?;
         let (batch, found) = found?;
         keys = asked;
-        // The engine may be ahead of what others see: else the next read could see less than this.
+        // The engine may be ahead of what others see: else the next read could see less than this
+        // one.
         shared.wait_published(batch).await?;
         for (key, row) in keys.iter().zip(&found).take(OFFERED_ROWS) {
             shared.cache.offer(key, row.as_ref(), batch, batch);
@@ -168,7 +169,7 @@ pub async fn stored(
     result
 }
 
-/// Runs `verb` on `rows` and on cached ones of their batch, or says what else it needs.
+/// Runs `verb` on `rows` and on cached rows of their batch, or returns what else it needs.
 fn on_rows(
     shared: &MasterShared,
     context: &Context,
@@ -191,7 +192,7 @@ struct Snapped {
     result: Result<AnyReply>,
 }
 
-/// Runs `verb` on a snapshot, for as many reads as it likes. Blocks.
+/// Runs `verb` on a snapshot, for as many reads as it needs. Blocks.
 fn on_snapshot(engine: &dyn Engine, mut context: Context, verb: &dyn AnyVerb) -> Result<Snapped> {
     let snapshot = engine.snapshot()?;
     let batch = snapshot.batch();

@@ -12,10 +12,10 @@ use crate::shown::ShownToMount;
 use crate::wire::ReceivedVerb;
 use crate::{Context, Stop, View};
 
-/// A reply, and the rows it was made of where they are leased.
+/// A reply, and the rows that it was made of, if they are leased.
 pub type Leased = (Result<Bytes>, Vec<(Bytes, Option<Bytes>)>);
 
-/// A read whose rows a session may keep, or that a mount is shown.
+/// A read whose rows a session may keep, or that a mount may see.
 pub struct LeasedRead {
     pub verb: Arc<dyn ReceivedVerb>,
     pub context: Context,
@@ -49,7 +49,7 @@ impl LeasedRead {
                 shown.rows(&mut self.rows, false)?;
                 Err(missing)
             }
-            // A caller that is denied something gets no rows of it.
+            // A caller that is denied something gets none of its rows.
             Err(stop) => {
                 self.rows.clear();
                 Err(stop)
@@ -93,7 +93,7 @@ impl Op for LeasedRead {
     }
 }
 
-/// A read that runs on the executor, since what it may see has not settled.
+/// A read that runs on the executor, since rows that it may see have not settled.
 pub struct ExecutedRead {
     pub verb: Arc<dyn AnyVerb>,
     pub context: Context,

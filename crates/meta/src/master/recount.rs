@@ -1,5 +1,5 @@
-//! Counts what belongs to users from the beginning, where a master of a version before has changed
-//! buckets meanwhile, which does not count it.
+//! Recounts the usage of users from scratch if a master of an earlier version, which does not count
+//! it, has changed buckets meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::keys;
 use crate::ops::owned::users_of;
 use crate::rows::{Bucket, Owned, Part, Row, Upload, Usage, decode_number, encode_number};
 
-/// Rows read, or committed, at a time.
+/// Rows that are read, or committed, at a time.
 const PAGE: usize = 1000;
 
-/// What a master that took over with `fence` has to commit, page by page, before it serves, so that
-/// what belongs to users is counted. Nothing where there is no bucket.
+/// Returns the changes that a master that took over with `fence` has to commit, page by page,
+/// before it serves, so that the usage of users is right. There are none if there is no bucket.
 ///
-/// The master before had the epoch before. If that one is noted in `c owned_epoch`, it counted.
+/// The former master had the epoch before. If `c owned_epoch` has that epoch, it counted.
 ///
 /// # Errors
 /// Those of the engine; `Corrupt` for a row that cannot be read.
@@ -39,10 +39,10 @@ pub fn plan(engine: &dyn Engine, fence: Fence) -> Result<Vec<Vec<Change>>> {
     Ok(plan.pages)
 }
 
-/// The fence after a commit of [`plan`].
+/// Returns the fence after a commit of [`plan`].
 ///
 /// # Errors
-/// Those of the engine; `Unavailable` if another master took over, or the outcome is not known.
+/// Those of the engine; `Unavailable` if another master took over, or the outcome is unknown.
 pub fn committed(fence: Fence, outcome: Result<(), CommitError>) -> Result<Fence> {
     match outcome {
         Ok(()) => Ok(Fence { batch: fence.batch + 1, ..fence }),
@@ -57,7 +57,7 @@ pub fn committed(fence: Fence, outcome: Result<(), CommitError>) -> Result<Fence
     }
 }
 
-/// Changes that are to be committed. A key is in a page at most once.
+/// The changes to commit. A key is in a page at most once.
 #[derive(Default)]
 struct Plan {
     pages: Vec<Vec<Change>>,
@@ -82,7 +82,7 @@ impl Plan {
         self.push((key, Some(row)));
     }
 
-    /// Deletes what was counted before.
+    /// Deletes all former counts.
     fn drop_all(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
         for (start, end) in keys::all_owned() {
             each(snapshot, &start, &end, &mut |key, _| {

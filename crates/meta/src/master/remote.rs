@@ -1,4 +1,4 @@
-//! The calls of sessions to a master.
+//! Calls of sessions to a master.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::wire::ReceivedVerb;
 pub struct Reading<'a> {
     pub master: &'a Master,
     pub caller: Caller,
-    /// The session that gets leases on the rows that are read; none if `None`.
+    /// Session that gets leases on the rows that are read, if any.
     pub lease: Option<SessionId>,
-    /// Whether that session has operations of its own run again if they are lost.
+    /// Set if that session runs its own operations again if they are lost.
     pub hasty: bool,
-    /// The mount that asks, by its session.
+    /// Session of the mount that asks.
     pub mount: Option<SessionId>,
 }
 
@@ -39,7 +39,7 @@ impl Reading<'_> {
         }
         let to_mount = self.mount.is_some();
         let Reading { master, caller, lease, hasty, mount } = self;
-        // The rows that a mount is shown are decided on the executor, whether it keeps them or not.
+        // The executor decides which rows a mount may see, whether the mount keeps them or not.
         let Some(session) = lease.or(mount) else {
             let reply = master.read_any(&caller, Arc::clone(&verb) as _).await;
             return (reply.and_then(|reply| verb.encode_reply(&reply)), Vec::new());
@@ -60,25 +60,25 @@ impl Reading<'_> {
 }
 
 impl Master {
-    /// Something happened to a session.
+    /// Passes an event of a session to the executor.
     pub fn tell(&self, event: Event) {
         self.owner.shared.inbox.push_event(event);
     }
 
-    /// All changes up to this batch are durable and have settled: nobody reads older rows.
+    /// Returns a batch up to which all changes are durable and have settled: nobody reads older
+    /// rows.
     pub fn settled_batch(&self) -> u64 {
         let shared = &self.owner.shared;
         let durable = shared.durable.batch();
         shared.unsettled.settled(durable)
     }
 
-    /// How far operations are that were answered early: see [`Once::hasty`].
+    /// Returns the progress of operations that were answered early: see [`Once::hasty`].
     pub fn progress(&self, session: SessionId) -> Progress {
         self.owner.shared.hasty.progress(session)
     }
 
-    /// Waits until operations up to `serial` that were answered early are durable, or came to
-    /// nothing after all.
+    /// Waits until operations up to `serial` that were answered early are durable or have failed.
     ///
     /// # Errors
     /// `Unavailable` when the master ends before.
@@ -91,8 +91,8 @@ impl Master {
         }
     }
 
-    /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes,
-    /// and what it changed where that is leased.
+    /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot. Returns the encoded
+    /// reply, and the rows that it changed, if they are leased.
     pub async fn run_once(&self, once: Once<'_>, verb: Arc<dyn ReceivedVerb>) -> Executed {
         let runs = || self.check_runs(verb.traits().runs_when_full, verb.takes_reserve_of());
         if let Err(error) = once.check(&*verb).and_then(|()| runs()) {
@@ -103,9 +103,9 @@ impl Master {
         ran.unwrap_or_else(Executed::failed)
     }
 
-    /// Takes an operation that its session has run on its own: it runs after those that were taken
-    /// before. It waits for no others to be answered, as some of them may wait for it. Nor is it
-    /// refused for lack of space: its session has said that it is done.
+    /// Accepts an operation that its session has run on its own: it runs after those accepted
+    /// before. It does not wait for others to be answered, as some of them may wait for it. Nor is
+    /// it refused for lack of space, since its session has reported it as done.
     ///
     /// # Errors
     /// `Unavailable` when the master has ended.
@@ -126,7 +126,7 @@ impl Master {
         Ok(answer)
     }
 
-    /// The outcome of an operation that was taken.
+    /// Waits for the outcome of an operation that was accepted.
     pub async fn posted(&self, answer: oneshot::Receiver<Executed>) -> Executed {
         self.answered(answer).await.unwrap_or_else(Executed::failed)
     }
@@ -135,7 +135,7 @@ impl Master {
     /// `to` is the user of a mount, who must have the right to read and write there.
     ///
     /// # Errors
-    /// `Conflict` or `TooLarge` if it is not to be; `Unavailable` when the master has ended.
+    /// `Conflict` or `TooLarge` if it cannot be delegated; `Unavailable` when the master has ended.
     pub async fn delegate(&self, delegate: Delegate, to: Option<Caller>) -> Result<Delegated> {
         let op = |sender| {
             let (entries, number) = (Vec::new(), 0);
@@ -144,7 +144,7 @@ impl Master {
         self.submit(op).await?
     }
 
-    /// Runs a read on the executor, since what it may see has not settled.
+    /// Runs a read on the executor, since rows that it may see have not settled.
     pub(super) async fn read_executed(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Waiting until nobody holds a lease on what an operation changed.
+//! Waits until nobody holds a lease on rows that an operation changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,37 +9,38 @@ use parking_lot::Mutex;
 /// Sends a reply.
 pub type Answered = Box<dyn FnOnce() + Send>;
 
-/// The conditions, besides the disk, that an operation, a `J`, waits for: that recalls are
-/// acknowledged, those of its own and those of operations whose changes it saw.
+/// Conditions, other than the disk, that an operation `J` waits for: the acknowledgements of its
+/// own recalls, and of those of operations whose changes it saw.
 pub struct Settle<J> {
     batch: u64,
     state: Mutex<SettleState<J>>,
     unsettled: Arc<Unsettled>,
 }
 
-/// Whether there is any, for reads that do not go through the executor.
+/// Tracks whether there are unsettled operations, for reads that do not go through the executor.
 #[derive(Default)]
 pub struct Unsettled {
     begun: AtomicU64,
     done: AtomicU64,
-    /// How many operations of which batches are not settled.
+    /// Number of unsettled operations of each batch.
     batches: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// Nothing was unsettled when this was made.
+/// Proof that nothing was unsettled when this was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamp(u64);
 
 impl Unsettled {
-    /// `None`: a read may see what is not settled, and has to go through the executor.
+    /// Returns a stamp, or `None` if a read might see unsettled changes: then it has to go through
+    /// the executor.
     pub fn stamp(&self) -> Option<Stamp> {
         let done = self.done.load(Ordering::SeqCst);
         (self.begun.load(Ordering::SeqCst) == done).then_some(Stamp(done))
     }
 
-    /// The last batch that has settled, where `durable` is durable.
+    /// Returns the last batch that has settled, if `durable` is durable.
     pub fn settled(&self, durable: u64) -> u64 {
-        // Durable batches were counted here before.
+        // Operations of durable batches were counted here before.
         let first = self.batches.lock().first_key_value().map(|(batch, _)| *batch);
         first.map_or(durable, |first| durable.min(first.saturating_sub(1)))
     }
@@ -61,7 +62,8 @@ impl Unsettled {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Changes of a session on its own are not known here until [`Unsettled::let_go`].
+    /// Notes that a session makes changes of its own that are unknown here until
+    /// [`Unsettled::let_go`].
     pub fn hold(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
@@ -70,37 +72,37 @@ impl Unsettled {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// All that was read since `stamp` was made has settled.
+    /// Returns whether everything that was read since `stamp` was made has settled.
     pub fn holds(&self, stamp: Stamp) -> bool {
         self.begun.load(Ordering::SeqCst) == stamp.0
     }
 }
 
 struct SettleState<J> {
-    /// Recalls and operations that are not done.
+    /// Number of recalls and operations that are not done.
     left: usize,
     /// Operations that saw the changes of this one.
     followers: Vec<Arc<Settle<J>>>,
-    /// Its answer, where that is not to wait until it is durable.
+    /// Answer that is sent without waiting for the disk, if the operation has one.
     early: Option<Answered>,
-    /// It is durable and waits to be answered.
+    /// The operation, once it is durable and waits to be answered.
     held: Option<J>,
 }
 
 impl<J> Settle<J> {
-    /// Waits for nothing but the caller, who must call [`Settle::done`] once.
+    /// Creates conditions that only wait for the caller's own call of [`Settle::done`].
     pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle<J>> {
         unsettled.begin(batch);
         let state = SettleState { left: 1, followers: Vec::new(), early: None, held: None };
         Arc::new(Settle { batch, state: Mutex::new(state), unsettled })
     }
 
-    /// Waits for one more [`Settle::done`].
+    /// Adds one more [`Settle::done`] to wait for.
     pub fn expect(&self) {
         self.state.lock().left += 1;
     }
 
-    /// `follower` is not done before this one is.
+    /// Makes `follower` wait for this one.
     pub fn precede(&self, follower: &Arc<Settle<J>>) {
         let mut state = self.state.lock();
         if state.left > 0 {
@@ -113,7 +115,7 @@ impl<J> Settle<J> {
         self.state.lock().left == 0
     }
 
-    /// One of those it waits for is done. Operations that can be answered now go to `ready`.
+    /// Notes that one of the conditions is met. Operations that can be answered now go to `ready`.
     pub fn done(&self, ready: &mut Vec<J>) {
         let mut state = self.state.lock();
         state.left -= 1;
@@ -132,7 +134,7 @@ impl<J> Settle<J> {
         }
     }
 
-    /// Its operation is answered once it is done, durable or not.
+    /// Has the operation answered once all conditions are met, durable or not.
     pub fn answer_early(&self, answer: Answered) {
         let mut state = self.state.lock();
         if state.left > 0 {
@@ -142,7 +144,8 @@ impl<J> Settle<J> {
         }
     }
 
-    /// Its operation is durable: gives it back if it can be answered, or keeps it until then.
+    /// Notes that the operation is durable. Gives it back if it can be answered, or keeps it until
+    /// then.
     pub fn hold(&self, job: J) -> Option<J> {
         let mut state = self.state.lock();
         if state.left == 0 {

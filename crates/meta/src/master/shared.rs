@@ -21,12 +21,13 @@ use super::stats::{Counters, Stats};
 use crate::engine::{Engine, Fence, Lease};
 use crate::{RowWatches, Watched};
 
-/// Operations that are run when the disk is full although they free no space, as often as what they
-/// keep is forgotten, about. Each keeps less than 100 bytes: some 6 MiB of the reserve.
+/// Period in which the number of operations is limited that run on a full disk although they free
+/// no space: about the time after which their traces are forgotten. Each keeps less than 100 bytes:
+/// some 6 MiB of the reserve.
 const RESERVE_PERIOD: Duration = Duration::from_secs(600);
 const RESERVE_OPS: u32 = 1 << 16;
 
-/// The last published batch, and who waits for it.
+/// The last published batch, and the tasks that wait for it.
 pub struct Durable {
     batch: AtomicU64,
     changed: Notify,
@@ -37,12 +38,13 @@ impl Durable {
         Durable { batch: batch.into(), changed: Notify::new() }
     }
 
-    /// All rows of this batch and those before it are in the cache or nowhere but the engine.
+    /// Returns the last published batch: its rows and those of earlier batches are in the cache, or
+    /// only in the engine.
     pub fn batch(&self) -> u64 {
         self.batch.load(Ordering::Acquire)
     }
 
-    /// For the committer, once the rows of `batch` are in the cache.
+    /// Publishes `batch`, once its rows are in the cache. For the committer.
     pub fn publish(&self, batch: u64) {
         self.batch.store(batch, Ordering::SeqCst);
         self.changed.notify_waiters();
@@ -57,7 +59,7 @@ pub struct MasterShared {
     pub inbox: Inbox,
     pub fetches: FetchQueue,
     pub pipe: Pipe,
-    /// One for each operation that may be accepted and not answered.
+    /// Permits for operations that may be accepted and not answered.
     pub permits: Semaphore,
     pub counters: Counters,
     pub unsettled: Arc<Unsettled>,
@@ -65,13 +67,13 @@ pub struct MasterShared {
     pub working: Arc<Working>,
     pub asked: Arc<Asked>,
     pub watches: Arc<RowWatches>,
-    /// Of operations that take some of the reserve.
+    /// Allowance for operations that use some of the reserved space.
     pub reserve: Allowance,
-    /// Accepted operations are finished, new ones refused.
+    /// Set when accepted operations are finished and new ones refused.
     pub stopping: AtomicBool,
-    /// The epoch in which it took over.
+    /// Epoch in which the master took over.
     pub epoch: u64,
-    /// The lease that is needed to answer from memory, if any.
+    /// Lease that is needed to answer from memory, if any.
     lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
     failed: Watched<bool>,
@@ -113,17 +115,17 @@ impl MasterShared {
         }
     }
 
-    /// Wall time, as [`OperationClock::now`] gives it.
+    /// Returns the wall time as given by [`OperationClock::now`].
     pub fn now(&self) -> Timestamp {
         self.times.now()
     }
 
-    /// The time of one operation, as [`OperationClock::tick`] gives it.
+    /// Returns the time of one operation as given by [`OperationClock::tick`].
     pub fn tick(&self) -> Timestamp {
         self.times.tick()
     }
 
-    /// Time for measuring.
+    /// Returns the time for measurements.
     pub fn monotonic(&self) -> Duration {
         self.clock.monotonic()
     }
@@ -132,7 +134,7 @@ impl MasterShared {
         u64::try_from(self.monotonic().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Has the master fail when another takes over.
+    /// Makes the master fail when another takes over.
     pub fn watch_lease(self: &Arc<Self>) {
         let Some(lease) = &self.lease else { return };
         let shared = Arc::downgrade(self);
@@ -143,7 +145,7 @@ impl MasterShared {
         });
     }
 
-    /// Whether what is in memory is as it is in the engine.
+    /// Checks that the rows in memory are those of the engine.
     ///
     /// # Errors
     /// `Unavailable` when the master has failed, or another may have taken over.
@@ -155,7 +157,7 @@ impl MasterShared {
         self.failure().is_none() && self.lease.as_ref().is_none_or(|lease| lease.is_held())
     }
 
-    /// How long what is in memory stays as it is in the engine, without a renewal of the lease.
+    /// Returns how long the rows in memory stay those of the engine without a renewal of the lease.
     pub fn serves_for(&self) -> Duration {
         match (self.failure(), &self.lease) {
             (Some(_), _) => Duration::ZERO,
@@ -171,7 +173,7 @@ impl MasterShared {
         }
     }
 
-    /// Why the master ended, if it did so on its own.
+    /// Returns why the master ended, if it did so on its own.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
@@ -181,14 +183,14 @@ impl MasterShared {
         self.failed.wait_for(|failed| failed.then_some(())).await;
     }
 
-    /// The master must not go on: every waiting and every later operation is answered with
-    /// `reason`. Only the first reason counts.
+    /// Fails the master: every waiting and every later operation is answered with `reason`. Only
+    /// the first reason counts.
     pub fn fail(&self, reason: String) {
         tracing::error!(reason, "the master ends: restart to recover");
         self.end(reason);
     }
 
-    /// The same, where that is as it should be.
+    /// Ends the master like [`MasterShared::fail`], as part of a regular stop.
     pub fn end(&self, reason: String) {
         let _ = self.failure.set(reason);
         self.permits.close();
@@ -199,7 +201,7 @@ impl MasterShared {
         self.failed.set(true);
     }
 
-    /// The error for an operation that gets no other answer.
+    /// Returns the error for an operation that gets no other answer.
     pub fn gone(&self) -> Error {
         Error::Unavailable(match self.failure() {
             Some(reason) => reason.to_owned(),
@@ -213,7 +215,7 @@ impl MasterShared {
     /// `Unavailable` when the master fails before that.
     pub async fn wait_published(&self, batch: u64) -> Result<()> {
         loop {
-            // It hears of changes from here on.
+            // Changes are noticed from here on.
             let changed = self.durable.changed.notified();
             if self.durable.batch() >= batch {
                 return Ok(());
@@ -225,7 +227,7 @@ impl MasterShared {
         }
     }
 
-    /// Sends the replies of operations that are durable, or will be once they have settled.
+    /// Answers operations that are durable, or will be once they have settled.
     pub fn answer(&self, jobs: Vec<Job>) {
         self.hasty.end(&jobs, &self.unsettled);
         let (mut answered, mut counted) = (0, 0);
@@ -246,8 +248,8 @@ impl MasterShared {
         }
     }
 
-    /// As `answer`, for operations that changed nothing: no commit proves that what they saw is
-    /// how things are.
+    /// Answers like [`MasterShared::answer`] operations that changed nothing: no commit proves that
+    /// the rows that they saw are current.
     pub fn answer_unchanged(&self, jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;

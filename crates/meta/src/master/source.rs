@@ -1,4 +1,4 @@
-//! Where operations find their rows.
+//! Sources of the rows that operations read.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub struct Newest<'a> {
     pub overlay: &'a Overlay,
     pub pins: Option<&'a Pins>,
     pub cache: &'a RowCache,
-    /// A row in none of these is read on the spot, or else missing.
+    /// Reader for rows in none of these; without it, such rows are missing.
     pub inline: Option<&'a Inline<'a>>,
 }
 
@@ -39,15 +39,15 @@ impl Newest<'_> {
     }
 }
 
-/// For the executor.
+/// The rows for the executor.
 pub struct Uncommitted<'a> {
     pub newest: Newest<'a>,
-    /// Told what is seen.
+    /// Leases, which note the rows that are seen.
     pub leases: &'a Leases,
-    /// Rows that must not be seen by others than a session.
+    /// Delegations, with the session that may see its own.
     pub delegations: Option<(&'a Delegations, Option<SessionId>)>,
     pub sight: &'a Sight,
-    /// Rows are as they were before what has not settled. Where that is not known, this is set.
+    /// Shows rows as they were before unsettled changes. Set if such a row is not known.
     pub settled: Option<&'a Cell<bool>>,
 }
 
@@ -106,17 +106,17 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Of batches after `durable`.
+    /// Creates a record of the rows that are seen of batches after `durable`.
     pub fn new(haste: Haste, durable: u64) -> Sight {
         Sight { haste, durable, own: Cell::new(false), others: Cell::new(false) }
     }
 
-    /// It saw what its session was told of early.
+    /// Returns whether the operation saw a change of its session that was answered early.
     pub fn own(&self) -> bool {
         self.own.get()
     }
 
-    /// It saw what may be lost, as far as its session knows.
+    /// Returns whether the operation saw changes that may be lost, as far as its session knows.
     pub fn others(&self) -> bool {
         self.others.get()
     }
@@ -148,8 +148,8 @@ impl Sight {
     }
 }
 
-/// A snapshot that is at least as young as what the overlay has let go, and what went wrong with
-/// it.
+/// A snapshot that is at least as recent as the changes that the overlay has dropped, and its
+/// error.
 pub struct Inline<'a> {
     shared: &'a MasterShared,
     snapshot: OnceCell<Box<dyn Snapshot>>,
@@ -159,19 +159,19 @@ pub struct Inline<'a> {
 /// The rows that were read inline.
 pub struct Reads {
     pub begun_us: u64,
-    /// Rows and ranges.
+    /// Number of rows and ranges.
     pub rows: u64,
-    /// Why the last was not read.
+    /// Error of the last read, if it failed.
     pub failed: Option<Error>,
 }
 
 impl<'a> Inline<'a> {
-    /// The snapshot is taken when it is needed first.
+    /// Creates a reader that takes its snapshot when it is first needed.
     pub fn new(shared: &'a MasterShared) -> Inline<'a> {
         Inline { shared, snapshot: OnceCell::new(), reads: RefCell::new(None) }
     }
 
-    /// The rows read since this was called last.
+    /// Returns the rows read since the last call.
     pub fn take(&self) -> Option<Reads> {
         self.reads.take()
     }
@@ -179,7 +179,7 @@ impl<'a> Inline<'a> {
     fn get(&self, key: &Bytes, cache: &RowCache) -> Option<Option<Bytes>> {
         let snapshot = self.snapshot()?;
         let row = self.keep(snapshot.get(std::slice::from_ref(key)))?.pop()?;
-        // A row that is looked for in vain is mostly about to be made, and cached as such.
+        // A row that is not found is mostly about to be made, and cached then.
         if row.is_some() {
             cache.offer(key, row.as_ref(), snapshot.batch(), self.shared.durable.batch());
         }
@@ -224,7 +224,7 @@ impl<'a> Inline<'a> {
 pub struct Published<'a> {
     pub cache: &'a RowCache,
     pub batch: u64,
-    /// A row was changed by a later batch: read again as of that one.
+    /// Set if a row was changed by a later batch: the read must be repeated as of that batch.
     pub newer: Cell<bool>,
 }
 
@@ -273,7 +273,7 @@ pub struct Stored<'a> {
     pub snapshot: &'a dyn Snapshot,
     /// Rows read one by one, to be offered to the cache.
     pub rows: RefCell<Vec<(Bytes, Option<Bytes>)>>,
-    /// The error where a row is missing.
+    /// Error that made a row missing.
     pub failed: RefCell<Option<Error>>,
 }
 

@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The work that a master has done and has before it.
+/// Counters of the work that a master has done and has to do.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Batches committed.
     pub batches: u64,
-    /// Operations in them and between them.
+    /// Operations in these batches and between them.
     pub ops: u64,
     /// Rows changed by committed batches.
     pub rows: u64,
     /// Time in `Engine::commit`, microseconds.
     pub commit_us: u64,
-    /// Commits that failed or had to be looked into.
+    /// Commits that failed or whose outcome had to be found out.
     pub commits_failed: u64,
     /// Runs of operations that had to wait for rows.
     pub op_misses: u64,
@@ -26,7 +26,7 @@ pub struct Stats {
     pub reads_missed: u64,
     /// Operations accepted and not answered.
     pub in_flight: u64,
-    /// Operations not yet looked at.
+    /// Operations that the executor has not looked at.
     pub queued: u64,
     /// Rows in the cache, and their bytes.
     pub cache_rows: u64,
@@ -38,21 +38,21 @@ pub struct Stats {
     pub durable_batch: u64,
 }
 
-/// Counted by the threads of a master.
+/// Counters of the threads of a master.
 #[derive(Default)]
 pub struct Counters {
     pub batches: Counter,
     pub ops: Counter,
     pub rows: Counter,
     pub commit_us: Counter,
-    /// Of the last commit.
+    /// Time of the last commit, microseconds.
     pub last_commit_us: AtomicU64,
     pub commits_failed: Counter,
     pub op_misses: Counter,
     pub rows_inline: Counter,
     pub reads_cached: Counter,
     pub reads_missed: Counter,
-    /// As they are now.
+    /// Current number of leases; `lease_bytes` is their memory.
     pub leases: AtomicU64,
     pub lease_bytes: AtomicU64,
 }

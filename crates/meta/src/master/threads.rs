@@ -31,7 +31,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs what blocks where that is allowed.
+/// Runs blocking work where that is allowed.
 pub async fn blocking<T: Send + 'static>(
     threads: &Option<Arc<dyn Threads>>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! A page of rows, asked for by a session.
+//! Answers a session's request for a page of rows.
 
 use std::sync::Arc;
 

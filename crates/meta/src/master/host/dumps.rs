@@ -11,17 +11,17 @@ use crate::keys;
 use crate::rows::decode_number;
 use crate::session::DumpedRows;
 
-/// States that are kept for dumps at the same time. Each keeps files of the engine.
+/// Most states that are kept for dumps at the same time. Each keeps files of the engine.
 const DUMPS: usize = 4;
-/// A state that nobody has asked for so long is let go of.
+/// Time without requests after which a state is dropped.
 const ABANDONED: Duration = Duration::from_mins(2);
-/// Rows that are read at once, and bytes of a page: a message has room for one row more.
+/// Rows that are read at once, and bytes of a page: a message has room for one more row.
 const PAGE: usize = 256;
 const PAGE_BYTES: usize = 4 << 20;
-/// All keys are before this.
+/// Key after all keys.
 const END: &[u8] = b"\xff";
 
-/// The states that dumps are made of now.
+/// The states of the dumps that are under way.
 #[derive(Default)]
 pub struct Dumps(Vec<RunningDump>);
 
@@ -29,12 +29,12 @@ pub struct RunningDump {
     pub session: SessionId,
     pub number: u64,
     pub snapshot: Arc<dyn Snapshot>,
-    /// By the monotonic clock.
+    /// Time of the last request, by the monotonic clock.
     pub asked: Duration,
 }
 
 impl Dumps {
-    /// Forgets those that nobody asks for any more.
+    /// Forgets states that nobody has asked for in a while.
     pub fn let_go(&mut self, now: Duration) {
         self.0.retain(|one| now.saturating_sub(one.asked) < ABANDONED);
     }
@@ -63,7 +63,7 @@ impl Dumps {
     }
 }
 
-/// The rows behind a key, or the first ones.
+/// Returns the rows after a key, or the first rows.
 pub fn page(snapshot: &dyn Snapshot, after: Option<&Bytes>) -> Result<DumpedRows> {
     let next = after.map(|key| [&key[..], b"\0"].concat()).unwrap_or_default();
     let found = snapshot.scan(&next, END, PAGE)?;

@@ -23,13 +23,13 @@ use crate::wire;
 pub use peer::{Owner, Sender};
 pub use sessions::{Export, SESSIONS_OF_A_USER, Sessions};
 
-/// From when on a message is logged as slow.
+/// Time from which on a message is logged as slow.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// The answer to a message.
 pub enum Answer {
     Bytes(Bytes),
-    /// That of [`Attach`](crate::session::Attach), and the recalls that are to follow.
+    /// Answer to [`Attach`](crate::session::Attach), and the recalls that follow it.
     Attached(Bytes, UnboundedReceiver<Recall>),
 }
 
@@ -56,7 +56,7 @@ impl Sessions {
         answer
     }
 
-    /// Tells of a message that is a part of a request: in the log, if it took long, and as a span.
+    /// Reports a message that is part of a request: in the log, if it took long, and as a span.
     fn note(&self, peer: &Sender, method: SessionMethod, request: &Request) {
         let Some(stages) = stage::snapshot() else { return };
         if stages.total() >= SLOW {
@@ -78,8 +78,10 @@ impl Sessions {
         }
     }
 
+    /// Answers a message.
+    ///
     /// # Errors
-    /// Where the message cannot be read.
+    /// If the message cannot be read.
     async fn answer(&self, peer: &Sender, method: SessionMethod, message: &[u8]) -> Result<Answer> {
         let bytes = match method {
             SessionMethod::Attach
@@ -129,7 +131,7 @@ impl Sessions {
         bytes.map(Answer::Bytes)
     }
 
-    /// `None` stands for a session that is not attached.
+    /// Encodes the result; `None` stands for a session that is not attached.
     fn reply<T: Serialize>(&self, result: Result<Option<T>>) -> Result<Bytes> {
         wire::encode(&match result {
             Ok(Some(done)) => Reply::Done(done),

@@ -1,4 +1,4 @@
-//! The requests of sessions: reads, operations, once each, and directories.
+//! Answers requests of sessions: reads, operations (each runs once), and directories.
 
 use std::sync::Arc;
 
@@ -20,22 +20,23 @@ use crate::{WireVerb, keys};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
-/// By which a gateway finds out who comes: a mount whose session is waited for, perhaps.
+/// Verbs by which a gateway verifies a caller. The caller may be a mount whose session is being
+/// waited for, so these do not wait.
 const VERIFIES: [u16; 2] = [FindAccessKey::NUMBER, FindToken::NUMBER];
 
-/// How an operation is run and answered.
+/// Options for running and answering an operation.
 #[derive(Default)]
 pub struct Manner {
-    /// The rows that it changed are leased with the reply.
+    /// Leases the rows that it changed with the reply.
     pub lease: bool,
-    /// The session keeps it until it is durable.
+    /// Set if the session keeps the operation until it is durable.
     pub hasty: bool,
-    /// It is sent again before anybody else is answered.
+    /// Set if the operation is sent again before anybody else is answered.
     pub is_replay: bool,
     pub ino: Option<Ino>,
 }
 
-/// Says of the request in flight who asks.
+/// Adds the caller to the request in flight.
 fn known(caller: &Caller) {
     if let Principal::User(user) = caller.principal() {
         inflight::by(user);
@@ -56,14 +57,15 @@ impl Sessions {
         if !self.is_attached(peer, read.session) {
             return Ok(None);
         }
-        // A session that has not come here may not have released yet the rows that the former
-        // master committed last. It would go on answering from before the state that is read here.
+        // A session that has not attached here may not have released the rows that the former
+        // master committed last. It would go on answering from a state older than the one read
+        // here.
         if !VERIFIES.contains(&read.verb) {
             self.opened().await;
         }
         let caller = peer.caller(read.caller);
         known(&caller);
-        // Rows of now do not belong beside those that it holds.
+        // Current rows must not be mixed with the old rows that the session holds.
         let lease = (read.lease && !self.is_holding(read.session)).then_some(read.session);
         let hasty = self.is_hasty(read.session);
         let mount = peer.user.map(|_| read.session);
@@ -91,7 +93,7 @@ impl Sessions {
         let Execute { change, ino } = execute;
         let session = change.run.session;
         let is_replay = self.is_replaying(session);
-        // Nobody takes recalls yet.
+        // Nobody receives recalls yet.
         let lease = !is_replay && !change.released.is_empty();
         let ran = self.run(peer, change, Manner { lease, is_replay, hasty: true, ino }).await?;
         Ok(ran.map(|ran| Executed { progress: self.master.progress(session), ..ran }))
@@ -112,7 +114,7 @@ impl Sessions {
         let is_replay = manner.is_replay;
         let (verb, once) = self.once(peer, change, manner, None)?;
         let noting = self.noting(peer, &once.caller, &*verb, number(&once));
-        // What is sent again was perhaps done, and then it has a record.
+        // An operation that is sent again may have run before, and then it has a record.
         let ran = match self.check_records(peer, &*verb) {
             Err(error) if !is_replay => Err(error),
             _ => executed(self.master.run_once(once, verb).await),
@@ -123,8 +125,8 @@ impl Sessions {
         ran.map(Some)
     }
 
-    /// The record of what a mount asks for. It is made when this ends or is dropped: of a change,
-    /// and of a refusal.
+    /// Returns the record of a mount's request. It is written when it is ended or dropped, if the
+    /// request is a change or was refused.
     fn noting(
         &self,
         peer: &Sender,
@@ -135,7 +137,7 @@ impl Sessions {
         let log = self.audit_of(peer)?;
         let is_change = !request.is_empty();
         let subject = verb.subject();
-        // That is of the mount alone, unless it is refused.
+        // Changes of the mount's own state are not recorded unless refused.
         let is_seen = subject.is_some();
         let record = AuditRecord {
             door: "mount",
@@ -148,8 +150,8 @@ impl Sessions {
         Some(Noting::new(log.clone(), record, is_change && is_seen))
     }
 
-    /// Whether a change of a mount can be recorded, where it must be. What a mount gives up is not
-    /// asked about.
+    /// Checks that a change of a mount can be recorded, if that is required. Operations by which a
+    /// mount gives something up pass.
     fn check_records(&self, peer: &Sender, verb: &dyn ReceivedVerb) -> Result<()> {
         match self.audit_of(peer) {
             Some(log) if verb.subject().is_some() => log.check_room(),
@@ -161,7 +163,7 @@ impl Sessions {
         self.audit.get().filter(|_| peer.user.is_some())
     }
 
-    /// Records that a mount asked for something that cannot be read: it may have been anything.
+    /// Records that a mount sent a request that cannot be read: it may have been anything.
     pub(super) fn note_unread<T>(&self, peer: &Sender, read: Result<T>) -> Result<T> {
         if read.is_err()
             && let (Some(log), Some(user)) = (self.audit_of(peer), peer.user())
@@ -173,7 +175,7 @@ impl Sessions {
         read
     }
 
-    /// Has it recorded if a mount is refused a directory. One that it gets changes nothing.
+    /// Records that a mount was refused a directory. A delegation that is granted changes nothing.
     fn note_delegated<T>(&self, peer: &Sender, directory: Ino, delegated: &Result<T>) {
         if let (Some(log), Some(user)) = (self.audit_of(peer), peer.user()) {
             let record = AuditRecord {
@@ -187,7 +189,7 @@ impl Sessions {
         }
     }
 
-    /// The verb of an operation, and what else there is to it.
+    /// Decodes the verb of an operation, and its conditions.
     fn once(
         &self,
         peer: &Sender,
@@ -235,7 +237,7 @@ impl Sessions {
         }
         self.opened().await;
         self.master.check_space()?;
-        // A mount would say that something is done before there is room for its record.
+        // Otherwise, a mount could report something as done before there is room for its record.
         if self.audit_of(peer).is_some_and(LineLog::is_required) {
             return Err(Error::Conflict("nothing is delegated where records are required".into()));
         }
@@ -245,7 +247,7 @@ impl Sessions {
         delegated.map(Some)
     }
 
-    /// Operations that come after one that fails run all the same.
+    /// Runs posted operations in order. Operations after a failed one run all the same.
     pub(super) async fn run_posted(
         &self,
         peer: &Sender,
@@ -259,7 +261,8 @@ impl Sessions {
             let what = format!("{} operations at a time", operations.len());
             return Err(Error::TooLarge(what));
         }
-        // Nothing waits until this is open: before that, only what is sent again was ever posted.
+        // Nothing waits until this is open: before that, only operations that are sent again can
+        // have been posted.
         let is_replay = self.is_replaying(session);
         let take = |posted: Posted| {
             let Posted { execute: Execute { change, ino }, time } = posted;
@@ -287,13 +290,13 @@ impl Sessions {
                 noting.end(&ran);
             }
             if let Err(Error::Unavailable(_)) = ran {
-                // It may run yet, elsewhere.
+                // The operation may still run at another master.
                 self.master.check_serving()?;
             }
             all.push(ran);
         }
         if self.master.check_space().is_err() {
-            // From here on it hears of it before it says that something is done.
+            // From here on the session asks the master before it reports anything as done.
             self.master.tell(Event::Unwelcome { session });
         }
         let progress = self.master.progress(session);
@@ -321,12 +324,12 @@ impl Sessions {
     }
 }
 
-/// Names an operation, however often it is sent.
+/// Returns a name of an operation that is the same however often it is sent.
 fn number(once: &Once<'_>) -> String {
     format!("{}.{}.{}", once.session, once.slot, once.sequence)
 }
 
-/// The message about an operation that has run.
+/// Converts the result of an operation to its message.
 fn executed(ran: master::Executed) -> Result<Executed> {
     let master::Executed { reply, mut rows, ino, serial } = ran;
     rows.retain(is_leased);

@@ -7,46 +7,47 @@ use cairn_base::{NodeId, UserId};
 
 use crate::rows::MOUNT;
 
-/// Of a node, which says of each caller how that one came.
+/// Origin of a node, which states the origin of each of its callers.
 const NOWHERE: Origin = Origin { source: None, tls: false, credential: None };
 
 /// The sender of a message, as established by its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sender {
-    /// Of its sessions: nobody else may speak for them.
+    /// Owner of its sessions: no other sender may use them.
     pub(super) owner: u64,
-    /// Set if it verifies no callers: all it asks is asked by this user.
+    /// User in whose name all requests are made, if the sender verifies no callers.
     pub(super) user: Option<UserId>,
-    /// How it came, if it verifies no callers.
+    /// Origin of the sender's connection, if it verifies no callers.
     pub(super) origin: Origin,
     pub(super) connection: u64,
 }
 
 impl Sender {
-    /// A node, which has verified the callers that it names.
+    /// Returns the sender for a node, which has verified the callers that it names.
     pub const fn node(id: u64) -> Sender {
         Sender { owner: id, user: None, origin: NOWHERE, connection: 0 }
     }
 
-    /// A mount, of which no more is believed than that it knows the credentials of a user.
+    /// Returns the sender for a mount, which is trusted only as far as it has shown the credentials
+    /// of a user.
     pub const fn mount(user: UserId) -> Sender {
-        // Apart from the numbers of nodes, and never 0.
+        // Distinct from the numbers of nodes, and never 0.
         Sender { owner: MOUNT | user.0, user: Some(user), origin: NOWHERE, connection: 0 }
     }
 
-    /// A mount, and how it came to the door that took it.
+    /// Sets the origin of a mount: how it came to the door that admitted it.
     pub const fn from(self, origin: Origin) -> Sender {
         Sender { origin, ..self }
     }
 
-    /// Over this connection. A message that comes late over another connection is of a session that
-    /// is attached elsewhere by now. A recall that it acknowledges is not the one that was sent
-    /// last.
+    /// Sets the connection. A message that arrives late over an earlier connection belongs to a
+    /// session that is attached elsewhere by now, and a recall that it acknowledges is not the
+    /// latest recall.
     pub const fn over(self, connection: u64) -> Sender {
         Sender { connection, ..self }
     }
 
-    /// The user of a mount.
+    /// Returns the user of a mount as a caller.
     pub(super) fn user(&self) -> Option<Caller> {
         self.user.map(|user| Caller::verified(user).with_origin(self.origin))
     }
@@ -55,14 +56,14 @@ impl Sender {
         let claimed = Caller::relayed(claimed);
         let Some(caller) = self.user() else { return claimed };
         match claimed.posix() {
-            // A uid and groups are claimed as with NFS.
+            // A uid and groups are claimed, as with NFS.
             Some(posix) => caller.with_posix(posix.clone()),
             None => caller,
         }
     }
 }
 
-/// As an operator knows it.
+/// Shows the sender as an operator knows it.
 impl fmt::Display for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Owner::of(self.owner) {
@@ -106,7 +107,7 @@ mod tests {
         let caller = peer.caller(claimed.to_relayed());
         assert_eq!(caller.principal(), Principal::User(UserId(9)));
         assert_eq!((caller.posix(), caller.origin()), (Some(&posix), &of("shown")));
-        // A node has verified what it says.
+        // A node has verified its statements.
         let relayed = claimed.to_relayed();
         assert_eq!(Sender::node(1).caller(relayed.clone()).to_relayed(), relayed);
     }

@@ -1,4 +1,4 @@
-//! Which sessions there are: attaching, renewing and ending them.
+//! The sessions of a master: attaching, renewing and ending them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -24,20 +24,20 @@ use crate::session::{
     Attach, Attached, Bind, Bound, Detach, Recall, Renew, Renewed, Replayed, SessionMethod, Succeed,
 };
 
-/// Sessions of mounts that one user has at a time. Each leaves a row.
+/// Most sessions of mounts that one user has at a time. Each leaves a row.
 pub const SESSIONS_OF_A_USER: usize = 512;
-/// Messages of mounts a second that are exported, of one user a quarter of them.
+/// Messages of mounts that are exported per second; a quarter of them may be of one user.
 const CLAIMED: u32 = 1000;
-/// Sessions that are named to whoever asks what is waited for.
+/// Most sessions that are named in the description of what a request waits for.
 const SHOWN: usize = 3;
-/// Between two looks for sessions that have lapsed, while the end of one is waited for.
+/// Interval between two looks for lapsed sessions, while the end of a session is waited for.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long a mount may go on reading a state of before: as long nothing that was deleted since is
-/// given back to the disk.
+/// Longest time for which a mount may go on reading an old state: for that long, the space of
+/// deleted blocks is not given back to the disk.
 const LAG: Duration = Duration::from_secs(120);
 
-/// Takes an operation of a session that is over, by its name, and where its time went. The trace is
-/// that of the request, with the span of the node that asked. Must not wait.
+/// Callback that takes an operation of a session that is over: its name, and its time by stages.
+/// The trace is that of the request, with the span of the node that asked. Must not wait.
 pub type Export = Arc<dyn Fn(&'static str, Stages) + Send + Sync>;
 
 /// The sessions of a master.
@@ -46,15 +46,15 @@ pub struct Sessions {
     pub(super) clock: Arc<dyn Clock>,
     lease: Duration,
     state: Mutex<SessionsState>,
-    /// Whether sessions are answered: not before every session that an earlier master may have
-    /// given leases to is attached here and has sent again what it kept, or has lapsed; and has let
-    /// go of what it held.
+    /// Set when sessions are answered: every session that an earlier master may have given leases
+    /// to has attached here, sent its kept operations again and given up the rows that it held, or
+    /// has lapsed.
     open: Arc<Watched<bool>>,
-    /// Takes operations of requests that are sampled, and how many of mounts, which say so
-    /// themselves.
+    /// Receives operations of sampled requests. `claimed` limits those of mounts, which mark
+    /// themselves as sampled.
     pub(super) export: OnceLock<Export>,
     claimed: Allowance,
-    /// Takes records of what mounts ask for, if anybody does.
+    /// Receives records of the requests of mounts, if they are audited.
     pub(super) audit: OnceLock<LineLog>,
     pub(super) dumps: Mutex<Dumps>,
 }
@@ -62,28 +62,28 @@ pub struct Sessions {
 #[derive(Default)]
 struct SessionsState {
     live: BTreeMap<SessionId, Live>,
-    /// When those that an earlier master knew lapse: these times, too, are those in which this
-    /// master has worked. Nobody lapses because of its disk.
+    /// Sessions known to an earlier master, with the times when they lapse. These are working times
+    /// of this master as well, so no session lapses because of its disk.
     inherited: BTreeMap<SessionId, Inherited>,
-    /// Sessions that are about to be attached, and when they lapse if that fails.
+    /// Sessions that are about to be attached, with the times when they lapse if that fails.
     opening: BTreeMap<SessionId, Inherited>,
     /// Sessions that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
-    /// Sessions that are attached and send again the operations they keep, and when they lapse if
-    /// they go on with that.
+    /// Attached sessions that are sending their kept operations again, with the times when they
+    /// lapse unless they finish.
     replaying: BTreeMap<SessionId, Duration>,
-    /// Sessions were told to let go of what former masters have leased to them. This is open when
-    /// they have.
+    /// Set when sessions were asked to give up the rows leased by former masters. This master opens
+    /// when they have.
     recalling: bool,
 }
 
 impl SessionsState {
-    /// Whether a session that has not come yet may hold what former masters have leased to it.
+    /// Returns whether a session that has not attached yet may hold rows leased by former masters.
     fn awaits_any(&self) -> bool {
         self.inherited.values().any(|one| one.may_hold)
     }
 
-    /// How many sessions an owner has besides this one.
+    /// Returns the number of other sessions of an owner.
     fn others_of(&self, owner: u64, session: SessionId) -> usize {
         let live = self.live.iter().map(|(id, one)| (*id, one.peer.owner));
         let waiting = self.inherited.iter().chain(&self.opening).map(|(id, one)| (*id, one.owner));
@@ -92,42 +92,43 @@ impl SessionsState {
     }
 }
 
-/// A session that lived when this master began, or one that is about to be attached.
+/// A session that lived when this master began, or a session that is about to be attached.
 struct Inherited {
     owner: u64,
-    /// Whether it may hold what former masters have leased to it.
+    /// Set if it may hold rows that former masters have leased to it.
     may_hold: bool,
     lapses: Duration,
 }
 
 struct Live {
-    /// The peer that attached it, and the connection: nobody else may speak for it.
+    /// Peer and connection that attached the session: no other may use it.
     peer: Sender,
-    /// When its last renewal was answered, by the monotonic clock; and by the time of the master.
+    /// Time when the last renewal was answered, by the monotonic clock, and by the master's working
+    /// time.
     renewed: Duration,
     counted: Duration,
     reads_from: u64,
-    /// The batch before which it must read no state, and since when by the time of the master.
+    /// Oldest batch that it may read, and since when, by the master's working time.
     due: (u64, Duration),
-    /// It keeps operations until they are durable.
+    /// Set if the session keeps operations until they are durable.
     hasty: bool,
-    /// Until this master is open it goes on reading what former masters have leased to it.
+    /// Set if the session goes on reading rows leased by former masters until this master is open.
     holds: bool,
-    /// Is closed when the connection has ended.
+    /// Sends recalls; closed when the connection has ended.
     told: UnboundedSender<Recall>,
 }
 
 impl Live {
-    /// Whether it is a mount that goes on reading what was before. A node may: a client that it
-    /// serves is slow.
+    /// Returns whether this is a mount that goes on reading an old state. A node may: it may serve
+    /// a slow client.
     fn lags(&self, now: Duration) -> bool {
         self.peer.user.is_some() && now.saturating_sub(self.due.1) > LAG
     }
 }
 
 impl Sessions {
-    /// Takes the sessions over that are live in the metadata. Makes no change before they are
-    /// attached or have lapsed.
+    /// Takes over the sessions that are live in the metadata. Makes no change before they have
+    /// attached or lapsed.
     pub async fn start(
         master: Master,
         clock: Arc<dyn Clock>,
@@ -165,18 +166,18 @@ impl Sessions {
         Ok(Arc::new(sessions))
     }
 
-    /// From now on operations of requests that are sampled go there. The first one stays.
+    /// Sets the receiver of operations of sampled requests. Later calls have no effect.
     pub fn export_to(&self, export: Export) {
         let _ = self.export.set(export);
     }
 
-    /// Whether a message of a request that is sampled, as its sender says, is exported.
+    /// Returns whether a message is exported whose sender marks it as part of a sampled request.
     pub(super) fn is_exported(&self, peer: &Sender) -> bool {
-        // A node passes on what its clients said, and has bounded that.
+        // A node passes on the marks of its clients, and has limited them.
         peer.user.is_none_or(|user| self.claimed.take(Party::User(user), self.clock.monotonic()))
     }
 
-    /// Records what mounts ask for. Once, before there are mounts.
+    /// Sets the log for requests of mounts. Called once, before there are mounts.
     pub fn audit_to(&self, log: LineLog) {
         let _ = self.audit.set(log);
     }
@@ -210,16 +211,17 @@ impl Sessions {
             let durable = self.master.durable_batch();
             let was_inherited = state.inherited.remove(&session).is_some();
             let former = state.live.get(&session).map(|live| (live.reads_from, live.due));
-            // A session that comes again goes on reading for its own clients what it read before,
-            // and is due as before. What it read of a former master is not known.
+            // A session that attaches again goes on reading for its own clients what it read
+            // before, and its due batch stays. What it read of a former master is unknown.
             let first = if holds || was_inherited { 0 } else { durable };
             let (reads_from, due) = former.unwrap_or((first, (durable, counted)));
             let reads_from = if holds { 0 } else { reads_from };
             let told = sender.clone();
             let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty, holds, told };
             state.live.insert(session, live);
-            // Before this is open, all others wait until it has sent everything again. A new
-            // session has nothing to send, and one that comes again has no more time than it had.
+            // Before this is open, all others wait until the session has sent everything again. A
+            // new session has nothing to send, and a session that attaches again gets no additional
+            // time.
             if hasty && (was_inherited || self.open.get()) {
                 state.replaying.insert(session, counted + self.lease);
             }
@@ -231,12 +233,12 @@ impl Sessions {
         Ok((Attached { lease_ms, batch }, recalls))
     }
 
-    /// Whether a session may go on reading what former masters have leased to it. To all others it
-    /// is then as one that has not come here yet: nobody is answered before it has let go.
+    /// Checks that a session may go on reading rows leased by former masters. For all others it
+    /// then counts as not attached yet: nobody is answered before it has given the rows up.
     ///
     /// # Errors
-    /// `Conflict` where others were answered already, or are about to be, or it has let go before.
-    /// `Unavailable` where another master may say something else.
+    /// `Conflict` if others were answered already or are about to be, or if it has given the rows
+    /// up before. `Unavailable` if another master may decide otherwise.
     fn check_may_hold(
         &self,
         peer: &Sender,
@@ -255,13 +257,13 @@ impl Sessions {
         }
     }
 
-    /// Whether it goes on reading what former masters have leased to it.
+    /// Returns whether the session goes on reading rows leased by former masters.
     pub(super) fn is_holding(&self, session: SessionId) -> bool {
-        // Each read asks this. Once this is open, it takes no lock of all sessions.
+        // Called for each read. Once this is open, it does not take the lock of all sessions.
         !self.opened_now() && self.state.lock().live.get(&session).is_some_and(|live| live.holds)
     }
 
-    /// From here on the session does not lapse before it can be attached.
+    /// Keeps the session from lapsing before it can be attached.
     fn begin_opening(&self, peer: &Sender, session: SessionId) -> Result<()> {
         let mut state = self.state.lock();
         if state.ending.contains(&session) || self.master.keeps_late(session, self.lease) {
@@ -291,7 +293,7 @@ impl Sessions {
             _ => {}
         }
         match live {
-            // It is late: the session has been attached elsewhere since this was sent.
+            // The message is late: the session has been attached elsewhere since it was sent.
             Some(live) if live.connection > peer.connection => Err(Error::Unavailable(format!(
                 "session {session} is attached by a later connection"
             ))),
@@ -299,29 +301,29 @@ impl Sessions {
         }
     }
 
-    /// Whether a session is attached here, by this peer.
+    /// Returns whether a session is attached here, by this peer.
     pub(super) fn is_attached(&self, peer: &Sender, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.peer == *peer)
     }
 
-    /// Whether it keeps operations until they are durable.
+    /// Returns whether the session keeps operations until they are durable.
     pub(super) fn is_hasty(&self, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.hasty)
     }
 
-    /// Whether it sends again what it keeps.
+    /// Returns whether the session is sending its kept operations again.
     pub(super) fn is_replaying(&self, session: SessionId) -> bool {
         self.state.lock().replaying.contains_key(&session)
     }
 
     pub(super) fn renew(&self, peer: &Sender, renew: &Renew) -> Result<Option<Renewed>> {
-        // A session that does not let go reads what it keeps until its lease is over, and is to end
-        // only then: it may have heard of no recall.
+        // A session that does not give up rows reads them until its lease is over, and is ended
+        // only then: it may not have received the recall.
         let is_late = self.master.is_late(renew.session, self.lease);
         if is_late || !self.is_attached(peer, renew.session) {
             return Ok(None);
         }
-        // A session that is renewed goes on reading what it keeps: another master could not know.
+        // A renewed session goes on reading leased rows, and another master could not know that.
         if !is_planted(Bug::RenewedWithoutLease) {
             self.master.check_serving()?;
         }
@@ -340,8 +342,8 @@ impl Sessions {
         Ok(Some(Renewed { settled }))
     }
 
-    /// Notes that the session reads under the lease of this master, if that is the one it names:
-    /// the next master then need not wait for it.
+    /// Notes that the session reads under the lease of this master, if it named this master: the
+    /// next master then need not wait for the session.
     pub(super) async fn bind(&self, peer: &Sender, bind: &Bind) -> Result<Option<Bound>> {
         let Bind { session, epoch } = *bind;
         if !self.is_attached(peer, session) {
@@ -356,9 +358,9 @@ impl Sessions {
         Ok(Some(Bound { epoch: self.master.epoch() }))
     }
 
-    /// Ends the sessions that former processes of this node have left: nobody need wait until they
-    /// lapse. One that is attached by a connection that has not ended is left alone: its process is
-    /// there, whatever the other one says.
+    /// Ends the sessions that former processes of this node have left, so that nobody waits until
+    /// they lapse. A session that is attached by an open connection is left alone: its process is
+    /// alive, whatever the other process claims.
     pub(super) fn succeed(&self, peer: &Sender, message: &Succeed) -> Result<Option<()>> {
         if !self.is_attached(peer, message.session) {
             return Ok(None);
@@ -411,8 +413,8 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    /// Waits until sessions are answered, and changes made; or until this master has ended, which
-    /// answers nothing then.
+    /// Waits until sessions are answered and changes are made, or until this master has ended,
+    /// which then answers nothing.
     pub async fn opened(&self) {
         if self.opened_now() {
             return;
@@ -424,13 +426,13 @@ impl Sessions {
         }
     }
 
-    /// Whether sessions are answered, and changes made.
+    /// Returns whether sessions are answered, and changes made.
     pub fn opened_now(&self) -> bool {
         self.open.get()
     }
 
-    /// Opens when all have come or lapsed. From then on nobody else may hold anything, and sessions
-    /// that do let go first.
+    /// Opens when all inherited sessions have attached or lapsed. From then on only attached
+    /// sessions can hold old rows, and these give them up first.
     fn open_if_due(&self, state: &mut SessionsState) {
         let is_due = !state.awaits_any() && state.replaying.is_empty();
         if !is_due || state.recalling || self.opened_now() {
@@ -448,7 +450,7 @@ impl Sessions {
         self.master.tell(Event::AllRecalled { sessions: holders, done });
     }
 
-    /// Ends the sessions that have lapsed. To be called several times a second.
+    /// Ends the sessions that have lapsed. Must be called several times a second.
     ///
     /// # Errors
     /// Those of the master; the next call tries again.
@@ -458,7 +460,7 @@ impl Sessions {
         let ending = self.state.lock().ending.clone();
         for session in ending {
             match self.end(session).await {
-                // It was about to be opened, and never was.
+                // The session was about to be opened, and never was.
                 Ok(()) | Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -467,7 +469,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Meanwhile other sessions lapse: the end of one may wait until another lets go of a row.
+    /// Ends a session, and meanwhile notes other sessions that lapse: the end of one may wait until
+    /// another gives up a row.
     async fn end(&self, session: SessionId) -> Result<()> {
         let (caller, end) = (Caller::system(), EndSession { session, reaped: false });
         let mut ended = pin!(self.master.run(&caller, end));
@@ -489,7 +492,7 @@ impl Sessions {
             now < one.lapses
         });
         live.retain(|session, one| {
-            // However often it is attached again meanwhile.
+            // However often it attaches again meanwhile.
             let is_late =
                 one.lags(now) || replaying.get(session).is_some_and(|lapses| now >= *lapses);
             let renewed = now.saturating_sub(one.counted) < self.lease;
@@ -497,7 +500,7 @@ impl Sessions {
             lapsed.extend((!alive).then_some(*session));
             alive
         });
-        // One of which an attempt to attach came to nothing may be attached all the same.
+        // A session may be attached although another attempt to attach it failed.
         lapsed.retain(|session| !live.contains_key(session));
         inherited.retain(|session, one| {
             let alive = now < one.lapses || opening.contains_key(session);
@@ -512,7 +515,7 @@ impl Sessions {
         self.open_if_due(&mut state);
     }
 
-    /// A session that is not among the live ones any more is about to be ended.
+    /// Moves a session that is no longer among the live ones to those that are about to be ended.
     fn retire(&self, state: &mut SessionsState, session: SessionId) {
         state.inherited.remove(&session);
         state.opening.remove(&session);
@@ -521,7 +524,7 @@ impl Sessions {
         self.master.tell(Event::Ended { session });
     }
 
-    /// No session reads a state older than this batch.
+    /// Returns a batch such that no session reads an older state.
     pub fn reads_from(&self) -> u64 {
         let state = self.state.lock();
         match state.inherited.is_empty() {
@@ -530,8 +533,8 @@ impl Sessions {
         }
     }
 
-    /// The reason for which requests wait that this master has not answered, in words: sessions
-    /// that have not acknowledged a recall, if there are any.
+    /// Describes why requests wait for this master: the sessions that have not acknowledged a
+    /// recall, if there are any.
     pub fn awaited(self: &Arc<Self>) -> Awaited {
         let sessions = Arc::downgrade(self);
         Awaited::Asked(Arc::new(move || {
@@ -566,7 +569,7 @@ impl Sessions {
         }
     }
 
-    /// The sessions that are attached, and how long ago each renewed.
+    /// Returns the sessions that are attached, with the time since each renewed.
     pub fn list(&self) -> Vec<(SessionId, Owner, Duration)> {
         let now = self.clock.monotonic();
         let state = self.state.lock();
@@ -577,8 +580,8 @@ impl Sessions {
     }
 }
 
-/// Whether a session reads leased rows only under the lease of the master before that of `epoch`.
-/// That lease is over. A session that named an earlier master may have been attached since.
+/// Returns whether a session reads leased rows only under the lease of the master before that of
+/// `epoch`, which is over. A session that named an earlier master may have been attached since.
 fn is_bound_to_former(row: &Session, epoch: u64) -> bool {
     let named = match is_planted(Bug::BoundToAnyMaster) {
         true => row.bound > 0,
