@@ -10,12 +10,12 @@ use super::Change;
 use super::ring::header::too_large;
 use crate::rest::Rest;
 
-/// Instead of a value's length: the row is deleted.
+/// Value length that marks a deleted row.
 const DELETED: u32 = u32::MAX;
-/// The least that a row takes.
+/// Fewest bytes of an encoded row.
 const ROW_BYTES: usize = 6;
 
-/// Bytes that [`encode`] makes of `changes`.
+/// Returns the number of bytes that [`encode`] makes of `changes`.
 pub fn encoded_bytes(changes: &[Change]) -> usize {
     let row = |(key, value): &Change| ROW_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
     changes.iter().map(row).sum()
@@ -43,10 +43,10 @@ pub fn encode(changes: &[Change], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The `count` rows in `body`, which share its memory.
+/// Parses the `count` rows in `body`, which share its memory.
 ///
 /// # Errors
-/// The text says what is there instead of exactly so many well-formed rows.
+/// A text that describes what `body` holds in place of exactly `count` well-formed rows.
 pub fn parse(count: u32, body: &Bytes) -> Result<Vec<Change>, &'static str> {
     // A false count cannot make this large.
     let mut changes = Vec::with_capacity((count as usize).min(body.len() / ROW_BYTES));

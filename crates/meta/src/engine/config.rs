@@ -1,4 +1,4 @@
-//! How an engine with a log of its own uses memory and disk.
+//! Memory and disk of an engine with a log of its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,30 +9,31 @@ use cairn_base::rng::RealRng;
 
 use super::row_store::Limits;
 
-/// How an engine with a log of its own uses memory and disk.
+/// Memory and disk of an engine with a log of its own.
 #[derive(Clone)]
 pub struct Config {
-    /// Memory of committed rows before they are moved into the table; commits wait at four times
-    /// as much.
+    /// Bytes of committed rows in memory before they are moved into the table; commits wait at four
+    /// times as much.
     pub memtable_bytes: usize,
-    /// redb's page cache.
+    /// Bytes of redb's page cache.
     pub cache_bytes: usize,
-    /// Files of the log (at least 2) and bytes of each; no batch may be larger than one file.
-    /// Both count only when the engine's files are made.
+    /// Number of files of the log (at least 2) and bytes of each; no batch may be larger than one
+    /// file. Both matter only when the engine's files are made.
     pub log_segments: u32,
     pub log_segment_bytes: u64,
-    /// Space put by on the disk so that deletes go on when it is full; 0: none.
+    /// Bytes of disk space reserved for deletes on a full disk; 0 for none.
     pub reserve_bytes: u64,
-    /// Rows in memory move into the table when there was no commit for this long.
+    /// Time without commits after which rows in memory move into the table.
     pub idle: Duration,
-    /// `false`: checkpoints run inside of commits, for tests that must be reproducible.
+    /// Runs checkpoints in the background; `false` runs them inside commits, for reproducible
+    /// tests.
     pub background: bool,
     /// Draws the log's id.
     pub rng: Arc<dyn Rng>,
 }
 
 impl Config {
-    /// The part of it that rows are subject to.
+    /// Returns the limits for the row store.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             memtable_bytes: self.memtable_bytes,

@@ -1,4 +1,4 @@
-//! Making the files of an engine, in an order that a crash cannot confuse, and opening them.
+//! Makes the files of an engine, in an order that a crash cannot confuse, and opens them.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::ring::{create_file, for_each_header};
 use super::row_store::{Mark, Memtable, RESERVE, SUSPECT, Table};
 
 pub const ROWS: &str = "rows.redb";
-/// The table while it is being made or copied.
+/// Name of the table while it is being made or copied.
 pub const ROWS_NEW: &str = "rows.new";
 
-/// Opens the file of the table; makes all files first where there are none, with `more` in the
+/// Opens the file of the table. If there are no files, makes them all first, with `more` in the
 /// first mark.
 pub fn open_rows(disk: &dyn Disk, config: &Config, more: Bytes) -> Result<Arc<dyn DiskFile>> {
     let names = disk.list()?;
@@ -33,7 +33,8 @@ pub fn open_rows(disk: &dyn Disk, config: &Config, more: Bytes) -> Result<Arc<dy
     Ok(disk.open(ROWS)?)
 }
 
-/// The table's name appears last: without it, whatever is there is an unfinished start.
+/// Makes all files. The table's name appears last: without it, any other file is an unfinished
+/// start.
 fn create(disk: &dyn Disk, config: &Config, more: Bytes, names: &[String]) -> Result<()> {
     for name in names.iter().filter(|name| name.starts_with("log-")) {
         if holds_records(disk, name)? {
@@ -73,7 +74,7 @@ fn is_log(name: &str) -> bool {
     name.strip_prefix("log-").is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// Whether a log file holds a record of whatever log.
+/// Returns whether a log file holds a record, of any log.
 fn holds_records(disk: &dyn Disk, name: &str) -> Result<bool> {
     let file = disk.open(name)?;
     let mut found = false;
@@ -85,8 +86,8 @@ fn holds_records(disk: &dyn Disk, name: &str) -> Result<bool> {
     Ok(found)
 }
 
-/// Writes the table anew, byte for byte, after a write of it failed in an earlier process. Bytes
-/// that are read of it now come from the page cache and may not be on the disk.
+/// Rewrites the table byte for byte after a write of it failed in an earlier process: the bytes
+/// that are read now come from the page cache and may not be on the disk.
 fn copy_rows(disk: &dyn Disk) -> Result<()> {
     tracing::warn!("a write of {ROWS} failed before the last restart: copying it");
     if disk.list()?.iter().any(|name| name == ROWS_NEW) {

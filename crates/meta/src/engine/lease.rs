@@ -1,4 +1,4 @@
-//! How long a master may answer from memory: as long as no other can have taken over.
+//! The lease by which a master answers from memory: the time in which no other can have taken over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +8,17 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Clock, Error};
 use parking_lot::Mutex;
 
-/// Called with the reason when another master took over.
+/// Callback that gets the reason when another master took over.
 type Fenced = Box<dyn FnOnce(String) + Send>;
 
-/// The right to answer reads without asking the engine. It runs out unless it is renewed; what
-/// was committed needs none, since the engine itself refuses who was fenced.
+/// The right to answer reads without asking the engine. It expires unless it is renewed. Commits
+/// need no lease, since the engine itself refuses those of a fenced master.
 pub struct Lease {
-    /// The holder of the lease, for messages.
+    /// Holder of the lease, for messages.
     shown: String,
     length: Duration,
     clock: Arc<dyn Clock>,
-    /// Microseconds of `clock`; 0: it will never be held again.
+    /// End of the lease in microseconds of `clock`; 0 if it will never be held again.
     until: AtomicU64,
     end: Mutex<End>,
 }
@@ -26,25 +26,25 @@ pub struct Lease {
 #[derive(Default)]
 struct End {
     ended: bool,
-    /// Why, if another master took over.
+    /// Reason, if another master took over.
     reason: Option<String>,
     told: Option<Fenced>,
 }
 
 impl Lease {
-    /// One of `length` that was asked for at `sent` by `clock`.
+    /// Creates a lease of `length` that was requested at `sent` by `clock`.
     pub fn new(shown: String, length: Duration, clock: Arc<dyn Clock>, sent: Duration) -> Lease {
         let until = AtomicU64::new(counted(&*clock, sent + length));
         Lease { shown, length, clock, until, end: Mutex::default() }
     }
 
-    /// Whether nobody else can have taken over by now.
+    /// Returns whether nobody else can have taken over by now.
     pub fn is_held(&self) -> bool {
         counted(&*self.clock, self.clock.monotonic()) < self.until.load(Ordering::Acquire)
             || is_planted(Bug::LostLeaseServes)
     }
 
-    /// How long nobody else can take over without a renewal.
+    /// Returns how long nobody else can take over without a renewal.
     pub fn left(&self) -> Duration {
         if is_planted(Bug::LostLeaseServes) {
             return self.length;
@@ -53,7 +53,7 @@ impl Lease {
         until.saturating_sub(Duration::from_micros(counted(&*self.clock, self.clock.monotonic())))
     }
 
-    /// The engine answered a renewal, or a commit, that was sent at `sent`.
+    /// Extends the lease after the engine answered a renewal, or a commit, that was sent at `sent`.
     pub fn extend(&self, sent: Duration) {
         let end = self.end.lock();
         if !end.ended {
@@ -62,14 +62,14 @@ impl Lease {
         }
     }
 
-    /// Its holder answers nothing any more.
+    /// Gives the lease up: its holder answers nothing any more.
     pub fn give_up(&self) {
         let mut end = self.end.lock();
         end.ended = true;
         self.until.store(0, Ordering::Release);
     }
 
-    /// Another master took over, as `reason` says.
+    /// Ends the lease because another master took over, for the given `reason`.
     pub fn fence(&self, reason: String) {
         let mut end = self.end.lock();
         if std::mem::replace(&mut end.ended, true) {
@@ -84,7 +84,7 @@ impl Lease {
         }
     }
 
-    /// Has `told` called when another master takes over, at once if that was so already.
+    /// Sets the callback for another master taking over; calls it at once if one already has.
     pub fn when_fenced(&self, told: impl FnOnce(String) + Send + 'static) {
         let mut end = self.end.lock();
         match end.reason.clone() {
@@ -96,7 +96,7 @@ impl Lease {
         }
     }
 
-    /// The error for readers while it is not held.
+    /// Returns the error for readers while the lease is not held.
     pub fn refusal(&self) -> Error {
         let what = match &self.end.lock().reason {
             Some(reason) => reason.clone(),
@@ -106,7 +106,7 @@ impl Lease {
     }
 }
 
-/// Microseconds at a monotonic time.
+/// Returns the microseconds of a monotonic time.
 fn counted(clock: &dyn Clock, at: Duration) -> u64 {
     let mut micros = at.as_micros();
     if is_planted(Bug::LeaseByWallClock) {

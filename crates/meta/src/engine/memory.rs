@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{Change, CommitError, Engine, Fence, Snapshot};
 
-/// How a commit fails.
+/// The way in which a commit fails.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommitFault {
@@ -20,11 +20,11 @@ pub enum CommitFault {
     Failed,
     /// `Unknown`, and the batch is durable.
     UnknownCommitted,
-    /// `Unknown`, and it is not.
+    /// `Unknown`, and the batch is not durable.
     UnknownLost,
     /// Another master took over just before: the epoch is one higher, the commit is refused.
     Fenced,
-    /// `Poisoned`, this one and all after it.
+    /// `Poisoned`, as are all later commits.
     Poisoned,
 }
 
@@ -50,14 +50,14 @@ impl Memory {
         Memory::default()
     }
 
-    /// Makes a commit fail: that which comes after `after` others, counted from now.
+    /// Makes the commit fail that comes after `after` others, counted from now.
     pub fn fail_commit(&self, after: u64, fault: CommitFault) {
         let mut state = self.state.lock();
         let number = state.commits + after;
         state.faults.insert(number, fault);
     }
 
-    /// Calls of `commit` so far, refused ones too.
+    /// Number of calls of `commit` so far, including refused ones.
     pub fn commits(&self) -> u64 {
         self.state.lock().commits
     }

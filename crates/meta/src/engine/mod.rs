@@ -1,4 +1,4 @@
-//! Where the master keeps metadata: an ordered, transactional key-value store behind one small
+//! The storage of a master's metadata: an ordered, transactional key-value store behind one small
 //! trait. Engines know nothing of inodes; they keep rows.
 
 mod changes;
@@ -24,11 +24,11 @@ pub use memory::{CommitFault, Memory};
 pub use postgres::Postgres;
 pub use row_store::Pace;
 
-/// One changed row: its key and its new value, or `None` where it was deleted.
+/// One changed row: its key and its new value, or `None` if it was deleted.
 pub type Change = (Bytes, Option<Bytes>);
 
-/// Which master may commit (`epoch`) and which batch it committed last (`batch`). Kept by the
-/// engine together with the rows and changed in the same transaction.
+/// The master that may commit (`epoch`), and the batch that it committed last (`batch`). Kept by
+/// the engine together with the rows and changed in the same transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fence {
     pub epoch: u64,
@@ -43,28 +43,28 @@ pub enum CommitError {
     Failed(Error),
     /// The batch may be durable or not: ask [`Engine::settle`] to find out.
     Unknown(Error),
-    /// The engine's fence is not the one expected: another master took over, or memory and
+    /// The engine's fence differs from the expected one: another master took over, or memory and
     /// engine differ. The caller must drop all its state.
     Fenced { found: Fence },
-    /// The engine must not be used again in this process (a write or sync failed, and what is
-    /// on disk is unknown). Restart to recover.
+    /// The engine must not be used again in this process (a write or sync failed, and the state of
+    /// the disk is unknown). Restart to recover.
     Poisoned(Error),
 }
 
 /// A commit that was begun.
 pub enum Commit {
     Done(Result<(), CommitError>),
-    /// Others decide about it. It goes on whether or not it is waited for.
+    /// Other members decide about it. It goes on whether or not it is awaited.
     Later(Later<Result<(), CommitError>>),
 }
 
-/// Something that will be known.
+/// A result that becomes known later.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// An engine. All calls block; they are made from threads of the executor, never from async
 /// workers.
 pub trait Engine: Send + Sync + 'static {
-    /// The fence as it is durable now.
+    /// Returns the durable fence.
     fn fence(&self) -> Result<Fence>;
 
     /// Raises the epoch by one, durably, and returns the new fence: from now on commits with an
@@ -73,48 +73,48 @@ pub trait Engine: Send + Sync + 'static {
         self.take_over_at(0)
     }
 
-    /// As `take_over`, and raises the batch to `batch` if it is lower: rows that come from
+    /// Takes over like `take_over`, and raises the batch to `batch` if it is lower: rows from
     /// elsewhere name batches up to that one.
     fn take_over_at(&self, batch: u64) -> Result<Fence>;
 
-    /// The lease that the master that took over last must hold to answer from memory; `None`: no
-    /// lease, since nobody else can take over.
+    /// Returns the lease that the latest master must hold to answer from memory; `None` if it needs
+    /// no lease, since nobody else can take over.
     fn lease(&self) -> Option<Arc<Lease>> {
         None
     }
 
-    /// The master that took over last has ended: another one need not wait until its lease runs
-    /// out. Blocks, but not for long.
+    /// Gives up the lease, as the latest master has ended: another master need not wait until it
+    /// expires. Blocks briefly.
     fn give_up(&self) {}
 
-    /// All rows as of the last durable batch. Later commits do not change what it shows.
+    /// Returns all rows as of the last durable batch. Later commits do not change the snapshot.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
 
-    /// The rows of `keys`, in their order, as of the last durable batch, and its number: what a
-    /// snapshot shows, for those who ask once.
+    /// Returns the rows of `keys`, in their order, as of the last durable batch, and the number of
+    /// that batch: what a snapshot shows, for callers that read once.
     fn read(&self, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {
         let snapshot = self.snapshot()?;
         Ok((snapshot.batch(), snapshot.get(keys)?))
     }
 
-    /// Applies `changes` (each key at most once, in any order) atomically and durably and sets
-    /// the fence to `(expected.epoch, expected.batch + 1)`. Refused unless the fence is
-    /// `expected`.
+    /// Applies `changes` (each key at most once, in any order) atomically and durably, and sets the
+    /// fence to `(expected.epoch, expected.batch + 1)`. Refused unless the fence is `expected`.
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError>;
 
-    /// As `commit`, but where others decide, the caller waits without blocking.
+    /// Commits like `commit`; if other members decide, the caller waits without blocking.
     fn commit_later(&self, expected: Fence, changes: Vec<Change>) -> Commit {
         Commit::Done(self.commit(expected, changes))
     }
 
-    /// The fence as it will stay until the next commit, after one whose outcome is unknown: that
+    /// Returns the fence as it stays until the next commit, after a commit of unknown outcome: that
     /// batch is either in it, or will never be applied.
     fn settle(&self) -> Later<Result<Fence>> {
         Box::pin(std::future::ready(self.fence()))
     }
 
-    /// Whether the disk is so full that only what frees space should be committed. Commits are not
-    /// refused for it: who asks for them knows what they are for. Does not block.
+    /// Returns whether the disk is so full that only operations that free space should be
+    /// committed. The engine does not refuse other commits: only callers know what they are for.
+    /// Does not block.
     fn is_low_on_space(&self) -> bool {
         false
     }
@@ -122,17 +122,17 @@ pub trait Engine: Send + Sync + 'static {
 
 /// An unchanging view of all rows.
 pub trait Snapshot: Send + Sync {
-    /// The batch this snapshot shows.
+    /// Returns the batch that this snapshot shows.
     fn batch(&self) -> u64;
 
-    /// The rows of `keys`, in their order.
+    /// Returns the rows of `keys`, in their order.
     fn get(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>>;
 
-    /// Up to `limit` rows with `start <= key < end`, in key order.
+    /// Returns up to `limit` rows with `start <= key < end`, in key order.
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>>;
 
-    /// As `scan`, but `damaged` is told of rows that do not check out, by their keys, and these are
-    /// left out. For checks, which are to go on.
+    /// Scans like `scan`, but leaves damaged rows out and passes their keys to `damaged`, so that
+    /// checks can go on.
     fn scan_sound(
         &self,
         start: &[u8],

@@ -28,8 +28,8 @@ use super::{Change, CommitError, Engine, Fence, Snapshot};
 pub use self::verify::{Report, verify};
 pub use super::config::Config;
 
-/// An engine in a directory of its own. Only one may be open on a directory at a time; the
-/// caller sees to that. Snapshots that outlive it may answer `Unavailable`.
+/// An engine in a directory of its own. Only one may be open on a directory at a time; the caller
+/// ensures that. Snapshots that outlive it may answer `Unavailable`.
 pub struct Embedded {
     /// Locked before the writer of `rows`.
     log: Mutex<Ring>,
@@ -44,11 +44,11 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// Opens the engine on `disk`; makes its files where there are none. All commits of an earlier
+    /// Opens the engine on `disk`; makes its files if there are none. All commits of an earlier
     /// process are there again; a commit that was under way may be.
     ///
     /// # Errors
-    /// `Corrupt` where acknowledged rows cannot be read, `Invalid` for files of a newer version,
+    /// `Corrupt` if acknowledged rows cannot be read, `Invalid` for files of a newer version,
     /// `Full` and `Io`.
     pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Embedded> {
         let file = files::open_rows(&*disk, &config, Bytes::new())?;
@@ -62,7 +62,7 @@ impl Embedded {
         Ok(Embedded { log: Mutex::new(log), rows, config })
     }
 
-    /// Moves all that is committed into the table of rows, so that the next start reads no log.
+    /// Moves all committed rows into the table, so that the next start reads no log.
     ///
     /// # Errors
     /// `Full` and `Io`; nothing is lost.
@@ -73,13 +73,12 @@ impl Embedded {
     /// Checks all rows at rest, and every page of their table, while the engine is in use.
     ///
     /// # Errors
-    /// `Corrupt` for the first that does not check out; `Io`; `Unavailable` if the check was to
-    /// end.
+    /// `Corrupt` for the first damaged row or page; `Io`; `Unavailable` if the check was stopped.
     pub fn check_rows(&self, pace: &Pace) -> Result<()> {
         self.rows.check(pace)
     }
 
-    /// Ends the engine without a last checkpoint: the next start finds what is in the log.
+    /// Ends the engine without a last checkpoint: the next start reads the log.
     pub fn abandon(self) {
         self.rows.abandon();
     }
@@ -113,6 +112,8 @@ impl Embedded {
     }
 }
 
+/// Checks that the mark is that of an embedded engine.
+///
 /// # Errors
 /// `Invalid` for the directory of a member of a cluster's masters.
 fn require_embedded(mark: &Mark) -> Result<()> {

@@ -16,11 +16,11 @@ pub const VERSION: u16 = 1;
 /// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Changed rows; the batch number is one more than before.
+    /// Changed rows; the batch number grows by one.
     Batch,
-    /// No rows; the epoch is one more than before.
+    /// No rows; the epoch grows by one.
     TakeOver,
-    /// No rows; the epoch is one more than before, the batch number any that is higher.
+    /// No rows; the epoch grows by one, and the batch number by any amount.
     Advance,
 }
 
@@ -28,22 +28,24 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     pub kind: Kind,
-    /// The fence after this record.
+    /// Fence after this record.
     pub fence: Fence,
     pub raw: RawHeader,
 }
 
 impl Header {
-    /// Reads a header. `None`: these bytes are no header of the log `log_id`.
+    /// Reads a header. Returns `None` for bytes that are no header of the log `log_id`.
     ///
     /// # Errors
-    /// `Invalid` where it is a sound header, of this log, of a version that is not known here.
+    /// `Invalid` for a sound header of this log whose version is unknown.
     pub fn parse(bytes: &[u8], log_id: u64) -> Result<Option<Header>> {
         RawHeader::parse(bytes, log_id).map(Header::read).transpose()
     }
 
+    /// Converts a header of any version.
+    ///
     /// # Errors
-    /// `Invalid` for a version or kind that is not known here.
+    /// `Invalid` for an unknown version or kind.
     pub fn read(raw: RawHeader) -> Result<Header> {
         let kind = match (raw.version, raw.kind) {
             (VERSION, 1) => Kind::Batch,
@@ -56,7 +58,7 @@ impl Header {
     }
 }
 
-/// The parts of a new record beside its rows.
+/// The parts of a new record apart from its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     pub kind: Kind,
@@ -66,7 +68,7 @@ pub struct Draft {
     pub previous: u32,
 }
 
-/// Bytes of the record that [`encode`] makes of `changes`, without its padding.
+/// Returns the bytes of the record that [`encode`] makes of `changes`, without its padding.
 pub fn record_bytes(changes: &[Change]) -> usize {
     HEADER_BYTES + changes::encoded_bytes(changes)
 }
@@ -99,10 +101,10 @@ pub fn encode(draft: &Draft, changes: &[Change], out: &mut Vec<u8>) -> Result<Ra
     seal(header, out)
 }
 
-/// The rows in `body`, which share its memory.
+/// Parses the rows in `body`, which share its memory.
 ///
 /// # Errors
-/// `Corrupt` where it is not exactly `header.count` well-formed rows.
+/// `Corrupt` if it is not exactly `header.count` well-formed rows.
 pub fn parse_rows(header: &RawHeader, body: &Bytes) -> Result<Vec<Change>> {
     changes::parse(header.count, body).map_err(|got| {
         let what = format!("record {} of the log", header.sequence);

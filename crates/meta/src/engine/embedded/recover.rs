@@ -1,4 +1,4 @@
-//! From what is on disk to what was committed: reads the log behind the table's mark.
+//! Recovers the committed rows from the disk: reads the log after the table's mark.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::record::{Header, Kind, parse_rows};
 /// record was being written when the machine or the process stopped, and was not acknowledged.
 ///
 /// # Errors
-/// `Corrupt` where a later record is there: a record is written only once all before it are
-/// durable, so the one that is missing was lost after it was acknowledged.
+/// `Corrupt` if there is a later record: a record is written only once all records before it are
+/// durable, so the missing one was lost after it was acknowledged.
 pub fn recover(log: &Ring, mark: &Mark) -> Result<Behind> {
     let mut places: BTreeMap<u64, Vec<LogPosition>> = BTreeMap::new();
     for place in log.headers()?.into_iter().filter(|place| place.header.sequence > mark.sequence) {
@@ -42,7 +42,7 @@ pub fn recover(log: &Ring, mark: &Mark) -> Result<Behind> {
     }
 }
 
-/// Applies one record. `false`: its body does not check out.
+/// Applies one record. Returns `false` if its body is damaged.
 fn replay(log: &Ring, place: &LogPosition, state: &mut Behind) -> Result<bool> {
     let Some(body) = log.body(place)? else { return Ok(false) };
     let header = Header::read(place.header)?;

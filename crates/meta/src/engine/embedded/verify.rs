@@ -9,22 +9,22 @@ use super::super::ring::Ring;
 use super::super::row_store::Table;
 use super::recover::recover;
 
-/// The findings of [`verify`].
+/// Findings of [`verify`].
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The fence that an engine opened now would show.
+    /// Fence that an engine opened now would show.
     pub fence: Fence,
     /// Log records that are not in the table yet.
     pub log_records: u64,
-    /// The table had to be repaired (as after a crash), and was.
+    /// Set if the table had to be repaired (as after a crash), and was.
     pub repaired: bool,
 }
 
 /// Reads the whole table of rows, checking every page, and the whole log.
 ///
 /// # Errors
-/// `NotFound` where there is no engine, `Corrupt` for anything that does not check out.
+/// `NotFound` if there is no engine, `Corrupt` for any damage.
 pub fn verify(disk: &dyn Disk, config: &Config) -> Result<Report> {
     if !disk.list()?.iter().any(|name| name == files::ROWS) {
         return Err(Error::NotFound(format!("{} in the metadata directory", files::ROWS)));

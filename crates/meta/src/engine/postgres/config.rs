@@ -1,28 +1,29 @@
-//! Which database, and how it is used.
+//! The database, and the use that is made of it.
 
 use std::time::Duration;
 
 use cairn_base::Secret;
 
-/// Which database, and how it is used.
+/// The database, and the use that is made of it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=/ca.pem`.
     pub url: Secret<String>,
     /// The schema that holds the tables; made if there is none. Stores may share a database.
     pub schema: String,
-    /// Work although the failure of the primary may lose acknowledged changes, because it has
-    /// asynchronous standbys.
+    /// Allows asynchronous standbys, although then the failure of the primary may lose acknowledged
+    /// changes.
     pub accept_lossy_failover: bool,
-    /// Connections for snapshots, at most; commits have one more.
+    /// Most connections for snapshots; commits have one more.
     pub connections: usize,
-    /// How long a call may wait for a connection after the last one was lost.
+    /// Time that a call may wait for a connection after the last one was lost.
     pub patience: Duration,
-    /// How long a master that took over may answer from memory without having renewed that right,
-    /// and so the least that a standby waits.
+    /// Time for which a master that took over may answer from memory without renewing that right,
+    /// and so the shortest wait of a standby.
     pub lease: Duration,
-    /// The master to take over from, see [`wait_for_turn`]. `None`: whatever there is, for who
-    /// knows that no other master serves; one that does might answer from memory for a lease.
+    /// Master to take over from, see [`wait_for_turn`]. `None` takes over from any, for callers
+    /// that know that no other master serves: a master that does might answer from memory for the
+    /// rest of its lease.
     pub turn: Option<Turn>,
 }
 
@@ -40,8 +41,8 @@ impl Config {
     }
 }
 
-/// The right to take over: what was seen last of a master that serves no more. A take-over with it
-/// is refused if anything happened since.
+/// The right to take over: the last state that was seen of a master that no longer serves. A
+/// take-over with it is refused if anything happened since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
     pub(super) epoch: i64,

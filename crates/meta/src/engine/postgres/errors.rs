@@ -1,6 +1,6 @@
 //! Errors of the database, as they are shown.
 
-/// An error in one line.
+/// Formats an error in one line.
 pub fn text(error: &tokio_postgres::Error) -> String {
     let text = match (error.as_db_error(), std::error::Error::source(error)) {
         (Some(answer), _) => {

@@ -1,4 +1,4 @@
-//! Servers that would lose what they acknowledged are not used.
+//! Refuses servers that could lose acknowledged commits.
 
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
@@ -11,8 +11,8 @@ const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_se
 
 const OLDEST_VERSION: u32 = 130_000;
 
-/// A user that may not see how a standby is attached sees no state: then it counts as asynchronous.
-/// Backups and logical replication take nobody's place.
+/// Counts standbys. To a user that may not see how a standby is attached, it has no state: then it
+/// counts as asynchronous. Backups and logical replication do not take over.
 const STANDBYS: &str = "SELECT count(*) FROM pg_stat_replication AS standby \
      WHERE coalesce(sync_state, 'async') = 'async' AND state IS DISTINCT FROM 'backup' \
      AND NOT EXISTS (SELECT FROM pg_replication_slots AS slot \
@@ -67,7 +67,7 @@ fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses standbys that may lack acknowledged commits, unless that is `accepted`.
+/// Refuses standbys that may lack acknowledged commits, unless they are `accepted`.
 pub fn check_standbys(shown: &str, link: &DatabaseLink, accepted: bool) -> Result<()> {
     let rows = link.query(STANDBYS, &[]).map_err(|fault| fault.at(shown))?;
     let standbys: i64 = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or_default();

@@ -16,7 +16,7 @@ use super::target::Target;
 use super::writer::{fence_of, signed};
 use crate::engine::Lease;
 
-/// A lease is renewed so many times while it lasts.
+/// Number of renewals within the time of a lease.
 const RENEWALS: u32 = 3;
 
 /// The lease of one epoch, and the thread that renews it.
@@ -29,7 +29,7 @@ pub struct LeaseKeeper {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
-    /// Another keeper takes its place.
+    /// Another keeper replaces this one.
     Leave,
     /// The master has ended.
     GiveUp,
@@ -51,7 +51,7 @@ struct Renewer {
 }
 
 impl LeaseKeeper {
-    /// Keeps a lease that was asked for at `sent` by the clock of `target`.
+    /// Starts keeping a lease that was requested at `sent` by the clock of `target`.
     pub fn start(target: Arc<Target>, epoch: u64, sent: Duration) -> Result<LeaseKeeper> {
         let length = target.lease();
         let lease = Arc::new(Lease::new(
@@ -69,7 +69,7 @@ impl LeaseKeeper {
         Ok(LeaseKeeper { lease, epoch, orders, thread: Some(thread) })
     }
 
-    /// The lease ends at once; the database is told, so that nobody waits for it.
+    /// Ends the lease at once, also in the database, so that nobody waits for it.
     pub fn give_up(mut self) {
         self.end(Order::GiveUp);
     }
@@ -100,7 +100,7 @@ impl Orders {
 }
 
 impl Renewer {
-    /// `sent`: when the lease was asked for.
+    /// Renews the lease until an order ends it. `sent` is the time when it was requested.
     fn run(mut self, sent: Duration) {
         let period = self.length / RENEWALS;
         let gone = self.target.clock.monotonic().saturating_sub(sent);
@@ -132,7 +132,7 @@ impl Renewer {
         }
     }
 
-    /// `false`: another master took over.
+    /// Renews the lease once. Returns `false` if another master took over.
     fn renew(&mut self) -> Result<bool> {
         let (target, limit) = (Arc::clone(&self.target), self.limit());
         let epoch = signed(self.epoch)?;
@@ -160,7 +160,7 @@ impl Renewer {
         Ok(false)
     }
 
-    /// A standby that finds no heartbeat need not wait.
+    /// Clears the heartbeat: a standby that finds none need not wait.
     fn clear(mut self) {
         let limit = self.limit();
         let target = Arc::clone(&self.target);
@@ -174,7 +174,8 @@ impl Renewer {
         }
     }
 
-    /// For one answer: it may wait for a commit, which is no reason to ask again at once.
+    /// Returns the timeout of one answer. It may wait for a commit, which is no reason to ask again
+    /// at once.
     fn limit(&self) -> Duration {
         2 * self.length
     }

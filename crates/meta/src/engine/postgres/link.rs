@@ -1,4 +1,4 @@
-//! One connection, driven by whoever uses it.
+//! One connection, driven by the thread that uses it.
 
 use std::time::Duration;
 
@@ -23,14 +23,15 @@ pub type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
 pub enum Fault {
     /// The server answered with an error; its transaction is over, the connection works.
     Refused { code: String, text: String },
-    /// No answer, or one that ended the connection. Another may succeed if `again`.
+    /// No answer arrived, or the answer ended the connection. Another attempt may succeed if
+    /// `again`.
     Lost { again: bool, text: String },
-    /// A standby answered, or a server that is about to be one. A pooler may lead there for a while
-    /// when the database fails over.
+    /// A standby answered, or a server that is about to become one. A pooler may lead there for a
+    /// while when the database fails over.
     Standby { text: String },
 }
 
-/// The code of a change that a server does not take since it only reads.
+/// Error code of a server that refuses changes as it is read-only.
 const READ_ONLY: &str = "25006";
 
 impl Fault {
@@ -38,7 +39,7 @@ impl Fault {
         let text = text(error);
         let Some(answer) = error.as_db_error() else { return Fault::Lost { again: true, text } };
         let code = answer.code().code().to_owned();
-        // A pooler says so when it lost the server.
+        // A pooler reports in this way that it lost the server.
         let lost = code.starts_with("08") || answer.parsed_severity() != Some(Severity::Error);
         match lost {
             true => Fault::Lost { again: !is_permanent(&code), text },
@@ -47,12 +48,12 @@ impl Fault {
         }
     }
 
-    /// Of a standby that has told so itself.
+    /// The fault of a server that reported itself to be a standby.
     pub fn standby() -> Fault {
         Fault::Standby { text: "it is a standby: name the primary, or promote it".into() }
     }
 
-    /// The error for a caller that asked the database, which is called `shown`.
+    /// Converts the fault into an error for a caller of the database named `shown`.
     pub fn at(self, shown: &str) -> Error {
         match self {
             Fault::Lost { text, .. } | Fault::Standby { text } => {
@@ -70,26 +71,26 @@ impl Fault {
     }
 }
 
-/// The answer to a statement that returns no row where a standby executes it: a standby may lack
-/// what was acknowledged last.
+/// Checks the answer to a statement that returns no row if a standby executes it: a standby may
+/// lack the latest acknowledged changes.
 pub fn of_primary(rows: Vec<Row>) -> Result<Vec<Row>, Fault> {
     if rows.is_empty() { Err(Fault::standby()) } else { Ok(rows) }
 }
 
-/// Wrong password, no such database, no right to connect: that stays so.
+/// Returns whether the error will persist: wrong password, no such database, no right to connect.
 fn is_permanent(code: &str) -> bool {
     ["28", "3D", "42"].iter().any(|class| code.starts_with(class))
 }
 
-/// A connection and the runtime that drives it while somebody waits for an answer.
+/// A connection, and the runtime that drives it while a caller waits for an answer.
 pub struct DatabaseLink {
     client: Client,
-    /// Taken when dropped only.
+    /// `None` only while it is being dropped.
     runtime: Option<Runtime>,
 }
 
 impl DatabaseLink {
-    /// A connection, made within `limit`.
+    /// Opens a connection within `limit`.
     pub fn open(url: &Url, tls: &Tls, limit: Duration) -> Result<DatabaseLink, Fault> {
         let failed = |error: &dyn std::fmt::Display| Fault::Lost {
             again: true,
@@ -112,12 +113,12 @@ impl DatabaseLink {
         Ok(DatabaseLink { client, runtime: Some(runtime) })
     }
 
-    /// Sends one statement, which is a transaction of its own unless one was begun.
+    /// Sends one statement, which is a transaction of its own unless a transaction was begun.
     pub fn query(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
         self.query_within(ANSWER_TIMEOUT, sql, params)
     }
 
-    /// As `query`; an answer that takes longer counts as lost.
+    /// Sends one statement like `query`; an answer that takes longer than `limit` counts as lost.
     pub fn query_within(
         &self,
         limit: Duration,
@@ -132,7 +133,7 @@ impl DatabaseLink {
         self.wait(ANSWER_TIMEOUT, self.client.batch_execute(sql))
     }
 
-    /// Sends `first`, then `second`, at once.
+    /// Sends `first` and `second` at once, in this order.
     pub fn pipeline(&self, first: &str, second: &str) -> Result<Vec<Row>, Fault> {
         self.wait(ANSWER_TIMEOUT, async {
             let first = self.client.batch_execute(first);
@@ -174,7 +175,7 @@ impl DatabaseLink {
 
 impl Drop for DatabaseLink {
     fn drop(&mut self) {
-        // In this way also from within another runtime.
+        // This also works within another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -50,7 +50,7 @@ pub struct Postgres {
     pool: Arc<Pool>,
     target: Arc<Target>,
     turn: Option<Turn>,
-    /// Since the last take-over.
+    /// Keeper of the lease since the last take-over.
     keeper: Mutex<Option<LeaseKeeper>>,
 }
 
@@ -64,7 +64,7 @@ impl Postgres {
         Postgres::start(config, true)
     }
 
-    /// As `open`, but the tables must be there.
+    /// Opens like `open`, but the tables must exist.
     ///
     /// # Errors
     /// Those of `open`, and `NotFound`.
@@ -72,7 +72,7 @@ impl Postgres {
         Postgres::start(config, false)
     }
 
-    /// Removes the schema with all that is in it.
+    /// Removes the schema with everything in it.
     ///
     /// # Errors
     /// Those of `open`.
@@ -100,7 +100,8 @@ impl Drop for Postgres {
 }
 
 impl Engine for Postgres {
-    /// Also makes sure that no commit of unknown outcome changes anything after this.
+    /// Reads the fence, after making sure that no commit of unknown outcome can still change
+    /// anything.
     fn fence(&self) -> Result<Fence> {
         self.writer.lock().fence()
     }

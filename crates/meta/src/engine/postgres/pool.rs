@@ -1,4 +1,4 @@
-//! Connections for snapshots: a bounded number, kept for the next.
+//! Connections for snapshots: a bounded number, kept for reuse.
 
 #![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
 
@@ -21,7 +21,7 @@ pub struct Pool {
 #[derive(Default)]
 struct PoolState {
     idle: Vec<DatabaseLink>,
-    /// Idle or in use.
+    /// Number of connections, idle or in use.
     links: usize,
 }
 
@@ -31,8 +31,8 @@ impl Pool {
         Pool { target, limit: limit.max(1), state, changed: Condvar::new() }
     }
 
-    /// Takes a connection and sends a first request. Where the server has left since the
-    /// connection was last used, another is taken.
+    /// Takes a connection and sends a first request. If the server has closed the connection since
+    /// it was last used, another one is taken.
     pub fn ask<T>(
         &self,
         request: impl Fn(&DatabaseLink) -> Result<T, Fault>,
@@ -50,7 +50,7 @@ impl Pool {
         }
     }
 
-    /// A connection, and whether it was used before.
+    /// Takes a connection; returns it, and whether it was used before.
     fn take(&self) -> Result<(DatabaseLink, bool)> {
         let deadline = Instant::now() + self.target.patience();
         let mut state = self.state.lock();
@@ -78,7 +78,7 @@ impl Pool {
         self.changed.notify_one();
     }
 
-    /// A permit that was taken will not come back.
+    /// Forgets a permit that will not come back.
     pub fn forget(&self) {
         self.state.lock().links -= 1;
         self.changed.notify_one();

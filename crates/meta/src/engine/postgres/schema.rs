@@ -1,4 +1,4 @@
-//! The tables: making, checking and removing them.
+//! Makes, checks and removes the tables.
 
 use cairn_base::{Error, Result};
 use tokio_postgres::types::Type;
@@ -7,7 +7,7 @@ use super::link::{DatabaseLink, Fault, Params};
 use super::sql::FORMAT;
 use super::target::Target;
 
-/// Makes the tables if that is wanted and they are not there, and refuses those of another format.
+/// Makes the tables if `create` is set and they do not exist, and refuses tables of another format.
 pub fn prepare(target: &Target, link: &DatabaseLink, create: bool) -> Result<()> {
     let (sql, shown) = (&target.sql, target.shown());
     let schema = &sql.schema;
@@ -41,7 +41,7 @@ pub fn prepare(target: &Target, link: &DatabaseLink, create: bool) -> Result<()>
     }
 }
 
-/// Removes the tables and all else in their schema.
+/// Removes the tables and everything else in their schema.
 pub fn remove(target: &Target, link: &DatabaseLink) -> Result<()> {
     let sql = format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", target.sql.schema);
     link.execute(&sql).map_err(|fault| fault.at(target.shown()))

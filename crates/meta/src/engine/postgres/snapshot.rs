@@ -1,4 +1,4 @@
-//! Reading: by a single statement, which is a snapshot in itself, or in a transaction.
+//! Reads rows: by a single statement, which is a snapshot in itself, or in a transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::engine::Snapshot;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// The rows of `keys`, in their order, and the batch they are of.
+/// Returns the rows of `keys`, in their order, and their batch.
 pub fn read(pool: &Pool, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {
     let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let params: &Params<'_> = &[(&wanted, Type::BYTEA_ARRAY)];
@@ -27,7 +27,7 @@ pub fn read(pool: &Pool, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {
     let batch = rows.first().and_then(|row| row.try_get::<_, i64>(2).ok());
     let batch = batch.and_then(|batch| u64::try_from(batch).ok());
     let batch = batch.ok_or_else(|| Error::corrupt(pool.target.shown(), "no fence", "a fence"))?;
-    // A row without a key stands for no row at all.
+    // A row without a key stands for no row.
     let some = rows.iter().filter(|row| !matches!(row.try_get::<_, Option<&[u8]>>(0), Ok(None)));
     Ok((batch, in_order(&pool.target, &wanted, some)?))
 }
@@ -52,11 +52,11 @@ fn pair<'a>(target: &Target, row: &'a Row) -> Result<(&'a [u8], &'a [u8])> {
     }
 }
 
-/// A transaction that reads.
+/// A read-only transaction.
 pub struct ShownRows {
     pool: Arc<Pool>,
     batch: u64,
-    /// Until an error ends the transaction.
+    /// Connection, until an error ends the transaction.
     link: Mutex<Option<DatabaseLink>>,
 }
 

@@ -1,44 +1,47 @@
-//! All that is said to the tables.
+//! All SQL statements.
 
 use cairn_base::{Error, Result};
 
 /// Version of the tables.
 pub const FORMAT: i64 = 1;
-/// PostgreSQL cuts longer names off, bytes.
+/// Longest name that PostgreSQL does not truncate, bytes.
 const NAME_BYTES: usize = 63;
 
-/// The statements, with the name of the schema in them.
+/// The statements, with the name of the schema filled in.
 pub struct Sql {
     pub schema: String,
-    /// The fence and the number of the attempt. No row from a standby, nor by `read`.
+    /// Returns the fence and the number of the attempt; no row from a standby. The same holds for
+    /// `read`.
     pub fence: String,
     /// Parameters: keys.
     pub get: String,
-    /// As `get`, with the batch in each row, of which there is at least one.
+    /// Returns the same as `get`, with the batch in each row, and at least one row.
     pub read: String,
     /// Parameters: start, end, limit.
     pub scan: String,
-    /// Parameters: epoch, batch, attempt, deleted keys, put keys, put values. One row if done.
+    /// Parameters: epoch, batch, attempt, deleted keys, put keys, put values. Returns one row if it
+    /// committed.
     pub commit: String,
     /// Parameters: epoch, attempt.
     pub raise_attempt: String,
     /// Parameters: the least batch, milliseconds of the lease.
     pub take_over: String,
-    /// Parameters: those of `take_over`; epoch, heartbeat and batch that are expected.
+    /// Parameters: those of `take_over`, then the expected epoch, heartbeat and batch.
     pub take_turn: String,
-    /// Parameters: epoch. One row if done.
+    /// Parameters: epoch. Returns one row if it renewed the lease.
     pub renew: String,
     /// Parameters: epoch.
     pub give_up: String,
-    /// The statement by which a standby looks at the fence.
+    /// Statement by which a standby reads the fence.
     pub watch: String,
 }
 
-/// Settings that a pooler may have kept from others do not matter.
+/// Condition that also sets the commit to be synchronous: settings that a pooler kept from other
+/// clients do not matter.
 const DURABLY: &str = "set_config('synchronous_commit', 'on', true) = 'on'";
 
-/// A pooler may lead one statement to the primary, and the next one to a server that has become a
-/// standby and lacks what was committed last.
+/// Condition that only the primary meets. A pooler may lead one statement to the primary, and the
+/// next to a server that has become a standby and lacks the latest commits.
 const BY_PRIMARY: &str = "NOT pg_is_in_recovery()";
 
 impl Sql {
@@ -93,11 +96,11 @@ impl Sql {
         })
     }
 
-    /// A second process waits, then finds all there. Values are mostly contents of files: they are
-    /// not compressed.
+    /// Returns the statements that create the tables. A second process waits, then finds all of
+    /// them. Values are mostly contents of files and are not compressed.
     pub fn create(&self, in_schema: bool) -> String {
         let schema = &self.schema;
-        // Even if it is there, making it takes a right that its owner may lack.
+        // Even if the schema exists, creating it needs a right that its owner may lack.
         let make_schema = match in_schema {
             true => String::new(),
             false => format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; "),

@@ -1,4 +1,4 @@
-//! Waiting until the master that serves has ended or cannot serve any more.
+//! Waits until the serving master has ended or cannot serve any more.
 
 #![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
 
@@ -13,11 +13,10 @@ use super::link::DatabaseLink;
 use super::schema;
 use super::target::Target;
 
-/// How often the fence is looked at: so many times in a lease, but not more seldom than `POLL_MAX`.
+/// Number of looks at the fence per lease. The interval is at most `POLL_MAX`.
 const POLLS: u32 = 10;
 const POLL_MAX: Duration = Duration::from_millis(300);
-/// The time that is waited beyond the lease, since no two clocks run at the same rate, per cent of
-/// it.
+/// Time that is waited beyond the lease, per cent of it, since no two clocks run at the same rate.
 const MARGIN_PERCENT: u32 = 10;
 
 /// The situation that a standby meets.
@@ -25,7 +24,7 @@ const MARGIN_PERCENT: u32 = 10;
 pub enum Standby {
     /// Another master serves, as of this epoch.
     Waiting { epoch: u64 },
-    /// The database does not answer; it is asked again and again.
+    /// The database does not answer; it is asked repeatedly.
     Unreachable(Error),
 }
 
@@ -33,27 +32,28 @@ pub enum Standby {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     turn: Turn,
-    /// That of the master who wrote it.
+    /// Lease of the master that wrote the row.
     lease: Duration,
 }
 
-/// The state of a standby.
+/// A standby that waits for its turn.
 struct Watch<'a> {
     target: Target,
     link: Option<DatabaseLink>,
-    /// The last change that was seen, and when.
+    /// Last change that was seen, and the time when it was first seen.
     last: Option<(Seen, Instant)>,
     unreachable: bool,
     told: &'a dyn Fn(Standby),
 }
 
 /// Waits until no other master serves: there never was one, it gave up, or it did not renew its
-/// lease in time. Returns what to take over from, see [`Config::turn`]; `None` when `stopped`.
-/// Makes the tables if there are none. `told` hears what there is to wait for, when it changes.
+/// lease in time. Returns the master to take over from, see [`Config::turn`]; `None` when
+/// `stopped`. Makes the tables if there are none. Calls `told` with the reason for waiting whenever
+/// it changes.
 ///
 /// # Errors
-/// Those of [`super::Postgres::open`] as long as the database has not answered once; `Unavailable`
-/// is no error, but waited for.
+/// Those of [`super::Postgres::open`] as long as the database has not answered once, except
+/// `Unavailable`: then it waits.
 pub fn wait_for_turn(
     config: &Config,
     stopped: &dyn Fn() -> bool,
@@ -98,7 +98,7 @@ impl Watch<'_> {
         seen.ok_or_else(|| Error::corrupt(target.shown(), "no fence", "one row in the table fence"))
     }
 
-    /// Whether whoever wrote this serves no more, by now.
+    /// Returns whether the master that wrote this row no longer serves.
     fn is_turn(&mut self, seen: Seen) -> bool {
         if seen.turn.heartbeat == 0 {
             return true;
@@ -118,8 +118,8 @@ impl Watch<'_> {
         }
     }
 
-    /// While the database cannot be reached no lease can be renewed either: once it answers, the
-    /// master that serves has its time to do so.
+    /// Handles a lost connection; returns the pause. While the database cannot be reached, no lease
+    /// can be renewed either: once it answers, the serving master gets its full time to do so.
     fn lost(&mut self, error: Error) -> Duration {
         (self.link, self.last) = (None, None);
         if !std::mem::replace(&mut self.unreachable, true) {

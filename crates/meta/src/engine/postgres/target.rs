@@ -1,4 +1,4 @@
-//! Where connections lead.
+//! The target of connections.
 
 #![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
 
@@ -16,13 +16,13 @@ use super::sql::Sql;
 use super::tls::Tls;
 use super::url::Url;
 
-/// Where connections lead.
+/// The target of connections.
 pub struct Target {
     url: Url,
     tls: Tls,
     patience: Duration,
     lease: Duration,
-    /// By which leases are counted.
+    /// Clock by which leases are measured.
     pub clock: Arc<dyn Clock>,
     pub sql: Sql,
 }
@@ -40,26 +40,27 @@ impl Target {
         Ok(Target { url, tls, patience, lease, clock, sql })
     }
 
-    /// Host, port and database, for messages.
+    /// Returns host, port and database, for messages.
     pub fn shown(&self) -> &str {
         &self.url.shown
     }
 
-    /// A connection to a server that is fit for use.
+    /// Connects to a server that is fit for use.
     pub fn connect(&self) -> Result<DatabaseLink> {
         self.connect_within(ANSWER_TIMEOUT)
     }
 
-    /// As `connect`; what takes longer counts as lost.
+    /// Connects like `connect`; an attempt that takes longer than `limit` counts as lost.
     pub fn connect_within(&self, limit: Duration) -> Result<DatabaseLink> {
         self.attempt(limit).map_err(|fault| match fault {
-            // Whoever names it must be told: it may stay one.
+            // Reported to the operator who named it: it may remain a standby.
             Fault::Standby { text } => Error::Invalid(format!("{}: {text}", self.shown())),
             fault => fault.at(self.shown()),
         })?
     }
 
-    /// As `connect`, but while the server cannot be reached, or is a standby, it is tried again.
+    /// Connects like `connect`, but tries again while the server cannot be reached, or is a
+    /// standby.
     pub fn reconnect(&self) -> Result<DatabaseLink> {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -75,18 +76,19 @@ impl Target {
         }
     }
 
-    /// Once: a connection that works, and whether what it leads to is fit for use.
+    /// Connects once. Returns a working connection, or the reason why its server is not fit for
+    /// use.
     fn attempt(&self, limit: Duration) -> Result<Result<DatabaseLink>, Fault> {
         let link = DatabaseLink::open(&self.url, &self.tls, limit)?;
         Ok(inspect::check_settings(self.shown(), &link)?.map(|()| link))
     }
 
-    /// How long a call may wait.
+    /// Returns the time that a call may wait.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// How long a master may answer from memory without having renewed that right.
+    /// Returns the time for which a master may answer from memory without renewing that right.
     pub fn lease(&self) -> Duration {
         self.lease
     }

@@ -23,7 +23,7 @@ pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     pub fn new(trust: &Trust) -> Result<Tls> {
-        // sslmode=prefer and require mean: whoever answers is the server.
+        // With sslmode=prefer and require, any answering server is trusted.
         let trust = match trust {
             Trust::Roots(file) => cairn_tls::Trust::Authorities(roots(file)?),
             Trust::Anyone => cairn_tls::Trust::Anyone,

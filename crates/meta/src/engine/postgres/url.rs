@@ -1,4 +1,4 @@
-//! From a URL to how a connection is made.
+//! Parses a URL into the settings of a connection.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,23 +9,23 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// One attempt to connect to one address, unless the URL says otherwise.
+/// Timeout of one attempt to connect to one address, unless the URL sets it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that says nothing is asked whether it lives after this time.
+/// Silence of a peer after which the kernel checks that it is alive.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Sent bytes must be acknowledged by the peer's kernel within this time.
+/// Time within which the peer's kernel must acknowledge sent bytes.
 const SENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much is asked of the server's certificate.
+/// The requirements on the server's certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Trust {
-    /// Nothing: encryption keeps those out who only listen.
+    /// None: encryption only keeps out passive listeners.
     Anyone,
-    /// It is signed by one of these, and made out to the host of the URL.
+    /// It must be signed by one of these authorities, and name the host of the URL.
     Roots(PathBuf),
 }
 
-/// A URL, taken apart.
+/// The parts of a URL.
 pub struct Url {
     pub config: Config,
     pub trust: Trust,
@@ -34,7 +34,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Messages never show the URL: it may contain a password.
+    /// Parses a URL. Messages never show it: it may contain a password.
     pub fn parse(url: &str) -> Result<Url> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(invalid("it does not begin with postgres://"));
@@ -68,7 +68,7 @@ fn invalid(why: &str) -> Error {
     Error::Invalid(format!("the URL of the database: {why}"))
 }
 
-/// The meaning of libpq, without verify-ca.
+/// Interprets the options as libpq does, without verify-ca.
 fn tls(mode: Option<&str>, roots: Option<PathBuf>) -> Result<(SslMode, Trust)> {
     match (mode, roots) {
         (Some("disable"), _) => Ok((SslMode::Disable, Trust::Anyone)),

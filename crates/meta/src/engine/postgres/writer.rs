@@ -1,4 +1,4 @@
-//! All that changes something, through one connection.
+//! Makes all changes, through one connection.
 
 #![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
 
@@ -15,19 +15,20 @@ use super::link::{DatabaseLink, Fault, Params, of_primary};
 use super::target::Target;
 use crate::engine::{Change, CommitError, Fence};
 
-/// How often a statement that may be done twice is sent before its connection counts as hopeless.
+/// Attempts to send a repeatable statement before its connection counts as hopeless.
 const ATTEMPTS: usize = 4;
 
 pub struct Writer {
     target: Arc<Target>,
     link: Option<DatabaseLink>,
-    /// Commits name it. Raising it shuts out all those sent before that are still on their way.
+    /// Number of the attempt, named by commits. Raising it shuts out all commits sent before that
+    /// are still on their way.
     attempt: i64,
-    /// The epoch of a commit whose outcome is not known.
+    /// Epoch of a commit of unknown outcome.
     doubt: Option<u64>,
 }
 
-/// The fence and the number of the attempt.
+/// Parses the fence and the number of the attempt.
 pub fn fence_of(target: &Target, rows: &[Row]) -> Result<(Fence, i64)> {
     let number = |column| rows.first().and_then(|row| row.try_get::<_, i64>(column).ok());
     let unsigned = |column| number(column).and_then(|number| u64::try_from(number).ok());
@@ -54,14 +55,14 @@ impl Writer {
         Ok(self.read()?.0)
     }
 
-    /// Takes over with a batch that is at least `batch`; from `turn` only, if there is one.
+    /// Takes over with a batch number of at least `batch`; only from `turn`, if it is given.
     pub fn take_over(&mut self, batch: u64, turn: Option<Turn>) -> Result<Fence> {
         let target = Arc::clone(&self.target);
         let batch = signed(batch)?;
         let lease_ms = i64::try_from(target.lease().as_millis()).unwrap_or(i64::MAX).max(1);
         let given: [(&(dyn ToSql + Sync), Type); 2] =
             [(&batch, Type::INT8), (&lease_ms, Type::INT8)];
-        // Not asked twice: it may be done although no answer came.
+        // Sent once only: it may be done although no answer came.
         let link = self.link()?;
         let answer = match &turn {
             None => link.query(&target.sql.take_over, &given),
@@ -121,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// The fence was not as expected, so nothing was changed.
+    /// Handles a fence other than expected: nothing was changed.
     fn not_expected(&mut self) -> Result<(), CommitError> {
         match self.read() {
             Ok((found, _)) => Err(CommitError::Fenced { found }),
@@ -129,8 +130,8 @@ impl Writer {
         }
     }
 
-    /// The server answered with an error. That almost always means that nothing was changed, but
-    /// it may also fail after the commit, so it is asked.
+    /// Handles an error from the server. Almost always nothing was changed, but the server may also
+    /// fail after the commit, so it is asked.
     fn refused(&mut self, expected: Fence, fault: Fault) -> Result<(), CommitError> {
         let error = self.fail(fault);
         match self.read() {
@@ -151,7 +152,7 @@ impl Writer {
 
     /// Makes sure that a commit of unknown outcome is done or never will be. It may still be on its
     /// way, in the network, in a pooler or in a process of the database. Raising the number of the
-    /// attempt waits until it has released the fence, or else it comes too late.
+    /// attempt waits until the commit has released the fence, or else the commit comes too late.
     fn settle(&mut self) -> Result<()> {
         let Some(epoch) = self.doubt else { return Ok(()) };
         let (target, attempt) = (Arc::clone(&self.target), self.attempt + 1);
@@ -169,7 +170,7 @@ impl Writer {
         fence_of(&target, &self.repeatedly(read)?)
     }
 
-    /// Sends a statement that may be done twice, until it is answered, and by the primary.
+    /// Sends a repeatable statement until the primary answers it.
     fn repeatedly(
         &mut self,
         send: impl Fn(&DatabaseLink) -> Result<Vec<Row>, Fault>,
@@ -206,7 +207,7 @@ impl Writer {
         }
     }
 
-    /// Lets go of a connection that is lost, or leads to a standby.
+    /// Drops a connection that is lost, or leads to a standby.
     fn fail(&mut self, fault: Fault) -> Error {
         if matches!(fault, Fault::Lost { .. } | Fault::Standby { .. }) {
             self.link = None;

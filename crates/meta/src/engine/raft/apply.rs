@@ -1,5 +1,5 @@
 //! The effect of each entry when it is applied: the state machine. The order of the log decides
-//! which master is fenced, so a proposal of a former master is void wherever it is.
+//! which master is fenced, so a proposal of a former master is void wherever it stands.
 
 use super::super::{Change, Fence};
 use super::entry::{Entry, Proposal};
@@ -8,24 +8,24 @@ use super::held::{Held, Membership};
 /// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It takes effect.
+    /// The entry takes effect.
     Done,
-    /// A batch of a master that expected another fence: it is void.
+    /// A batch of a master that expected another fence; it is void.
     Fenced { found: Fence },
-    /// A master begins, with this fence. `alone`: the one before has given its last answer.
+    /// A master begins, with this fence. `alone`: the former master has given its last answer.
     TookOver { fence: Fence, alone: bool },
 }
 
-/// One entry on its way into the rows.
+/// One entry, prepared to be added to the rows.
 pub struct Step {
-    /// The fence afterwards.
+    /// Fence after the entry.
     pub fence: Fence,
     pub changes: Vec<Change>,
     pub outcome: Outcome,
 }
 
 impl Step {
-    /// The effect of `entry` on rows whose fence is `fence`; `held` is changed here.
+    /// Computes the effect of `entry` on rows whose fence is `fence`; updates `held`.
     pub fn of(entry: Entry, held: &mut Held, fence: Fence) -> Step {
         let Entry { id, proposal } = entry;
         held.applied = Some(id);
@@ -37,7 +37,7 @@ impl Step {
                 unchanged(Outcome::Done)
             }
             Proposal::GivenUp { epoch } => {
-                // A late one must not speak for the master that has taken over since.
+                // A late entry must not speak for the master that has taken over since.
                 held.given_up |= epoch == fence.epoch;
                 unchanged(Outcome::Done)
             }

@@ -1,6 +1,6 @@
-//! The check of what a member has at rest: its rows, and the records of its log. Damaged records
-//! are needed no more once their entries are in the table of rows. Damaged rows are not healed
-//! here: they are to come from another member.
+//! Checks a member's data at rest: its rows, and the records of its log. Damaged records are needed
+//! no more once their entries are in the table of rows. Damaged rows are not repaired here: they
+//! must come from another member.
 
 use std::io::ErrorKind;
 
@@ -12,11 +12,11 @@ use super::super::ring::{LogPosition, file_name, read_body};
 use super::super::row_store::Pace;
 use super::store::MemberStore;
 
-/// How often a damaged record is to be made needless in one check.
+/// Attempts per check to make damaged records needless.
 const ATTEMPTS: usize = 3;
 
 impl MemberStore {
-    /// The first damage at rest that was found and is not healed.
+    /// Returns the first damage at rest that was found and is not healed.
     pub fn damage(&self) -> Option<String> {
         let log = || self.log_damage.lock().clone();
         self.rows.damage().or_else(log).or_else(|| self.differing.lock().clone())
@@ -28,12 +28,12 @@ impl MemberStore {
         self.differing.lock().get_or_insert(what);
     }
 
-    /// Whether a record was read for another member that does not check out.
+    /// Returns whether a damaged record was met when records were read for another member.
     pub fn suspects_log(&self) -> bool {
         *self.log_suspected.lock()
     }
 
-    /// Notes that a record does not check out: [`MemberStore::check_log`] is to look.
+    /// Notes that a record is damaged: [`MemberStore::check_log`] has to look.
     pub(super) fn suspect_log(&self) {
         *self.log_suspected.lock() = true;
     }
@@ -41,7 +41,7 @@ impl MemberStore {
     /// Checks all rows, and every page of their table.
     ///
     /// # Errors
-    /// `Corrupt` for the first that does not check out, which is noted; `Io`, `Unavailable`.
+    /// `Corrupt` for the first damage, which is noted; `Io`, `Unavailable`.
     pub fn check_rows(&self, pace: &Pace) -> Result<()> {
         self.rows.check(pace)
     }
@@ -79,15 +79,15 @@ impl MemberStore {
         Ok(damaged.len())
     }
 
-    /// Sees to it that no start needs the record at `place` or those before it, and sends none of
-    /// their entries any more.
+    /// Makes sure that no start needs the record at `place` or those before it, and that none of
+    /// their entries are sent any more.
     fn let_go_of(&self, place: &LogPosition) -> Result<()> {
         let is_needed = || self.rows.writer().checkpointed.sequence < place.header.sequence;
         for _ in 0..ATTEMPTS {
             self.checkpoint()?;
             if is_needed() {
                 // Some of its entries are not applied. They are in memory, most likely. Does
-                // nothing where others have been applied meanwhile.
+                // nothing if others have been applied meanwhile.
                 self.set_aside()?;
             }
         }
@@ -100,7 +100,7 @@ impl MemberStore {
         Ok(())
     }
 
-    /// Whether the record at `place` is there as it was written.
+    /// Returns whether the record at `place` is as it was written.
     fn is_sound(&self, place: &LogPosition) -> Result<bool> {
         let missing = || Error::NotFound(file_name(place.segment as u32));
         let file = self.log_files.get(place.segment).ok_or_else(missing)?;

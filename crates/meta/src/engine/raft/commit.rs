@@ -1,4 +1,4 @@
-//! Batches on their way through the log, and what became of one whose outcome is not known.
+//! Proposes batches to the log, and finds the outcome of a batch whose outcome is unknown.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::entry::{Entry, EntryId, Proposal};
 use super::member::{Member, Unproposed};
 use super::shared::MemberShared;
 
-/// Between two looks at a lease, or at what is applied.
+/// Interval between two looks at a lease, or at the applied entries.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Has the log take a batch, for a master that holds `lease`, if it has taken over.
+/// Appends a batch to the log, for a master that holds `lease`, if it has taken over.
 pub async fn commit(
     member: &Member,
     lease: Option<&Lease>,
@@ -49,13 +49,13 @@ pub async fn commit(
     }
 }
 
-/// The time from which a lease counts that something shows that was sent at `sent`.
+/// Returns the time from which a lease counts that is proven by a message sent at `sent`.
 pub fn counted_from(shared: &MemberShared, sent: Duration) -> Duration {
     if is_planted(Bug::LeaseFromAnswer) { shared.now() } else { sent }
 }
 
-/// What does not pass by itself is an error at once; else this waits as long as the lease lasts
-/// that a master may have had when it began.
+/// Waits for room for a batch, at most for a lease that a master may have had when the wait began.
+/// Conditions that do not pass by themselves are errors at once.
 async fn wait_for_room(member: &Member, changes: &[Change]) -> Result<(), CommitError> {
     let shared = &member.shared;
     let head = Entry {
@@ -78,7 +78,7 @@ async fn wait_for_room(member: &Member, changes: &[Change]) -> Result<(), Commit
     }
 }
 
-/// Waits until a master could not acknowledge a batch that it proposed at `sent`.
+/// Waits until no master could acknowledge a batch that it proposed at `sent`.
 async fn wait_over(shared: &MemberShared, lease: Option<&Lease>, sent: Duration) {
     loop {
         let is_held = lease.is_some_and(Lease::is_held);
@@ -89,18 +89,19 @@ async fn wait_over(shared: &MemberShared, lease: Option<&Lease>, sent: Duration)
     }
 }
 
-/// The fence when all batches that were proposed here before are applied, or never will be: an
-/// entry of the same term after them is, or one of a later term.
+/// Returns the fence once all batches that were proposed here before are applied, or never will be:
+/// an entry of the same term after them is applied, or an entry of a later term.
 ///
 /// # Errors
-/// `Unavailable` if that did not become so in time, or the member ends.
+/// `Unavailable` if that did not happen in time, or the member ends.
 pub async fn settle(member: &Member) -> Result<Fence> {
     let shared = &member.shared;
     let begun = shared.now();
     let mut error = Error::Unavailable("no majority has answered".into());
     while shared.now().saturating_sub(begun) < shared.timing.settle() {
         let view = member.view().await?;
-        // All were proposed in this term or before it; if another member leads it, before it.
+        // All were proposed in this term or before it; if another member leads this term, before
+        // it.
         let next_term = view.vote.term + u64::from(view.leads);
         let in_time = tokio::time::timeout(shared.timing.call(), async {
             match view.leads {

@@ -1,4 +1,4 @@
-//! When this member heard of others, and whether it may keep them from an election.
+//! Times when this member heard from others, and whether it may keep them from an election.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_base::planted::{Bug, is_planted};
 use parking_lot::Mutex;
 
-/// Times are of `Clock::monotonic`.
+/// Contact with other members. Times are of `Clock::monotonic`.
 #[derive(Default)]
 pub struct Contact {
     state: Mutex<ContactState>,
@@ -17,18 +17,18 @@ pub struct Contact {
 
 #[derive(Default)]
 struct ContactState {
-    /// A leader was heard last.
+    /// Time when a leader was last heard.
     leader: Duration,
-    /// Each other member answered something that was sent at this time.
+    /// Time when the latest answered message to each other member was sent.
     answers: BTreeMap<u64, Duration>,
-    /// Until then this member is to follow a leader that hands over to it.
+    /// Time until which this member has to follow a leader that hands over to it.
     invited: Duration,
     /// Until then this member gives no vote and asks for none.
     suspect_until: Duration,
 }
 
 impl Contact {
-    /// A leader whose term is not over was heard.
+    /// Notes that a leader whose term is not over was heard.
     pub fn hear_leader(&self, now: Duration) {
         let mut state = self.state.lock();
         state.leader = state.leader.max(now);
@@ -54,15 +54,15 @@ impl Contact {
         self.state.lock().leader
     }
 
-    /// `member` answered what was sent at `sent`.
+    /// Notes that `member` answered a message sent at `sent`.
     pub fn answered(&self, member: u64, sent: Duration) {
         let mut state = self.state.lock();
         let last = state.answers.entry(member).or_default();
         *last = sent.max(*last);
     }
 
-    /// The last time at which a majority of each set, and `me`, were heard; `since` if none was
-    /// since then.
+    /// Returns the last time at which a majority of each set, including `me`, was heard; `since` if
+    /// none was heard since then.
     pub fn majority(
         &self,
         me: u64,
@@ -77,21 +77,21 @@ impl Contact {
         let of_set = |ids: &BTreeSet<u64>| {
             let mut times: Vec<Duration> = ids.iter().map(heard).collect();
             times.sort_unstable();
-            // So many, and all after it, are a majority.
+            // The members from this time on are a majority.
             times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(now)
         };
         voters.iter().map(of_set).min().unwrap_or(now)
     }
 
-    /// The others that answered something that was sent at `since` or later.
+    /// Returns the other members that answered a message sent at `since` or later.
     pub fn answering(&self, since: Duration) -> BTreeSet<u64> {
         let state = self.state.lock();
         let answering = state.answers.iter().filter(|(_, sent)| **sent >= since);
         answering.map(|(member, _)| *member).collect()
     }
 
-    /// Whether this leader must not keep others from an election: it has heard no majority for so
-    /// long, or hands over.
+    /// Returns whether this leader must not keep others from an election, as it has long heard no
+    /// majority, or is handing over.
     pub fn is_deaf(&self) -> bool {
         self.deaf.load(Ordering::Acquire) || self.stands_down.load(Ordering::Acquire)
     }
@@ -100,12 +100,13 @@ impl Contact {
         self.deaf.swap(deaf, Ordering::AcqRel) != deaf
     }
 
-    /// From now on this leader is silent, or no longer.
+    /// Sets whether this leader is silent.
     pub fn stand_down(&self, stands_down: bool) {
         self.stands_down.store(stands_down, Ordering::Release);
     }
 
-    /// A leader hands over to this member, which is to start an election by `until`; 0: no longer.
+    /// Notes that a leader hands over to this member, which has to start an election by `until`; 0
+    /// ends it.
     pub fn invite(&self, until: Duration) {
         self.state.lock().invited = until;
     }

@@ -24,19 +24,19 @@ use super::commit;
 use super::entry::Proposal;
 use super::member::{Lead, Member, Unproposed};
 
-/// Between two looks whether this member leads.
+/// Interval between two looks whether this member leads.
 const LEAD_LOOK: Duration = Duration::from_millis(20);
 
 /// Metadata that several masters keep together.
 pub struct RaftEngine {
     member: Arc<Member>,
     tenure: Mutex<Option<Arc<Tenure>>>,
-    /// A take-over that [`RaftEngine::wait_for_turn`] made and nobody has used yet.
+    /// Take-over that [`RaftEngine::wait_for_turn`] made and nobody has used yet.
     ready: Mutex<Option<Arc<Tenure>>>,
     giving_up: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A master from its take-over on.
+/// A master since its take-over.
 pub(super) struct Tenure {
     pub fence: Fence,
     pub lease: Arc<Lease>,
@@ -70,7 +70,7 @@ impl RaftEngine {
         Ok(())
     }
 
-    /// Waits until a master that gave up has said so to the others, but not for long.
+    /// Waits briefly until a master that gave up has notified the others.
     pub async fn given_up(&self) {
         let giving_up = self.giving_up.lock().take();
         if let Some(task) = giving_up {
@@ -182,7 +182,7 @@ impl Engine for RaftEngine {
     }
 }
 
-/// Waits for the turn of a master of this member, and begins.
+/// Waits for the turn of this member's master, and begins its tenure.
 async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
     loop {
         member.shared.rest(LEAD_LOOK).await?;
@@ -196,7 +196,7 @@ async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
     }
 }
 
-/// Takes over in the term of `lead`, if it is not over before; `None`: it is, or may be.
+/// Takes over in the term of `lead`; `None` if that term is over, or may be.
 async fn begin_turn(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Option<Arc<Tenure>>> {
     let shared = &member.shared;
     let Some((fence, alone)) = take_over(member, lead, batch).await? else { return Ok(None) };
@@ -204,7 +204,7 @@ async fn begin_turn(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Opti
         true => shared.contact.heard_leader(),
         false => lead.since,
     };
-    // Before the first take-over of all there was no lease.
+    // Before the very first take-over there was no lease.
     let alone = alone || fence.epoch == 1;
     let is_over = || {
         let waited = shared.now().saturating_sub(since);
@@ -228,13 +228,13 @@ async fn begin_turn(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Opti
     Ok(Some(Arc::new(Tenure { fence, lease, renewing: Mutex::default() })))
 }
 
-/// Has the log take a take-over in the term of `lead`. Returns when it is applied here, and so is
-/// all that former masters acknowledged: its fence, and whether the master before has given its
-/// last answer. `None`: the term is over, or may be.
+/// Appends a take-over to the log in the term of `lead`. Returns once it is applied here, together
+/// with everything that former masters acknowledged: its fence, and whether the former master has
+/// given its last answer. `None`: the term is over, or may be.
 async fn take_over(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Option<(Fence, bool)>> {
     let proposal = Proposal::TakeOver { batch };
     if is_planted(Bug::ReadBeforeTerm) {
-        // What is only proposed counts as applied.
+        // Entries that are only proposed count as applied.
         let Fence { epoch, batch: last } = member.shared.store.fence();
         let proposing = Arc::clone(member);
         member.runtime.spawn(async move { drop(proposing.propose(proposal).await) });
@@ -249,8 +249,8 @@ async fn take_over(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Optio
     }
 }
 
-/// The result of `work` if it comes before the term of `lead` is over, as far as this member
-/// knows.
+/// Returns the result of `work` if it comes before the term of `lead` is over, as far as this
+/// member knows.
 async fn while_leading<T>(member: &Member, lead: Lead, work: impl Future<Output = T>) -> Option<T> {
     let over = async {
         while member.shared.rest(LEAD_LOOK).await.is_ok() && member.lead().await == Some(lead) {}

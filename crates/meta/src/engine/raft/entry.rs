@@ -12,11 +12,11 @@ use super::super::row_store::Pending;
 use super::super::{Change, Fence, changes};
 use crate::rest::Rest;
 
-/// Term, kind, 0, length.
+/// Bytes of an entry's head: term, kind, 0, length.
 const HEAD_BYTES: usize = 16;
 
-/// Where an entry is in the log, and the term of the leader that proposed it. Of two logs the one
-/// with the greater last id is more complete.
+/// The index of an entry in the log, and the term of the leader that proposed it. Of two logs, the
+/// log with the greater last id is more complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EntryId {
     pub term: u64,
@@ -33,7 +33,7 @@ pub struct Entry {
 /// A leader's proposal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Proposal {
-    /// Nothing: a leader begins its term with it.
+    /// Nothing; a leader begins its term with it.
     Empty,
     /// Changed rows, for the master whose fence is `expected`.
     Batch {
@@ -60,7 +60,7 @@ pub struct Members {
 }
 
 impl Entry {
-    /// Bytes that [`Entry::encode`] appends.
+    /// Returns the number of bytes that [`Entry::encode`] appends.
     pub fn encoded_bytes(&self) -> usize {
         HEAD_BYTES
             + match &self.proposal {
@@ -74,7 +74,7 @@ impl Entry {
     /// Appends the entry, without its index.
     ///
     /// # Errors
-    /// `TooLarge` for what does not fit its field.
+    /// `TooLarge` for a part that does not fit its field.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
         let length = self.encoded_bytes() - HEAD_BYTES;
         let length = u32::try_from(length).map_err(|_| too_large("an entry", length))?;
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-/// Entries as they lie beside the rows, each with its index.
+/// Encodes entries to be stored beside the rows, each with its index.
 ///
 /// # Errors
 /// `TooLarge`.
@@ -121,12 +121,12 @@ pub fn encode_pending<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Resul
     entries.into_iter().map(encode).collect()
 }
 
-/// The `count` entries in `body`, the first of which has the index `first`. Their values share the
-/// memory of `body`.
+/// Parses the `count` entries in `body`, the first of which has the index `first`. Their values
+/// share the memory of `body`.
 ///
 /// # Errors
-/// `Corrupt` where it is not exactly so many well-formed entries; `Invalid` for a kind of entry
-/// that is not known here.
+/// `Corrupt` if it is not exactly `count` well-formed entries; `Invalid` for an unknown kind of
+/// entry.
 pub fn parse_entries(first: u64, count: u32, body: &Bytes) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity((count as usize).min(body.len() / HEAD_BYTES));
     let mut rest = body.clone();
@@ -182,12 +182,14 @@ fn parse_proposal(index: u64, kind: u16, mut body: Bytes) -> Result<Proposal> {
 }
 
 impl Members {
-    /// Bytes that [`Members::encode`] appends.
+    /// Returns the number of bytes that [`Members::encode`] appends.
     pub fn encoded_bytes(&self) -> usize {
         let sets = self.voters.iter().chain([&self.learners]);
         1 + sets.map(|ids| 2 + 8 * ids.len()).sum::<usize>()
     }
 
+    /// Appends the members.
+    ///
     /// # Errors
     /// `TooLarge` for more sets or ids than the fields can count.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
@@ -202,7 +204,7 @@ impl Members {
         Ok(())
     }
 
-    /// `None` for bytes that are not exactly one of these.
+    /// Parses members; `None` for bytes that are not exactly one encoding.
     pub fn parse(bytes: &[u8]) -> Option<Members> {
         let mut rest = Rest(bytes);
         let members = Members::take(&mut rest)?;

@@ -1,4 +1,4 @@
-//! The rows of a member whose process does not run, for who only reads them.
+//! The rows of a member whose process does not run, for read-only use.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::super::config::Config;
 use super::super::{Change, CommitError, Engine, Fence, Snapshot};
 use super::store::MemberStore;
 
-/// An engine that only reads.
+/// A read-only engine.
 pub struct FrozenMember(MemberStore);
 
 impl FrozenMember {
-    /// Opens the member's disk and applies all entries of its log. So everything is there that was
-    /// acknowledged by masters of which this one was the only voter, and of several masters what
-    /// this one has: maybe less, and maybe changes that were never acknowledged.
+    /// Opens the member's disk and applies all entries of its log. So it has everything that was
+    /// acknowledged by masters of which this one was the only voter. Of several masters, it has
+    /// this one's state: that may be less, and may include changes that were never acknowledged.
     ///
     /// # Errors
-    /// As [`MemberStore::open`].
+    /// Same errors as [`MemberStore::open`].
     pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<FrozenMember> {
         let store = MemberStore::open_any(disk, config)?;
         store.apply_all()?;

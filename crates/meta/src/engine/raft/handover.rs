@@ -25,10 +25,10 @@ use super::network::{ask_each, call};
 use super::record::Vote;
 use super::shared::MemberShared;
 
-/// Between two looks at how far it is.
+/// Interval between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// While it exists, this leader keeps nobody from an election.
+/// Keeps this leader silent while it exists, so that it keeps nobody from an election.
 struct Silence<'a>(&'a MemberShared);
 
 impl Silence<'_> {
@@ -45,19 +45,19 @@ impl Drop for Silence<'_> {
 }
 
 impl Member {
-    /// Whether the disk of this member has hardly any room.
+    /// Returns whether the disk of this member is nearly full.
     pub fn is_low_on_space(&self) -> bool {
         self.shared.store.is_low_on_space()
     }
 
-    /// The other members that have answered lately. As the leader: those that work.
+    /// Returns the other members that have answered lately: on the leader, those that work.
     pub fn answering(&self) -> BTreeSet<u64> {
         let since = self.shared.now().saturating_sub(self.shared.timing.lease);
         self.shared.contact.answering(since)
     }
 
-    /// The voter `among` these that should lead in place of this one: it says that it would, and
-    /// has most of the log. `None` where there is none, or where this member does not lead.
+    /// Returns the voter `among` these that should lead in place of this one: it is willing, and
+    /// has most of the log. `None` if there is none, or if this member does not lead.
     pub async fn successor(&self, among: &BTreeSet<u64>) -> Option<u64> {
         let view = self.view().await.ok()?;
         let [voters] = &view.voters[..] else { return None };
@@ -73,8 +73,8 @@ impl Member {
         willing.into_iter().max_by_key(|id| followers.get(id).copied().flatten())
     }
 
-    /// Has the member `to` lead in place of this one, whose master has ended. `false`: it did not
-    /// come to that in time, and this member leads on.
+    /// Hands the lead over to the member `to`, once this member's master has ended. Returns `false`
+    /// if that failed in time; then this member leads on.
     pub async fn hand_over(&self, to: u64) -> bool {
         let (shared, begun) = (&self.shared, self.shared.now());
         let is_over = |limit| shared.now().saturating_sub(begun) > limit;
@@ -104,8 +104,8 @@ impl Member {
         true
     }
 
-    /// The answer to a leader, known by its id and its vote, that would hand over to this member,
-    /// or does.
+    /// Answers a leader, known by its id and its vote, that asks whether this member would take
+    /// over, or hands over.
     pub(super) async fn would_lead(
         &self,
         (from, vote): (u64, Vote),

@@ -11,32 +11,32 @@ use crate::rest::Rest;
 /// The members as of the last applied entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Membership {
-    /// The entry that says so; `None` before the first.
+    /// Entry that set them; `None` before the first.
     pub entry: Option<EntryId>,
     pub members: Members,
 }
 
-/// The state of a member as of the last applied entry; the vote is as of now.
+/// The state of a member as of the last applied entry, and its current vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// The id under which this member votes.
+    /// Id under which this member votes.
     pub member: u64,
-    /// Messages of another generation are refused.
+    /// Generation of the metadata; messages of another generation are refused.
     pub generation: u64,
     pub vote: Vote,
-    /// The last applied entry.
+    /// Last applied entry.
     pub applied: Option<EntryId>,
     pub membership: Membership,
-    /// The master that took over last has given up.
+    /// Set if the latest master has given up.
     pub given_up: bool,
-    /// Records before this one are void: a snapshot took the place of what they say.
+    /// First valid record: a snapshot replaced the content of the records before.
     pub first_record: u64,
-    /// The generation that has begun without this member, which takes no part any more; 0: none.
+    /// Generation that has begun without this member, which no longer takes part; 0 for none.
     pub superseded: u64,
 }
 
 impl Held {
-    /// Of a new member.
+    /// State of a new member.
     pub fn new(member: u64) -> Held {
         Held {
             member,
@@ -50,11 +50,13 @@ impl Held {
         }
     }
 
-    /// The index after the last applied entry.
+    /// Returns the index after the last applied entry.
     pub fn next(&self) -> u64 {
         self.applied.map_or(0, |id| id.index + 1)
     }
 
+    /// Encodes the state.
+    ///
     /// # Errors
     /// `TooLarge` for more members than there can be.
     pub fn encode(&self) -> Result<Bytes> {
@@ -72,12 +74,14 @@ impl Held {
         }
         self.membership.members.encode(&mut out)?;
         if self.superseded > 0 {
-            // Programs that do not know this do not open what has it.
+            // Programs that do not know this field do not open files that have it.
             out.extend_from_slice(&self.superseded.to_le_bytes());
         }
         Ok(out.into())
     }
 
+    /// Parses the state.
+    ///
     /// # Errors
     /// `Corrupt`.
     pub fn parse(bytes: &[u8]) -> Result<Held> {

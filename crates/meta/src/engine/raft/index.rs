@@ -1,5 +1,5 @@
-//! Which entries there are, and where each of them can be read: the log as it is in effect, after
-//! all that was replaced.
+//! Index of the entries in effect, and of the place where each can be read: the log after all
+//! replacements.
 //!
 //! ```text
 //!   first ...................................................... next
@@ -22,44 +22,44 @@ struct Span {
     place: LogPosition,
 }
 
-/// Where an entry was found.
+/// The place of an entry.
 pub enum Found {
     Memory(Entry),
     Record(LogPosition),
 }
 
-/// The log as it is in effect.
+/// The log in effect.
 #[derive(Default)]
 pub struct Index {
     spans: VecDeque<Span>,
     /// The first index of each run of entries of one term, and the term.
     terms: VecDeque<(u64, u64)>,
-    /// The entry before the first.
+    /// Entry before the first.
     before: Option<EntryId>,
     first: u64,
     next: u64,
     pinned: BTreeMap<u64, Entry>,
     recent: VecDeque<Entry>,
     recent_bytes: usize,
-    /// The most bytes of entries that were appended last, and stay in memory.
+    /// Most bytes of the latest entries that stay in memory.
     recent_bytes_max: usize,
-    /// How often entries were removed from the end.
+    /// Number of times that entries were removed from the end.
     removals: u64,
 }
 
 impl Index {
-    /// Of a log without entries that goes on after `before`.
+    /// Creates the index of a log without entries that continues after `before`.
     pub fn after(before: Option<EntryId>) -> Index {
         let first = before.map_or(0, |id| id.index + 1);
         Index { before, first, next: first, ..Index::default() }
     }
 
-    /// Of a log whose first known entry will be the one at `first`.
+    /// Creates the index of a log whose first known entry will be the one at `first`.
     pub fn starting_at(first: u64) -> Index {
         Index { first, next: first, ..Index::default() }
     }
 
-    /// Sees to it that the entry before the first is known; `applied` is the last applied one.
+    /// Makes sure that the entry before the first is known; `applied` is the last applied entry.
     pub fn settle_before(&mut self, applied: Option<EntryId>) {
         if self.first == 0 || self.before.is_some() {
             return;
@@ -72,33 +72,33 @@ impl Index {
         }
     }
 
-    /// The entry before the first that can be read; `None` if that is the first of all.
+    /// Returns the entry before the first that can be read; `None` if there is none.
     pub fn before(&self) -> Option<EntryId> {
         self.before
     }
 
-    /// The first entry that can be read.
+    /// Returns the index of the first entry that can be read.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Goes on from `other`, whose entries are not those of this log.
+    /// Replaces `other`, whose entries are not those of this log.
     pub fn replacing(self, other: &Index) -> Index {
         let recent_bytes_max = other.recent_bytes_max;
         Index { removals: other.removals + 1, recent_bytes_max, ..self }
     }
 
-    /// Keeps up to so many bytes of entries in memory that are appended from now on.
+    /// Keeps up to `bytes` of entries in memory that are appended from now on.
     pub fn keep_recent(&mut self, bytes: usize) {
         self.recent_bytes_max = bytes;
     }
 
-    /// Differs from what it was before if entries were removed from the end since.
+    /// Returns a number that changes whenever entries are removed from the end.
     pub fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// The index after the last entry.
+    /// Returns the index after the last entry.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -107,7 +107,7 @@ impl Index {
         self.next.checked_sub(1).and_then(|index| self.id(index))
     }
 
-    /// The id of the entry at `index`, if it can be read or is the one before the first.
+    /// Returns the id of the entry at `index`, if it can be read or is just before the first.
     pub fn id(&self, index: u64) -> Option<EntryId> {
         if index < self.first {
             return self.before.filter(|id| id.index == index);
@@ -117,8 +117,8 @@ impl Index {
         (index < self.next).then_some(EntryId { term: *term, index })
     }
 
-    /// Adds entries that are durable in the record at `place`; `None`: they are pinned. They
-    /// replace all from the first one's index on.
+    /// Adds entries that are durable in the record at `place`; `None` if they are pinned. They
+    /// replace all entries from the first one's index on.
     ///
     /// # Errors
     /// `Invalid` for entries that do not follow those before.
@@ -155,7 +155,7 @@ impl Index {
     /// Removes the entries from `from` on.
     ///
     /// # Errors
-    /// `Invalid` where entries before those that can be read would go.
+    /// `Invalid` if entries would go that can no longer be read.
     pub fn truncate(&mut self, from: u64) -> Result<()> {
         if from < self.first {
             let first = self.first;
@@ -179,7 +179,7 @@ impl Index {
         Ok(())
     }
 
-    /// The records in the file `segment` are about to be overwritten.
+    /// Forgets the records in the file `segment`, which are about to be overwritten.
     pub fn forget_segment(&mut self, segment: usize) {
         while self.spans.iter().any(|span| span.place.segment == segment) {
             self.spans.pop_front();
@@ -187,32 +187,31 @@ impl Index {
         self.move_first();
     }
 
-    /// The records up to `sequence` are not to be read any more. Their entries are applied, or
-    /// pinned.
+    /// Forgets the records up to `sequence`. Their entries are applied, or pinned.
     pub fn forget_records(&mut self, sequence: u64) {
         while self.spans.pop_front_if(|span| span.place.header.sequence <= sequence).is_some() {}
         self.move_first();
     }
 
-    /// Where the records are, oldest first.
+    /// Returns the places of the records, oldest first.
     pub fn places(&self) -> Vec<LogPosition> {
         self.spans.iter().map(|span| span.place).collect()
     }
 
-    /// Whether the record at `place` holds entries that are in effect.
+    /// Returns whether the record at `place` holds entries that are in effect.
     pub fn has(&self, place: &LogPosition) -> bool {
         let sequence = place.header.sequence;
         self.spans.iter().any(|span| span.place.header.sequence == sequence)
     }
 
-    /// The last entry that has its record in the file `segment`, in which the oldest records are.
+    /// Returns the last entry whose record is in the file `segment`, which has the oldest records.
     pub fn last_in_segment(&self, segment: usize) -> Option<EntryId> {
         let spans = self.spans.iter().take_while(|span| span.place.segment == segment);
         self.id(spans.last()?.end - 1)
     }
 
-    /// The entries before `next` are applied, and in a table that is durable or will be before
-    /// their records are overwritten.
+    /// Unpins the entries before `next`: they are applied, and in a table that is durable or will
+    /// be before their records are overwritten.
     pub fn unpin(&mut self, next: u64) {
         self.pinned = self.pinned.split_off(&next);
         self.move_first();
@@ -223,19 +222,19 @@ impl Index {
         self.pinned.insert(entry.id.index, entry);
     }
 
-    /// The index after the last pinned entry; 0 for none.
+    /// Returns the index after the last pinned entry; 0 for none.
     pub fn pinned_end(&self) -> u64 {
         self.pinned.last_key_value().map_or(0, |(index, _)| index + 1)
     }
 
-    /// The first record after `after` that holds an entry from `next` on.
+    /// Returns the first record after `after` that holds an entry from `next` on.
     pub fn first_needed(&self, next: u64, after: u64) -> Option<u64> {
         let spans = self.spans.iter().rev().take_while(|span| span.end > next);
         let sequences = spans.map(|span| span.place.header.sequence);
         sequences.take_while(|sequence| *sequence > after).last()
     }
 
-    /// Where the entry at `index` is.
+    /// Finds the entry at `index`.
     pub fn find(&self, index: u64) -> Option<Found> {
         if index < self.first || index >= self.next {
             return None;
@@ -257,7 +256,7 @@ impl Index {
         }
     }
 
-    /// Something that could be read may be gone.
+    /// Updates `first` after entries that could be read may have gone.
     fn move_first(&mut self) {
         let fronts = [
             self.spans.front().map(|span| span.first),

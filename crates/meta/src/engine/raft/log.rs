@@ -1,4 +1,4 @@
-//! The library's log is the log on the member's disk.
+//! The library's log, kept on the member's disk.
 
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
@@ -16,10 +16,10 @@ use super::shared::MemberShared;
 use super::store::{LeaderEntries, MemberStore};
 use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
 
-/// Between two looks whether there is room.
+/// Interval between two looks whether there is room.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
 
-/// The index after the last entry that a snapshot covers, as the library has ordered it.
+/// The index after the last entry that a snapshot covers, as ordered by the library.
 #[derive(Clone, Default)]
 pub struct Covered(Arc<AtomicU64>);
 
@@ -27,7 +27,7 @@ pub struct Log {
     shared: Arc<MemberShared>,
     /// Entries after it must wait until the snapshot is in place.
     covered: Covered,
-    /// The log is read for the leader as of when this was the number of removals.
+    /// Number of removals as of which the log is read for the leader.
     removals: Option<u64>,
 }
 
@@ -46,8 +46,8 @@ impl Log {
         self.when_there_is_room(move |store| store.append(entries.to_vec())).await
     }
 
-    /// Does what takes room in the log, when there is some. The library's core waits for it. Where
-    /// no entry is applied meanwhile, the log makes room itself.
+    /// Runs work that needs room in the log, once there is some. The library's core waits for it.
+    /// If no entry is applied meanwhile, the log makes room itself.
     async fn when_there_is_room(
         &self,
         work: impl Fn(&MemberStore) -> Result<()> + Clone + Send + 'static,
@@ -81,8 +81,8 @@ impl RaftLogReader<Types> for Log {
     }
 
     /// Reads entries for another member. An error would end the leader's core, so only damage is
-    /// one. The library takes an empty answer for a heartbeat and asks for the same entries again;
-    /// where they were overwritten the call with that heartbeat fails, which ends it
+    /// one. The library takes an empty answer for a heartbeat and asks for the same entries again.
+    /// If they were overwritten, the call with that heartbeat fails, which ends it
     /// ([`super::transfers`]).
     async fn limited_get_log_entries(
         &mut self,
@@ -156,8 +156,8 @@ impl RaftLogStorage<Types> for Log {
         self.shared.store.truncate(from.index).map_err(unwritten)
     }
 
-    /// The ring decides which entries go. The library asks for this after a snapshot, before that
-    /// is in place.
+    /// Purges entries. The ring decides which entries go. The library asks for this after a
+    /// snapshot, before the snapshot is in place.
     async fn purge(&mut self, upto: LogId<u64>) -> Result<(), StorageError<u64>> {
         self.covered.0.fetch_max(upto.index + 1, Ordering::AcqRel);
         self.shared.store.set_purged(upto.index + 1);

@@ -23,28 +23,28 @@ use super::record::Vote;
 use super::shared::MemberShared;
 use super::types::{Types, id_of, vote_of};
 
-/// Between two looks whether the last task of a member that is closed has ended.
+/// Interval between two looks whether the last task of a closed member has ended.
 const CLOSING: Duration = Duration::from_millis(2);
-/// Between two looks at what is applied.
+/// Interval between two looks at the applied entries.
 const APPLIED_LOOK: Duration = Duration::from_millis(5);
 
-/// One of several masters' members that keep a log together.
+/// One of several masters' members, which keep a log together.
 pub struct Member {
     pub(super) shared: Arc<MemberShared>,
     pub(super) raft: Raft<Types>,
-    /// Since when this process sees itself as the leader, and of which term.
+    /// Term that this process sees itself lead, and since when.
     pub(super) led: Mutex<Option<Lead>>,
     pub(super) votes: Arc<Semaphore>,
     pub(super) messages: Arc<Semaphore>,
     pub(super) receiving: tokio::sync::Mutex<Option<Receiving>>,
-    /// Tasks outlive the thread that asks for them.
+    /// Runtime of the tasks, which outlive the thread that asks for them.
     pub(super) runtime: Handle,
     pub(super) watching: Mutex<Option<JoinHandle<()>>>,
     /// The scrub, and the comparison with others.
     pub(super) scrubbing: Mutex<Vec<JoinHandle<()>>>,
-    /// The last entry of which the library was told that it is purged.
+    /// Last entry that was reported to the library as purged.
     pub(super) told_purged: Mutex<Option<u64>>,
-    /// What stands still, and for how long.
+    /// Stalls, with their durations.
     pub(super) stalls: Mutex<BTreeMap<Stall, Duration>>,
 }
 
@@ -52,7 +52,7 @@ pub struct Member {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lead {
     pub term: u64,
-    /// When this process saw it first.
+    /// Time when this process first saw it.
     pub since: Duration,
 }
 
@@ -61,18 +61,18 @@ pub struct Lead {
 pub(super) struct View {
     pub vote: Vote,
     pub leads: bool,
-    /// A majority of each decides.
+    /// Sets of voters; a majority of each decides.
     pub voters: Vec<BTreeSet<u64>>,
-    /// The entries that are committed as far as this member knows: an index plus one.
+    /// Number of entries that are committed as far as this member knows: an index plus one.
     pub committed: u64,
 }
 
 /// The reason for which a proposal has no outcome.
 #[derive(Debug)]
 pub(super) enum Unproposed {
-    /// Another member leads, or none; the proposal may be in the log, or not.
+    /// Another member leads, or none. The proposal may be in the log, or not.
     NotLeader,
-    /// The member takes nothing more.
+    /// The member accepts nothing more.
     Ended(Error),
 }
 
@@ -87,12 +87,13 @@ impl View {
         self.voters.iter().any(|ids| ids.contains(&member))
     }
 
-    /// A new member knows of no members until it hears of a log: it votes for those that have one.
+    /// Returns whether no members are known. A new member knows none until it hears of a log, and
+    /// votes for members that have one.
     pub fn names_nobody(&self) -> bool {
         self.voters.iter().all(BTreeSet::is_empty)
     }
 
-    /// Whether `ids` are a majority of each set.
+    /// Returns whether `ids` are a majority of each set.
     pub fn is_majority(&self, ids: &BTreeSet<u64>) -> bool {
         let is_majority = |of: &BTreeSet<u64>| of.intersection(ids).count() * 2 > of.len();
         !self.voters.is_empty() && self.voters.iter().all(is_majority)
@@ -104,15 +105,15 @@ impl Member {
         self.shared.me
     }
 
-    /// The fence as of the last entry that is applied here.
+    /// Returns the fence as of the last entry that is applied here.
     pub fn fence(&self) -> Fence {
         self.shared.store.fence()
     }
 
-    /// Makes the first entry of a new log, which names its members. For one of them, once.
+    /// Makes the first entry of a new log, which names its members. Called once, on one of them.
     ///
     /// # Errors
-    /// `Exists` where there is a log, `Invalid` for members without this one.
+    /// `Exists` if there is a log, `Invalid` for members without this one.
     pub async fn found(&self, members: &BTreeSet<u64>) -> Result<()> {
         let nodes: BTreeMap<u64, EmptyNode> =
             members.iter().map(|id| (*id, EmptyNode {})).collect();
@@ -126,7 +127,7 @@ impl Member {
         }
     }
 
-    /// Ends. On return nothing of it uses the disk, which may be opened again.
+    /// Ends the member. On return, no part of it uses the disk, which may be opened again.
     pub async fn close(&self) {
         self.shared.end();
         if let Err(error) = self.raft.shutdown().await {
@@ -140,7 +141,7 @@ impl Member {
         self.receiving.lock().await.take();
     }
 
-    /// As `close`, and waits until all tasks have let go of the member's disk.
+    /// Closes like `close`, and waits until all tasks have released the member's disk.
     pub async fn close_all(self: Arc<Self>) {
         self.close().await;
         let store = Arc::downgrade(&self.shared.store);
@@ -150,29 +151,29 @@ impl Member {
         }
     }
 
-    /// The last term that this member leads, if it does, as far as it knows.
+    /// Returns the last term that this member leads, if it does, as far as it knows.
     pub async fn lead(&self) -> Option<Lead> {
         self.try_lead().await.ok().flatten()
     }
 
-    /// As `lead`, but an error where the library's core has ended.
+    /// Returns the same as `lead`, or an error if the library's core has ended.
     pub(super) async fn try_lead(&self) -> Result<Option<Lead>> {
         self.view().await?;
         Ok(*self.led.lock())
     }
 
-    /// Whether `member` was one before this generation began, and is none any more.
+    /// Returns whether `member` was a member before this generation began, and no longer is.
     pub fn is_former(&self, member: u64) -> bool {
         self.shared.seams.peers.former().contains(&member)
     }
 
-    /// The reason for which this member takes no part any more, if a newer generation has begun
+    /// Returns the reason why this member no longer takes part, if a newer generation has begun
     /// without it.
     pub fn superseded(&self) -> Option<String> {
         self.shared.superseded()
     }
 
-    /// Asks the core itself: what anybody noted earlier may be over.
+    /// Asks the core itself, as earlier notes may be out of date.
     pub(super) async fn view(&self) -> Result<View> {
         let look = |state: &openraft::RaftState<_, _, _>| View {
             vote: vote_of(state.vote_ref()),
@@ -195,7 +196,7 @@ impl Member {
         Ok(view)
     }
 
-    /// Has the log take `proposal`; returns when it is applied here.
+    /// Appends `proposal` to the log; returns when it is applied here.
     pub(super) async fn propose(
         &self,
         proposal: Proposal,
@@ -211,8 +212,8 @@ impl Member {
         }
     }
 
-    /// Shows that this member leads, and that it has applied all that was committed before the
-    /// call. `false`: it could not be shown in time.
+    /// Proves that this member leads, and that it has applied everything that was committed before
+    /// the call. Returns `false` if that failed in time.
     pub(super) async fn confirm(&self) -> bool {
         let Ok((read, _)) = self.raft.get_read_log_id().await else { return false };
         let next = read.map_or(0, |id| id.index + 1);
@@ -230,7 +231,7 @@ impl Member {
     }
 }
 
-/// The error that says that the library's core has ended.
+/// Makes the error of a library core that has ended.
 pub(super) fn ended(fatal: openraft::error::Fatal<u64>) -> Error {
     Error::Unavailable(fatal.to_string())
 }

@@ -16,17 +16,17 @@ use super::snapshot::Taken;
 use crate::rest::Rest;
 
 pub const VERSION: u16 = 1;
-/// No message is longer: the longest has one batch, which fits into a file of the log.
+/// Longest message, bytes. The longest has one batch, which fits into a file of the log.
 pub const MESSAGE_BYTES: usize = 20 << 20;
-/// No message with a part of a snapshot is longer.
+/// Longest message with a part of a snapshot, bytes.
 pub const SECTION_BYTES: usize = 4 << 20;
-/// Of a text that says why a message was refused.
+/// Bytes of the reason for which a message was refused.
 const REASON_BYTES: usize = 1 << 10;
 
-/// The parties to a message.
+/// The sender and receiver of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
-    /// Messages of another generation are refused.
+    /// Generation of the sender; messages of another generation are refused.
     pub generation: u64,
     pub from: u64,
     pub to: u64,
@@ -35,22 +35,24 @@ pub struct Envelope {
 /// A request of one member to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// A leader's entries, or none, to be put after the entry `before`.
+    /// Sends a leader's entries, or none, to be put after the entry `before`.
     Append { vote: Vote, before: Option<EntryId>, committed: Option<EntryId>, entries: Vec<Entry> },
-    /// A candidate, whose log ends at `last`, asks for a vote.
+    /// Asks for a vote, for a candidate whose log ends at `last`.
     Vote { vote: Vote, last: Option<EntryId> },
-    /// Would you vote for a log that ends at `last`, and is your leader silent too?
+    /// Asks whether the receiver would vote for a log that ends at `last`, and whether its leader
+    /// is silent too.
     Ask { last: Option<EntryId> },
-    /// Do you hear me?
+    /// Asks whether the receiver hears the sender.
     Probe,
-    /// From the leader, by this vote: would you lead in its place? If it `begins`, you are to start
-    /// an election as soon as the others may vote; its log ends at `last`, and it is silent.
+    /// Asks, as the leader with this vote, whether the receiver would take over the lead. If it
+    /// `begins`, the receiver must start an election as soon as the others may vote; the leader's
+    /// log ends at `last`, and it is silent.
     HandOver { vote: Vote, last: Option<EntryId>, begins: bool },
-    /// A snapshot follows.
+    /// Announces a snapshot.
     Begin { vote: Vote, transfer: u64, taken: Taken },
-    /// Rows of a snapshot, in their order: the page of this number, from 0 on.
+    /// Sends rows of a snapshot in their order: the page `number`, counted from 0.
     Page { transfer: u64, number: u64, rows: Vec<Change> },
-    /// All pages were sent.
+    /// Reports that all pages were sent.
     End { vote: Vote, transfer: u64, pages: u64 },
     /// The next empty entry is the one as of which rows are compared.
     Compare,
@@ -70,7 +72,7 @@ pub enum Reply {
     Asked {
         yes: bool,
     },
-    /// To a probe, to a part of a snapshot, and when a comparison begins.
+    /// Answer to a probe, to a part of a snapshot, and to the begin of a comparison.
     Heard,
     /// The digests of the last comparison; `None` while there are none.
     Digests(Option<RowDigests>),
@@ -78,7 +80,7 @@ pub enum Reply {
     Installed {
         vote: Vote,
     },
-    /// Nothing was done: the sender is of an older generation than this one.
+    /// Nothing was done: the sender is of an older generation than the receiver.
     Superseded {
         generation: u64,
     },
@@ -91,13 +93,15 @@ pub enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Appended {
     All,
-    /// Entries up to this one.
+    /// Entries were added up to this one.
     UpTo(Option<EntryId>),
-    /// There is another entry, or none, in the place of the one before.
+    /// The entry before them differs, or is missing.
     Conflict,
     HigherVote(Vote),
 }
 
+/// Encodes a message.
+///
 /// # Errors
 /// `TooLarge`.
 pub fn encode(envelope: Envelope, message: &Message) -> Result<Bytes> {
@@ -147,8 +151,10 @@ pub fn encode(envelope: Envelope, message: &Message) -> Result<Bytes> {
     Ok(out.into())
 }
 
+/// Parses a message.
+///
 /// # Errors
-/// `Invalid` for a version or a kind that is not known here, and for bytes that are no message.
+/// `Invalid` for an unknown version or kind, and for bytes that are no message.
 pub fn parse(bytes: &Bytes) -> Result<(Envelope, Message)> {
     if bytes.len() > MESSAGE_BYTES {
         return Err(Error::TooLarge(format!("a message of {} bytes", bytes.len())));
@@ -166,7 +172,7 @@ pub fn parse(bytes: &Bytes) -> Result<(Envelope, Message)> {
     Ok((envelope, message.ok_or_else(cut_short)?))
 }
 
-/// Answers have no parties: each is the answer to one message.
+/// Encodes an answer. It has no envelope, as it belongs to one message.
 pub fn encode_reply(reply: &Reply) -> Bytes {
     let mut out = VERSION.to_le_bytes().to_vec();
     let (kind, code): (u16, u8) = match reply {
@@ -203,6 +209,8 @@ pub fn encode_reply(reply: &Reply) -> Bytes {
     out.into()
 }
 
+/// Parses an answer.
+///
 /// # Errors
 /// `Invalid`; `Unavailable` with the reason if the message was refused.
 pub fn parse_reply(bytes: &[u8]) -> Result<Reply> {

@@ -1,9 +1,9 @@
 //! Metadata that several masters keep together: each has a member with a log of entries and votes,
-//! and the rows of those entries that are applied. The consensus library `openraft` decides on
-//! both; its types are used in here only.
+//! and the rows of the entries that are applied. The consensus library `openraft` decides on both;
+//! its types are used in here only.
 //!
 //! ```text
-//!   a master ──► RaftEngine ──► Member ──► openraft ──► log.rs, machine.rs ──► MemberStore
+//!   a master ──► RaftEngine ──► Member ──► openraft ──► log.rs, state_machine.rs ──► MemberStore
 //!                                 │            └──────► network.rs ──► Peers ──► other members
 //!                                 └──► watch.rs: heartbeats, elections
 //!

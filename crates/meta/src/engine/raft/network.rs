@@ -1,4 +1,4 @@
-//! The library's network: its calls are messages to other members.
+//! The library's network, which sends its calls as messages to other members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,19 +24,20 @@ use super::shared::MemberShared;
 use super::snapshot::Outgoing;
 use super::types::{Rows, Types, entry_of, id_of, library_vote, log_id, vote_of};
 
-/// After a call that failed, before the library may make another one: it does not wait itself.
+/// Pause after a failed call, before the library may make another one: the library does not wait
+/// itself.
 const PAUSE: Duration = Duration::from_millis(20);
-/// For the answer to one part of a snapshot.
+/// Timeout of the answer to one part of a snapshot.
 const SECTION_PATIENCE: Duration = Duration::from_secs(30);
 
 type CallError = RPCError<u64, EmptyNode, RaftError<u64>>;
 
-/// Calls of other members.
+/// Makes the links to other members.
 pub struct Network {
     pub shared: Arc<MemberShared>,
 }
 
-/// Calls of one member.
+/// The link to one member.
 pub struct Link {
     shared: Arc<MemberShared>,
     target: u64,
@@ -53,7 +54,7 @@ impl RaftNetworkFactory<Types> for Network {
 /// Sends a message and waits for the answer, but not beyond the end of this member.
 ///
 /// # Errors
-/// `Unavailable` and others of the network; `Invalid` for an answer that is none.
+/// `Unavailable` and others of the network; `Invalid` for a malformed answer.
 pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Result<Reply> {
     if let Some(why) = shared.superseded() {
         return Err(Error::Denied(why));
@@ -75,7 +76,7 @@ pub async fn call(shared: &MemberShared, target: u64, message: &Message) -> Resu
     Ok(reply)
 }
 
-/// Asks `others` at once; returns those that said yes, or that they hear.
+/// Asks `others` at once; returns those that agreed, or that hear this member.
 pub async fn ask_each(
     shared: &Arc<MemberShared>,
     others: BTreeSet<u64>,
@@ -99,7 +100,7 @@ pub async fn ask_each(
 }
 
 impl Link {
-    /// As [`call`], for the library, which tries again at once after an error.
+    /// Calls like [`call`], and pauses after an error, as the library tries again at once.
     async fn call(&self, message: &Message) -> Result<Reply> {
         let reply = call(&self.shared, self.target, message).await;
         if reply.is_err() {
@@ -243,7 +244,8 @@ fn unexpected(reply: &Reply) -> Error {
     Error::Invalid(format!("an answer to something else: {reply:?}"))
 }
 
-/// Never `Unreachable`: after that the library waits in a way that draws random numbers.
+/// Converts an error. Never `Unreachable`: after that, the library waits in a way that draws random
+/// numbers.
 fn failed(error: Error) -> CallError {
     RPCError::Network(NetworkError::new(&error))
 }

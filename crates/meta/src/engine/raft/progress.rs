@@ -1,23 +1,23 @@
-//! A watch over progress. Members that answer, and logs that have entries to send, commit or apply,
-//! must move. What stands still is said, and cured where a member can.
+//! Watches progress. Members that answer, and logs that have entries to send, commit or apply, must
+//! make progress. Stalls are reported, and ended if a member can do that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Elections within [`ELECTIONS_TIME`] that are too many.
+/// Number of elections within [`ELECTIONS_TIME`] that is too many.
 const ELECTIONS_MAX: usize = 6;
 const ELECTIONS_TIME: Duration = Duration::from_secs(60);
 
-/// Something of a member that stands still, though nothing that is known keeps it.
+/// A stall: a part of a member that makes no progress without a known reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stall {
-    /// Another member answers this leader, lacks entries, and gets none of them.
+    /// Another member answers this leader, lacks entries, and receives none of them.
     Follower(u64),
     /// A majority answers this leader, and confirms none of the entries that it has sent.
     Commits,
     /// Entries are committed, and this member applies none of them.
     Applying,
-    /// Elections follow each other, and no leader stays.
+    /// Elections follow each other, and no leader stays in office.
     Elections,
 }
 
@@ -25,27 +25,27 @@ pub enum Stall {
 #[derive(Clone, Debug, Default)]
 pub struct ProgressSample {
     pub term: u64,
-    /// The entries of the log, those that are committed as far as this member knows, and those
-    /// that are applied here.
+    /// Number of entries of the log; of those committed, as far as this member knows; and of those
+    /// applied here.
     pub entries: u64,
     pub committed: u64,
     pub applied: u64,
-    /// As the leader: a majority has answered lately.
+    /// Set on a leader if a majority has answered lately.
     pub has_majority: bool,
-    /// As the leader: each other member that has answered lately.
+    /// Progress, on a leader, of each other member that has answered lately.
     pub followers: BTreeMap<u64, FollowerProgress>,
 }
 
 /// The progress of another member as its leader sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowerProgress {
-    /// The entries that it has; 0 if that is not known.
+    /// Number of entries that it has; 0 if that is unknown.
     pub entries: u64,
-    /// Pages of snapshots that it took.
+    /// Pages of snapshots that it received.
     pub pages: u64,
 }
 
-/// The amount of work that is done, and since when it has been that.
+/// An amount of work done, and the time since it has stayed the same.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     done: (u64, u64),
@@ -55,11 +55,11 @@ struct Standing {
 /// Compares samples of a member with those before.
 #[derive(Debug)]
 pub struct ProgressWatch {
-    /// What stands still for so long is a stall.
+    /// Time without progress after which something counts as a stall.
     limit: Duration,
     standing: BTreeMap<Stall, Standing>,
     term: Option<u64>,
-    /// The times at which newer terms were seen.
+    /// Times at which newer terms were seen.
     elections: VecDeque<Duration>,
 }
 
@@ -69,7 +69,7 @@ impl ProgressWatch {
         ProgressWatch { limit, standing, term: None, elections }
     }
 
-    /// Takes a sample; returns what stands still, and for how long.
+    /// Takes a sample; returns the stalls and their durations.
     pub fn observe(&mut self, now: Duration, sample: &ProgressSample) -> BTreeMap<Stall, Duration> {
         let mut due = BTreeMap::new();
         for (member, progress) in &sample.followers {
@@ -111,7 +111,8 @@ impl ProgressWatch {
     }
 }
 
-/// Tells which stalls of `now` were not among those `before`, and which of those are over.
+/// Returns the stalls of `now` that were not among those `before`, and those of `before` that are
+/// over.
 pub fn changed(
     before: &BTreeMap<Stall, Duration>,
     now: &BTreeMap<Stall, Duration>,
@@ -146,7 +147,7 @@ mod tests {
         FollowerProgress { entries, pages }
     }
 
-    /// Takes samples a second apart from 0 on; returns what the last one shows.
+    /// Observes samples a second apart, starting at 0; returns the stalls after the last one.
     fn stalls_of(samples: impl IntoIterator<Item = ProgressSample>) -> Vec<(Stall, u64)> {
         let mut watch = ProgressWatch::new(LIMIT);
         let mut stalls = BTreeMap::new();

@@ -1,7 +1,8 @@
 //! Entries that the ring overwrites, and the library's knowledge of them.
 //!
-//! The ring decides which entries go: those in its oldest file. The library is told a whole file
-//! ahead, when the file before that one is begun. Until then it may send them to other members.
+//! The ring decides which entries go: those in its oldest file. The library learns of them a whole
+//! file ahead, when the file before that one is begun. Until then it may send them to other
+//! members.
 
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use cairn_base::Result;
 
 use super::member::{Member, ended};
 
-/// Between two looks whether the library has let go of entries.
+/// Interval between two looks whether the library has released entries.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Member {
-    /// Tells the library which entries the ring has overwritten, or will overwrite next. They are
-    /// sent no more: a member that needs them gets a snapshot, which the library must have first.
-    /// Making one costs nothing. To be called until all is told; `again`: although it was.
+    /// Reports to the library which entries the ring has overwritten, or will overwrite next. They
+    /// are no longer sent: a member that needs them gets a snapshot, which the library must have
+    /// first. Making one costs nothing. Called until everything is reported; `again` repeats the
+    /// report.
     ///
     /// # Errors
     /// `Unavailable` when the library's core has ended.
@@ -31,7 +33,8 @@ impl Member {
             return Ok(());
         }
         if snapshot < Some(upto) {
-            // Until it is there the library would purge what an earlier one has, and no more.
+            // Until the snapshot is there, the library would purge only entries that an earlier one
+            // has.
             return trigger.snapshot().await.map_err(ended);
         }
         if self.told_purged.lock().replace(upto) >= Some(upto) && !again {
@@ -40,8 +43,8 @@ impl Member {
         trigger.purge_log(upto).await.map_err(ended)
     }
 
-    /// Tells the library all that it must know before this member may lead. The next look goes on
-    /// where it does not follow at once.
+    /// Reports to the library everything that it must know before this member may lead. The next
+    /// look continues if it does not follow at once.
     ///
     /// # Errors
     /// `Unavailable` when the library's core has ended.
@@ -57,10 +60,10 @@ impl Member {
         Ok(())
     }
 
-    /// Waits until the library has let go of the entries that are overwritten next, before a record
-    /// of `bytes` goes into the second half of the current file. It does unless they are on their
-    /// way to another member. That way ends, or its calls do; so this waits for two calls at most,
-    /// after which a member that still needs them is sent a snapshot.
+    /// Waits until the library has released the entries that are overwritten next, before a record
+    /// of `bytes` goes into the second half of the current file. The library does so unless they
+    /// are on their way to another member. That transfer ends, or its calls do; so this waits for
+    /// two calls at most, after which a member that still needs them gets a snapshot.
     pub(super) async fn wait_for_purge(&self, bytes: usize) {
         let shared = &self.shared;
         let begun = shared.now();

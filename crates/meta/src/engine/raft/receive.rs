@@ -30,12 +30,12 @@ struct Append {
     entries: Vec<Entry>,
 }
 
-/// What became of a message by its first look.
+/// The result of the first look at a message.
 enum Begun {
-    /// It is to be answered, which takes a permit.
+    /// The message has to be answered, which takes a permit.
     Taken(Message, OwnedSemaphorePermit),
     Answered(Reply),
-    /// It is of this generation, in which this member is none any more.
+    /// The message is of this generation, in which this member is no longer a member.
     Superseded(u64),
 }
 
@@ -170,9 +170,10 @@ impl Member {
         })
     }
 
-    /// Whether this member would vote for `from`, whose log ends at `last`. One that does not vote
-    /// as far as this member knows was removed, or got its vote in an entry that is not here yet.
-    /// Only the latter has more of the log: without its election nobody could send that entry.
+    /// Answers whether this member would vote for `from`, whose log ends at `last`. A member
+    /// without a vote, as far as this member knows, was removed, or got its vote in an entry that
+    /// is not here yet. Only in the second case it has more of the log: without its election nobody
+    /// could send that entry.
     async fn would_vote(&self, from: u64, last: Option<EntryId>) -> Result<Reply> {
         let view = self.view().await?;
         let shared = &self.shared;
@@ -228,8 +229,8 @@ impl Member {
     }
 
     async fn end_snapshot(&self, transfer: (u64, u64), vote: Vote, pages: u64) -> Result<Reply> {
-        // Until it is in place no other snapshot begins: that would void this one, which the
-        // library may have counted on already.
+        // No other snapshot begins until this one is in place: it would void this one, which the
+        // library may rely on already.
         let mut slot = self.receiving.lock().await;
         let received = take_receiving(&mut slot, transfer, pages)?;
         let syncing = self.shared.with_store(move |_| {

@@ -1,10 +1,10 @@
-//! A snapshot of another member on its way.
+//! A snapshot of another member that is being received.
 
 use cairn_base::{Error, Result};
 
 use super::snapshot::{Incoming, Taken};
 
-/// A snapshot while it comes.
+/// A snapshot that is being received.
 pub struct Receiving {
     pub from: u64,
     pub transfer: u64,
@@ -14,10 +14,10 @@ pub struct Receiving {
     pub incoming: Incoming,
 }
 
-/// The snapshot of this transfer, whose next page has this number.
+/// Takes the snapshot of this transfer if its next page has this number.
 ///
 /// # Errors
-/// `Conflict` if another one is received, or none.
+/// `Conflict` if another snapshot is being received, or none.
 pub fn take_receiving(
     slot: &mut Option<Receiving>,
     (from, transfer): (u64, u64),

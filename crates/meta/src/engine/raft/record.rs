@@ -15,20 +15,20 @@ const VOTE: u16 = 5;
 /// Bytes of a vote.
 pub const VOTE_BYTES: usize = 17;
 
-/// The member for which a member voted last, and in which term.
+/// The member that a member voted for last, and the term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vote {
     pub term: u64,
-    /// 0: nobody yet.
+    /// Member that got the vote; 0 for none yet.
     pub member: u64,
-    /// A majority voted for it.
+    /// Set if a majority voted for it.
     pub committed: bool,
 }
 
 /// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// At least one. They replace all entries from the first one's index on.
+    /// At least one entry. They replace all entries from the first one's index on.
     Entries(Vec<Entry>),
     Vote(Vote),
 }
@@ -40,7 +40,7 @@ impl Vote {
         out.push(u8::from(self.committed));
     }
 
-    /// `None` for bytes that are not exactly one of these.
+    /// Parses a vote; `None` for bytes that are not exactly one.
     pub fn parse(bytes: &[u8]) -> Option<Vote> {
         let mut rest = Rest(bytes);
         let (term, member) = (rest.u64()?, rest.u64()?);
@@ -53,7 +53,7 @@ impl Vote {
     }
 }
 
-/// Bytes of a record of `entries` without its padding.
+/// Returns the bytes of a record of `entries` without its padding.
 pub fn record_bytes(entries: &[Entry]) -> usize {
     HEADER_BYTES + entries.iter().map(Entry::encoded_bytes).sum::<usize>()
 }
@@ -98,8 +98,10 @@ fn begin(ring: &mut Ring, kind: u16, first: u64, count: u32) -> RawHeader {
     }
 }
 
+/// Checks that the record can be read here.
+///
 /// # Errors
-/// `Invalid` for a version or kind that is not known here.
+/// `Invalid` for an unknown version or kind.
 pub fn require_known(header: &RawHeader) -> Result<()> {
     match (header.version, header.kind) {
         (VERSION, ENTRIES | VOTE) => Ok(()),
@@ -107,10 +109,10 @@ pub fn require_known(header: &RawHeader) -> Result<()> {
     }
 }
 
-/// Reads the body of a record, which checks out.
+/// Parses the body of a record whose checksum was verified.
 ///
 /// # Errors
-/// `Corrupt` where it is not what the header says; `Invalid` for a kind that is not known here.
+/// `Corrupt` if it does not match the header; `Invalid` for an unknown kind.
 pub fn parse(header: &RawHeader, body: &Bytes) -> Result<Record> {
     require_known(header)?;
     let bad = |got: &str| {

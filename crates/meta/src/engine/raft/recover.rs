@@ -1,4 +1,4 @@
-//! From what is on disk to what a member had promised: its vote, and its log.
+//! Recovers a member's promises from its disk: its vote, and its log.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,32 +12,32 @@ use super::held::Held;
 use super::index::Index;
 use super::record::{self, Record, Vote};
 
-/// The log and the vote as the last record left them.
+/// The log and the vote after the last record.
 pub struct Recovered {
     pub index: Index,
     pub vote: Vote,
-    /// The last record.
+    /// Number of the last record.
     pub sequence: u64,
     pub previous: u32,
-    /// The file in which it is.
+    /// File of the last record.
     pub segment: usize,
     /// The bytes after the last record are those of a further one that does not check out: it was
     /// being written when the power failed, or it was confirmed and has rotted since.
     pub ends_badly: bool,
-    /// The entries that are not applied by the mark, by index.
+    /// Entries that were not applied as of the mark, by index.
     pub unapplied: BTreeMap<u64, Entry>,
 }
 
 type Places = HashMap<u64, Vec<LogPosition>>;
 
-/// Reads the records before `mark` for as far as they form a chain, the `pending` entries, and the
+/// Reads the records before `mark` as far back as they form a chain, the `pending` entries, and the
 /// records after `mark` up to the first that is missing or fails its checksum. That record was
 /// being written when the machine or the process stopped, and was not acknowledged; or it has
 /// rotted since, so the member is a suspect (`contact.rs`).
 ///
 /// # Errors
-/// `Corrupt` where a later record is there: a record is written only once all before it are
-/// durable, so the one that is missing was lost after it was acknowledged.
+/// `Corrupt` if there is a later record: a record is written only once all records before it are
+/// durable, so the missing one was lost after it was acknowledged.
 pub fn recover(
     ring: &Ring,
     mark: &Mark,
@@ -73,8 +73,8 @@ pub fn recover(
     Ok(state)
 }
 
-/// The records up to the mark, oldest first. They are in the table; members that are behind may
-/// still need them.
+/// Returns the records up to the mark, oldest first. They are in the table, but members that are
+/// behind may still need them.
 fn old_records(
     ring: &Ring,
     mark: &Mark,
@@ -95,7 +95,7 @@ fn old_records(
 }
 
 impl Recovered {
-    /// `end`: the index after the last entry that was in effect at the mark.
+    /// Adds old records. `end` is the index after the last entry that was in effect at the mark.
     fn add_old(&mut self, records: Vec<(LogPosition, Record)>, end: u64) -> Result<()> {
         for (place, record) in records {
             self.segment = place.segment;
@@ -103,7 +103,7 @@ impl Recovered {
             entries.retain(|entry| entry.id.index < end);
             let Some(first) = entries.first().map(|entry| entry.id.index) else { continue };
             if first > self.index.next() || first < self.index.first() {
-                // Older entries are unknown, and the first of all is not among these.
+                // Older entries are unknown, and the very first is not among these.
                 self.index = Index::starting_at(first);
             }
             self.index.append(Some(place), entries)?;
@@ -164,7 +164,7 @@ impl Recovered {
         self.index.append(Some(place), entries)
     }
 
-    /// Checks that the log goes on where the rows end.
+    /// Checks that the log continues where the rows end.
     fn require_whole(&mut self, held: &Held) -> Result<()> {
         let next = held.next();
         if self.index.next() < next {

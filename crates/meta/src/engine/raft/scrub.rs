@@ -1,5 +1,5 @@
-//! The scrub of a member: it checks its rows and its log again and again, and notes since when
-//! something is damaged.
+//! The scrub of a member: it checks its rows and its log repeatedly, and notes since when something
+//! is damaged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,27 +10,27 @@ use cairn_base::Error;
 use super::member::Member;
 use super::scrubbed::Damage;
 
-/// Rest between two passes, at least. It is also four times as long as the pass before.
+/// Shortest rest between two passes. The rest is also four times as long as the pass before.
 const REST: Duration = Duration::from_secs(20);
 const REST_PASSES: u32 = 4;
 
 impl Member {
-    /// The damage at rest that was found and is not healed, if any was.
+    /// Returns the damage at rest that was found and is not healed, if any.
     pub fn damage(&self) -> Option<Damage> {
         self.shared.scrubbed.damage.lock().clone()
     }
 
-    /// How many passes of the scrub ended.
+    /// Number of completed passes of the scrub.
     pub fn scrub_passes(&self) -> u64 {
         self.shared.scrubbed.passes.load(Ordering::Relaxed)
     }
 
-    /// How many records of the log were damaged and are needed no more.
+    /// Number of damaged records of the log that are no longer needed.
     pub fn records_healed(&self) -> u64 {
         self.shared.scrubbed.healed.load(Ordering::Relaxed)
     }
 
-    /// Notes damage that somebody found.
+    /// Notes damage that was found elsewhere.
     pub(super) fn note_damage(&self) {
         let (shared, found) = (&self.shared, self.shared.store.damage());
         let mut known = shared.scrubbed.damage.lock();
@@ -47,10 +47,10 @@ impl Member {
         }
     }
 
-    /// One pass over rows and log.
+    /// Makes one pass over rows and log.
     ///
     /// # Errors
-    /// Of the disk; `Corrupt` for damage that is not healed here, which is noted.
+    /// Those of the disk; `Corrupt` for damage that is not healed here, which is noted.
     pub async fn scrub(&self) -> Result<(), Error> {
         let shared = &self.shared;
         let pace = shared.scrub_pace();
@@ -68,7 +68,7 @@ impl Member {
 /// Scrubs until the member ends.
 pub async fn run(member: Arc<Member>) {
     let shared = Arc::clone(&member.shared);
-    // Others start as well, and elect a leader.
+    // Other members start as well, and elect a leader.
     let mut rest = shared.timing.lease;
     let mut begun = shared.now();
     loop {

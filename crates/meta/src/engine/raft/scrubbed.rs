@@ -1,4 +1,4 @@
-//! What the scrub of a member has found.
+//! Findings of the scrub of a member.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,19 +8,19 @@ use parking_lot::Mutex;
 /// Damage at rest that is not healed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// The file or the row, and what is wrong with it.
+    /// File or row, and its damage.
     pub what: String,
-    /// When it was noticed.
+    /// Time when the damage was noticed.
     pub since: Timestamp,
 }
 
-/// The results of a member's scrub.
+/// Results of a member's scrub.
 #[derive(Debug, Default)]
 pub struct Scrubbed {
     pub damage: Mutex<Option<Damage>>,
     /// Rows that differ among members, where no majority agrees.
     pub undecided: Mutex<Option<Damage>>,
-    /// Passes that ended, and damaged records of the log that are needed no more.
+    /// Completed passes; `healed` counts damaged records of the log that are no longer needed.
     pub passes: AtomicU64,
     pub healed: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! The surroundings that the parts of one member share.
+//! State and seams that the parts of one member share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,25 +22,25 @@ use super::work;
 /// Bytes that a scrub reads in a second.
 const SCRUB_RATE: u64 = 32 << 20;
 
-/// The way to other members.
+/// The connection to other members.
 pub trait Peers: Send + Sync + 'static {
-    /// Sends `message` to `member`; the future has its answer. Whether it comes, or when, is up to
-    /// the network: the caller ends its wait. The other side must know who sends it.
+    /// Sends `message` to `member`; the future resolves to its answer. Whether it arrives, or when,
+    /// is up to the network: the caller limits its wait. The other side must know who sends it.
     fn send(&self, member: u64, message: Bytes) -> Later<Result<Bytes>>;
 
-    /// Members of before that were given up. They are told of the generation when they come back.
+    /// Returns former members that were given up. They learn of the generation when they come back.
     fn former(&self) -> BTreeSet<u64> {
         BTreeSet::new()
     }
 }
 
-/// The seams that a host gives to a member.
+/// The seams that a host provides to a member.
 #[derive(Clone)]
 pub struct Seams {
     pub peers: Arc<dyn Peers>,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
-    /// `None`: threads of the operating system.
+    /// Seam for threads; `None` for threads of the operating system.
     pub threads: Option<Arc<dyn Threads>>,
 }
 
@@ -53,10 +53,10 @@ pub struct MemberShared {
     pub contact: Contact,
     pub transfers: Transfers,
     pub scrubbed: Scrubbed,
-    /// Set once a scrub is to end.
+    /// Set to stop a scrub.
     pub scrub_stop: Arc<AtomicBool>,
     ending: watch::Sender<bool>,
-    /// A generation that has begun without this member; 0: none.
+    /// Generation that has begun without this member; 0 for none.
     superseded_by: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ impl MemberShared {
     pub fn new(store: Arc<MemberStore>, seams: Seams, timing: Timing) -> MemberShared {
         let (me, generation) = (store.member(), store.generation());
         let contact = Contact::default();
-        // What it heard in an earlier process is not known.
+        // It is unknown what it heard in an earlier process.
         contact.hear_leader(seams.clock.monotonic());
         let ending = watch::Sender::new(false);
         let superseded_by = AtomicU64::default();
@@ -88,10 +88,10 @@ impl MemberShared {
         self.seams.clock.monotonic()
     }
 
-    /// Runs what blocks with the store.
+    /// Runs blocking work on the store.
     ///
     /// # Errors
-    /// Of `work`.
+    /// Those of `work`.
     pub async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&MemberStore) -> Result<T> + Send + 'static,
@@ -100,8 +100,8 @@ impl MemberShared {
         work::blocking(self.seams.threads.as_ref(), move || work(&store)).await
     }
 
-    /// A newer generation has begun without this member: it takes no part from now on, and says so
-    /// when it is opened again.
+    /// Notes that a newer generation has begun without this member: it no longer takes part, and
+    /// reports that when it is opened again.
     pub async fn supersede(&self, generation: u64) {
         if generation <= self.generation || self.superseded_by.swap(generation, AcqRel) != 0 {
             return;
@@ -112,7 +112,7 @@ impl MemberShared {
         }
     }
 
-    /// The reason for which this member takes no part any more, if it does not.
+    /// Returns the reason why this member no longer takes part, if it does not.
     pub fn superseded(&self) -> Option<String> {
         match self.superseded_by.load(Acquire) {
             0 => None,
@@ -141,7 +141,7 @@ impl MemberShared {
         let _ = ending.wait_for(|ending| *ending).await;
     }
 
-    /// Rests, but not beyond the end.
+    /// Sleeps, but not beyond the end of the member.
     ///
     /// # Errors
     /// `Unavailable` when the member is being closed.
@@ -153,13 +153,13 @@ impl MemberShared {
         }
     }
 
-    /// Whether something that failed with `error` will work once there is room.
+    /// Returns whether work that failed with `error` will succeed once there is room.
     pub fn passes(&self, error: &Error) -> bool {
         matches!(error, Error::Full(_) | Error::Unavailable(_)) && self.store.failure().is_none()
     }
 }
 
-/// What is said of a member in whose place a newer generation has begun.
+/// Describes a member that a newer generation has replaced.
 pub fn superseded(member: u64, its: u64, now: u64) -> String {
     format!(
         "the metadata of member {member} are of generation {its}, and generation {now} has begun \

@@ -1,5 +1,5 @@
-//! Snapshots for a member that is so far behind that no log helps it: all rows as of one entry, in
-//! pages, and their way into the place of that member's rows.
+//! Snapshots for a member that is too far behind for the log: all rows as of one entry, in pages,
+//! and their installation in place of that member's rows.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use super::store::{MemberState, MemberStore};
 
 /// Rows read at once.
 const PAGE: usize = 500;
-/// A page takes no further row that would make it longer.
+/// Size of a page beyond which it takes no further row, bytes.
 const PAGE_BYTES: usize = 1 << 20;
 /// All keys are between these.
 const FIRST: &[u8] = b"";
 const END: &[u8] = b"\xff";
 
-/// The state in which rows were taken.
+/// The state as of which rows were taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
-    /// The last entry in them.
+    /// Last entry in them.
     pub applied: EntryId,
     pub fence: Fence,
     pub given_up: bool,
@@ -36,7 +36,7 @@ pub struct Taken {
 pub struct Outgoing {
     pub taken: Taken,
     rows: Box<dyn Snapshot>,
-    /// Where the next page begins; `None`: there is no further one.
+    /// Start of the next page; `None` if there is none.
     next: Option<Vec<u8>>,
 }
 
@@ -45,15 +45,15 @@ pub struct Incoming {
     number: u64,
     file: Arc<dyn DiskFile>,
     table: Table,
-    /// Of rows that are not complete: it never counts.
+    /// Placeholder mark of incomplete rows: it never counts.
     mark: Mark,
 }
 
 impl Outgoing {
-    /// The next rows, in key order; `None` after the last.
+    /// Returns the next rows, in key order; `None` after the last.
     ///
     /// # Errors
-    /// Of the rows.
+    /// Those of the rows.
     pub fn page(&mut self) -> Result<Option<Vec<(Bytes, Bytes)>>> {
         let Some(next) = self.next.take() else { return Ok(None) };
         let mut page = match is_planted(Bug::DamagedFills) {
@@ -75,7 +75,7 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Takes the next page.
+    /// Adds the next page.
     ///
     /// # Errors
     /// `Full` and others of the disk.
@@ -86,18 +86,18 @@ impl Incoming {
         self.table.write(&rows, &self.mark)
     }
 
-    /// Makes all pages durable: what is left for [`MemberStore::install_snapshot`], which holds
-    /// locks that votes need, is short.
+    /// Makes all pages durable, so that [`MemberStore::install_snapshot`], which holds locks that
+    /// votes need, has little left to do.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn sync(&self) -> Result<()> {
         Ok(self.file.sync_data()?)
     }
 }
 
 impl MemberStore {
-    /// A snapshot of what is applied; `None` if nothing is.
+    /// Takes a snapshot of the applied rows; `None` if nothing is applied.
     pub fn take_snapshot(&self) -> Option<Outgoing> {
         let writer = self.rows.writer();
         let held = self.state.lock().held.clone();
@@ -108,11 +108,11 @@ impl MemberStore {
         Some(Outgoing { taken, rows, next: Some(FIRST.to_vec()) })
     }
 
-    /// Begins to receive a snapshot, in a file beside the rows. One that was begun before can no
-    /// longer be installed.
+    /// Begins to receive a snapshot, in a file beside the rows. A snapshot that was begun before
+    /// can no longer be installed.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn receive_snapshot(&self) -> Result<Incoming> {
         let mut number = self.receiving.lock();
         if self.disk.list()?.iter().any(|name| name == files::ROWS_NEW) {
@@ -125,13 +125,13 @@ impl MemberStore {
         Ok(Incoming { number: *number, file, table, mark })
     }
 
-    /// Puts the rows of `incoming` in the place of all rows. Entries after them that are in the
-    /// log stay if the log has the last entry of the snapshot. `false`: this member has applied as
-    /// much already, and nothing has changed.
+    /// Replaces all rows by those of `incoming`. Later entries in the log stay if the log has the
+    /// last entry of the snapshot. Returns `false` without any change if this member has applied as
+    /// much already.
     ///
     /// # Errors
     /// `Unavailable` if another snapshot was begun meanwhile; those of the disk, after which the
-    /// store takes no more.
+    /// store accepts nothing more.
     pub fn install_snapshot(&self, taken: &Taken, incoming: Incoming) -> Result<bool> {
         // Nothing is appended meanwhile.
         let ring = self.ring.lock();

@@ -19,9 +19,9 @@ use super::store::MemberStore;
 use super::timing::Timing;
 use super::{comparison, scrub, watch, work};
 
-/// Entries that are sent at once.
+/// Most entries that are sent at once.
 const ENTRIES_MAX: u64 = 300;
-/// Votes and questions that are answered at the same time, and other messages.
+/// Most votes and questions that are answered at the same time, and most other messages.
 const VOTES_AT_ONCE: usize = 32;
 const MESSAGES_AT_ONCE: usize = 32;
 
@@ -85,13 +85,14 @@ impl Member {
     }
 }
 
-/// Elections, heartbeats, snapshots and purges are up to us.
+/// Returns the library's configuration: elections, heartbeats, snapshots and purges are controlled
+/// here.
 fn library_config(timing: &Timing) -> Result<openraft::Config> {
     let millis = |time: Duration| time.as_millis() as u64;
     let config = openraft::Config {
         cluster_name: "cairn".into(),
         heartbeat_interval: millis(timing.call()),
-        // They differ by one: no random number is drawn.
+        // They differ by one, so that no random number is drawn.
         election_timeout_min: millis(timing.silence()),
         election_timeout_max: millis(timing.silence()) + 1,
         install_snapshot_timeout: 3_600_000,

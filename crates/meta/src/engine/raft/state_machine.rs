@@ -1,4 +1,4 @@
-//! The library's state machine is the row store.
+//! The library's state machine, kept in the row store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::types::{
     LibraryMembership, LogEntry, Rows, Types, entry_of, library_membership, log_id, meta_of,
 };
 
-/// Between two looks whether there is room.
+/// Interval between two looks whether there is room.
 const ROOM_RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl RaftStateMachine<Types> for StateMachine {
         self.clone()
     }
 
-    /// Nobody asks for it: what is received is not the library's (`receive.rs`).
+    /// Never called: snapshots are not received by the library (`receive.rs`).
     async fn begin_receiving_snapshot(&mut self) -> Result<Box<Rows>, StorageError<u64>> {
         Err(unwritten(Error::NotImplemented("snapshots that the library receives".into())))
     }

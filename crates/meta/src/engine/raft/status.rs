@@ -1,4 +1,4 @@
-//! A member as it can be shown, and changes of who the members are.
+//! The status of a member, and changes of the membership.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::progress::{FollowerProgress, ProgressSample, Stall};
 use super::scrubbed::Damage;
 use super::types::members_of;
 
-/// The state of a member, by what it knows itself.
+/// The state of a member, as far as it knows itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberStatus {
     pub member: u64,
@@ -21,18 +21,18 @@ pub struct MemberStatus {
     pub term: u64,
     /// The leader of this term, if the member knows one.
     pub leader: Option<u64>,
-    /// As of the last entry of its log, applied or not.
+    /// Members as of the last entry of its log, applied or not.
     pub members: Members,
     /// The last entry of its log, and the last applied one.
     pub last: Option<EntryId>,
     pub applied: Option<EntryId>,
-    /// Since when it has heard no leader, or as the leader no majority.
+    /// Time since it last heard a leader, or, as the leader, a majority.
     pub silence: Duration,
-    /// As the leader: the last entry that each other member has, if it is known.
+    /// Last entry, on a leader, of each other member, if it is known.
     pub followers: BTreeMap<u64, Option<u64>>,
-    /// The reason for which its disk takes nothing more until it starts again.
+    /// Reason why its disk accepts nothing until a restart.
     pub failure: Option<String>,
-    /// What stands still though nothing that is known keeps it, and for how long.
+    /// Stalls without a known reason, with their durations.
     pub stalls: BTreeMap<Stall, Duration>,
     /// Damage at rest that is not healed.
     pub damage: Option<Damage>,
@@ -41,12 +41,13 @@ pub struct MemberStatus {
 }
 
 impl MemberStatus {
-    /// Whether this member is the leader of its term.
+    /// Returns whether this member is the leader of its term.
     pub fn leads(&self) -> bool {
         self.leader == Some(self.member)
     }
 
-    /// Entries of the leader's log that `other` has not; `None` if that is not known here.
+    /// Returns the number of entries of the leader's log that `other` lacks; `None` if it is
+    /// unknown here.
     pub fn lag_of(&self, other: u64) -> Option<u64> {
         let last = self.last.map_or(0, |id| id.index);
         let has = (*self.followers.get(&other)?)?;
@@ -55,23 +56,23 @@ impl MemberStatus {
 }
 
 impl Member {
-    /// What stands still though nothing that is known keeps it, and for how long.
+    /// Returns the stalls without a known reason, with their durations.
     pub fn stalls(&self) -> BTreeMap<Stall, Duration> {
         self.stalls.lock().clone()
     }
 
-    /// How many ranges of entries could not be sent, since their first one was overwritten. Each
-    /// was begun anew.
+    /// Number of ranges of entries that could not be sent, since their first entry was overwritten.
+    /// Each was begun anew.
     pub fn ranges_overwritten(&self) -> u64 {
         self.shared.transfers.overwritten()
     }
 
-    /// How often in a row one range was asked for whose first entry was overwritten, at most.
+    /// Largest number of requests in a row for one range whose first entry was overwritten.
     pub fn most_repeated_range(&self) -> u64 {
         self.shared.transfers.most_repeated()
     }
 
-    /// The state of this member as far as it has to move.
+    /// Returns a sample of everything in this member that has to make progress.
     pub(super) fn progress_sample(&self, view: &View, now: Duration) -> ProgressSample {
         let (shared, store) = (&self.shared, &self.shared.store);
         let lately = now.saturating_sub(shared.timing.lease);
@@ -95,7 +96,7 @@ impl Member {
         }
     }
 
-    /// The state of this member.
+    /// Returns the state of this member.
     ///
     /// # Errors
     /// `Unavailable` when the member has ended.
@@ -135,9 +136,9 @@ impl Member {
         })
     }
 
-    /// Has exactly these members keep the log, step by step: new ones are learners first, voters
-    /// change in one joint step, those that are left out go last. For the leader; it may be asked
-    /// again where it was interrupted.
+    /// Changes the members to exactly these, step by step: new ones are learners first, voters
+    /// change in one joint step, removed ones go last. Called on the leader; it may be repeated if
+    /// it was interrupted.
     ///
     /// # Errors
     /// `Invalid` without this member among the voters. `Unavailable` if this member does not lead,

@@ -23,24 +23,24 @@ use super::index::{Found, Index};
 use super::record::{self, Record, Vote};
 use super::recover::{Recovered, recover};
 
-/// The most bytes of entries that are sent at once, if there is more than one.
+/// Most bytes of entries that are sent at once; a single entry may be larger.
 const PORTION_MAX: usize = 1 << 20;
 
-/// A member's disk. Only one may be open on a directory at a time; the caller sees to that.
+/// A member's disk. Only one may be open on a directory at a time; the caller ensures that.
 pub struct MemberStore {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) config: Config,
-    /// The files of the ring.
+    /// Files of the ring.
     pub(super) log_files: Vec<Arc<dyn DiskFile>>,
-    /// Locks are taken in this order: `ring`, the writer of `rows`, `state`.
+    /// The ring. Locks are taken in this order: `ring`, the writer of `rows`, `state`.
     pub(super) ring: Mutex<Ring>,
     pub(super) rows: RowStore,
     pub(super) state: Mutex<MemberState>,
-    /// The number of the snapshot that is being received.
+    /// Number of the snapshot that is being received.
     pub(super) receiving: Mutex<u64>,
-    /// A damaged record that is needed.
+    /// Description of a damaged record that is needed.
     pub(super) log_damage: Mutex<Option<String>>,
-    /// A record was read that does not check out.
+    /// Set when a damaged record was read.
     pub(super) log_suspected: Mutex<bool>,
     pub(super) comparison: Mutex<Comparison>,
     /// Rows that are not those of a majority.
@@ -49,31 +49,31 @@ pub struct MemberStore {
     ends_badly: bool,
 }
 
-/// The member as of now.
+/// The current state of the member.
 pub(super) struct MemberState {
     pub held: Held,
     pub index: Index,
-    /// The last record.
+    /// Number of the last record.
     pub sequence: u64,
-    /// Records up to this one are in the table, or their entries are pinned.
+    /// Number of the record up to which records are in the table, or their entries pinned.
     pub settled: u64,
     /// Records after the mark, and their checksums.
     pub checksums: Vec<(u64, u32)>,
-    /// The file of the ring that is overwritten next.
+    /// File of the ring that is overwritten next.
     pub next_segment: usize,
-    /// The index after the last entry that the consensus library asks for no more.
+    /// Index before which the consensus library asks for no entries any more.
     pub purged_next: u64,
 }
 
-/// The entries of a leader's log that were asked for, in so far as they can be sent.
+/// The result of a request for entries of a leader's log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LeaderEntries {
-    /// One or more, from the first one on.
+    /// One or more entries, starting at the first one requested.
     Some(Vec<Entry>),
     /// The first one was overwritten. A member that needs it gets a later entry that follows its
     /// log, or a snapshot.
     Overwritten,
-    /// Another leader's entries have replaced some of this log since: nothing is sent from it.
+    /// Another leader's entries have replaced part of this log since: nothing is sent from it.
     Replaced,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Debug for MemberStore {
 }
 
 impl MemberState {
-    /// The mark that a checkpoint would leave now: `base`, but for what has changed since.
+    /// Returns the mark that a checkpoint would leave now: `base` with all changes since.
     pub fn mark(&mut self, base: &Mark) -> Result<Mark> {
         let needed = self.index.first_needed(self.held.next(), self.settled);
         let sequence = needed.map_or(self.sequence, |needed| needed - 1).max(base.sequence);
@@ -97,21 +97,21 @@ impl MemberState {
 }
 
 impl MemberStore {
-    /// Opens the disk of `member`; makes its files where there are none. All that was made durable
-    /// by an earlier process is there again; what was under way may be.
+    /// Opens the disk of `member`; makes its files if there are none. Everything that an earlier
+    /// process made durable is there again; writes that were under way may be.
     ///
     /// # Errors
-    /// `Corrupt` where something durable cannot be read, `Invalid` for the disk of another member
-    /// or engine and for files of a newer version, `Full` and `Io`.
+    /// `Corrupt` if something durable cannot be read, `Invalid` for the disk of another member or
+    /// engine and for files of a newer version, `Full` and `Io`.
     pub fn open(disk: Arc<dyn Disk>, config: Config, member: u64) -> Result<MemberStore> {
         let file = files::open_rows(&*disk, &config, Held::new(member).encode()?)?;
         MemberStore::open_rows(disk, config, file, Some(member))
     }
 
-    /// Opens the disk of whatever member; makes no files.
+    /// Opens the disk of any member; makes no files.
     ///
     /// # Errors
-    /// As for `open`; `NotFound` where there is no member.
+    /// Those of `open`; `NotFound` if there is no member.
     pub fn open_any(disk: Arc<dyn Disk>, config: Config) -> Result<MemberStore> {
         if !disk.list()?.iter().any(|name| name == files::ROWS) {
             return Err(Error::NotFound("there are no metadata of a member".into()));
@@ -127,7 +127,7 @@ impl MemberStore {
         member: Option<u64>,
     ) -> Result<MemberStore> {
         if disk.list()?.iter().any(|name| name == files::ROWS_NEW) {
-            // A snapshot that was being received.
+            // Remains of a snapshot that was being received.
             disk.remove(files::ROWS_NEW)?;
         }
         let mut table = Table::open(&file, config.cache_bytes)?;
@@ -145,7 +145,7 @@ impl MemberStore {
         index.keep_recent(config.memtable_bytes);
         recovered.unapplied.into_values().for_each(|entry| index.pin(entry));
         if !counts_on_old_files() {
-            // The next record goes there. Nobody may count on what it overwrites.
+            // The next record goes there. Nobody may rely on the records that it overwrites.
             index.forget_segment(ring.next_segment());
         }
         let state = MemberState {
@@ -181,23 +181,23 @@ impl MemberStore {
         self.ends_badly
     }
 
-    /// The id under which this member votes.
+    /// Returns the id under which this member votes.
     pub fn member(&self) -> u64 {
         self.state.lock().held.member
     }
 
-    /// Messages of another generation are refused.
+    /// Returns the generation; messages of another generation are refused.
     pub fn generation(&self) -> u64 {
         self.state.lock().held.generation
     }
 
-    /// Why the store takes nothing more until it is opened again, if that is so.
+    /// Returns why the store accepts nothing until it is opened again, if so.
     pub fn failure(&self) -> Option<String> {
         self.rows.failure()
     }
 
-    /// How many bytes of entries are sent at once: so many fit into the log of a member that has
-    /// not applied those before.
+    /// Returns the bytes of entries that are sent at once. This much fits into the log of a member
+    /// that has not applied the entries before.
     pub fn portion(&self) -> usize {
         usize::try_from(self.config.log_segment_bytes / 4).unwrap_or(PORTION_MAX).min(PORTION_MAX)
     }
@@ -206,24 +206,24 @@ impl MemberStore {
         self.state.lock().held.vote
     }
 
-    /// The index after the last entry.
+    /// Returns the index after the last entry.
     pub fn next(&self) -> u64 {
         self.state.lock().index.next()
     }
 
-    /// The last entry, applied or not.
+    /// Returns the last entry, applied or not.
     pub fn last(&self) -> Option<EntryId> {
         self.state.lock().index.last()
     }
 
-    /// The entry before the first that [`MemberStore::entries`] can return; `None` if that is the
-    /// first of all.
+    /// Returns the entry before the first that [`MemberStore::entries`] can return; `None` if there
+    /// is none.
     pub fn before(&self) -> Option<EntryId> {
         self.state.lock().index.before()
     }
 
-    /// The last entry that nobody may count on any more: those up to it were overwritten, or will
-    /// be when the current file of the ring is full. All are applied.
+    /// Returns the last entry that nobody may rely on any more: entries up to it were overwritten,
+    /// or will be when the current file of the ring is full. All are applied.
     pub fn purgeable(&self) -> Option<EntryId> {
         let state = self.state.lock();
         let soon = state.index.last_in_segment(state.next_segment);
@@ -237,8 +237,9 @@ impl MemberStore {
         state.purged_next = state.purged_next.max(next);
     }
 
-    /// Whether a record of `bytes` may have to wait until the consensus library has let go of the
-    /// entries that are overwritten next. It was asked to when the current file was begun.
+    /// Returns whether a record of `bytes` may have to wait until the consensus library has
+    /// released the entries that are overwritten next. The library was asked to when the current
+    /// file was begun.
     pub fn awaits_purge(&self, bytes: usize) -> bool {
         let ring = self.ring.lock();
         if !ring.is_half_full(bytes as u64) || counts_on_old_files() {
@@ -249,23 +250,23 @@ impl MemberStore {
         soon.is_some_and(|id| id.index >= state.purged_next)
     }
 
-    /// The last applied entry, and the members as of it.
+    /// Returns the last applied entry, and the members as of it.
     pub fn applied(&self) -> (Option<EntryId>, Membership) {
         let state = self.state.lock();
         (state.held.applied, state.held.membership.clone())
     }
 
-    /// The index after the last applied entry.
+    /// Returns the index after the last applied entry.
     pub fn applied_next(&self) -> u64 {
         self.state.lock().held.next()
     }
 
-    /// The fence as of the last applied entry.
+    /// Returns the fence as of the last applied entry.
     pub fn fence(&self) -> Fence {
         self.rows.fence()
     }
 
-    /// All rows as of the last applied entry.
+    /// Returns all rows as of the last applied entry.
     pub fn snapshot(&self) -> Box<dyn Snapshot> {
         self.rows.snapshot()
     }
@@ -274,8 +275,7 @@ impl MemberStore {
         self.rows.is_low_on_space()
     }
 
-    /// Whether the disk works, what is on it checks out as far as that is known, and there is room
-    /// now.
+    /// Returns whether the disk works, has no known damage, and has room now.
     pub fn is_fit(&self) -> bool {
         let is_whole = self.damage().is_none() || is_planted(Bug::DamagedLeads);
         self.failure().is_none() && is_whole && !self.rows.is_low_on_space_now()
@@ -284,7 +284,7 @@ impl MemberStore {
     /// Makes a vote durable.
     ///
     /// # Errors
-    /// Of the disk. After a failed write the store takes no more.
+    /// Those of the disk. After a failed write the store accepts nothing more.
     pub fn save_vote(&self, vote: Vote) -> Result<()> {
         let mut ring = self.ring.lock();
         let header = record::encode_vote(&mut ring, &vote)?;
@@ -292,11 +292,12 @@ impl MemberStore {
     }
 
     /// Makes entries durable. They follow each other, and replace all entries from the first one's
-    /// index on. They become one record, unless a file of the log is too short for that.
+    /// index on. They become one record, unless a file of the log is too short for it.
     ///
     /// # Errors
-    /// `Invalid` for entries that do not follow those before, `TooLarge` for one that fits into no
-    /// file of the log, and those of the disk. After a failed write the store takes no more.
+    /// `Invalid` for entries that do not follow those before, `TooLarge` for an entry that fits
+    /// into no file of the log, and those of the disk. After a failed write the store accepts
+    /// nothing more.
     pub fn append(&self, mut entries: Vec<Entry>) -> Result<()> {
         let mut ring = self.ring.lock();
         while !entries.is_empty() {
@@ -365,7 +366,7 @@ impl MemberStore {
         self.publish(writer, state, bytes)
     }
 
-    /// Has the row store know how far the log is.
+    /// Publishes to the row store how far the log has come.
     pub(super) fn publish(
         &self,
         writer: MutexGuard<'_, Writer>,
@@ -378,8 +379,8 @@ impl MemberStore {
         Ok(())
     }
 
-    /// Forgets the entries from `from` on. Nothing is written: if the power fails before entries
-    /// are appended in their place, they are back, as if they had never been told to go.
+    /// Forgets the entries from `from` on. Nothing is written: if the power fails before other
+    /// entries are appended in their place, they are back, as if they had never been removed.
     ///
     /// # Errors
     /// `Invalid` for entries that are applied.
@@ -393,14 +394,15 @@ impl MemberStore {
         state.index.truncate(from)
     }
 
-    /// A number that changes whenever entries are removed or replaced. The log of a leader only
-    /// grows, so whoever sends a leader's entries reads them by the number as of its election.
+    /// Returns a number that changes whenever entries are removed or replaced. The log of a leader
+    /// only grows, so entries are sent by the number as of its election.
     pub fn removals(&self) -> u64 {
         self.state.lock().index.removals()
     }
 
-    /// The entries `from <= index < end` that are there, up to `max_bytes` of them, but at least
-    /// one. None if the first of them is not there any more. All are of the same log.
+    /// Returns the entries `from <= index < end` that can be read, up to `max_bytes` of them, but
+    /// at least one. Returns none if the first of them cannot be read any more. All are of the same
+    /// log.
     ///
     /// # Errors
     /// `Corrupt` and `Io`.
@@ -414,9 +416,9 @@ impl MemberStore {
         }
     }
 
-    /// The entries `from <= index < end` of the log that was there when `removals` was the number
-    /// of removals, up to `max_bytes` of them, but at least one. A record that is damaged counts as
-    /// overwritten: an error would end the leader.
+    /// Returns the entries `from <= index < end` of the log as of `removals`, up to `max_bytes` of
+    /// them, but at least one. A damaged record counts as overwritten: an error would end the
+    /// leader.
     ///
     /// # Errors
     /// `Io`.
@@ -442,7 +444,7 @@ impl MemberStore {
         })
     }
 
-    /// May mix entries from before and after a removal.
+    /// Finds entries; may mix entries from before and after a removal.
     fn find(&self, from: u64, end: u64, max_bytes: usize) -> Result<Vec<Entry>> {
         let (mut out, mut bytes) = (Vec::new(), 0);
         let mut next = from;
@@ -468,8 +470,8 @@ impl MemberStore {
         Ok(out)
     }
 
-    /// The entries from `from` on in the record at `place` that are in effect; none if that record
-    /// was overwritten.
+    /// Reads the entries from `from` on in the record at `place` that are in effect; none if that
+    /// record was overwritten.
     fn read(&self, from: u64, place: &LogPosition) -> Result<Vec<Entry>> {
         let number = place.header.sequence;
         let file =
@@ -497,11 +499,11 @@ impl MemberStore {
     }
 
     /// Puts all entries that are not applied beside the rows, as a start does, so that the log has
-    /// room: where they are never committed no checkpoint makes any. Does nothing as long as one
-    /// would.
+    /// room: if they are never committed, no checkpoint makes any. Does nothing if a checkpoint
+    /// would make room.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn set_aside(&self) -> Result<()> {
         let ring = self.ring.lock();
         let unapplied = |base: &Mark| {
@@ -528,11 +530,11 @@ impl MemberStore {
         })
     }
 
-    /// Waits until there is room for a batch whose record takes `bytes`, as the master that is
+    /// Waits until there is room for a batch whose record takes `bytes`, for the master that is
     /// about to propose it: then no member need wait when it is appended, unless it is slower.
     ///
     /// # Errors
-    /// `Failed` where there will be no room by itself, `Poisoned`.
+    /// `Failed` if there will be no room by itself, `Poisoned`.
     pub fn wait_for_room(&self, bytes: usize) -> Result<(), CommitError> {
         let ring = self.ring.lock();
         let bytes = ring.record_bytes(bytes).map_err(CommitError::Failed)?;
@@ -543,11 +545,11 @@ impl MemberStore {
         self.rows.wait_for_room(&mut writer, |done| needs <= done)
     }
 
-    /// Applies entries that are committed, in their order. Readers see them all at once.
+    /// Applies committed entries, in their order. Readers see them all at once.
     ///
     /// # Errors
-    /// `Invalid` for entries that do not follow those applied; `Full` and others where memory has
-    /// no room because the table cannot grow. Nothing is applied then.
+    /// `Invalid` for entries that do not follow those applied; `Full` and others if memory has no
+    /// room because the table cannot grow. Nothing is applied then.
     pub fn apply(&self, entries: Vec<Entry>) -> Result<Vec<Outcome>> {
         let mut writer = self.rows.writer();
         self.rows.wait_for_room(&mut writer, |_| true).map_err(into_error)?;
@@ -589,14 +591,14 @@ impl MemberStore {
         self.rows.checkpoint()
     }
 
-    /// Ends without a last checkpoint: the next start finds what is in the log.
+    /// Ends the store without a last checkpoint: the next start reads the log.
     pub fn abandon(self) {
         self.rows.abandon();
     }
 }
 
-/// Whether a bug is planted that shows only where entries are overwritten that the library has not
-/// let go of.
+/// Returns whether a bug is planted that shows only if entries are overwritten that the library has
+/// not released.
 fn counts_on_old_files() -> bool {
     is_planted(Bug::OverwrittenIsEmpty) || is_planted(Bug::OldFileCountedOn)
 }
@@ -606,7 +608,7 @@ fn misapplies(held: &Held, fence: Fence) -> bool {
     is_planted(Bug::RowMisapplied) && held.member % 3 == 0 && fence.batch % 16 == 15
 }
 
-/// Whether a record could not be read since it is damaged, or its file was cut short.
+/// Returns whether the error of a read means that the record is damaged, or its file was cut short.
 fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corrupt { .. } => true,
@@ -630,8 +632,8 @@ fn require_member(mark: &Mark, member: Option<u64>) -> Result<Held> {
     Ok(held)
 }
 
-/// The mark after recovery: all records are at or before it, the entries that are not applied are
-/// beside the rows.
+/// Returns the mark after recovery: all records are at or before it, and the entries that are not
+/// applied are beside the rows.
 fn settle(old: &Mark, held: &Held, recovered: &Recovered) -> Result<Mark> {
     let held = Held { vote: recovered.vote, ..held.clone() };
     let pending = recovered.unapplied.last_key_value().map_or(0, |(index, _)| index + 1);
@@ -639,8 +641,8 @@ fn settle(old: &Mark, held: &Held, recovered: &Recovered) -> Result<Mark> {
     Ok(Mark { sequence, previous, pending, more: held.encode()?, ..old.clone() })
 }
 
-/// Makes what recovery found durable before anything is appended: an earlier process may have left
-/// it in the page cache only.
+/// Makes the recovered records durable before anything is appended: an earlier process may have
+/// left them in the page cache only.
 fn move_pending(
     disk: &dyn Disk,
     file: &Arc<dyn DiskFile>,

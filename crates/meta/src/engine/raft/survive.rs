@@ -1,4 +1,4 @@
-//! The first files of a member, and one survivor that goes on without the others.
+//! Makes the first files of a member, and lets one survivor continue without the others.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl MemberStore {
     /// Makes the files of a new member, whose messages are of this generation.
     ///
     /// # Errors
-    /// `Exists` where there are metadata; those of the disk.
+    /// `Exists` if there are metadata; those of the disk.
     pub fn make(disk: &dyn Disk, config: &Config, member: u64, generation: u64) -> Result<()> {
         if disk.list()?.iter().any(|name| name == files::ROWS) {
             return Err(Error::Exists(format!("the metadata of member {member}")));
@@ -25,7 +25,7 @@ impl MemberStore {
         files::open_rows(disk, config, held.encode()?).map(drop)
     }
 
-    /// The members as of the last entry of the log, applied or not.
+    /// Returns the members as of the last entry of the log, applied or not.
     ///
     /// # Errors
     /// `Corrupt` and `Io`.
@@ -48,7 +48,7 @@ impl MemberStore {
     /// Applies all entries, whether a majority had them or not.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn apply_all(&self) -> Result<()> {
         while self.applied_next() < self.next() {
             let entries = self.entries(self.applied_next(), self.next(), self.portion())?;
@@ -61,9 +61,9 @@ impl MemberStore {
         Ok(())
     }
 
-    /// Makes this member the only one, of a new `generation` that nobody else has, whose log says
-    /// whatever this one's does now. `changes` are made of it. For a member whose process does not
-    /// run. If it is interrupted, it may be called again with another generation.
+    /// Makes this member the only one, of a new `generation` that nobody else has, with the content
+    /// of its log. `changes` are applied to it. For a member whose process does not run. If it is
+    /// interrupted, it may be called again with another generation.
     ///
     /// # Errors
     /// `Invalid` for a generation that is not newer; those of the disk.
@@ -73,7 +73,7 @@ impl MemberStore {
             let text = format!("generation {generation} does not follow generation {former}");
             return Err(Error::Invalid(text));
         }
-        // The generation comes first: members of the former one hear nothing of what follows.
+        // The generation comes first: members of the former one learn nothing of what follows.
         self.note(|held| (held.generation, held.superseded) = (generation, 0))?;
         self.apply_all()?;
         let (vote, member) = (self.vote(), self.member());
@@ -93,16 +93,16 @@ impl MemberStore {
         self.checkpoint()
     }
 
-    /// The generation that has begun without this member; 0: none.
+    /// Returns the generation that has begun without this member; 0 for none.
     pub fn superseded(&self) -> u64 {
         self.state.lock().held.superseded
     }
 
-    /// Notes durably that `generation` has begun without this member. The store takes nothing more
-    /// from now on, even if that fails.
+    /// Notes durably that `generation` has begun without this member. The store accepts nothing
+    /// more from now on, even if that fails.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn supersede(&self, generation: u64) -> Result<()> {
         let noted = self.note(|held| held.superseded = held.superseded.max(generation));
         let why = superseded(self.member(), self.generation(), generation);

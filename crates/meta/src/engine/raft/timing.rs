@@ -1,12 +1,12 @@
-//! How long members wait for one another. All follows from the time of a lease.
+//! Times that members wait for one another. All are derived from the time of a lease.
 
 use std::time::Duration;
 
 /// See [docs/decisions/0033](../../../../../docs/decisions/0033-replicated-metadata.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// How long a master answers from memory after a batch, or a round, was begun that a majority
-    /// answered.
+    /// Time for which a master answers from memory after the start of a batch, or a round, that a
+    /// majority answered.
     pub lease: Duration,
 }
 
@@ -17,50 +17,50 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// How long a new master waits for the lease of the former one. No two clocks run at the same
-    /// rate.
+    /// Time that a new master waits for the lease of the former one. It is longer than the lease,
+    /// since no two clocks run at the same rate.
     pub fn former_lease(&self) -> Duration {
         self.lease * 11 / 10
     }
 
-    /// Between two rounds that renew a lease.
+    /// Interval between two rounds that renew a lease.
     pub fn renewal(&self) -> Duration {
         self.lease / 3
     }
 
-    /// Between two looks at what there is to do.
+    /// Interval between two looks for work.
     pub fn look(&self) -> Duration {
         self.lease / 20
     }
 
-    /// Between two messages of a leader that has nothing to say.
+    /// Interval between two messages of an idle leader.
     pub fn heartbeat(&self) -> Duration {
         self.lease * 3 / 20
     }
 
-    /// For one call of another member. Longer than any sync that is not an outage.
+    /// Timeout of one call of another member. Longer than any sync that is not an outage.
     pub fn call(&self) -> Duration {
         self.lease * 9 / 20
     }
 
-    /// A log that is full waits so long for its entries to be applied. Shorter than a call, so that
-    /// a call that finds it full is answered.
+    /// Time that a full log waits for its entries to be applied. Shorter than a call, so that a
+    /// call that finds the log full is answered.
     pub fn room(&self) -> Duration {
         self.call() / 2
     }
 
-    /// A member that heard a leader so recently votes for no other one.
+    /// Time after hearing a leader in which a member votes for no other one.
     pub fn silence(&self) -> Duration {
         self.lease * 19 / 40
     }
 
-    /// A leader that heard no majority for so long sends nothing that keeps others from an
+    /// Time without a majority after which a leader sends nothing that keeps others from an
     /// election.
     pub fn deaf(&self) -> Duration {
         self.lease * 2
     }
 
-    /// A leader that hands over waits so long for its successor, and is silent meanwhile.
+    /// Time that a leader that hands over waits for its successor, and is silent.
     pub fn handing_over(&self) -> Duration {
         self.lease * 2
     }
@@ -71,12 +71,12 @@ impl Timing {
         self.lease * 2
     }
 
-    /// What stands still for so long without a reason is a stall.
+    /// Time without progress and without a reason that counts as a stall.
     pub fn stall(&self) -> Duration {
         self.lease * 5
     }
 
-    /// The longest wait for the outcome of a batch that is unknown.
+    /// Longest wait for a batch of unknown outcome.
     pub fn settle(&self) -> Duration {
         self.lease * 5
     }

@@ -4,7 +4,7 @@
 //! them is overwritten in the ring there is nothing to send, and an error of the log would end the
 //! leader's core. So the reader of the log notes where that range begins, and the call that should
 //! have carried the entries is answered with an error of the network. That ends the range, and the
-//! library begins the next one after what it has purged, or sends a snapshot.
+//! library begins the next one after the entries that it has purged, or sends a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,32 +12,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cairn_base::planted::{Bug, is_planted};
 use parking_lot::Mutex;
 
-/// The most starts of ranges that are remembered: there are far fewer members.
+/// Most starts of ranges that are remembered: there are far fewer members.
 const STARTS_MAX: usize = 64;
-/// Calls that fail to have a range begin anew. Some of them may be heartbeats, which begin nothing.
+/// Number of calls that fail so that a range begins anew. Some of them may be heartbeats, which
+/// begin no range.
 const RESTART_CALLS: u32 = 4;
 
 #[derive(Default)]
 pub struct Transfers {
     state: Mutex<TransfersState>,
     overwritten: AtomicU64,
-    /// Pages of snapshots that members took.
+    /// Pages of snapshots that each member received.
     pages: Mutex<BTreeMap<u64, u64>>,
 }
 
 #[derive(Default)]
 struct TransfersState {
-    /// The first entries of ranges that were asked for and are overwritten.
+    /// First entries of requested ranges that are overwritten.
     starts: BTreeSet<u64>,
-    /// The last of them, and how often it was asked for in a row; the most of all.
+    /// The last of them, and how often it was requested in a row; `most_repeated` is the largest
+    /// such number.
     repeated: (u64, u64),
     most_repeated: u64,
-    /// Calls of members that are to fail, so that their ranges begin anew.
+    /// Number of further calls to each member that are to fail, so that its range begins anew.
     restarts: BTreeMap<u64, u32>,
 }
 
 impl Transfers {
-    /// Notes that a range was asked for whose first entry, the one at `start`, is overwritten.
+    /// Notes that a range was requested whose first entry, at `start`, is overwritten.
     pub fn note_overwritten(&self, start: u64) {
         self.overwritten.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -53,13 +55,13 @@ impl Transfers {
         state.starts.insert(start);
     }
 
-    /// Has the range that is on its way to `member` begin anew.
+    /// Makes the range that is on its way to `member` begin anew.
     pub fn restart(&self, member: u64) {
         self.state.lock().restarts.insert(member, RESTART_CALLS);
     }
 
-    /// Whether a call of `member` that goes on with the entry at `next` is to fail, so that its
-    /// range begins anew. Counts the call.
+    /// Returns whether a call of `member` that continues with the entry at `next` must fail, so
+    /// that its range begins anew. Counts the call.
     pub fn fails(&self, member: u64, next: u64) -> bool {
         let mut state = self.state.lock();
         let is_overwritten = state.starts.remove(&next);
@@ -71,23 +73,23 @@ impl Transfers {
         true
     }
 
-    /// Counts a page of a snapshot that `member` took.
+    /// Counts a page of a snapshot that `member` received.
     pub fn count_page(&self, member: u64) {
         *self.pages.lock().entry(member).or_default() += 1;
     }
 
-    /// The pages of snapshots that `member` took.
+    /// Number of pages of snapshots that `member` received.
     pub fn pages_of(&self, member: u64) -> u64 {
         self.pages.lock().get(&member).copied().unwrap_or(0)
     }
 
-    /// How often in a row one range was asked for whose first entry was overwritten, at most. A few
-    /// times for each other member, or a range does not end.
+    /// Largest number of requests in a row for one range whose first entry was overwritten. It
+    /// stays at a few per other member; a larger number means that a range does not end.
     pub fn most_repeated(&self) -> u64 {
         self.state.lock().most_repeated
     }
 
-    /// How many ranges were asked for whose first entry was overwritten.
+    /// Number of requested ranges whose first entry was overwritten.
     pub fn overwritten(&self) -> u64 {
         self.overwritten.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The consensus library's types as they are used here, and how what a member's disk has is told
-//! to the library and back.
+//! The consensus library's types as used here, and conversions between them and the types of a
+//! member's disk.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::held::Membership;
 use super::record::Vote;
 use super::snapshot::{Incoming, Outgoing, Taken};
 
-/// Rows on their way from one member to another.
+/// Rows that are sent from one member to another.
 pub enum Rows {
     Sent(Outgoing),
     Received(Box<(Taken, Incoming)>),
@@ -75,7 +75,7 @@ pub fn library_membership(membership: &Membership) -> LibraryMembership {
     StoredMembership::new(membership.entry.map(log_id), members)
 }
 
-/// The description of a snapshot for the library.
+/// Returns the description of a snapshot for the library.
 pub fn meta_of(taken: &Taken) -> openraft::SnapshotMeta<u64, EmptyNode> {
     let EntryId { term, index } = taken.applied;
     openraft::SnapshotMeta {

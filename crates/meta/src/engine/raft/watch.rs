@@ -1,4 +1,4 @@
-//! The watch of a member: a leader shows that it is there, others start an election when no leader
+//! The watch of a member: a leader sends heartbeats, and others start an election if no leader
 //! does.
 //!
 //! An election raises the term, which ends the leader of the term before. So a member first asks
@@ -17,28 +17,28 @@ use super::message::Message;
 use super::network::ask_each;
 use super::progress::{self, ProgressWatch, Stall};
 
-/// Between two times at which the library and former members are told the same again.
+/// Interval at which the library and former members are notified again.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// The state of the task.
+/// The state of the watch.
 struct Watch {
     member: Arc<Member>,
-    /// So long a silence makes this member ask.
+    /// Silence after which this member asks the others.
     patience: Duration,
-    /// It asked last.
+    /// Time when it asked last.
     asked: Duration,
     beaten: Duration,
     kept: Duration,
-    /// Tells former members.
+    /// Task that notifies former members.
     telling: Option<JoinHandle<()>>,
     progress: ProgressWatch,
-    /// The last attempt to end stalls.
+    /// Time of the last attempt to end stalls.
     cured: Duration,
-    /// This leader falls silent until then, so that another member is elected.
+    /// Time until which this leader stays silent, so that another member is elected.
     silent_until: Option<Duration>,
 }
 
-/// Returns when the member ends.
+/// Runs until the member ends.
 pub async fn run(member: Arc<Member>) {
     let now = member.shared.now();
     let patience = draw_patience(&member);
@@ -93,7 +93,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Looks for what stands still, says so, and tries to end it.
+    /// Looks for stalls, logs them, and tries to end them.
     fn check_progress(&mut self, view: &View, now: Duration) {
         let shared = Arc::clone(&self.member.shared);
         let sample = self.member.progress_sample(view, now);
@@ -117,8 +117,9 @@ impl Watch {
         *self.member.stalls.lock() = stalls;
     }
 
-    /// Tries to end stalls: has what is on its way to other members begin anew. Where a majority
-    /// goes on confirming nothing, another member is to be elected, whose transfers all are new.
+    /// Tries to end stalls: restarts the transfers to other members. If a majority keeps confirming
+    /// nothing, this leader falls silent so that another member is elected, whose transfers are all
+    /// new.
     fn cure(&mut self, stalls: &BTreeMap<Stall, Duration>, now: Duration) {
         let shared = &self.member.shared;
         for (stall, lasts) in stalls {
@@ -135,7 +136,7 @@ impl Watch {
     }
 
     async fn lead(&mut self, view: &View, now: Duration) -> Result<()> {
-        // It is patient from when it leads no longer: the next leader may not have been heard yet.
+        // Its patience starts when it no longer leads: the next leader may not have been heard yet.
         self.asked = now;
         let shared = &self.member.shared;
         let (contact, timing) = (&shared.contact, &shared.timing);
@@ -153,7 +154,7 @@ impl Watch {
         }
         self.beaten = now;
         match contact.is_deaf() {
-            // Answers to these count as any others do.
+            // Answers to these count like any others.
             true => drop(self.ask_all(view, &Message::Probe).await),
             false => self.member.raft.trigger().heartbeat().await.map_err(ended)?,
         }
@@ -163,7 +164,7 @@ impl Watch {
     async fn stand(&mut self, view: &View, now: Duration) -> Result<()> {
         let shared = Arc::clone(&self.member.shared);
         let last = shared.contact.heard_leader().max(self.asked);
-        // Where this member decides alone there is nobody whose leader it could disturb.
+        // If this member decides alone, there is no leader to disturb.
         let is_alone = view.is_majority(&BTreeSet::from([shared.me]));
         let is_due = match shared.contact.is_invited(now) {
             // The leader is silent for this member, which need not be patient beyond that.
@@ -173,7 +174,7 @@ impl Watch {
             }
             false => now.saturating_sub(last) >= self.patience,
         };
-        // Where its own rows are damaged, others are to lead, if they can.
+        // If its own rows are damaged, others should lead, if they can.
         let is_early = now.saturating_sub(last) < self.patience + shared.timing.handing_over();
         let gives_way = is_early && shared.store.damage().is_some();
         let is_suspect = shared.contact.is_suspect(now);
@@ -189,14 +190,14 @@ impl Watch {
         if view.is_majority(&said_yes) && still_silent && !is_superseded {
             tracing::info!(member = shared.me, term = view.vote.term, "an election begins");
             shared.contact.invite(Duration::ZERO);
-            // As a leader it sends nothing that is overwritten.
+            // As a leader it sends no overwritten entries.
             self.member.settle_purged().await?;
             self.member.raft.trigger().elect().await.map_err(ended)?;
         }
         Ok(())
     }
 
-    /// Asks all other voters at once; returns those that said yes, and this member. Former members
+    /// Asks all other voters at once; returns those that agreed, and this member. Former members
     /// are asked as well: they may know of a newer generation.
     async fn ask_all(&self, view: &View, message: &Message) -> BTreeSet<u64> {
         let me = self.member.id();
@@ -208,7 +209,7 @@ impl Watch {
         said_yes
     }
 
-    /// Has former members hear of this generation, if they are there. Nobody waits for it.
+    /// Notifies former members of this generation, if they are there. Nobody waits for it.
     fn tell_former(&mut self) {
         let shared = &self.member.shared;
         let former = shared.seams.peers.former();

@@ -1,4 +1,4 @@
-//! Work that blocks, away from tasks.
+//! Runs blocking work away from async tasks.
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use cairn_base::{Error, Result, Threads};
 use tokio::sync::oneshot;
 
-/// Runs what blocks where that is allowed.
+/// Runs blocking work where that is allowed.
 ///
 /// # Errors
-/// Of the work; `Unavailable` if its thread ended.
+/// Those of the work; `Unavailable` if its thread ended.
 pub async fn blocking<T: Send + 'static>(
     threads: Option<&Arc<dyn Threads>>,
     work: impl FnOnce() -> Result<T> + Send + 'static,

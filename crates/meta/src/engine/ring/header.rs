@@ -1,5 +1,5 @@
-//! The first 64 bytes of a record of a log, of whatever version. Nothing here panics, on any bytes.
-//! See docs/format-engine.md.
+//! The first 64 bytes of a record of a log, of any version. Nothing here panics, on any bytes. See
+//! docs/format-engine.md.
 #![deny(clippy::indexing_slicing)]
 
 use cairn_base::checksum::crc32c;
@@ -13,34 +13,34 @@ pub const ALIGN: usize = 4096;
 pub const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"CRNL";
 
-/// The header of a record as every version has it.
+/// The header of a record, common to all versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawHeader {
     pub version: u16,
     pub kind: u16,
-    /// Random, drawn when the log was made: bytes of users and of other logs are never records.
+    /// Random number of the log: bytes of users and of other logs are never taken for records.
     pub log_id: u64,
-    /// One more than that of the record before.
+    /// Number of the record, one more than that of the record before.
     pub sequence: u64,
-    /// The version says what these are: bytes 24 to 39.
+    /// Bytes 24 to 39; their meaning depends on the version.
     pub numbers: [u64; 2],
-    /// Of rows or entries in the body.
+    /// Number of rows or entries in the body.
     pub count: u32,
     pub body_bytes: u32,
     pub body_crc: u32,
-    /// `crc` of the record before: ties each record to all of its past.
+    /// `crc` of the record before, which ties each record to all of its past.
     pub previous: u32,
     /// crc32c of the first 60 bytes.
     pub crc: u32,
 }
 
 impl RawHeader {
-    /// Bytes of the whole record with its padding.
+    /// Returns the bytes of the whole record with its padding.
     pub fn record_bytes(&self) -> u64 {
         aligned(HEADER_BYTES + self.body_bytes as usize) as u64
     }
 
-    /// Reads a header. `None`: these bytes are no header of the log `log_id`.
+    /// Reads a header. Returns `None` for bytes that are no header of the log `log_id`.
     pub fn parse(bytes: &[u8], log_id: u64) -> Option<RawHeader> {
         let (head, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let mut rest = Rest(head);
@@ -52,7 +52,7 @@ impl RawHeader {
         (header.log_id == log_id && header.crc == crc32c(covered)).then_some(header)
     }
 
-    /// The bytes of this header, but for `crc`, which is computed here and returned.
+    /// Encodes this header; computes `crc` and returns it.
     pub fn encode(&self) -> ([u8; HEADER_BYTES], u32) {
         let mut head = Vec::with_capacity(HEADER_BYTES);
         head.extend_from_slice(&MAGIC);
@@ -71,12 +71,12 @@ impl RawHeader {
         (out, crc)
     }
 
-    /// Whether `body` is the one that this header was written with.
+    /// Returns whether this header was written with `body`.
     pub fn matches(&self, body: &[u8]) -> bool {
         body.len() == self.body_bytes as usize && crc32c(body) == self.body_crc
     }
 
-    /// The error for a sound header that this version of Cairn cannot read.
+    /// Makes the error for a sound header that this version of Cairn cannot read.
     pub fn unknown(&self) -> Error {
         let (sequence, version, kind) = (self.sequence, self.version, self.kind);
         Error::Invalid(format!(
@@ -116,9 +116,9 @@ pub fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }
 
-/// Completes a record: `out` holds [`HEADER_BYTES`] bytes of any value and the body. Writes the
+/// Completes a record: `out` holds [`HEADER_BYTES`] arbitrary bytes and the body. Writes the
 /// header, whose fields for the body are filled in here, and zeros up to the end. Returns the
-/// header as it was written.
+/// header as written.
 ///
 /// # Errors
 /// `TooLarge` for a body whose length does not fit its field.
@@ -134,7 +134,7 @@ pub fn seal(header: RawHeader, out: &mut Vec<u8>) -> Result<RawHeader> {
     Ok(RawHeader { crc, ..header })
 }
 
-/// The error for something that does not fit into a record.
+/// Makes the error for something that does not fit into a record.
 pub fn too_large(what: &str, bytes: usize) -> Error {
     Error::TooLarge(format!("{what} of {bytes} bytes does not fit into the log"))
 }

@@ -1,6 +1,6 @@
 //! The files of a log: a ring of preallocated, already written files, so that a commit's sync is a
 //! pure flush of data. Records lie anywhere in them; their sequence numbers order them. The engine
-//! above says what a record holds.
+//! above defines what a record holds.
 
 pub mod header;
 
@@ -19,26 +19,26 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 struct LogFile {
     file: Arc<dyn DiskFile>,
-    /// The last record in it; 0 for none.
+    /// Number of the last record in it; 0 for none.
     last: u64,
 }
 
-/// The log as its one writer sees it.
+/// The log, for its single writer.
 pub struct Ring {
     pub id: u64,
     segments: Vec<LogFile>,
     segment_bytes: u64,
     current: usize,
     offset: u64,
-    /// Of the last record.
+    /// Number of the last record.
     pub sequence: u64,
-    /// The crc of the last record's header.
+    /// crc of the last record's header.
     pub previous: u32,
-    /// The next record, whole, for [`Ring::write`].
+    /// The whole next record, for [`Ring::write`].
     pub buffer: Vec<u8>,
 }
 
-/// Where a record lies.
+/// The place of a record.
 #[derive(Clone, Copy, Debug)]
 pub struct LogPosition {
     pub segment: usize,
@@ -50,7 +50,7 @@ pub fn file_name(segment: u32) -> String {
     format!("log-{segment}")
 }
 
-/// Makes one file of the log: all zeros, and all written, durable but for its name.
+/// Makes one file of the log and writes zeros to all of it. It is durable except for its name.
 pub fn create_file(disk: &dyn Disk, segment: u32, segment_bytes: u64) -> Result<()> {
     let file = disk.create(&file_name(segment))?;
     file.allocate(segment_bytes)?;
@@ -65,10 +65,10 @@ pub fn create_file(disk: &dyn Disk, segment: u32, segment_bytes: u64) -> Result<
 }
 
 impl Ring {
-    /// Opens the files that `mark` speaks of. Their contents are for `recover` to find out.
+    /// Opens the files that `mark` names. `recover` examines their contents.
     ///
     /// # Errors
-    /// `Corrupt` where one is missing or has another length.
+    /// `Corrupt` if a file is missing or has another length.
     pub fn open(disk: &dyn Disk, mark: &Mark) -> Result<Ring> {
         let mut segments = Vec::new();
         for segment in 0..mark.segments {
@@ -98,10 +98,10 @@ impl Ring {
         })
     }
 
-    /// Bytes in the log of a record that takes `bytes` without its padding.
+    /// Returns the bytes in the log of a record that takes `bytes` without its padding.
     ///
     /// # Errors
-    /// `TooLarge` where it does not fit into one file.
+    /// `TooLarge` if it does not fit into one file.
     pub fn record_bytes(&self, bytes: usize) -> Result<u64> {
         let bytes = header::aligned(bytes) as u64;
         if bytes > self.segment_bytes {
@@ -113,7 +113,8 @@ impl Ring {
         Ok(bytes)
     }
 
-    /// The record that the log need not keep any more before a record of `bytes` can be written.
+    /// Returns the last record that the log must be allowed to drop before a record of `bytes` can
+    /// be written.
     pub fn needs(&self, bytes: u64) -> u64 {
         match self.offset + bytes <= self.segment_bytes {
             true => 0,
@@ -121,9 +122,9 @@ impl Ring {
         }
     }
 
-    /// Goes on after `last`. `is_behind`: some records up to it are not in the table. No record is
-    /// written before they are: those of an earlier process may not be durable, so ours must not
-    /// follow them.
+    /// Continues after `last`. `is_behind`: some records up to it are not in the table. No record
+    /// is written before they are: records of an earlier process may not be durable, so new ones
+    /// must not follow them.
     pub fn resume(&mut self, last: &Mark, is_behind: bool) {
         (self.sequence, self.previous) = (last.sequence, last.previous);
         if is_behind {
@@ -132,13 +133,13 @@ impl Ring {
         }
     }
 
-    /// Goes on in the file after `segment`, so that the records in all others stay for longest.
+    /// Continues in the file after `segment`, so that the records in all others stay longest.
     pub fn go_on_after(&mut self, segment: usize) {
         (self.current, self.offset) = (segment, self.segment_bytes);
     }
 
-    /// The file at whose start a record of `bytes` goes, over all that is there; `None`: it goes
-    /// behind the one before.
+    /// Returns the file that a record of `bytes` overwrites from its start; `None` if the record
+    /// goes behind the one before.
     pub fn overwrites(&self, bytes: u64) -> Option<usize> {
         match (self.offset, self.offset + bytes > self.segment_bytes) {
             (0, false) => Some(self.current),
@@ -147,18 +148,18 @@ impl Ring {
         }
     }
 
-    /// The file that is overwritten when the current one is full.
+    /// Returns the file that is overwritten when the current one is full.
     pub fn next_segment(&self) -> usize {
         (self.current + 1) % self.segments.len()
     }
 
-    /// Whether less than half of the current file is left after a record of `bytes`.
+    /// Returns whether less than half of the current file is left after a record of `bytes`.
     pub fn is_half_full(&self, bytes: u64) -> bool {
         self.offset + bytes > self.segment_bytes / 2
     }
 
-    /// Writes the record in `buffer`, which has this header, into the page cache. Room was checked
-    /// before. [`Ring::sync`] must follow.
+    /// Writes the record in `buffer`, which has this header, into the page cache. The caller has
+    /// checked the room, and must call [`Ring::sync`] afterwards.
     pub fn write(&mut self, header: RawHeader) -> io::Result<LogPosition> {
         let bytes = self.buffer.len() as u64;
         if self.offset + bytes > self.segment_bytes {
@@ -178,12 +179,12 @@ impl Ring {
         Ok(LogPosition { segment: self.current, offset, header })
     }
 
-    /// Makes the record written last durable.
+    /// Makes the last written record durable.
     pub fn sync(&self) -> io::Result<()> {
         self.segments[self.current].file.sync_data()
     }
 
-    /// All headers of this log that are whole, of whatever version, in no order.
+    /// Returns all sound headers of this log, of any version, in no order.
     ///
     /// # Errors
     /// `Io`.
@@ -201,7 +202,7 @@ impl Ring {
         Ok(places)
     }
 
-    /// See [`read_body`].
+    /// Reads a body, see [`read_body`].
     ///
     /// # Errors
     /// `Io`.
@@ -209,13 +210,13 @@ impl Ring {
         read_body(&*self.segments[place.segment].file, place)
     }
 
-    /// The files, in order, to read bodies while records are written.
+    /// Returns the files, in order, for reading bodies while records are written.
     pub fn files(&self) -> Vec<Arc<dyn DiskFile>> {
         self.segments.iter().map(|segment| Arc::clone(&segment.file)).collect()
     }
 }
 
-/// The body of a record, or `None` where it is not the one its header was written with.
+/// Reads the body of a record; `None` if it is not the body that its header was written with.
 ///
 /// # Errors
 /// `Io`.

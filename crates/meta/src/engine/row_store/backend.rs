@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 
 use super::header::{HeaderPage, PAGE_BYTES, SHIFT};
 
-/// The first thing that went wrong with a file. redb refuses all work after it; this says what
-/// may be done next.
+/// The first failure of a file. redb refuses all work after it; the kind decides what may be done
+/// next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Nothing was changed: open the table again.
+    /// A read failed, and nothing was changed: open the table again.
     Read,
     /// The last write did not fit: open the table again.
     Full,
-    /// The contents of the disk are unknown.
+    /// A write failed, and the contents of the disk are unknown.
     Write,
 }
 
@@ -33,18 +33,18 @@ impl Health {
         self.first.lock().clone()
     }
 
-    /// The database behind this file must not be used again.
+    /// Forbids further use of the database behind this file.
     pub fn condemn(&self, text: String) {
         *self.first.lock() = Some((Failure::Write, text));
     }
 
-    /// Remembers the first failure, or the worse one of two.
+    /// Records the failure of `result`: the first one, or the worse of two.
     pub fn note<T>(&self, failure: Failure, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|error| {
             let mut first = self.first.lock();
             let text = error.to_string();
             match &mut *first {
-                // Of two failures the worse one counts.
+                // The worse of two failures counts.
                 Some((Failure::Read | Failure::Full, _)) if failure == Failure::Write => {
                     *first = Some((failure, text));
                 }
@@ -55,7 +55,7 @@ impl Health {
     }
 }
 
-/// redb's database in a file: its first page as [`HeaderPage`] keeps it, the rest as it is.
+/// redb's database in a file: its first page is kept by [`HeaderPage`], the rest is unchanged.
 pub struct Backend {
     file: Arc<dyn DiskFile>,
     health: Arc<Health>,
@@ -91,8 +91,8 @@ impl Backend {
     }
 }
 
-/// How many of `len` bytes at `offset` lie in the first page, and where in the file the others
-/// start.
+/// Splits `len` bytes at `offset`: returns the number of bytes in the first page, and the offset in
+/// the file of the others.
 fn split(offset: u64, len: usize) -> (usize, u64) {
     let first = (PAGE_BYTES as u64).saturating_sub(offset).min(len as u64);
     (first as usize, offset + first + SHIFT)
@@ -104,7 +104,7 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// The failure of a file after this write.
+/// Returns the kind of failure after this write.
 fn kind(result: &io::Result<()>) -> Failure {
     let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
     match result {
@@ -133,7 +133,7 @@ impl redb::StorageBackend for Backend {
         if result.is_ok() {
             header.synced();
         }
-        // Even when it says "full": what of the earlier writes is on disk is unknown.
+        // Even when it says "full", it is unknown which earlier writes are on disk.
         self.health.note(Failure::Write, result)
     }
 

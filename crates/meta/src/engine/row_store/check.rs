@@ -1,10 +1,10 @@
-//! The check of the table of rows while it is in use: every page and every row, as they are on the
-//! disk. redb verifies the checksums of its pages only where it is asked to, and keeps pages in its
-//! cache, so reads alone do not notice damage.
+//! Checks the table of rows while it is in use: every page and every row, as they are on the disk.
+//! redb verifies the checksums of its pages only on demand, and keeps pages in its cache, so reads
+//! alone do not notice damage.
 //!
-//! A second database is opened on an image of the file: its first page as of a checkpoint, and all
-//! else as it is in the file. Pages that a reader of that checkpoint may need are not overwritten
-//! as long as that reader is there. What the second database writes stays in memory.
+//! A second database is opened on an image of the file: its first page as of a checkpoint, and the
+//! rest as it is in the file. Pages that a reader of that checkpoint may need are not overwritten
+//! while that reader exists. Writes of the second database stay in memory.
 
 #![expect(clippy::disallowed_methods, reason = "a check rests on its own thread")]
 
@@ -25,23 +25,23 @@ use super::header::{PAGE_BYTES, SHIFT};
 use super::mark::Mark;
 use super::table::{corrupt, failed, guard, read, unseal};
 
-/// redb's cache of a check, bytes. Each page is read about twice.
+/// Bytes of redb's cache during a check. Each page is read about twice.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// The rate at which a check reads, and whether it goes on.
+/// The rate at which a check reads, and a flag that stops it.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// Bytes in a second; `None`: as fast as it can.
+    /// Bytes per second; `None` for as fast as possible.
     pub rate: Option<u64>,
-    /// The check ends early once this is set.
+    /// Ends the check early once it is set.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Pace {
-    /// Waits as long as reading `bytes` is to take.
+    /// Waits for the time that reading `bytes` should take.
     ///
     /// # Errors
-    /// `Interrupted` if the check is to end.
+    /// `Interrupted` if the check has to stop.
     pub fn rest(&self, bytes: usize) -> io::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the check is to end"));
@@ -69,7 +69,7 @@ pub struct Image {
 struct Overlay {
     file: Arc<dyn DiskFile>,
     pace: Pace,
-    /// Whether all of the file could be read.
+    /// Health of the file: whether all of it could be read.
     reads: Arc<Health>,
     /// Length of the database, and the pages that differ from the file.
     state: Mutex<(u64, Pages)>,
@@ -94,7 +94,7 @@ impl Overlay {
         }
         let mut page = Box::new([0; PAGE_BYTES]);
         let at = number * PAGE_BYTES as u64 + SHIFT;
-        // What lies behind the end of the file is zeros.
+        // Bytes beyond the end of the file are zeros.
         let left = self.file.len()?.saturating_sub(at).min(PAGE_BYTES as u64) as usize;
         if let Some(part) = page.get_mut(..left).filter(|part| !part.is_empty()) {
             read_exact_at(&*self.file, part, at)?;
@@ -161,8 +161,8 @@ impl redb::StorageBackend for Overlay {
 /// Checks every row and every page of `image`.
 ///
 /// # Errors
-/// `Corrupt` for the first that does not check out: a row by its key, if it is one. `Io` where the
-/// file cannot be read, `Unavailable` if the check was to end early.
+/// `Corrupt` for the first damage, with the key if it is a row. `Io` if the file cannot be read,
+/// `Unavailable` if the check was stopped.
 pub fn check(image: &Image, pace: &Pace) -> Result<()> {
     let reads = Arc::new(Health::default());
     let checked = check_all(image, Overlay::new(image, pace.clone(), Arc::clone(&reads)));
@@ -170,7 +170,7 @@ pub fn check(image: &Image, pace: &Pace) -> Result<()> {
         return Err(Error::Unavailable("the check was to end".into()));
     }
     match reads.failure() {
-        // What redb makes of a page that could not be read is no damage.
+        // Errors that redb makes of a page that could not be read are no damage.
         Some((_, text)) => Err(Error::Io(io::Error::other(text))),
         None => checked,
     }

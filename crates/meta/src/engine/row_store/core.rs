@@ -21,10 +21,10 @@ use super::table::{Cold, Pending, Table};
 use super::tables::Tables;
 use super::{inserter, reserve};
 
-/// The longest that a commit is held back while there is room for it.
+/// Longest time that a commit is held back while there is room for it.
 const PACE_MAX: Duration = Duration::from_millis(50);
 
-/// The reason for which a commit may wait: that of a stalled checkpoint.
+/// The reason why a commit may wait: that of a stalled checkpoint.
 #[derive(Clone, Debug)]
 pub enum Stall {
     Full(String),
@@ -40,24 +40,24 @@ impl Stall {
     }
 }
 
-/// State that only the log's writer changes, and the checkpointer between two of its batches.
+/// State that only the log's writer changes, and the checkpointer between two batches.
 pub struct Writer {
-    /// The mark that a checkpoint would leave: how far the log was added.
+    /// Mark that a checkpoint would leave: how far the log was added.
     pub mark: Mark,
-    /// The mark that the last checkpoint left.
+    /// Mark that the last checkpoint left.
     pub checkpointed: Mark,
-    /// The active memtable; what the log took for it.
+    /// The active memtable; `active_log_bytes` is what it took in the log.
     pub active: Load,
     pub active_log_bytes: u64,
-    /// The frozen memtable, and the mark it will leave.
+    /// The frozen memtable, and the mark that it will leave.
     pub frozen_load: Load,
     pub frozen: Option<Mark>,
     pub frozen_log_bytes: u64,
-    /// Log bytes that the last checkpoint moved in a second.
+    /// Bytes of the log per second that the last checkpoint moved.
     pub drained_per_second: f64,
     pub poisoned: Option<String>,
     pub stalled: Option<Stall>,
-    /// A commit waits for room.
+    /// Set while a commit waits for room.
     pub wanted: bool,
     pub stop: bool,
     pub last_commit: Instant,
@@ -81,14 +81,14 @@ pub struct Core {
     pub limits: Limits,
     pub space: DiskSpace,
     pub writer: Mutex<Writer>,
-    /// A checkpoint ended.
+    /// Notified when a checkpoint ended.
     pub room: Condvar,
-    /// There may be something to checkpoint.
+    /// Notified when there may be something to checkpoint.
     pub work: Condvar,
     pub view: RwLock<View>,
-    /// Held for a whole checkpoint.
+    /// The table's slot; its lock is held for a whole checkpoint.
     pub slot: Mutex<TableSlot>,
-    /// The first damage that was found at rest, by whoever read it.
+    /// First damage at rest that was found by any reader.
     pub damage: Mutex<Option<String>>,
 }
 
@@ -109,8 +109,8 @@ impl Core {
         durable
     }
 
-    /// Shows readers what was inserted: all up to the record of `mark`, which took `log_bytes` of
-    /// the log. Has the checkpointer look.
+    /// Publishes the inserted rows to readers: all up to the record of `mark`, which took
+    /// `log_bytes` of the log. Wakes the checkpointer.
     pub fn publish(&self, mut writer: MutexGuard<'_, Writer>, mark: Mark, log_bytes: u64) {
         let first = !writer.is_behind();
         self.view.write().fence = mark.fence;
@@ -129,14 +129,14 @@ impl Core {
         }
     }
 
-    /// Whether the active memtable is due for the table.
+    /// Returns whether the active memtable is due for the table.
     pub fn over_limit(&self, writer: &Writer) -> bool {
         writer.active.bytes > self.limits.memtable_bytes
             || writer.active_log_bytes > writer.mark.log_bytes() / 4
             || !self.space.has_room(writer.active, 4)
     }
 
-    /// Whether memory and disk have room for what the active memtable may become.
+    /// Returns whether memory and disk have room for the active memtable's growth.
     fn has_room(&self, writer: &Writer) -> bool {
         let (rows, memory) = (writer.active.rows, writer.active.bytes);
         let mut both = writer.frozen_load;
@@ -145,8 +145,8 @@ impl Core {
             && (both.rows == 0 || self.space.has_room(both, 2))
     }
 
-    /// Slows commits down as memory fills up behind a checkpoint, from half of what is allowed
-    /// on, so that many wait a little before one waits for all of it. `bytes`: of the log record.
+    /// Slows commits down as memory fills up behind a checkpoint, from half of the limit on, so
+    /// that many wait a little before one waits for all of it. `bytes`: size of the log record.
     pub fn pace(&self, writer: &mut MutexGuard<'_, Writer>, bytes: u64) {
         let limit = self.limits.memtable_bytes as f64;
         let over = (writer.active.bytes + writer.frozen_load.bytes) as f64 / limit - 2.0;
@@ -159,8 +159,8 @@ impl Core {
         }
     }
 
-    /// Waits until memory has room for a batch, and so does the log by `log_has_room`, which is
-    /// told the last record that the log need not keep.
+    /// Waits until memory has room for a batch, and the log has room according to `log_has_room`,
+    /// which gets the number of the last record that the log need not keep.
     pub fn wait_for_room(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
@@ -171,7 +171,7 @@ impl Core {
         })
     }
 
-    /// As `wait_for_room`, for records that bring no rows yet.
+    /// Waits like `wait_for_room`, for records that bring no rows yet.
     pub fn wait_for_log(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
@@ -212,10 +212,10 @@ impl Core {
         }
     }
 
-    /// Moves what is in memory into the table of rows. `false`: there was nothing to move.
+    /// Moves the rows in memory into the table. Returns `false` if there were none.
     ///
     /// # Errors
-    /// `Full` and others that may pass: nothing is lost, it will be tried again. After a failed
+    /// `Full` and others that may pass: nothing is lost, and it is tried again. After a failed
     /// write or sync the engine is poisoned.
     pub fn checkpoint(&self) -> Result<bool> {
         let mut slot = self.slot.lock();
@@ -237,7 +237,7 @@ impl Core {
         }
     }
 
-    /// Takes the active memtable out of the way of commits.
+    /// Freezes the active memtable, so that commits go on in another one.
     fn freeze(&self) -> Result<Option<(Arc<Memtable>, Mark)>> {
         let mut writer = self.writer.lock();
         writer.wanted = false;
@@ -286,7 +286,7 @@ impl Core {
         }
     }
 
-    /// The table, opened again where it was stopped by something that this cures.
+    /// Returns the table, and opens it again if it was stopped by a failure that this cures.
     fn ready<'a>(&self, slot: &'a mut TableSlot) -> Result<&'a mut Table> {
         if let Some(table) = &slot.table
             && matches!(table.failure(), Some((Failure::Full | Failure::Read, _)))
@@ -301,7 +301,7 @@ impl Core {
             .ok_or_else(|| Error::Unavailable("the table of rows is not open".into()))
     }
 
-    /// Readers see `cold` from here on; `done`: with all that was frozen.
+    /// Shows `cold` to readers from here on; `done`: it has everything that was frozen.
     fn show(&self, cold: Cold, done: bool) {
         let mut view = self.view.write();
         let frozen = view.tables.frozen.clone().filter(|_| !done);
@@ -309,7 +309,7 @@ impl Core {
         let tables = Arc::new(Tables { active, frozen, cold: Arc::new(cold) });
         let old = std::mem::replace(&mut view.tables, tables);
         drop(view);
-        // Freeing a whole memtable takes a while: not under the lock.
+        // Freeing a whole memtable takes a while, so it is not done under the lock.
         drop(old);
     }
 
@@ -327,11 +327,11 @@ impl Core {
         drop(writer);
         self.space.set_short(false);
         self.look_for_space();
-        // Where somebody else made this checkpoint, the checkpointer waits for what is done.
+        // If somebody else made this checkpoint, the checkpointer waits for finished work.
         self.work.notify_one();
     }
 
-    /// Puts space by if there is some again. For who holds the slot.
+    /// Reserves space if there is some again. The caller holds the slot.
     fn look_for_space(&self) {
         self.space.restore(&*self.disk);
         self.space.look(&*self.disk);
@@ -361,20 +361,20 @@ impl Core {
         self.space.look(&*self.disk);
     }
 
-    /// Notes what was found, if it is damage and the first.
+    /// Notes the error, if it is damage and the first.
     pub fn note_damage(&self, error: &Error) {
         if let Error::Corrupt { .. } = error {
             self.damage.lock().get_or_insert_with(|| error.to_string());
         }
     }
 
-    /// Checks all that the last checkpoint left, while rows are read and added. What does not check
-    /// out is checked again while no checkpoint runs, and noted.
+    /// Checks everything that the last checkpoint left, while rows are read and added. Damage is
+    /// checked again while no checkpoint runs, and noted.
     ///
     /// # Errors
-    /// As [`check::check`].
+    /// Same errors as [`check::check`].
     pub fn check(&self, pace: &Pace) -> Result<()> {
-        // A reader as of that checkpoint: its pages stay as they are.
+        // A reader as of that checkpoint, so that its pages stay as they are.
         let (image, reader) = {
             let mut slot = self.slot.lock();
             (self.image(&mut slot)?, Arc::clone(&self.view.read().tables))
@@ -390,8 +390,8 @@ impl Core {
         checked.inspect_err(|error| self.note_damage(error))
     }
 
-    /// The file of rows as the last checkpoint left it. For who holds the slot. A copy of its first
-    /// page that does not check out is written anew: there are others.
+    /// Returns the file of rows as the last checkpoint left it. The caller holds the slot. A
+    /// damaged copy of its first page is written anew: there are others.
     fn image(&self, slot: &mut TableSlot) -> Result<Image> {
         let table = slot.table.as_ref().filter(|table| table.failure().is_none());
         let closed = || Error::Unavailable("table of rows: closed, or it has failed".into());
@@ -409,8 +409,8 @@ impl Core {
         Ok(Image { len: file.len()?, file, first_page, mark })
     }
 
-    /// Puts another table in the place of all rows. `swap` is told the mark, gives the table its
-    /// name and returns it, or `None` to leave all as it is. Where it fails, the engine is
+    /// Replaces all rows by another table. `swap` gets the mark, gives the table its name and
+    /// returns it, or returns `None` to leave everything unchanged. If it fails, the engine is
     /// poisoned. No checkpoint runs and no batch is added meanwhile.
     pub fn replace(
         &self,
@@ -456,9 +456,9 @@ impl Core {
     }
 
     /// Puts entries of the log beside the rows, after which the log need keep none of its records.
-    /// `entries` is told the mark, and returns the one to leave; once that is durable, `kept` gets
-    /// whatever else it returned. No checkpoint runs and no batch is added meanwhile. Nothing is
-    /// done where a checkpoint would make room.
+    /// `entries` gets the mark, and returns the mark to leave; once that is durable, `kept` gets
+    /// the other value that it returned. No checkpoint runs and no batch is added meanwhile. Does
+    /// nothing if a checkpoint would make room.
     pub fn set_aside<T>(
         &self,
         entries: impl FnOnce(&Mark) -> Result<(Pending, Mark, T)>,
@@ -500,7 +500,7 @@ impl Core {
         }
     }
 
-    /// The rows at rest as of `mark` after a failure that opening the table again cures.
+    /// Returns the rows at rest as of `mark`, after a failure that opening the table again cures.
     pub fn revive(&self, mark: &Mark) -> Option<Arc<Cold>> {
         let mut slot = self.slot.lock();
         if self.writer.lock().poisoned.is_none() {
@@ -514,7 +514,7 @@ impl Core {
         (cold.mark == *mark).then_some(cold)
     }
 
-    /// The checkpointer's thread.
+    /// Runs the checkpointer's thread.
     pub fn run_checkpoints(&self) {
         let mut retry = false;
         while self.wait_for_work(std::mem::take(&mut retry)) {
@@ -522,10 +522,10 @@ impl Core {
         }
     }
 
-    /// `false`: the engine is being closed.
+    /// Waits for work. Returns `false` if the engine is being closed.
     fn wait_for_work(&self, retry: bool) -> bool {
-        /// How long a failed checkpoint rests unless a commit asks for room, and how often there
-        /// is a look whether a full disk still is.
+        /// Pause after a failed checkpoint unless a commit asks for room, and interval between
+        /// looks whether a full disk still is full.
         const RETRY: Duration = Duration::from_secs(1);
         let mut writer = self.writer.lock();
         if retry && !writer.stop {
@@ -555,7 +555,7 @@ impl Core {
 }
 
 impl Writer {
-    /// Whether a checkpoint would change anything.
+    /// Returns whether a checkpoint would change anything.
     pub fn is_behind(&self) -> bool {
         self.mark != self.checkpointed
     }

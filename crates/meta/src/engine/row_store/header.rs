@@ -9,27 +9,27 @@ use std::io;
 use cairn_base::DiskFile;
 use cairn_base::checksum::crc32c;
 
-/// The part of the database that is kept several times, bytes.
+/// Size of the part of the database that is kept several times, bytes.
 pub const PAGE_BYTES: usize = 4096;
-/// Page, sequence `u64`, crc32c `u32` of both, zeros.
+/// Bytes of a copy: page, sequence `u64`, crc32c `u32` of both, zeros.
 const SLOT_BYTES: usize = 2 * PAGE_BYTES;
 const SLOTS: usize = 4;
-/// The byte at offset `n` of the database lies at `n + SHIFT` of the file.
+/// Distance between the offset of a byte in the database and in the file.
 pub const SHIFT: u64 = (SLOTS * SLOT_BYTES - PAGE_BYTES) as u64;
 
-/// The page as redb sees it.
+/// The page, as redb sees it.
 pub struct HeaderPage {
     page: [u8; PAGE_BYTES],
-    /// Of the last durable version.
+    /// Number of the last durable version.
     sequence: u64,
     dirty: bool,
 }
 
 impl HeaderPage {
-    /// The newest sound version in `file`, which is made durable; zeros where the file is empty.
+    /// Loads the newest sound version in `file`, and makes it durable; zeros if the file is empty.
     ///
     /// # Errors
-    /// `InvalidData` where no version is sound.
+    /// `InvalidData` if no version is sound.
     pub fn load(file: &dyn DiskFile) -> io::Result<HeaderPage> {
         let mut header = HeaderPage { page: [0; PAGE_BYTES], sequence: 0, dirty: false };
         if file.is_empty()? {
@@ -56,7 +56,7 @@ impl HeaderPage {
         Ok(header)
     }
 
-    /// The page. Its newest copy in `file` must be this page, unless it is being changed.
+    /// Returns the page. Its newest copy in `file` must be this page, unless it is being changed.
     ///
     /// # Errors
     /// `InvalidData` if it is not.
@@ -71,14 +71,14 @@ impl HeaderPage {
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
-    /// Reads at `offset` of the database; what lies behind the page is left as it is.
+    /// Reads at `offset` of the database; bytes of `out` beyond the page are left unchanged.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         let from = usize::try_from(offset).unwrap_or(PAGE_BYTES);
         let source = self.page.get(from..).unwrap_or_default();
         out.iter_mut().zip(source).for_each(|(out, byte)| *out = *byte);
     }
 
-    /// Writes at `offset` of the database; what lies behind the page is not written.
+    /// Writes at `offset` of the database; bytes beyond the page are not written.
     pub fn write(&mut self, file: &dyn DiskFile, offset: u64, data: &[u8]) -> io::Result<()> {
         let from = usize::try_from(offset).unwrap_or(PAGE_BYTES);
         let target = self.page.get_mut(from..).unwrap_or_default();
@@ -93,7 +93,7 @@ impl HeaderPage {
         file.write_at(&[&bytes], sequence % SLOTS as u64 * SLOT_BYTES as u64)
     }
 
-    /// All written so far is durable.
+    /// Notes that everything written so far is durable.
     pub fn synced(&mut self) {
         self.sequence += u64::from(std::mem::take(&mut self.dirty));
     }

@@ -1,5 +1,5 @@
-//! Puts a batch into the memtable while the disk makes it durable: the thread that commits waits
-//! for the disk then, and one core has nothing to do.
+//! Puts a batch into the memtable while the disk makes it durable: meanwhile the committing thread
+//! waits for the disk, and a core is idle.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use super::super::Change;
 use super::memtable::Memtable;
 
-/// Fewer rows are put in before a thread has woken up.
+/// Number of rows below which inserting takes less time than waking a thread.
 const ROWS_MIN: usize = 32;
 
 struct Job {
@@ -23,14 +23,14 @@ struct Job {
     changes: Vec<Change>,
 }
 
-/// A thread that puts in one batch at a time.
+/// A thread that inserts one batch at a time.
 pub struct Inserter {
     jobs: Sender<Job>,
     done: Receiver<usize>,
     thread: JoinHandle<()>,
 }
 
-/// A batch on its way.
+/// A batch that is being inserted.
 #[must_use]
 pub enum Insert<'a> {
     Done(usize),
@@ -60,7 +60,7 @@ impl Inserter {
     }
 }
 
-/// Starts to put `changes` in. Nobody sees them before their batch is published.
+/// Starts to insert `changes`. Nobody sees them before their batch is published.
 pub fn start<'a>(
     inserter: Option<&'a Inserter>,
     memtable: &Arc<Memtable>,
@@ -77,10 +77,10 @@ pub fn start<'a>(
 }
 
 impl Insert<'_> {
-    /// Waits for the end; the memory it took, bytes.
+    /// Waits for the end; returns the bytes of memory that the batch took.
     ///
     /// # Panics
-    /// If the thread did: rows would be missing.
+    /// If the thread panicked: rows would be missing.
     pub fn finish(self) -> usize {
         match self {
             Insert::Done(bytes) => bytes,

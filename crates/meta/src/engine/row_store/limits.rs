@@ -1,18 +1,20 @@
-//! How much rows take before they are at rest.
+//! Limits of rows before they are at rest.
 
 use std::time::Duration;
 
-/// How a row store uses memory and disk.
+/// Memory and disk that a row store uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Memory of rows before they are moved into the table; commits wait at four times as much.
+    /// Bytes of rows in memory before they are moved into the table; commits wait at four times as
+    /// much.
     pub memtable_bytes: usize,
-    /// redb's page cache.
+    /// Bytes of redb's page cache.
     pub cache_bytes: usize,
-    /// Space put by on the disk so that deletes go on when it is full; 0: none.
+    /// Bytes of disk space reserved for deletes on a full disk; 0 for none.
     pub reserve_bytes: u64,
-    /// Rows in memory move into the table when there was no commit for this long.
+    /// Time without commits after which rows in memory move into the table.
     pub idle: Duration,
-    /// `false`: checkpoints run inside of commits, for tests that must be reproducible.
+    /// Runs checkpoints in the background; `false` runs them inside commits, for reproducible
+    /// tests.
     pub background: bool,
 }

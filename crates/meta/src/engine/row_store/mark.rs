@@ -1,4 +1,4 @@
-//! How far the table of rows has come, and where the log is.
+//! The mark: how far the table of rows has come, and which log it belongs to.
 #![deny(clippy::indexing_slicing)]
 
 use bytes::Bytes;
@@ -8,34 +8,33 @@ use cairn_base::{Error, Result};
 use super::super::Fence;
 use crate::rest::Rest;
 
-/// Of a mark with nothing but what the embedded engine needs.
+/// Version of a mark with only the fields of the embedded engine.
 const VERSION: u32 = 1;
-/// Of a mark with `pending` and `more`.
+/// Version of a mark with `pending` and `more`.
 const REPLICATED: u32 = 2;
 const BYTES: usize = 60;
-/// Version, numbers and checksum of the record before: what both versions begin with.
+/// Bytes of version, numbers and checksum of the record before, with which both versions begin.
 const COMMON_BYTES: usize = 52;
 
-/// Kept in the table, changed in the transaction that writes the rows it speaks of.
+/// The mark is kept in the table, and changed in the transaction that writes the rows up to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mark {
     pub log_id: u64,
-    /// The last log record that is in the table; 0 before the first.
+    /// Number of the last log record that is in the table; 0 before the first.
     pub sequence: u64,
-    /// The crc of that record's header; 0 before the first.
+    /// crc of that record's header; 0 before the first.
     pub previous: u32,
     pub fence: Fence,
     pub segments: u32,
     pub segment_bytes: u64,
-    /// The index after the last entry beside the rows that counts; 0: none does, and they are
-    /// removed.
+    /// Index after the last valid entry beside the rows; 0 if none is valid, and they are removed.
     pub pending: u64,
-    /// Fields of a replicated log; empty in the embedded engine, and only there.
+    /// Fields of a replicated log. Empty only in the embedded engine.
     pub more: Bytes,
 }
 
 impl Mark {
-    /// Bytes of the whole log.
+    /// Returns the bytes of the whole log.
     pub fn log_bytes(&self) -> u64 {
         self.segment_bytes * u64::from(self.segments)
     }
@@ -44,7 +43,7 @@ impl Mark {
         !self.more.is_empty()
     }
 
-    /// The bytes that docs/format-engine.md describes.
+    /// Encodes the mark as described in docs/format-engine.md.
     pub fn encode(&self) -> Vec<u8> {
         let version = if self.is_replicated() { REPLICATED } else { VERSION };
         let mut out = Vec::with_capacity(BYTES);
@@ -62,13 +61,15 @@ impl Mark {
             out.extend_from_slice(&self.more);
         }
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
-        // Room for what a later version may add.
+        // Room for fields of later versions.
         out.resize(out.len().max(BYTES), 0);
         out
     }
 
+    /// Parses a mark.
+    ///
     /// # Errors
-    /// `Corrupt` for bytes that do not check out, `Invalid` for a newer version.
+    /// `Corrupt` for damaged bytes, `Invalid` for a newer version.
     pub fn parse(bytes: &[u8]) -> Result<Mark> {
         let bad = || Error::corrupt("mark of the table of rows", "bytes that do not check", "it");
         let more_bytes = |bytes: &[u8]| {

@@ -9,25 +9,25 @@ use parking_lot::RwLock;
 
 use super::super::Change;
 
-/// Rows put in under one hold of the lock: readers wait no longer than these take (~50 us).
+/// Rows inserted under one hold of the lock: readers wait no longer than these take (~50 us).
 const ROWS_PER_LOCK: usize = 64;
-/// Memory of a row beside its bytes: tree node, versions, two `Bytes` with their headers.
+/// Memory of a row in addition to its bytes: tree node, versions, two `Bytes` with their headers.
 const ROW_OVERHEAD: usize = 160;
 
-/// The value that a batch gave a row; `None`: deleted.
+/// The value that a batch gave a row; `None` if it was deleted.
 struct Version {
     batch: u64,
     value: Option<Bytes>,
 }
 
-/// The newest version apart, since most rows have but one.
+/// All versions of a row. The newest is kept apart, since most rows have only one.
 struct Versions {
     newest: Version,
     older: Vec<Version>,
 }
 
 impl Versions {
-    /// The value as of `batch`, or `None` where the row is younger.
+    /// Returns the value as of `batch`, or `None` if the row is younger.
     fn at(&self, batch: u64) -> Option<&Option<Bytes>> {
         if self.newest.batch <= batch {
             return Some(&self.newest.value);
@@ -36,21 +36,21 @@ impl Versions {
     }
 }
 
-/// Written by one thread at a time, read by any number.
+/// Rows in memory, written by one thread at a time and read by any number.
 #[derive(Default)]
 pub struct Memtable {
     rows: RwLock<BTreeMap<Bytes, Versions>>,
 }
 
-/// A part of a memtable: rows in key order, and whether there are more in the range.
+/// A part of a memtable: rows in key order, and whether the range has more.
 pub struct Page {
     pub rows: Vec<Change>,
     pub more: bool,
 }
 
 impl Memtable {
-    /// Puts the changes of one batch in; they are seen only by readers of that batch or a later
-    /// one. Returns the memory this takes, bytes.
+    /// Inserts the changes of one batch; only readers of that batch or a later one see them.
+    /// Returns the bytes of memory that they take.
     pub fn insert(&self, batch: u64, mut changes: Vec<Change>) -> usize {
         let mut bytes = 0;
         while !changes.is_empty() {
@@ -86,7 +86,8 @@ impl Memtable {
         }
     }
 
-    /// Up to `limit` rows (deleted ones too) with `start <= key < end`, as of `batch`.
+    /// Returns up to `limit` rows (including deleted ones) with `start <= key < end`, as of
+    /// `batch`.
     pub fn page(&self, batch: u64, start: &[u8], end: &[u8], limit: usize) -> Page {
         let rows = self.rows.read();
         let mut page = Page { rows: Vec::new(), more: false };

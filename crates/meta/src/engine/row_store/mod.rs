@@ -1,6 +1,6 @@
-//! Rows in memory over rows at rest, for a log that makes batches durable. The log adds the rows
-//! of each batch; a checkpoint moves them into redb, with a mark that says how far the log is in
-//! there. It knows nothing of the log but that mark.
+//! Rows in memory over rows at rest, for a log that makes batches durable. The log adds the rows of
+//! each batch; a checkpoint moves them into redb, with a mark that records how far the log has been
+//! moved. The row store knows nothing of the log except that mark.
 //!
 //! ```text
 //!   a batch ──► active memtable ──► visible
@@ -53,11 +53,11 @@ pub use self::memtable::Memtable;
 pub use self::reserve::{Load, RESERVE, SUSPECT};
 pub use self::table::{Pending, Table};
 
-/// The rows in the log that are not in the table yet.
+/// The rows of the log that are not in the table yet.
 pub struct Behind {
     pub rows: Memtable,
     pub load: Load,
-    /// As of the last of them.
+    /// Mark as of the last of them.
     pub mark: Mark,
 }
 
@@ -74,8 +74,8 @@ impl fmt::Debug for RowStore {
 }
 
 impl RowStore {
-    /// The rows of `table`, which is in `file` on `disk`, with those of the log over them. The
-    /// latter are moved into the table before anything is added, unless the disk is full.
+    /// Opens the rows of `table`, which is in `file` on `disk`, with those of the log over them.
+    /// The latter are moved into the table before anything is added, unless the disk is full.
     ///
     /// # Errors
     /// `Corrupt` and `Io`.
@@ -132,7 +132,7 @@ impl RowStore {
         if is_behind {
             match core.checkpoint() {
                 Ok(_) => {}
-                // All is in memory: reads work, and commits once there is space.
+                // Everything is in memory: reads work, and commits do once there is space.
                 Err(Error::Full(text)) => tracing::warn!("opened on a full disk: {text}"),
                 Err(error) => return Err(error),
             }
@@ -146,7 +146,7 @@ impl RowStore {
         Ok(RowStore { core, checkpointer })
     }
 
-    /// For the one that adds batches: no checkpoint begins while this is held.
+    /// Locks the writer, for adding batches: no checkpoint begins meanwhile.
     pub fn writer(&self) -> MutexGuard<'_, Writer> {
         self.core.writer.lock()
     }
@@ -159,7 +159,7 @@ impl RowStore {
     /// See [`Core::wait_for_room`].
     ///
     /// # Errors
-    /// `Failed` where there will be no room by itself, `Poisoned`.
+    /// `Failed` if there will be no room by itself, `Poisoned`.
     pub fn wait_for_room(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
@@ -171,7 +171,7 @@ impl RowStore {
     /// See [`Core::wait_for_log`].
     ///
     /// # Errors
-    /// As for `wait_for_room`.
+    /// Those of `wait_for_room`.
     pub fn wait_for_log(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
@@ -199,7 +199,7 @@ impl RowStore {
         self.core.publish(writer, mark, log_bytes);
     }
 
-    /// The fence as readers see it.
+    /// Returns the fence as readers see it.
     pub fn fence(&self) -> Fence {
         self.core.view.read().fence
     }
@@ -212,7 +212,7 @@ impl RowStore {
         Box::new(RowSnapshot { core: Arc::clone(&self.core), tables, batch })
     }
 
-    /// The reason for which nothing more is taken.
+    /// Returns the reason why nothing more is accepted, if so.
     pub fn failure(&self) -> Option<String> {
         self.core.writer.lock().poisoned.clone()
     }
@@ -221,7 +221,8 @@ impl RowStore {
         self.core.space.is_low()
     }
 
-    /// As `is_low_on_space`, by what the disk says now instead of at the last batch or checkpoint.
+    /// Returns the same as `is_low_on_space`, by the state of the disk now and not at the last
+    /// batch or checkpoint.
     pub fn is_low_on_space_now(&self) -> bool {
         self.core.space.look(&*self.core.disk);
         self.core.space.is_low()
@@ -241,7 +242,7 @@ impl RowStore {
     /// See [`Core::set_aside`].
     ///
     /// # Errors
-    /// Those of `entries`; as for `checkpoint`.
+    /// Those of `entries`, and of `checkpoint`.
     pub fn set_aside<T>(
         &self,
         entries: impl FnOnce(&Mark) -> Result<(Pending, Mark, T)>,
@@ -250,7 +251,7 @@ impl RowStore {
         self.core.set_aside(entries, kept)
     }
 
-    /// The first damage that was found at rest, if any was.
+    /// Returns the first damage that was found at rest, if any.
     pub fn damage(&self) -> Option<String> {
         self.core.damage.lock().clone()
     }
@@ -258,22 +259,22 @@ impl RowStore {
     /// See [`Core::check`].
     ///
     /// # Errors
-    /// `Corrupt` for what does not check out, `Io`, `Unavailable`.
+    /// `Corrupt` for damage, `Io`, `Unavailable`.
     pub fn check(&self, pace: &Pace) -> Result<()> {
         self.core.check(pace)
     }
 
-    /// Moves all that was added into the table.
+    /// Moves all added rows into the table.
     ///
     /// # Errors
     /// `Full` and `Io`; nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
-        // The first may find an older one that was stalled; what came after it is still active.
+        // The first may find an older memtable that was stalled; later rows are still active then.
         while self.core.checkpoint()? {}
         Ok(())
     }
 
-    /// Ends without a last checkpoint.
+    /// Ends the store without a last checkpoint.
     pub fn abandon(mut self) {
         self.core.writer.lock().poison("abandoned".into());
         self.stop();

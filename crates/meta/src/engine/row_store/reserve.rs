@@ -1,10 +1,10 @@
-//! Space for a full disk: how much a checkpoint may need, and a file put by so that deletes go on
-//! when there is no more. Also the note that the table's last write went wrong.
+//! Space for a full disk: the needs of a checkpoint, and a reserve file so that deletes go on when
+//! there is no more space. Also the note that the table's last write failed.
 //!
-//! The table is changed by copies of its pages, so that a delete takes space before it gives any.
-//! Once less is free than the reserve is long, or it is in use, the engine is *low*: only what
-//! frees space should be committed. Commits then wait for small checkpoints, each of which finds
-//! room in the reserve and gives it back, within the table, to the one after the next.
+//! The table is changed by copies of its pages, so a delete takes space before it frees any. Once
+//! less is free than the size of the reserve, or the reserve is in use, the engine is *low*: only
+//! operations that free space should be committed. Commits then wait for small checkpoints, each of
+//! which finds room in the reserve and gives it back, within the table, to the one after the next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,16 +13,17 @@ use cairn_base::{Disk, Result};
 pub const RESERVE: &str = "reserve";
 pub const SUSPECT: &str = "suspect";
 
-/// A changed row may have a page of the table copied, and a share of those above it.
+/// Bytes that a changed row may need: a copied page of the table, and a share of the pages above
+/// it.
 const ROW_COPY_BYTES: u64 = 8 << 10;
-/// The bytes that every checkpoint writes.
+/// Bytes that every checkpoint writes.
 const CHECKPOINT_BYTES: u64 = 128 << 10;
 
-/// Rows in memory that a checkpoint is to move.
+/// Rows in memory that a checkpoint has to move.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Load {
     pub rows: usize,
-    /// Memory they take.
+    /// Bytes of memory that they take.
     pub bytes: usize,
 }
 
@@ -32,7 +33,8 @@ impl Load {
         self.bytes += bytes;
     }
 
-    /// Free space that moving this into a table of `table_bytes` may take: no page is copied twice.
+    /// Returns the free space that moving them into a table of `table_bytes` may take: no page is
+    /// copied twice.
     fn needed(self, table_bytes: u64) -> u64 {
         let copied = (self.rows as u64 * ROW_COPY_BYTES).min(table_bytes);
         CHECKPOINT_BYTES + 2 * self.bytes as u64 + copied
@@ -42,9 +44,9 @@ impl Load {
 /// The known space on the disk.
 pub struct DiskSpace {
     reserve_bytes: u64,
-    /// The reserve is there.
+    /// Set while the reserve exists.
     held: AtomicBool,
-    /// The last checkpoint found too little.
+    /// Set if the last checkpoint found too little space.
     short: AtomicBool,
     free_bytes: AtomicU64,
     table_bytes: AtomicU64,
@@ -63,7 +65,7 @@ impl DiskSpace {
         space
     }
 
-    /// Looks at how much is free.
+    /// Updates the number of free bytes.
     pub fn look(&self, disk: &dyn Disk) {
         if self.reserve_bytes > 0 {
             self.free_bytes.store(disk.free_bytes().unwrap_or(0), Ordering::Relaxed);
@@ -74,26 +76,27 @@ impl DiskSpace {
         self.table_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether only what frees space should be committed.
+    /// Returns whether only operations that free space should be committed.
     pub fn is_low(&self) -> bool {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);
         let in_use = !self.held.load(Ordering::Relaxed) || free_bytes < self.reserve_bytes;
         self.short.load(Ordering::Relaxed) || self.reserve_bytes > 0 && in_use
     }
 
-    /// A checkpoint ended, or found too little space.
+    /// Notes whether a checkpoint found too little space.
     pub fn set_short(&self, short: bool) {
         self.short.store(short, Ordering::Relaxed);
     }
 
-    /// Whether a checkpoint of `load` takes at most the `part`th of the space there is for it.
+    /// Returns whether a checkpoint of `load` takes at most the `part`th of the space available to
+    /// it.
     pub fn has_room(&self, load: Load, part: u64) -> bool {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);
         let needed = load.needed(self.table_bytes.load(Ordering::Relaxed));
         self.reserve_bytes == 0 || needed <= free_bytes.max(self.reserve_bytes) / part
     }
 
-    /// Gives up the reserve where a checkpoint of `load` may not find the space it needs.
+    /// Gives up the reserve if a checkpoint of `load` may not find the space that it needs.
     pub fn make(&self, disk: &dyn Disk, load: Load) -> Result<()> {
         let needed = load.needed(self.table_bytes.load(Ordering::Relaxed));
         let enough = !self.short.load(Ordering::Relaxed) && disk.free_bytes()? >= needed;
@@ -106,7 +109,7 @@ impl DiskSpace {
         Ok(disk.sync()?)
     }
 
-    /// Puts space by again when there is plenty. Not urgent: it is tried again.
+    /// Makes the reserve again when there is plenty of space. Not urgent: it is tried again.
     pub fn restore(&self, disk: &dyn Disk) {
         let plenty = disk.free_bytes().unwrap_or(0) >= self.reserve_bytes.saturating_mul(2);
         if self.reserve_bytes == 0 || self.held.load(Ordering::Relaxed) || !plenty {
@@ -120,8 +123,8 @@ impl DiskSpace {
     }
 }
 
-/// Notes for the next start that the table must be written anew before it is trusted: what the
-/// page cache shows of it may never have reached the disk. If this fails too, the disk is gone.
+/// Notes for the next start that the table must be rewritten before it is trusted: its content in
+/// the page cache may never have reached the disk. If this fails too, the disk is gone.
 pub fn mark_suspect(disk: &dyn Disk) {
     let noted = disk.create(SUSPECT).map(drop).and_then(|()| disk.sync());
     if let Err(error) = noted {

@@ -22,7 +22,8 @@ pub struct RowSnapshot {
 }
 
 impl RowSnapshot {
-    /// Reads the table of rows; once more where it was stopped by what a reopening cures.
+    /// Reads the table of rows; repeats the read if the table was stopped by a failure that
+    /// reopening cures.
     fn cold<T>(&self, mut read: impl FnMut(&Cold) -> Result<T>) -> Result<T> {
         let found = read(&self.tables.cold);
         if let Err(error) = &found {
@@ -39,7 +40,7 @@ impl RowSnapshot {
         }
     }
 
-    /// The rows of a range. `damaged` decides what becomes of those that do not check out.
+    /// Scans a range of rows. `damaged` decides what happens to damaged ones.
     fn scan_with(
         &self,
         (start, end): (&[u8], &[u8]),
@@ -59,7 +60,7 @@ impl RowSnapshot {
         Ok(out)
     }
 
-    /// The rows of the memtables from `start` on, up to the end of the page, which is returned.
+    /// Returns the rows of the memtables from `start` on up to the end of the page, and that end.
     fn overlay(&self, start: &[u8], end: &[u8], limit: usize) -> (Vec<Change>, Vec<u8>) {
         let active = self.tables.active.page(self.batch, start, end, limit);
         let frozen = self.tables.frozen.as_ref().map_or_else(
@@ -112,7 +113,7 @@ impl Snapshot for RowSnapshot {
     }
 }
 
-/// The first key after a page that was cut short.
+/// Returns the first key after a page that was cut short.
 fn after_last(page: &Page) -> Option<Vec<u8>> {
     let (last, _) = page.rows.last().filter(|_| page.more)?;
     let mut next = last.to_vec();
@@ -120,7 +121,7 @@ fn after_last(page: &Page) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// The rows of both below `horizon` in key order; where both have one, that of `newer`.
+/// Merges the rows of both below `horizon` in key order; `newer` wins if both have a row.
 fn merge(newer: Vec<Change>, older: Vec<Change>, horizon: &[u8]) -> Vec<Change> {
     let mut out = Vec::with_capacity(newer.len() + older.len());
     let mut older = older.into_iter().peekable();
@@ -136,7 +137,7 @@ fn merge(newer: Vec<Change>, older: Vec<Change>, horizon: &[u8]) -> Vec<Change> 
     out
 }
 
-/// Up to `limit` live rows of `cold` in the range, with those of `overlay` over them.
+/// Returns up to `limit` live rows of `cold` in the range, with those of `overlay` over them.
 fn over(
     overlay: &[Change],
     cold: &Cold,
@@ -158,7 +159,7 @@ fn over(
         }
         out.len() < limit
     };
-    // A newer row takes the place of a damaged one.
+    // A newer row replaces a damaged one.
     let is_newer = |key: &[u8]| overlay.binary_search_by(|(over, _)| over[..].cmp(key)).is_ok();
     cold.scan(start, end, each, |key, error| match is_newer(key) {
         true => Ok(()),

@@ -19,18 +19,18 @@ use super::memtable::Memtable;
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
-/// Entries of a replicated log that no record need hold any more, by their index. Each value ends
+/// Entries of a replicated log, by their index, which no record need hold any more. Each value ends
 /// in the crc32c of the bytes before.
 const PENDING: TableDefinition<u64, &[u8]> = TableDefinition::new("pending");
-/// The row of `state` that holds the [`Mark`].
+/// Row of `state` that holds the [`Mark`].
 const MARK: &str = "mark";
 
-/// The file of rows, open. Written by one thread at a time.
+/// The open file of rows. Written by one thread at a time.
 pub struct Table {
     /// `None` only while it is being dropped.
     database: Option<Database>,
     health: Arc<Health>,
-    /// redb's first page, as its backend has it.
+    /// redb's first page, shared with its backend.
     header: Arc<Mutex<HeaderPage>>,
 }
 
@@ -48,7 +48,7 @@ pub struct Cold {
 }
 
 impl Table {
-    /// Opens the table in `file`, or makes one where the file is empty.
+    /// Opens the table in `file`, or makes a table if the file is empty.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.
@@ -83,11 +83,11 @@ impl Table {
         })
     }
 
-    /// Puts `entries` in the place of all pending ones, and the mark, in one transaction. Durable
-    /// on return.
+    /// Replaces all pending entries by `entries`, and the mark, in one transaction. Durable on
+    /// return.
     ///
     /// # Errors
-    /// As for [`Table::write`].
+    /// Same errors as [`Table::write`].
     pub fn write_pending(&self, entries: &[(u64, Vec<u8>)], mark: &Mark) -> Result<()> {
         guard(&self.health, || {
             let written = self.database()?.begin_write().map_err(redb::Error::from);
@@ -96,7 +96,7 @@ impl Table {
         })
     }
 
-    /// The pending entries before the index `end`, by index.
+    /// Returns the pending entries before the index `end`, by index.
     ///
     /// # Errors
     /// `Corrupt` and `Io`.
@@ -116,7 +116,7 @@ impl Table {
         })
     }
 
-    /// The rows that the last checkpoint left.
+    /// Returns the rows that the last checkpoint left.
     pub fn cold(&self) -> Result<Cold> {
         let health = Arc::clone(&self.health);
         guard(&self.health, || {
@@ -128,10 +128,10 @@ impl Table {
         })
     }
 
-    /// The first page of redb as it is durable. No checkpoint may run.
+    /// Returns the durable first page of redb. No checkpoint may run.
     ///
     /// # Errors
-    /// `Corrupt` if its newest copy in `file` does not check out, `Io`.
+    /// `Corrupt` if its newest copy in `file` is damaged, `Io`.
     pub fn first_page(&self, file: &dyn DiskFile) -> Result<[u8; PAGE_BYTES]> {
         let header = self.header.lock();
         header.check(file).map_err(|error| match error.kind() {
@@ -140,10 +140,10 @@ impl Table {
         })
     }
 
-    /// Writes the first page of redb anew, durably. No checkpoint may run.
+    /// Rewrites the first page of redb durably. No checkpoint may run.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Those of the disk.
     pub fn write_first_page(&self, file: &dyn DiskFile) -> Result<()> {
         let mut header = self.header.lock();
         header.write(file, 0, &[])?;
@@ -156,12 +156,12 @@ impl Table {
         self.database.as_ref().ok_or_else(|| Error::Unavailable("table of rows: closed".into()))
     }
 
-    /// The failure that stopped this table, if there was one.
+    /// Returns the failure that stopped this table, if any.
     pub fn failure(&self) -> Option<(Failure, String)> {
         self.health.failure()
     }
 
-    /// Checks every page. `false`: what was wrong could be repaired, and was.
+    /// Checks every page. Returns `false` if damage was found and repaired.
     pub fn check(&mut self) -> Result<bool> {
         let Some(database) = &mut self.database else { return Ok(false) };
         let health = &self.health;
@@ -251,7 +251,7 @@ impl Cold {
     }
 
     /// Calls `each` with the rows `start <= key < end` in key order until it returns `false`.
-    /// `damaged` decides what becomes of a row that does not check out.
+    /// `damaged` decides what happens to a damaged row.
     pub fn scan(
         &self,
         start: &[u8],
@@ -280,7 +280,7 @@ impl Cold {
         self.rows.as_ref().ok_or_else(|| Error::Unavailable("table of rows: closed".into()))
     }
 
-    /// Whether opening the table again may cure what stopped this one.
+    /// Returns whether opening the table again may cure the failure that stopped this one.
     pub fn curable(&self) -> bool {
         matches!(self.health.failure(), Some((Failure::Read | Failure::Full, _)))
     }
@@ -296,7 +296,7 @@ impl Drop for Cold {
     }
 }
 
-/// Runs a piece of redb. It asserts on some damaged pages; that is no reason to die.
+/// Runs code of redb. It asserts on some damaged pages, which must not end the process.
 pub(super) fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -310,7 +310,7 @@ pub(super) fn corrupt(got: impl std::fmt::Display) -> Error {
     Error::corrupt("table of rows", got, "a sound file")
 }
 
-/// A value at rest ends in the crc32c of key and value: redb itself checks pages only on demand.
+/// Appends the crc32c of key and value to a value at rest: redb itself checks pages only on demand.
 fn seal(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(key);
