@@ -1,4 +1,4 @@
-//! A loop that accepts connections goes on after every error.
+//! Keeps a loop that accepts connections going after every error.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

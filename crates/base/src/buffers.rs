@@ -1,15 +1,15 @@
-//! Memory that is used again and again: fresh memory costs a page fault for each of its pages.
+//! Reusable memory: fresh memory costs a page fault for each of its pages.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Buffers of one length. Clones are the same ones.
+/// A pool of buffers of one length. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Buffers {
     bytes: usize,
-    /// No more of them wait to be used again.
+    /// Most unused buffers that are kept.
     most: usize,
     waiting: Arc<Mutex<Vec<Vec<u8>>>>,
 }
@@ -43,8 +43,8 @@ impl Buffers {
         self.waiting().unwrap_or_else(|| Vec::with_capacity(self.bytes))
     }
 
-    /// `len` bytes, whatever they are, of which that at `at` begins a page: the kernel takes such
-    /// bytes page by page. In memory of their own, if they are too many.
+    /// Returns `len` bytes of any content, of which the one at `at` begins a page: the kernel takes
+    /// such bytes page by page. They are in memory of their own if they exceed a buffer.
     pub fn take(&self, len: usize, at: usize) -> Pooled {
         if len + PAGE_BYTES > self.bytes {
             return Pooled::zeros(len);
@@ -55,7 +55,7 @@ impl Buffers {
         Pooled { memory, start, home: Some(self.clone()) }
     }
 
-    /// No bytes yet, and room for as many as a buffer has.
+    /// Returns an empty buffer with the capacity of a pooled one.
     pub fn room(&self) -> Pooled {
         let mut memory = self.pop();
         memory.clear();
@@ -64,7 +64,7 @@ impl Buffers {
 }
 
 impl Pooled {
-    /// Bytes in memory of their own.
+    /// Returns zeros in memory of their own.
     pub fn zeros(len: usize) -> Pooled {
         Pooled { memory: vec![0; len], start: 0, home: None }
     }

@@ -1,16 +1,16 @@
-//! Capabilities: what a program must know of rows, lest it misread them.
+//! Capabilities: knowledge that a program needs so that it does not misread rows.
 //!
 //! A field that a program does not know is kept and ignored ([`crate::codec`]). Where that would be
-//! wrong, the row says which capabilities its reader must have. Such rows are written only after an
-//! administrator has turned the capability on, which a cluster lets them do when all of its nodes
-//! have it. `docs/format.md` has the numbers, decision 0057 the reasons.
+//! wrong, the row names the capabilities that its reader must have. Such rows are written only
+//! after an administrator has turned the capability on, which a cluster allows when all of its
+//! nodes have it. `docs/format.md` has the numbers, decision 0057 the reasons.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// A capability. Its number is in rows and never given again; its name is what people say.
+/// A capability. Its number is stored in rows and never reused; its name is for people.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Capability {
@@ -21,14 +21,14 @@ pub enum Capability {
 impl Capability {
     pub const ALL: &[Capability] = &[Capability::RequiredFields];
 
-    /// The name, as people and commands use it.
+    /// Returns the name, as used by people and commands.
     pub const fn name(self) -> &'static str {
         match self {
             Capability::RequiredFields => "required-fields",
         }
     }
 
-    /// Says what it is for, in a line of a list.
+    /// Describes its purpose, in one line of a list.
     pub const fn purpose(self) -> &'static str {
         match self {
             Capability::RequiredFields => {
@@ -82,7 +82,7 @@ pub struct CapabilitySet(u64);
 impl CapabilitySet {
     pub const NONE: CapabilitySet = CapabilitySet(0);
 
-    /// The capabilities of this program.
+    /// Returns the capabilities of this program.
     pub fn own() -> CapabilitySet {
         Capability::ALL.iter().copied().collect()
     }
@@ -100,13 +100,13 @@ impl CapabilitySet {
         self.0 == 0
     }
 
-    /// The capabilities of this set that another lacks.
+    /// Returns the capabilities of this set that another lacks.
     #[must_use]
     pub const fn without(self, other: CapabilitySet) -> CapabilitySet {
         CapabilitySet(self.0 & !other.0)
     }
 
-    /// The capabilities in the order of their numbers.
+    /// Returns the capabilities in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = Capability> {
         Capability::ALL.iter().copied().filter(move |one| self.contains(*one))
     }

@@ -18,12 +18,12 @@ impl Timestamp {
         Timestamp(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Whole seconds, rounded down.
+    /// Returns whole seconds, rounded down.
     pub fn secs(self) -> i64 {
         self.0.div_euclid(1_000_000_000)
     }
 
-    /// Nanoseconds within the second, 0 to 999,999,999.
+    /// Returns the nanoseconds within the second, 0 to 999,999,999.
     pub fn subsec_nanos(self) -> u32 {
         self.0.rem_euclid(1_000_000_000) as u32
     }
@@ -44,10 +44,10 @@ impl Timestamp {
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// Wall time. May jump.
+    /// Returns wall time. It may jump.
     fn now(&self) -> Timestamp;
-    /// Time since an arbitrary start. Never goes back, and runs while the machine is suspended: a
-    /// lease must not outlive that.
+    /// Returns the time since an arbitrary start. It never goes back, and runs while the machine is
+    /// suspended, which leases need.
     fn monotonic(&self) -> Duration;
 }
 
@@ -73,7 +73,7 @@ impl Clock for RealClock {
     }
 }
 
-/// `Instant` stops while the machine is suspended (`CLOCK_MONOTONIC`).
+/// Returns the time since boot: `Instant` stops while the machine is suspended (`CLOCK_MONOTONIC`).
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let secs = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! The encoding of metadata rows: one format byte, then fields `tag, length, bytes`, where tag and
-//! length are LEB128 numbers. A reader keeps the fields it does not know and writes them back, so
-//! an older version never destroys what a newer one added. Nothing here panics on any bytes.
+//! length are LEB128 numbers. A reader keeps the fields that it does not know and writes them back,
+//! so an older version never destroys what a newer one added. Nothing here panics on any bytes.
 //!
 //! A row that must not be read without its newer fields has the format byte 2 and, before its
-//! fields, how many capabilities its reader must have, and their numbers.
+//! fields, the count and the numbers of the capabilities that its reader must have.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::{Capability, CapabilitySet, Error, Result};
 
 /// The format byte of rows that name the capabilities of their readers.
 const REQUIRING: u8 = 2;
-/// The format byte of rows that name none.
+/// The format byte of rows that name no capabilities.
 const PLAIN: u8 = 1;
 
 /// Builds one row. Fields are written in the order of the calls; absent fields are left out.
@@ -47,7 +47,7 @@ impl Writer {
         self
     }
 
-    /// A number, left out when it is 0, which is what a reader assumes of an absent one.
+    /// Writes a number, unless it is 0, which a reader assumes for an absent field.
     pub fn number(&mut self, tag: u32, value: u64) -> &mut Writer {
         if value != 0 {
             put_varint(&mut self.out, u64::from(tag));
@@ -57,7 +57,7 @@ impl Writer {
         self
     }
 
-    /// Text, left out when empty.
+    /// Writes text, unless it is empty.
     pub fn text(&mut self, tag: u32, value: &str) -> &mut Writer {
         if !value.is_empty() {
             self.bytes(tag, value.as_bytes());
@@ -65,19 +65,19 @@ impl Writer {
         self
     }
 
-    /// Fields kept from a newer version, as [`Fields::unknown`] gave them.
+    /// Writes fields kept from a newer version, as returned by [`Fields::unknown`].
     pub fn raw(&mut self, fields: &[u8]) -> &mut Writer {
         self.out.extend_from_slice(fields);
         self
     }
 
     pub fn finish(self) -> Bytes {
-        // Rows are kept for long: without the room the vector has to spare.
+        // Rows are kept for long, so the spare capacity of the vector is dropped.
         Bytes::from(self.out.into_boxed_slice())
     }
 }
 
-/// A field as it stands in a row.
+/// A field of a row.
 #[derive(Debug, Clone)]
 pub struct Field {
     pub tag: u32,
@@ -96,7 +96,7 @@ impl Field {
         String::from_utf8(self.value.to_vec()).map_err(|_| bad("text that is not UTF-8"))
     }
 
-    /// The field with tag and length, to be kept for [`Writer::raw`].
+    /// Appends the field with tag and length to `unknown`, for [`Writer::raw`].
     pub fn keep(&self, unknown: &mut Vec<u8>) {
         unknown.extend_from_slice(&self.raw);
     }
@@ -118,12 +118,13 @@ impl Fields {
         if required.is_empty() {
             return Ok(fields);
         }
-        // The row would be written back without them.
+        // The row would be written back without its capabilities.
         Err(Error::corrupt("format of a metadata row", REQUIRING, format))
     }
 
     /// Opens a row of a kind that may name capabilities, which are returned. Its format byte must
-    /// be `format`, or, where that is the byte of plain rows, that of rows that name some.
+    /// be `format`; if that is the byte of plain rows, the byte of rows with capabilities is
+    /// accepted too.
     ///
     /// # Errors
     /// Returns the errors of [`Fields::open`].
@@ -138,7 +139,7 @@ impl Fields {
         }
     }
 
-    /// The next field, or `None` at the end of the row.
+    /// Returns the next field, or `None` at the end of the row.
     pub fn next_field(&mut self) -> Result<Option<Field>> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -155,7 +156,7 @@ impl Fields {
     }
 }
 
-/// Takes the capabilities off the front of a row behind its format byte.
+/// Takes the capabilities off the front of a row, after its format byte.
 fn take_capabilities(row: Bytes) -> Result<(CapabilitySet, Fields)> {
     let mut rest: &[u8] = &row;
     let count = take_varint(&mut rest)?;
@@ -252,7 +253,7 @@ mod tests {
         let (required, mut fields) = Fields::open_requiring(&row, PLAIN).unwrap();
         assert_eq!((required, fields.next_field().unwrap().unwrap().number().unwrap()), (all, 7));
         assert_eq!(Writer::requiring(CapabilitySet::NONE).finish(), [PLAIN][..]);
-        // Programs before take the byte for damage.
+        // Earlier programs take the byte for damage.
         assert_ne!(row[0], PLAIN);
         for (bytes, kind) in [
             (&[REQUIRING, 1, 63, 1, 1, 7][..], "not_implemented"),
@@ -266,7 +267,7 @@ mod tests {
             let error = Fields::open(&Bytes::copy_from_slice(bytes), PLAIN).unwrap_err();
             assert_eq!(error.kind(), kind, "{bytes:?}: {error}");
         }
-        // Rows of other kinds have none, and formats of others have no such rows.
+        // Rows of other kinds have none, and other formats have no such rows.
         assert_eq!(Fields::open(&row, PLAIN).unwrap_err().kind(), "corrupt");
         Fields::open_requiring(&row, 9).unwrap_err();
     }

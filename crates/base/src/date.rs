@@ -1,8 +1,8 @@
-//! Times as text.
+//! Formats times as text.
 
 use crate::clock::Timestamp;
 
-/// RFC 3339 in UTC with milliseconds. Years beyond four digits are written as they are.
+/// Formats a time as RFC 3339 in UTC with milliseconds. Years beyond four digits are written out.
 pub fn rfc3339(time: Timestamp) -> String {
     let secs = time.secs();
     let (days, second) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
@@ -12,15 +12,15 @@ pub fn rfc3339(time: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// The day of a time in UTC: `2026-11-26`.
+/// Returns the day of a time in UTC: `2026-11-26`.
 pub fn day(time: Timestamp) -> String {
     let (year, month, day) = civil(time.secs().div_euclid(86_400));
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar (Howard
-/// Hinnant, "chrono-compatible low-level date algorithms"). Years begin in March here, so that
-/// the leap day is the last one.
+/// Returns the date of a day counted from 1970-01-01, in the proleptic Gregorian calendar (Howard
+/// Hinnant, "chrono-compatible low-level date algorithms"). Years begin in March here, so that the
+/// leap day is the last one.
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

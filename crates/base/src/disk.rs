@@ -25,16 +25,16 @@ pub trait Disk: Send + Sync + 'static {
     }
     /// Makes a file; it must not exist. Its name is durable after [`Disk::sync`].
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Names of all files here, in no order.
+    /// Returns the names of all files here, in no order.
     fn list(&self) -> io::Result<Vec<String>>;
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Replaces `target` if it exists.
+    /// Renames a file; replaces `target` if it exists.
     fn rename(&self, source: &str, target: &str) -> io::Result<()>;
-    /// Makes names made, removed and renamed so far durable.
+    /// Makes all creations, removals and renamings of files so far durable.
     fn sync(&self) -> io::Result<()>;
-    /// A directory below this one, made if missing (durably).
+    /// Opens a directory below this one; makes it (durably) if it is missing.
     fn sub(&self, name: &str) -> io::Result<Arc<dyn Disk>>;
-    /// Bytes that can still be written here.
+    /// Returns the number of bytes that can still be written here.
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
@@ -56,7 +56,7 @@ pub trait DiskFile: Send + Sync + 'static {
     }
     /// Makes the data written so far durable (`fdatasync`), and the length with it.
     fn sync_data(&self) -> io::Result<()>;
-    /// Reserves space so that writes below `len` do not fail for want of it; extends the file.
+    /// Reserves space so that writes below `len` do not fail for lack of it; extends the file.
     fn allocate(&self, len: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
@@ -80,17 +80,19 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// A directory that somebody else has made.
+    /// Returns a directory that exists already.
     pub fn existing(root: &Path) -> RealDisk {
         RealDisk { root: root.to_path_buf() }
     }
 
-    /// The directory is made if missing.
+    /// Opens a directory; makes it if it is missing.
     pub fn open(root: &Path) -> io::Result<RealDisk> {
         fs::create_dir_all(root)?;
         Ok(RealDisk { root: root.to_path_buf() })
     }
 
+    /// Returns the path of a file.
+    ///
     /// # Panics
     /// If `name` is not one plain path component.
     fn path(&self, name: &str) -> PathBuf {
@@ -190,7 +192,7 @@ impl DiskFile for RealFile {
     }
 
     fn will_read(&self, offset: u64, len: u64) {
-        // It is a hint: what cannot be fetched now, the read fetches.
+        // Only a hint: pages that cannot be fetched now are fetched by the read.
         let _ = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
@@ -198,9 +200,9 @@ impl DiskFile for RealFile {
         self.write(bufs, offset, ReadWriteFlags::empty())
     }
 
-    /// Uses `RWF_DONTCACHE` where the kernel and the file system have it (Linux 6.14, ext4, XFS).
-    /// Writing then starts at once, and takes no page of memory that was not in use before; such
-    /// pages are expensive on virtual machines.
+    /// Uses `RWF_DONTCACHE` if the kernel and the file system have it (Linux 6.14, ext4, XFS). Then
+    /// writing starts at once, and takes no page of memory that was not in use before; such pages
+    /// are expensive on virtual machines.
     fn write_behind_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()> {
         const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
         static REFUSED: AtomicBool = AtomicBool::new(false);
@@ -251,7 +253,8 @@ impl RealFile {
     }
 }
 
-/// The slices of `bufs` without their first `done` bytes, at most 1,024 of them (`IOV_MAX`).
+/// Returns the slices of `bufs` without their first `done` bytes, at most 1,024 of them
+/// (`IOV_MAX`).
 fn remaining<'a>(bufs: &[&'a [u8]], mut done: usize) -> Vec<IoSlice<'a>> {
     const IOV_MAX: usize = 1024;
     let mut slices = Vec::with_capacity(bufs.len().min(IOV_MAX));

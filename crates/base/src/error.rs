@@ -4,7 +4,8 @@ use std::{fmt, io};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The text of each kind says what failed, on which thing and, where there is one, the remedy.
+/// The error of all crates. Its text says what failed, on which thing and, if there is one, the
+/// remedy.
 #[non_exhaustive]
 #[derive(Debug)]
 pub enum Error {
@@ -12,9 +13,9 @@ pub enum Error {
     NotFound(String),
     /// The named thing exists already.
     Exists(String),
-    /// The caller may not do this, or that could not be decided.
+    /// The caller may not do this, or its right could not be established.
     Denied(String),
-    /// Somebody else changed the thing meanwhile: read again, then try again.
+    /// Another caller changed the thing meanwhile: read again, then try again.
     Conflict(String),
     /// A condition of the request (If-Match, If-None-Match, ...) does not hold.
     PreconditionFailed(String),
@@ -22,11 +23,11 @@ pub enum Error {
     NotModified(String),
     /// Cannot be done now; the same request may succeed later.
     Unavailable(String),
-    /// No space, or a quota is used up. Reads and deletes still work.
+    /// There is no space, or a quota is used up. Reads and deletes still work.
     Full(String),
     /// The bucket or the store is read-only: changes are refused, and reads still work.
     ReadOnly(String),
-    /// Stored bytes do not check out. Never returned as data, never folded into `Io`.
+    /// Stored bytes failed verification. Never returned as data, never folded into `Io`.
     Corrupt {
         what: String,
         got: String,
@@ -48,7 +49,7 @@ pub enum Error {
     NotDirectory(String),
     /// Rename or link from one bucket into another.
     CrossBucket(String),
-    /// Known to the protocol, not to this version of Cairn.
+    /// The protocol has it, but this version of Cairn does not.
     NotImplemented(String),
     Io(io::Error),
 }
@@ -62,7 +63,7 @@ impl Error {
         Error::Corrupt { what: what.into(), got: got.to_string(), expected: expected.to_string() }
     }
 
-    /// The kind as one stable word, for metrics and JSON.
+    /// Returns the kind as one stable word, for metrics and JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Error::NotFound(_) => "not_found",
@@ -130,7 +131,7 @@ impl std::error::Error for Error {
 }
 
 impl From<io::Error> for Error {
-    /// A full disk is `Full`; all else from the operating system is `Io`.
+    /// Converts an error of the operating system: a full disk is `Full`, any other error `Io`.
     fn from(error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

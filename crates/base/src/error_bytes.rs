@@ -1,5 +1,5 @@
-//! An error as bytes, so that it crosses a connection and is the same kind on the other side. The
-//! numbers are part of the protocol: one is never given to another kind.
+//! Encodes an error, so that it crosses a connection and is the same kind on the other side. The
+//! numbers are part of the protocol: none is ever reused for another kind.
 
 use std::io;
 
@@ -18,7 +18,7 @@ const EXPECTED: u32 = 4;
 const SIZE: u32 = 5;
 const IO_KIND: u32 = 6;
 
-/// Kinds of input/output errors that stay what they are; all others become `Other`.
+/// Kinds of input/output errors that are preserved; all others become `Other`.
 const IO_KINDS: [(u64, io::ErrorKind); 10] = [
     (1, io::ErrorKind::NotFound),
     (2, io::ErrorKind::PermissionDenied),
@@ -33,7 +33,7 @@ const IO_KINDS: [(u64, io::ErrorKind); 10] = [
 ];
 
 impl Error {
-    /// A row of fields: the kind's number, its text, and what else the kind has.
+    /// Encodes the error as a row of fields: the kind's number, its text, and its other values.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = Writer::new(FORMAT);
         let (kind, text) = number_and_text(self);
@@ -61,8 +61,8 @@ impl Error {
         Error::from_bytes(&self.to_bytes()).unwrap_or_else(|error| error)
     }
 
-    /// Reads what [`Error::to_bytes`] wrote. A kind of a newer version becomes `NotImplemented`,
-    /// with its text.
+    /// Decodes the result of [`Error::to_bytes`]. A kind of a newer version becomes
+    /// `NotImplemented`, with its text.
     ///
     /// # Errors
     /// `Corrupt` if these bytes are no error.
@@ -93,7 +93,7 @@ impl Error {
     }
 }
 
-/// Its bytes, under a name that other forms of the same bytes do not have.
+/// The encoded error, under a name that no other form of these bytes has.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Error")]
 struct Sent(Bytes);

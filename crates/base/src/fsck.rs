@@ -1,19 +1,19 @@
-//! Fscks of a cluster: how one stands, and its findings.
+//! Fscks of a cluster: progress and findings.
 
 use crate::scrub::DegradedObjects;
 use crate::{NodeId, Timestamp};
 
-/// The step that an fsck is at, or the way it ended.
+/// The current step of an fsck, or the way it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FsckPhase {
-    /// This master has made none, or another one since.
+    /// This master has run no such fsck, or has run another one since.
     #[default]
     Unknown,
-    /// It compares rows with each other.
+    /// Compares rows with each other.
     Rows,
-    /// It compares blocks that rows name with those that chunkservers have.
+    /// Compares the blocks that rows name with those that chunkservers have.
     Blocks,
-    /// It names the objects.
+    /// Finds the names of the affected objects.
     Names,
     Ended,
     Stopped,
@@ -38,7 +38,7 @@ impl FsckPhase {
         self as u32
     }
 
-    /// A number of a newer version is [`FsckPhase::Unknown`].
+    /// Decodes a number; one of a newer version is [`FsckPhase::Unknown`].
     pub fn from_number(number: u32) -> FsckPhase {
         Self::ALL.into_iter().find(|phase| phase.number() == number).unwrap_or_default()
     }
@@ -61,11 +61,11 @@ impl FsckPhase {
     }
 }
 
-/// The node, and maybe the user, that ordered an fsck.
+/// The node, and the user if there is one, that ordered an fsck.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Orderer {
     pub node: NodeId,
-    /// The user that the node asked for; empty where it asked for itself.
+    /// User for whom the node asked; empty if it asked for itself.
     pub user: String,
 }
 
@@ -75,7 +75,7 @@ pub struct FsckState {
     pub run: u64,
     pub phase: FsckPhase,
     pub begun: Timestamp,
-    /// 0 while it runs.
+    /// Time of its end; 0 while it runs.
     pub ended: Timestamp,
     pub by: Orderer,
     /// Rows read so far, in all passes together; `total_rows` is an estimate.
@@ -94,9 +94,9 @@ pub struct FsckState {
     pub findings: u64,
     pub lost_blocks: u64,
     pub degraded_blocks: u64,
-    /// Blocks of which not enough members said whether they have them.
+    /// Blocks for which too few members reported whether they have them.
     pub unknown_blocks: u64,
-    /// Why it failed, or is not known.
+    /// Reason why it failed, or why its state is unknown.
     pub failure: String,
 }
 
@@ -111,10 +111,10 @@ impl FsckState {
 /// The results of an fsck.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FsckFound {
-    /// Contradictions in the metadata: the subject of each, `bucket/key` where it has a name, and
-    /// the sentence about it.
+    /// Contradictions in the metadata: the subject of each (`bucket/key` if it has a name), and its
+    /// description.
     pub findings: Vec<(String, String)>,
-    /// The objects of blocks with too few replicas, and nodes that did not list what they have.
+    /// Objects of blocks with too few replicas, and nodes that did not list their blocks.
     pub degraded: DegradedObjects,
 }
 

@@ -1,10 +1,10 @@
 //! Requests in flight: those that wait in this process now, since when, and for what.
 //!
 //! A door gives each request that may wait a [`Request`], and polls it within a
-//! [`Scope`](crate::Scope). The request is in the table of this process from the moment when it
-//! first waits, until nobody works on it any more. A request that is answered at once costs no
-//! lock. Code further down says what it waits for with [`waiting`]. Where no request is being
-//! worked on, and where nothing waits, that costs nothing.
+//! [`Scope`](crate::Scope). The request is in the table of this process from its first wait until
+//! nobody works on it any more. A request that is answered at once costs no lock. Code further down
+//! notes what it waits for with [`waiting`]. Without a current request, and without a wait, that
+//! costs nothing.
 //!
 //! ```text
 //!   door ── Request ──► Scope ── poll: pending ──► table ──► seen(): `cairn inflight`, the log
@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use crate::trace::Trace;
 use crate::{NodeId, Stage, UserId, stage};
 
-/// Parts of the table, so that threads seldom wait for each other.
+/// Number of parts of the table, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// The subject of a request. It is asked only when somebody looks.
+/// Describes the subject of a request. It is called only when somebody looks.
 pub trait Describe: Send + Sync {
     fn describe(&self) -> About;
 }
@@ -46,21 +46,21 @@ pub struct About {
     /// Name of the door in metrics: `s3`, `fuse`.
     pub door: &'static str,
     pub operation: Cow<'static, str>,
-    /// The path, key or inode that it is about; no secret is part of it.
+    /// Path, key or inode of the request; it contains no secret.
     pub object: String,
-    /// The user of the store, if the door knows it from the start.
+    /// User of the store, if the door knows it from the start.
     pub user: Option<UserId>,
-    /// The machine or node that asks; empty if it is this one.
+    /// Machine or node that sent the request; empty for this one.
     pub client: String,
-    /// The process on this machine that asks.
+    /// Process on this machine that sent the request.
     pub process: Option<u32>,
-    /// The thing that the whole request waits for, where the door knows it.
+    /// Thing that the whole request waits for, if the door knows it.
     pub waits_for: Option<String>,
-    /// It waits for as long as somebody else likes, as for a lock: that is no trouble.
+    /// Set if it may wait as long as another client wants, as for a lock. That is no problem.
     pub is_patient: bool,
 }
 
-/// Something that is waited for.
+/// Something that a request waits for.
 #[derive(Clone)]
 pub enum Awaited {
     /// A kind of thing, such as `server`, and its name.
@@ -68,7 +68,7 @@ pub enum Awaited {
     /// A node of the cluster, with its role and address.
     Node(&'static str, NodeId, String),
     Text(String),
-    /// The description that is made when somebody looks.
+    /// Description that is made when somebody looks.
     Asked(Arc<dyn Fn() -> String + Send + Sync>),
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// A request in flight. Clones are the same request; without the last of them it is over.
+/// A request in flight. Clones are the same request; it is over when the last of them is dropped.
 #[derive(Clone)]
 pub struct Request(Arc<Entry<dyn Describe>>);
 
@@ -121,7 +121,7 @@ struct Wait {
 type Shard = Mutex<BTreeMap<u64, Weak<Entry<dyn Describe>>>>;
 
 static TABLE: [Shard; SHARDS] = [const { Mutex::new(BTreeMap::new()) }; SHARDS];
-/// Numbers of requests and of what they wait for. The first is 1.
+/// Numbers of requests and of their waits. The first is 1.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 fn next_number() -> u64 {
@@ -132,7 +132,7 @@ fn shard(number: u64) -> &'static Shard {
     &TABLE[number as usize % SHARDS]
 }
 
-/// Nothing is left half done under these locks.
+/// Locks `mutex`. A holder that panicked has left nothing half done.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -146,8 +146,8 @@ impl<D: ?Sized> Drop for Entry<D> {
     }
 }
 
-/// A stage, and when it began: in the upper 8 bits the stage's number and one, or 0; below them
-/// nanoseconds since the request began.
+/// Packs a stage and its start: the stage's number plus one, or 0, in the upper 8 bits; nanoseconds
+/// since the start of the request below them.
 fn pack(stage: Option<Stage>, since: Duration) -> u64 {
     let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min((1 << 56) - 1);
     stage.map_or(0, |stage| stage as u64 + 1) << 56 | nanos
@@ -159,7 +159,7 @@ fn unpack(packed: u64) -> (Option<Stage>, Duration) {
 }
 
 impl Request {
-    /// `trace` is none where requests have none.
+    /// Creates a request; `trace` is `None` where requests have none.
     pub fn new(trace: Option<Trace>, about: impl Describe + 'static) -> Request {
         let entry = Entry {
             trace,
@@ -174,19 +174,19 @@ impl Request {
         Request(Arc::new(entry))
     }
 
-    /// The name of its operation, once that is known.
+    /// Returns the name of its operation, once it is known.
     pub fn operation(&self) -> Option<&'static str> {
         self.0.operation.get().copied()
     }
 
-    /// It waits, in this stage since then.
+    /// Notes that it waits, in this stage since then.
     pub fn wait_in(&self, stage: Option<Stage>, since: Instant) {
         let since = since.saturating_duration_since(self.0.began);
         self.0.stage.store(pack(stage, since), Ordering::Relaxed);
         self.list();
     }
 
-    /// Its user, if somebody has said it.
+    /// Returns its user, if known.
     pub fn user(&self) -> Option<UserId> {
         self.0.user.load(Ordering::Relaxed).checked_sub(1).map(UserId)
     }
@@ -243,10 +243,10 @@ impl Request {
     }
 }
 
-/// A request in flight, as somebody saw it.
+/// A snapshot of a request in flight.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// No other request of this process has it.
+    /// Number of the request, unique in this process.
     pub number: u64,
     pub trace: Option<Trace>,
     pub about: About,
@@ -260,12 +260,12 @@ pub struct Seen {
     pub waits: Vec<(String, Duration)>,
 }
 
-/// All requests of this process that wait, the oldest first.
+/// Returns all requests of this process that wait, the oldest first.
 pub fn seen() -> Vec<Seen> {
     let mut requests = Vec::new();
     for shard in &TABLE {
         let listed = locked(shard);
-        // Ended by whoever drops them here, once the lock is free.
+        // Dropped here, once the lock is free, if this is the last reference.
         requests.extend(listed.values().filter_map(Weak::upgrade).map(Request));
     }
     let now = Instant::now();
@@ -279,7 +279,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Request>> = const { RefCell::new(None) };
 }
 
-/// The request that is being worked on: for a task that works on a part of it.
+/// Returns the request that is being worked on, for a task that works on a part of it.
 pub fn current() -> Option<Request> {
     CURRENT.with_borrow(Clone::clone)
 }
@@ -294,7 +294,7 @@ pub fn during<T>(request: &mut Option<Request>, poll: impl FnOnce() -> T) -> T {
     poll()
 }
 
-/// Puts back what was, also after a panic.
+/// Restores the previous request, also after a panic.
 struct Restored<'a> {
     before: Option<Request>,
     request: &'a mut Option<Request>,
@@ -306,7 +306,7 @@ impl Drop for Restored<'_> {
     }
 }
 
-/// The request that is being worked on is by this user.
+/// Notes the user of the request that is being worked on.
 pub fn by(user: UserId) {
     CURRENT.with_borrow(|current| {
         if let Some(request) = current {
@@ -315,7 +315,7 @@ pub fn by(user: UserId) {
     });
 }
 
-/// The operation of the request that is being worked on, once it is known. The first one stays.
+/// Notes the operation of the request that is being worked on. Later calls have no effect.
 pub fn is(operation: &'static str) {
     CURRENT.with_borrow(|current| {
         if let Some(request) = current {
@@ -324,7 +324,7 @@ pub fn is(operation: &'static str) {
     });
 }
 
-/// Waits, as the request that is being worked on says until it is dropped.
+/// A noted wait of the request that is being worked on, until it is dropped.
 struct Noted {
     request: Request,
     number: u64,
@@ -336,7 +336,7 @@ impl Drop for Noted {
     }
 }
 
-/// Runs `future`; whenever that waits, the request that is being worked on says for what.
+/// Runs `future`; whenever it waits, the request that is being worked on shows what for.
 pub async fn waiting<F: Future>(what: impl FnOnce() -> Awaited, future: F) -> F::Output {
     let mut future = pin!(future);
     let (mut what, mut noted) = (Some(what), None);

@@ -29,7 +29,7 @@ impl TokenHash {
 }
 
 impl PartialEq for TokenHash {
-    /// Takes the same time wherever they differ.
+    /// Compares in constant time.
     fn eq(&self, other: &TokenHash) -> bool {
         constant_time::verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
@@ -47,14 +47,14 @@ impl fmt::Debug for TokenHash {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinGrant {
     pub hash: TokenHash,
-    /// The roles that the joining node may have.
+    /// Roles that the joining node may have.
     pub roles: Roles,
     pub expires: Timestamp,
-    /// The node that redeemed it, and its key.
+    /// Node that redeemed it, and its key.
     pub used: Option<(KeyHash, NodeId)>,
 }
 
-/// A node that asks to redeem a token. That it has the private key was seen in the TLS handshake.
+/// A node that asks to redeem a token. The TLS handshake has proven that it has the private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applicant {
     pub hash: TokenHash,
@@ -63,12 +63,13 @@ pub struct Applicant {
 }
 
 impl JoinGrant {
-    /// Decides whether `applicant` may join now: `None` as a new node, `Some` as the node that it
-    /// is already, because its first answer was lost. The keeper of the grant must, in the same
-    /// step, pin the node's key and set [`JoinGrant::used`].
+    /// Decides whether `applicant` may join now: `None` as a new node, `Some` as an existing node
+    /// whose first answer was lost. In the same step, the keeper of the grant must pin the node's
+    /// key and set [`JoinGrant::used`].
     ///
     /// # Errors
-    /// `Denied`, in each case: wrong secret, expired, used by another key, roles not granted.
+    /// `Denied` for a wrong secret, an expired token, a token used by another key, and roles not
+    /// granted.
     pub fn decide(&self, applicant: &Applicant, now: Timestamp) -> Result<Option<NodeId>> {
         let denied = |why: &str| Err(Error::Denied(format!("join token: {why}")));
         if self.hash != applicant.hash {

@@ -4,7 +4,8 @@
 //! A request carries its [`stage`]s and its [`trace`] with it, and while it waits it is [in
 //! flight](inflight).
 //!
-//! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
+//! It is not: an async runtime, a utility drawer, or a place for anything that knows what a file
+//! is.
 //!
 //! ```text
 //!   blocks, meta, fs, doors ──►  id  limits  error  checksum  codec  secret  node  join  map

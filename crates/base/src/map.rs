@@ -1,8 +1,8 @@
-//! The cluster map: which nodes there are, and which of them hold which group of blocks.
+//! The cluster map: the nodes, and the groups of blocks that they hold.
 //!
 //! It is small (groups, not blocks), kept in one row by the metadata, changed by operations only,
-//! and numbered: each change makes a new epoch. Everybody has a copy; every call about blocks names
-//! the epoch of the caller's copy.
+//! and numbered: each change makes a new epoch. Every node has a copy; every call about blocks
+//! names the epoch of the caller's copy.
 
 mod anew;
 
@@ -13,9 +13,9 @@ use bytes::Bytes;
 use crate::codec::{Field, Fields, Writer};
 use crate::{CapabilitySet, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles};
 
-/// Replicas a group can have.
+/// Most replicas that a group can have.
 pub const REPLICAS_MAX: u8 = 5;
-/// A map is one row and part of one operation, bytes.
+/// Most bytes of a map, which is one row and part of one operation.
 pub const MAP_BYTES: usize = 768 << 10;
 
 const FORMAT: u8 = 1;
@@ -23,13 +23,13 @@ const FORMAT: u8 = 1;
 /// Nodes and groups as of one epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterMap {
-    /// Grows with every change.
+    /// Number of the map; it grows with every change.
     pub epoch: u64,
     /// Replicas of a block whose bucket does not set a number.
     pub replicas: u8,
     /// Fewest replicas with which a write is acknowledged while the other members are not up.
     pub minimum: u8,
-    /// Further numbers of replicas that buckets ask for.
+    /// Other numbers of replicas that buckets ask for.
     pub replica_counts: BTreeSet<u8>,
     pub nodes: BTreeMap<NodeId, Node>,
     pub groups: BTreeMap<GroupId, Group>,
@@ -41,8 +41,8 @@ pub struct ClusterMap {
     /// Masters that were given up when this generation began. When one comes back, it learns this
     /// and gets nothing else.
     pub former: BTreeMap<NodeId, Node>,
-    /// Capabilities that are turned on: every node of the cluster must have them. The map itself
-    /// names them as those of its readers.
+    /// Capabilities that are turned on: every node of the cluster must have them. The map names
+    /// them as required of its readers.
     pub capabilities: CapabilitySet,
     pub unknown: Vec<u8>,
 }
@@ -55,7 +55,7 @@ pub struct Node {
     pub address: String,
     /// URL at which clients reach its door, for redirects; empty if it has none.
     pub url: String,
-    /// Nodes in one zone may fail together; empty for a zone of its own.
+    /// Zone whose nodes may fail together; empty for a zone of its own.
     pub zone: String,
     /// Share of the data that it should get, relative to the other nodes; 0 for none.
     pub weight: u32,
@@ -75,10 +75,9 @@ pub struct Node {
 pub struct Group {
     /// The redundancy that its members should provide.
     pub redundancy: Redundancy,
-    /// The epoch in which its members became what they are: who writes by an older map may not
-    /// know them all.
+    /// Epoch of the last change of its members. Writers with an older map may not know all of them.
     pub changed: u64,
-    /// In the order of their positions: with copies the members at all positions have the same.
+    /// Members in the order of their positions. With copies, all of them hold the same.
     pub members: Vec<Member>,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
@@ -87,15 +86,15 @@ pub struct Group {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     pub node: NodeId,
-    /// It has every block of the group that was acknowledged. A member that lacks some is catching
+    /// Set if it has every acknowledged block of the group. A member that lacks some is catching
     /// up.
     pub in_sync: bool,
-    /// It stays until another has taken its place.
+    /// Set while it stays until another member has replaced it.
     pub is_leaving: bool,
 }
 
 impl Member {
-    /// A member that is not leaving.
+    /// Creates a member that is not leaving.
     pub fn new(node: NodeId, in_sync: bool) -> Member {
         Member { node, in_sync, is_leaving: false }
     }
@@ -106,7 +105,7 @@ impl Group {
         self.position(node).is_some()
     }
 
-    /// Which of the members a node is.
+    /// Returns the position of a node among the members.
     pub fn position(&self, node: NodeId) -> Option<usize> {
         self.members.iter().position(|member| member.node == node)
     }
@@ -138,21 +137,21 @@ impl ClusterMap {
         counts.map(Redundancy::Copies).collect()
     }
 
-    /// Replicas of a block of the buckets that ask for most.
+    /// Returns the largest number of replicas of a block in any bucket.
     pub fn most_replicas(&self) -> u8 {
         self.replica_counts.iter().copied().fold(self.replicas, u8::max)
     }
 
-    /// Groups of which a node is a member.
+    /// Returns the number of groups of which a node is a member.
     pub fn groups_of(&self, node: NodeId) -> usize {
         self.groups.values().filter(|group| group.has(node)).count()
     }
 
-    /// Forgets a node that no group needs any more. A node that was forgotten before is no error: a
-    /// removal is asked for again if its answer was lost.
+    /// Removes a node that no group needs any more. Removing it again is no error: a removal is
+    /// repeated if its answer was lost.
     ///
     /// # Errors
-    /// `Conflict` while it is in a group; `NotFound` if there never was one.
+    /// `Conflict` while it is in a group; `NotFound` if it never existed.
     pub fn forget(&mut self, node: NodeId) -> Result<()> {
         let groups = self.groups_of(node);
         if groups > 0 {
@@ -188,7 +187,7 @@ impl ClusterMap {
         self.nodes.iter().filter(move |(_, node)| fits(node)).map(|(id, node)| (*id, node))
     }
 
-    /// The URLs of members of a group that are up, have all of it, and have a door for clients.
+    /// Returns the URLs of members of a group that are up, in sync, and have a door for clients.
     pub fn urls_of(&self, group: GroupId) -> impl Iterator<Item = &str> {
         let members = self.groups.get(&group).into_iter().flat_map(Group::in_sync);
         let nodes = members.filter_map(|node| self.nodes.get(&node));
@@ -266,11 +265,11 @@ impl ClusterMap {
         Ok(map)
     }
 
-    /// Checks what every map must be, whoever made it.
+    /// Checks the invariants of every map.
     ///
     /// # Errors
-    /// `Invalid` for groups of unknown nodes, of none or too many, of one node twice; for numbers
-    /// that were given already.
+    /// `Invalid` for groups of unknown nodes, of no or too many nodes, or with one node twice; and
+    /// for numbers that were given already.
     pub fn check(&self) -> Result<()> {
         let bad = |text: String| Err(Error::Invalid(format!("cluster map: {text}")));
         if !(1..=REPLICAS_MAX).contains(&self.replicas)
@@ -326,7 +325,7 @@ impl ClusterMap {
 }
 
 /// Reads a number of a repeated field. [`Writer::number`] leaves zero out, so a zero here would be
-/// missing in the map that is written next: no node has this number, and no count is zero.
+/// missing in the next written map: no node has this number, and no count is zero.
 fn listed(field: &Field) -> Result<u64> {
     match field.number()? {
         0 => Err(Error::corrupt("cluster map", 0, "a number of a list, from 1")),
@@ -398,7 +397,7 @@ fn encode_group(id: GroupId, group: &Group) -> Bytes {
 
 fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
     let (mut id, mut group) = (GroupId(0), Group::default());
-    // One of which that is not said is refused.
+    // A group without a redundancy is refused.
     group.redundancy = Redundancy::Copies(0);
     let mut fields = Fields::open(row, FORMAT)?;
     while let Some(field) = fields.next_field()? {
@@ -427,7 +426,7 @@ fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
 }
 
 impl Node {
-    /// A node that has just been admitted: not seen up yet.
+    /// Creates a node that has just been admitted and was not seen up yet.
     pub fn new(pin: Pin) -> Node {
         Node {
             pin,
@@ -482,7 +481,7 @@ mod tests {
         assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
     }
 
-    /// A capability that is on is named where programs before find a format that they do not read.
+    /// Earlier programs find the capability as a format that they do not read.
     #[test]
     fn a_map_with_a_capability_is_read_by_programs_that_have_it() {
         let mut map = map();
@@ -497,7 +496,7 @@ mod tests {
         assert_eq!(map.anew(None, 1 << 40).unwrap().capabilities, map.capabilities);
     }
 
-    /// So that a master of an older version, which changes the map, destroys nothing.
+    /// A master of an older version, which changes the map, must destroy nothing.
     #[test]
     fn fields_of_a_newer_version_are_kept() {
         let mut newer = Writer::new(FORMAT);

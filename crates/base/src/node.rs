@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// The part that a process plays in a cluster. A node may have several.
+/// A part that a process plays in a cluster. A node may have several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// Owns the namespace, or stands by.
+    /// Owns the namespace, or is a standby.
     Master,
     /// Keeps blocks on local disks.
     Chunkserver,
@@ -19,7 +19,7 @@ pub enum Role {
 impl Role {
     pub const ALL: [Role; 3] = [Role::Master, Role::Chunkserver, Role::Gateway];
 
-    /// A stable number, for rows and frames.
+    /// Returns a stable number, for rows and frames.
     pub fn number(self) -> u8 {
         match self {
             Role::Master => 1,
@@ -32,7 +32,7 @@ impl Role {
         Role::ALL.into_iter().find(|role| role.number() == number)
     }
 
-    /// A stable word, as used on the command line and in files.
+    /// Returns a stable word, as used on the command line and in files.
     pub fn word(self) -> &'static str {
         match self {
             Role::Master => "master",
@@ -87,7 +87,7 @@ impl Roles {
         Role::ALL.into_iter().filter(move |role| self.contains(*role))
     }
 
-    /// One bit a role, at its number. Bits that this version does not know are kept.
+    /// Returns one bit per role, at its number. Bits that this version does not know are kept.
     pub fn bits(self) -> u16 {
         self.0
     }
@@ -122,7 +122,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// The SHA-256 of a public key (of its SubjectPublicKeyInfo, DER).
+/// SHA-256 of a public key (of its SubjectPublicKeyInfo, DER).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -156,7 +156,7 @@ impl FromStr for KeyHash {
 }
 
 /// The pin of one node in the cluster map: a process that claims to be this node must have this
-/// key, and may act in these roles.
+/// key, and may act only in these roles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pin {
     pub key: KeyHash,

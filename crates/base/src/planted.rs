@@ -10,9 +10,9 @@ pub enum Bug {
     StaleEpochAccepted,
     /// Blocks are acknowledged without a sync.
     SkippedFsync,
-    /// Bytes are returned that do not check out.
+    /// Bytes that fail verification are returned.
     ChecksumUnchecked,
-    /// A member says that it has caught up before it has compared itself.
+    /// A member reports that it has caught up before it has compared itself.
     InSyncBeforeCompare,
     /// The former master may still commit.
     ForgottenFence,
@@ -22,17 +22,17 @@ pub enum Bug {
     CacheFillRace,
     /// A new master makes changes while sessions of the former one hold leases.
     InheritedLeasesForgotten,
-    /// A new master makes changes while sessions hold what former masters have leased to them.
+    /// A new master makes changes while sessions hold rows that former masters have leased to them.
     HeldRowsNotRecalled,
-    /// A master whose own lease is over renews sessions, and says that it serves.
+    /// A master whose own lease is over renews sessions, and reports that it serves.
     RenewedWithoutLease,
-    /// A lease is counted from when the renewal was answered, and used to its end and beyond.
+    /// A lease is counted from the answer to the renewal, and used to its end and beyond.
     LeaseStretched,
-    /// An operation that is sent again is done again.
+    /// An operation that is sent again is run again.
     RepliesForgotten,
     /// Blocks of a session that has ended are published.
     EndedSessionPublishes,
-    /// Blocks of a session that lives are taken for garbage.
+    /// Blocks of a live session are taken for garbage.
     LiveSessionReaped,
     /// Freed blocks are deleted while they may be read.
     GcWithoutGrace,
@@ -45,7 +45,7 @@ pub enum Bug {
     UnsettledShown,
     /// A session that acknowledges nothing is waited for as long as it renews.
     RecallWithoutDeadline,
-    /// Others look into a directory that a session fills by itself.
+    /// Other sessions look into a directory that a session fills on its own.
     DelegationIgnored,
     /// The record that a call was executed is not written together with the call's changes.
     CallsForgotten,
@@ -55,13 +55,13 @@ pub enum Bug {
     RefusalsForgotten,
     /// Bytes that were received long ago overwrite newer bytes of other clients.
     BaseIgnored,
-    /// A member that starts again has forgotten for whom it voted.
+    /// A member forgets its vote when it restarts.
     VoteForgotten,
-    /// An answer of a voter counts as its vote, whatever it says.
+    /// Any answer of a voter counts as its vote.
     SeenVoteGranted,
-    /// A new master serves while the former one may.
+    /// A new master serves while the former one may still serve.
     FormerLeaseIgnored,
-    /// A lease is counted from when a batch, or a round, was answered.
+    /// A lease is counted from the answer to a batch, or a round.
     LeaseFromAnswer,
     /// A leader takes silence for the answer of a member that has entries on its disk.
     CommitBeforeMajority,
@@ -75,13 +75,14 @@ pub enum Bug {
     WaitFromLastHeard,
     /// A lease is counted by the wall clock.
     LeaseByWallClock,
-    /// Members of an older generation are refused, and not told that they were given up.
+    /// Members of an older generation are refused without learning that they were given up.
     FormerNotTold,
-    /// A leader whose log has overwritten what a member needs sends nothing, again and again.
+    /// A leader whose log has overwritten entries that a member needs sends nothing, again and
+    /// again.
     OverwrittenIsEmpty,
     /// A file of the log is overwritten while its entries count as readable.
     OldFileCountedOn,
-    /// A leader sends entries without those that they follow.
+    /// A leader sends entries without those before them.
     GapSent,
     /// A session goes on reading although the master whose lease bounds it is gone.
     BoundLeaseIgnored,
@@ -157,7 +158,7 @@ mod chosen {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug, or none, in all that runs on this thread.
+    /// Plants a bug, or none, in all code that runs on this thread.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }

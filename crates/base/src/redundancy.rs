@@ -1,6 +1,6 @@
 //! Redundancy of blocks: how many copies survive the loss of disks.
 
-/// The redundancy of a block: what each member of a group holds of it.
+/// The redundancy of a block: the part of it that each member of a group holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Redundancy {
     /// Each member of the group, of which there are this many, has the whole block.

@@ -18,7 +18,7 @@ pub trait Rng: Send + Sync + 'static {
 pub struct RealRng;
 
 impl Rng for RealRng {
-    /// Panics if the operating system has no randomness: nothing may go on without.
+    /// Panics if the operating system has no randomness: nothing may go on without it.
     fn fill(&self, bytes: &mut [u8]) {
         aws_lc_rs::rand::fill(bytes).expect("the operating system gives random bytes");
     }
@@ -35,7 +35,8 @@ impl SeededRng {
         SeededRng { state: seed.into() }
     }
 
-    /// A number in `0..bound`; `bound` must not be 0. The small bias does not matter in tests.
+    /// Returns a number in `0..bound`; `bound` must not be 0. The small bias does not matter in
+    /// tests.
     pub fn below(&self, bound: u64) -> u64 {
         self.next_u64() % bound
     }

@@ -1,5 +1,5 @@
-//! A future that works on a request: what it spends its time on is timed, and while it waits it is
-//! among the requests in flight.
+//! A future that works on a request. Its time is measured by stages, and while it waits it is among
+//! the requests in flight.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,18 +13,18 @@ use crate::stage::Stages;
 pub struct Scope<F: ?Sized> {
     pub stages: Option<Stages>,
     request: Option<Request>,
-    /// It is the request, and not a part of it.
+    /// Set for the request itself, and not for a part of it.
     is_whole: bool,
     future: Pin<Box<F>>,
 }
 
 impl<F: Future + ?Sized> Scope<F> {
-    /// A part of the request that is being worked on, if there is one.
+    /// Creates a part of the request that is being worked on, if there is one.
     pub fn new(stages: Option<Stages>, future: Pin<Box<F>>) -> Scope<F> {
         Scope { stages, request: inflight::current(), is_whole: false, future }
     }
 
-    /// The whole of a request.
+    /// Creates the scope of a whole request.
     pub fn of(stages: Stages, request: Request, future: Pin<Box<F>>) -> Scope<F> {
         Scope { stages: Some(stages), request: Some(request), is_whole: true, future }
     }

@@ -1,20 +1,20 @@
-//! Scrubs of a cluster: their state at each chunkserver, and the objects that they found damaged.
-//! Also orders, and lists of damaged objects, which fscks have too.
+//! Scrubs of a cluster: their state at each chunkserver, and the damaged objects that they found.
+//! Also orders, and lists of damaged objects, which fscks use too.
 
 use crate::{NodeId, Rng};
 
-/// An order to a scrub or an fsck of a cluster. Each has a number that its orderer chose.
+/// An order to a scrub or an fsck of a cluster. Each has a number chosen by its orderer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunOrder {
-    /// Changes nothing: how does it stand?
+    /// Asks for the state, and changes nothing.
     Look,
     Begin,
     Stop,
 }
 
 impl RunOrder {
-    /// The number of a run to order: a new one to begin, and else 0, for the run that is under way
-    /// or ended last.
+    /// Returns the number of a run to order: a new one to begin a run, and otherwise 0, for the run
+    /// that is under way or ended last.
     pub fn number(self, rng: &dyn Rng) -> u64 {
         match self {
             RunOrder::Begin => rng.next_u64().max(1),
@@ -34,7 +34,7 @@ pub enum ScrubPhase {
     Ended,
     Stopped,
     Failed,
-    /// The chunkserver could not be asked. It never says this itself.
+    /// The chunkserver could not be asked. It never reports this itself.
     Silent,
 }
 
@@ -53,7 +53,7 @@ impl ScrubPhase {
         self as u32
     }
 
-    /// A number of a newer version is [`ScrubPhase::Unknown`].
+    /// Decodes a number; one of a newer version is [`ScrubPhase::Unknown`].
     pub fn from_number(number: u64) -> ScrubPhase {
         let found = Self::ALL.into_iter().find(|phase| u64::from(phase.number()) == number);
         found.unwrap_or_default()
@@ -103,7 +103,7 @@ pub struct NodeScrub {
 pub enum Wholeness {
     /// No good replica can be read now.
     Lost,
-    /// There are good replicas, fewer than there should be.
+    /// Good replicas exist, but fewer than there should be.
     Degraded,
     /// A damaged replica was replaced.
     Repaired,
@@ -121,29 +121,29 @@ impl Wholeness {
     }
 }
 
-/// Bytes of an object, and how many replicas they have.
+/// A range of an object, and the number of its replicas.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DegradedObject {
     pub wholeness: Wholeness,
     /// `bucket/key`.
     pub object: String,
-    /// The first byte that it is about, and the one after the last.
+    /// First byte of the range, and the byte after the last.
     pub start: u64,
     pub end: u64,
 }
 
-/// The objects, the worst first.
+/// Objects, the worst first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DegradedObjects {
     pub objects: Vec<DegradedObject>,
-    /// There are more objects than are named, or there may be.
+    /// Set if there are, or may be, more objects than are named.
     pub is_cut: bool,
-    /// Blocks by how bad it is, in the order of [`Wholeness::ALL`].
+    /// Number of blocks by severity, in the order of [`Wholeness::ALL`].
     pub blocks: [u64; 3],
-    /// Besides these, blocks that no object holds any more, as far as they were looked up.
+    /// Number of further blocks that no object holds any more, as far as they were looked up.
     pub garbage: u64,
-    /// Chunkservers that could not be asked for what they found, or have, and why.
+    /// Chunkservers that could not report their findings or blocks, and the reasons.
     pub silent: Vec<(NodeId, String)>,
-    /// Objects that are known and not named.
+    /// Number of objects that are known and not named.
     pub unnamed: u64,
 }

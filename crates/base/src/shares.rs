@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::UserId;
 
-/// The party among which shared room is divided.
+/// A party among which shared room is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Party {
     User(UserId),
@@ -52,11 +52,11 @@ impl Party {
 pub const FAIR: u64 = 3;
 
 pub struct Shares {
-    /// All the room there is.
+    /// Amount of all the room.
     room: u64,
-    /// The most that one party may take of it.
+    /// Most that one party may take of it.
     most: u64,
-    /// A party may have no more than [`FAIR`] times what is free.
+    /// Limits a party to [`FAIR`] times the free room.
     is_fair: bool,
     state: Mutex<SharesState>,
 }
@@ -70,7 +70,7 @@ struct SharesState {
     turns: VecDeque<Party>,
     /// Shares that wait to grow, the oldest first.
     growing: VecDeque<Ask>,
-    /// Grants that were not fetched yet.
+    /// Ids of grants that were not fetched yet.
     granted: HashSet<u64>,
     /// Share that may grow beyond the limits, so that one of the growing shares can always finish.
     leader: Option<u64>,
@@ -87,13 +87,13 @@ struct Account {
 struct Ask {
     id: u64,
     party: Party,
-    /// The share that is to grow, or a new one.
+    /// Id of the share that should grow, or of a new share.
     share: u64,
     amount: u64,
     waker: Waker,
 }
 
-/// A part of the room, which is given back when this is dropped.
+/// A part of the room, which is given back on drop.
 pub struct Share {
     of: Arc<Shares>,
     party: Party,
@@ -106,7 +106,7 @@ impl Shares {
         Shares::divided(room, false)
     }
 
-    /// Makes room of which a party may have three times what is free. Shares of it do not grow.
+    /// Creates room of which a party may have three times what is free. Its shares do not grow.
     pub fn fair(room: u64) -> Arc<Shares> {
         Shares::divided(room, true)
     }
@@ -120,14 +120,14 @@ impl Shares {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room. More than one party may have counts as all that it may have.
+    /// Waits for room. An amount beyond a party's limit is reduced to the limit.
     pub fn take(self: &Arc<Self>, party: Party, amount: u64) -> Take {
         let amount = amount.min(self.most);
         let id = self.state().next_id();
         Take { of: Arc::clone(self), party, share: id, grows: false, amount, waits: None }
     }
 
-    /// Room, if there is some right now.
+    /// Takes room, if there is some right now.
     pub fn take_now(self: &Arc<Self>, party: Party, amount: u64) -> Option<Share> {
         let amount = amount.min(self.most);
         let mut state = self.state();
@@ -189,12 +189,12 @@ impl Shares {
             || self.is_short(&state)
     }
 
-    /// The amount that is taken in all.
+    /// Returns the amount that is taken in total.
     pub fn taken(&self) -> u64 {
         self.state().taken
     }
 
-    /// Grants what can be granted, and says whom to wake.
+    /// Grants what can be granted, and returns the tasks to wake.
     fn settle(&self, state: &mut SharesState) -> Vec<Waker> {
         let mut woken = Vec::new();
         let mut at = 0;
@@ -223,7 +223,7 @@ impl Shares {
                 woken.extend(ask.map(|ask| state.grant(ask)));
                 passed = 0;
             } else if !self.is_fair && self.is_due(state, party, amount) {
-                // Its turn has come: nobody passes by.
+                // Its turn has come: nobody overtakes it.
                 state.turns.push_front(party);
                 break;
             } else {
@@ -279,7 +279,7 @@ impl SharesState {
         self.forget(party);
     }
 
-    /// A party that neither holds nor waits is not remembered.
+    /// Forgets a party that neither holds nor waits.
     fn forget(&mut self, party: Party) {
         let is_idle = |account: &Account| account.taken == 0 && account.waiting.is_empty();
         if self.parties.get(&party).is_some_and(is_idle) {
@@ -320,7 +320,7 @@ impl SharesState {
     }
 }
 
-/// Waits for room: see [`Shares::take`]. Dropped, it waits no longer.
+/// A wait for room, see [`Shares::take`]. It ends when it is dropped.
 #[must_use = "room is taken when this is awaited"]
 pub struct Take {
     of: Arc<Shares>,
@@ -328,7 +328,7 @@ pub struct Take {
     share: u64,
     grows: bool,
     amount: u64,
-    /// The ask that waits.
+    /// Id of the request that waits.
     waits: Option<u64>,
 }
 
@@ -396,13 +396,13 @@ impl Drop for Take {
             true => state.remove(self.party, self.amount),
             false => state.give_up(self.party, id, self.grows),
         }
-        // A leader that only wanted more leads on: its share is still there.
+        // A leader that was only waiting for more stays the leader: its share still exists.
         self.of.wake(state);
     }
 }
 
 impl Share {
-    /// Waits for more. The size to which one share grows must be bounded: see above.
+    /// Waits for more room. The size to which one share grows must be bounded: see above.
     pub async fn grow(&mut self, amount: u64) {
         let amount = amount.min(self.of.most);
         let more = Take {
@@ -415,7 +415,7 @@ impl Share {
         };
         let mut more = more.await;
         self.amount += std::mem::take(&mut more.amount);
-        // Dropped, it would end the lead of the share it belongs to.
+        // Otherwise its drop would end the lead of the share that it belongs to.
         more.id = 0;
     }
 

@@ -20,26 +20,26 @@ use std::time::{Duration, Instant};
 
 use crate::trace::Trace;
 
-/// The stage that a request spends its time in, the deepest last.
+/// A stage of a request, the deepest last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// The reply is being sent: the client takes it.
+    /// Sends the reply: the client receives it.
     Send,
-    /// The body of the request is waited for: the client sends it.
+    /// Waits for the body of the request: the client sends it.
     Receive,
-    /// Establishing the caller.
+    /// Establishes the caller.
     Admit,
-    /// Metadata, in this process or from a master.
+    /// Reads or changes metadata, in this process or at a master.
     Meta,
-    /// Blocks in memory.
+    /// Reads blocks in memory.
     Cache,
-    /// A block is written to a disk here.
+    /// Writes a block to a disk here.
     Write,
-    /// A block is read from a disk here.
+    /// Reads a block from a disk here.
     Read,
-    /// Another node is waited for, with a block.
+    /// Waits for another node, with a block.
     Peer,
-    /// Written bytes are being made durable.
+    /// Makes written bytes durable.
     Sync,
 }
 
@@ -58,7 +58,7 @@ impl Stage {
         Stage::Sync,
     ];
 
-    /// As in metrics and headers.
+    /// Returns the name, as in metrics and headers.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Send => "send",
@@ -102,7 +102,7 @@ impl Stages {
         }
     }
 
-    /// All time since the last lap was spent on `stage`. For code that waits for nothing.
+    /// Assigns all time since the last lap to `stage`. For code that never waits.
     pub fn lap(&mut self, stage: Stage) {
         self.spent[stage as usize] += self.advance();
     }
@@ -120,12 +120,12 @@ impl Stages {
         Stage::ALL.get(deepest).copied()
     }
 
-    /// The deepest stage that is entered, and since when it is that.
+    /// Returns the deepest stage that is entered, and the time since when.
     pub fn rests(&self) -> (Option<Stage>, Instant) {
         (self.deepest(), self.since)
     }
 
-    /// Goes on in `stage` until something deeper is entered.
+    /// Continues in `stage` until something deeper is entered.
     pub fn rest_in(&mut self, stage: Stage) {
         self.settle();
         if self.deepest().is_none_or(|deepest| (deepest as usize) < stage as usize) {
@@ -155,7 +155,7 @@ impl Stages {
         Duration::from_nanos(self.spent[stage as usize])
     }
 
-    /// From the start until time was last accounted for.
+    /// Returns the time from the start until time was last accounted for.
     pub fn total(&self) -> Duration {
         self.until - self.started
     }
@@ -171,7 +171,7 @@ impl Stages {
     }
 }
 
-/// `meta 0.012 sync 4.100`, milliseconds.
+/// Formats as `meta 0.012 sync 4.100`, milliseconds.
 impl fmt::Display for Stages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut gap = "";
@@ -214,7 +214,7 @@ impl Drop for Entered {
     }
 }
 
-/// Times what waits.
+/// Times a future that waits.
 pub async fn time<F: Future>(stage: Stage, future: F) -> F::Output {
     let _entered = enter(stage);
     future.await
@@ -243,7 +243,7 @@ pub fn divide(from: Stage, waited: Duration, task: Option<&Stages>) {
     }
 }
 
-/// The time until now of the request that is being worked on.
+/// Returns the stages, up to now, of the request that is being worked on.
 pub fn snapshot() -> Option<Stages> {
     with(|stages| {
         stages.settle();
@@ -251,12 +251,12 @@ pub fn snapshot() -> Option<Stages> {
     })
 }
 
-/// The trace of the request that is being worked on.
+/// Returns the trace of the request that is being worked on.
 pub fn trace() -> Option<Trace> {
     with(|stages| stages.trace)
 }
 
-/// The deepest stage of the request that is being worked on.
+/// Returns the deepest stage of the request that is being worked on.
 pub fn deepest() -> Option<Stage> {
     with(|stages| stages.deepest()).flatten()
 }
@@ -333,7 +333,7 @@ mod tests {
             {
                 let _sync = enter(Stage::Sync);
                 wait();
-                // Not as deep: it changes nothing.
+                // Not as deep, so it changes nothing.
                 let _write = enter(Stage::Write);
                 wait();
             }

@@ -1,10 +1,10 @@
-//! Which request is meant, across processes: the identifiers of W3C Trace Context.
+//! Identifies a request across processes, by the identifiers of W3C Trace Context.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One request, as one process sees it.
+/// A request, as one process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trace {
     /// Id of the trace, the same in every process that works on the request. Never 0.
@@ -82,11 +82,11 @@ const NUMBERS: u64 = 1 << 20;
 static FREE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The next number of this thread; at a multiple of [`NUMBERS`] it has none left.
+    /// Next number of this thread; at a multiple of [`NUMBERS`] it has none left.
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number that was not returned before in this process.
+/// Returns a number that was not returned before in this process.
 fn number_once() -> u64 {
     let mut number = NEXT.get();
     if number.is_multiple_of(NUMBERS) {
@@ -105,18 +105,19 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// `start` is random. `ratio`: the share of traces that begin here and are sampled.
+    /// Creates a generator. `start` is random. `ratio` is the share of traces that begin here and
+    /// are sampled.
     pub fn new(start: [u64; 2], ratio: f64) -> Traces {
         let sampled = (ratio.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64;
         Traces { start, sampled }
     }
 
-    /// A further part of the same request, which `trace` asked for.
+    /// Begins another part of the same request, caused by `trace`.
     pub fn below(&self, trace: &Trace) -> Trace {
         Trace { span: self.next(None).span, parent: trace.span, ..*trace }
     }
 
-    /// Goes on with what a `traceparent` says, or begins a trace.
+    /// Continues the trace of a `traceparent`, or begins a new one.
     pub fn next(&self, parent: Option<&[u8]>) -> Trace {
         let count = number_once().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let low = mix(self.start[0].wrapping_add(count));
@@ -144,7 +145,7 @@ fn hex(into: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Lower case only, as the standard wants it.
+/// Parses a number; lower case only, as the standard requires.
 fn number(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number: u128, digit| {
         let value = match digit {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-// For a master.
+// Waits for masters.
 
 /// Timeout of a session's operation or read, until some master answers; then it is `Unavailable`.
 pub const MASTER: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ pub const TURN_RETRY: Duration = Duration::from_secs(1);
 /// Time within which a node whose connection has ended must beat again.
 pub const BEAT_AGAIN: Duration = Duration::from_millis(1500);
 
-// For a server, by a mount.
+// Waits of mounts for a server.
 
 /// Timeout of a request to a server that is reachable and does not answer: its disk may have
 /// stalled.
@@ -46,7 +46,7 @@ pub const MOUNT_BLOCKS_RETRY: Duration = Duration::from_millis(100);
 /// Longest pause between two attempts to reach the server.
 pub const MOUNT_RETRY_MAX: Duration = Duration::from_millis(500);
 
-// For blocks, and room for them.
+// Waits for blocks, and for room for them.
 
 /// Pause between two looks at a block that somebody else is writing.
 pub const BUSY_BLOCK_RETRY: Duration = Duration::from_millis(20);
@@ -68,12 +68,12 @@ pub const CATCH_UP_RETRY: Duration = Duration::from_secs(1);
 /// Time between the first and the second look at the blocks of an ended session.
 pub const LATE_BLOCKS: Duration = Duration::from_mins(1);
 
-// For PostgreSQL.
+// Waits for PostgreSQL.
 
 /// Pause between two attempts to connect, or to renew the lease.
 pub const DATABASE_RETRY: Duration = Duration::from_millis(100);
 
-// For clients, and by them.
+// Waits for clients, and of clients.
 
 /// Time without a reply after which an S3 client gets white space as a sign of life.
 pub const S3_SILENCE: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ pub const INFLIGHT_TAKEN: Duration = Duration::from_secs(1);
 /// Timeout for sending one batch to a collector of traces; then the batch is dropped.
 pub const TRACES: Duration = Duration::from_secs(5);
 
-// For backups.
+// Waits of backups.
 
 /// Time for which a backup retries a request to a server that could be reached before; then the
 /// backup fails, and the next one goes on.

@@ -1,5 +1,5 @@
-//! Verbs of any type: the code around an operation is compiled once, and not for each verb in each
-//! crate that runs it.
+//! Verbs with their types erased: the code around an operation is compiled once, and not for each
+//! verb in each crate that runs it.
 
 use std::any::Any;
 
@@ -7,15 +7,15 @@ use cairn_auth::Resource;
 
 use crate::{Context, Needs, Stop, Verb, View};
 
-/// The reply of a verb.
+/// The reply of any verb.
 pub type AnyReply = Box<dyn Any + Send>;
 
-/// A verb of any type.
+/// Any verb.
 pub trait AnyVerb: Send + Sync + 'static {
     /// [`Verb::NAME`].
     fn name(&self) -> &'static str;
 
-    /// As [`apply`].
+    /// Runs the verb like [`apply`].
     fn apply_any(&self, view: &mut View<'_>, context: &Context) -> Result<AnyReply, Stop>;
 }
 
@@ -29,7 +29,7 @@ impl<V: Verb> AnyVerb for V {
     }
 }
 
-/// Runs a verb for its caller: the only way for a verb from outside to rows.
+/// Runs a verb for its caller. This is the only way by which a verb from outside gets to rows.
 pub fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V::Reply, Stop> {
     before(&V::NEEDS, view, context)?;
     let reply = verb.apply(view, context)?;
@@ -46,10 +46,10 @@ fn before(needs: &Needs, view: &mut View<'_>, context: &Context) -> Result<(), S
     }
 }
 
-/// Runs a verb on a view; the maker of this keeps the reply.
+/// A function that runs a verb on a view and keeps the reply.
 pub type Apply<'a> = &'a mut dyn FnMut(&mut View<'_>, &Context) -> Result<(), Stop>;
 
-/// Runs `verb`, and puts the reply into `reply`.
+/// Returns a function that runs `verb` and puts the reply into `reply`.
 pub fn keeping<V: Verb>(
     verb: &V,
     reply: &mut Option<V::Reply>,
@@ -60,7 +60,7 @@ pub fn keeping<V: Verb>(
     }
 }
 
-/// The reply that [`AnyVerb::apply_any`] of a `V` has returned.
+/// Converts the reply that [`AnyVerb::apply_any`] of a `V` has returned.
 pub fn reply_of<V: Verb>(reply: AnyReply) -> V::Reply {
     match reply.downcast() {
         Ok(reply) => *reply,

@@ -1,5 +1,5 @@
-//! Every key of the metadata, built here and nowhere else. The first byte is the table, numbers
-//! are big-endian, so that the order of bytes is the order meant. `docs/format.md` has the table.
+//! Builds every key of the metadata; no other module does. The first byte is the table; numbers are
+//! big-endian, so that keys sort by them. `docs/format.md` has the table.
 
 use bytes::Bytes;
 use cairn_auth::TokenHash;
@@ -14,7 +14,7 @@ pub fn inode(ino: Ino) -> Bytes {
     key(&[b"i", &ino.0.to_be_bytes()])
 }
 
-/// `t <ino>`: what of a directory changes with every child.
+/// `t <ino>`: the properties of a directory that change with every child.
 pub fn tally(directory: Ino) -> Bytes {
     key(&[b"t", &directory.0.to_be_bytes()])
 }
@@ -30,7 +30,8 @@ pub fn directory_entry(parent: Ino, name: &[u8]) -> Bytes {
     key(&[b"d", &parent.0.to_be_bytes(), name, b"/"])
 }
 
-/// The other row of two: the entry of a directory and that of anything else, of the same name.
+/// Returns the key of the other kind of entry with the same name: of a directory, or of anything
+/// else.
 pub fn entry_of_other_kind(entry_key: &Bytes) -> Option<Bytes> {
     let named = entry_key.strip_prefix(b"d").filter(|named| named.len() > 8)?;
     Some(match named.strip_suffix(b"/") {
@@ -39,52 +40,52 @@ pub fn entry_of_other_kind(entry_key: &Bytes) -> Option<Bytes> {
     })
 }
 
-/// Whether a row is an inode, an entry or a tally.
+/// Returns whether a row is an inode, an entry or a tally.
 pub fn is_of_tree(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'i' | b'd' | b't'))
 }
 
-/// The inode whose row this is.
+/// Returns the inode of an inode's key.
 pub fn inode_of(key: &[u8]) -> Option<Ino> {
     let ino = key.strip_prefix(b"i")?.try_into().ok()?;
     Some(Ino(u64::from_be_bytes(ino)))
 }
 
-/// The directory whose entry or tally a row is: what is delegated with it.
+/// Returns the directory of the key of an entry or a tally, which are delegated with it.
 pub fn directory_of(key: &[u8]) -> Option<Ino> {
     let (b'd' | b't', rest) = key.split_first()? else { return None };
     rest.first_chunk().map(|ino| Ino(u64::from_be_bytes(*ino)))
 }
 
-/// `D <directory> <number>`: no row, but how a recall names a delegation.
+/// `D <directory> <number>`: no row; the name of a delegation in a recall.
 pub fn delegation(directory: Ino, number: u64) -> Bytes {
     key(&[b"D", &directory.0.to_be_bytes(), &number.to_be_bytes()])
 }
 
-/// The directory and the number of a delegation.
+/// Parses the directory and the number of a delegation.
 pub fn delegation_parts(delegation_key: &[u8]) -> Option<(Ino, u64)> {
     let (directory, number) = delegation_key.strip_prefix(b"D")?.split_first_chunk()?;
     Some((Ino(u64::from_be_bytes(*directory)), u64::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// `A`: no row, but how a recall names all rows, those of former masters too.
+/// `A`: no row; the name, in a recall, of all rows, including those of former masters.
 pub fn all_rows() -> Bytes {
     Bytes::from_static(b"A")
 }
 
-/// Whether a row only counts, so that no operation hangs on who counted before it: the next number
-/// of an inode, or what a bucket or a user holds.
+/// Returns whether a row only counts: the next inode number, or the usage of a bucket or a user. An
+/// operation does not wait for others that changed such a row before.
 pub fn is_counter(key: &[u8]) -> bool {
     key.first() == Some(&b'n') || *key == *b"cnext_ino" || is_owned(key)
 }
 
-/// The range of all entries of a directory from `from` (a name, with its slash for a directory;
-/// inclusive) on.
+/// Range of all entries of a directory starting at `from` (a name, with its slash for a directory;
+/// inclusive).
 pub fn entries_from(parent: Ino, from: &[u8]) -> (Bytes, Bytes) {
     (file_entry(parent, from), after_number(b"d", parent.0))
 }
 
-/// The name within an entry's key, with the slash if it is a directory's.
+/// Parses the name of an entry's key, with the slash of a directory.
 pub fn entry_name(entry_key: &Bytes) -> Bytes {
     entry_key.slice(9.min(entry_key.len())..)
 }
@@ -98,24 +99,24 @@ pub fn is_of_extents(key: &[u8]) -> bool {
     key.first() == Some(&b'e')
 }
 
-/// All extent rows of a body from `chunk` on.
+/// Range of all extent rows of a body from `chunk` on.
 pub fn extents_from(body: BodyId, chunk: u32) -> (Bytes, Bytes) {
     let mut end = extents(body, u32::MAX).to_vec();
     end.push(0);
     (extents(body, chunk), end.into())
 }
 
-/// The body within an extent row's key.
+/// Parses the body of an extent row's key.
 pub fn extents_body(extents_key: &[u8]) -> Option<BodyId> {
     Some(BodyId::from_bytes(extents_key.get(1..17)?.try_into().ok()?))
 }
 
-/// The chunk number at the end of an extent row's key.
+/// Parses the chunk number at the end of an extent row's key.
 pub fn extents_chunk(extents_key: &[u8]) -> Option<u32> {
     extents_key.get(17..)?.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// `r <body>`: how many inodes, parts and extents refer to a body; an absent row means 1.
+/// `r <body>`: number of inodes, parts and extents that refer to a body; without a row, it is 1.
 pub fn references(body: BodyId) -> Bytes {
     key(&[b"r", &body.to_bytes()])
 }
@@ -123,7 +124,7 @@ pub fn references(body: BodyId) -> Bytes {
 /// The kind of an `x` row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attribute {
-    /// An extended attribute as POSIX knows it; its name with the namespace prefix.
+    /// An extended attribute of POSIX; its name includes the namespace prefix.
     Xattr,
     /// A tag of an object; its name is the tag's key.
     Tag,
@@ -143,18 +144,18 @@ pub fn attribute(ino: Ino, attribute: Attribute, name: &[u8]) -> Bytes {
     key(&[b"x", &ino.0.to_be_bytes(), &[attribute.byte()], name])
 }
 
-/// All attributes of one kind.
+/// Range of all attributes of one kind.
 pub fn attributes(ino: Ino, kind: Attribute) -> (Bytes, Bytes) {
     let end = key(&[b"x", &ino.0.to_be_bytes(), &[kind.byte() + 1]]);
     (attribute(ino, kind, b""), end)
 }
 
-/// All attributes of all kinds.
+/// Range of all attributes of all kinds.
 pub fn all_attributes(ino: Ino) -> (Bytes, Bytes) {
     (key(&[b"x", &ino.0.to_be_bytes()]), after_number(b"x", ino.0))
 }
 
-/// The name within an attribute's key.
+/// Parses the name of an attribute's key.
 pub fn attribute_name(attribute_key: &Bytes) -> Bytes {
     attribute_key.slice(10.min(attribute_key.len())..)
 }
@@ -165,12 +166,12 @@ pub fn upload(bucket: BucketId, object: &[u8], upload: UploadId) -> Bytes {
     key(&[b"u", &bucket.0.to_be_bytes(), object, b"\0", &upload.0.to_be_bytes()])
 }
 
-/// The uploads of a bucket from the upload key `from` (inclusive) on.
+/// Range of the uploads of a bucket from the upload key `from` (inclusive) on.
 pub fn uploads_from(bucket: BucketId, object: &[u8]) -> (Bytes, Bytes) {
     (key(&[b"u", &bucket.0.to_be_bytes(), object]), after_number(b"u", bucket.0))
 }
 
-/// The object key and the upload within an upload's key.
+/// Parses the object key and the upload of an upload's key.
 pub fn upload_parts(upload_key: &Bytes) -> Option<(Bytes, UploadId)> {
     let split = upload_key.len().checked_sub(9).filter(|split| *split >= 9)?;
     let id = upload_key.get(split + 1..)?.try_into().ok().map(u64::from_be_bytes)?;
@@ -182,12 +183,12 @@ pub fn part(upload: UploadId, number: u32) -> Bytes {
     key(&[b"p", &upload.0.to_be_bytes(), &number.to_be_bytes()])
 }
 
-/// The parts of an upload from `number` on.
+/// Range of the parts of an upload from `number` on.
 pub fn parts_from(upload: UploadId, number: u32) -> (Bytes, Bytes) {
     (part(upload, number), after_number(b"p", upload.0))
 }
 
-/// The part number at the end of a part's key.
+/// Parses the part number at the end of a part's key.
 pub fn part_number(part_key: &[u8]) -> Option<u32> {
     part_key.get(9..)?.try_into().ok().map(u32::from_be_bytes)
 }
@@ -197,7 +198,7 @@ pub fn bucket(bucket: BucketId) -> Bytes {
     key(&[b"b", &bucket.0.to_be_bytes()])
 }
 
-/// The buckets after one of them.
+/// Range of the buckets after one of them.
 pub fn buckets_after(after: BucketId) -> (Bytes, Bytes) {
     (key(&[b"b", &after.0.to_be_bytes(), b"\0"]), Bytes::from_static(b"c"))
 }
@@ -212,17 +213,17 @@ pub fn session(session: SessionId) -> Bytes {
     key(&[b"s", &session.0.to_be_bytes()])
 }
 
-/// All sessions.
+/// Range of all sessions.
 pub fn sessions() -> (Bytes, Bytes) {
     (Bytes::from_static(b"s"), Bytes::from_static(b"t"))
 }
 
-/// `j <session>`: numbers of inodes that are reserved for it.
+/// `j <session>`: inode numbers that are reserved for a session.
 pub fn reserved(session: SessionId) -> Bytes {
     key(&[b"j", &session.0.to_be_bytes()])
 }
 
-/// Operations of one session that may be on their way at a time.
+/// Most operations of one session that may be on their way at the same time.
 pub const SLOTS: u16 = 1024;
 
 /// `q <session> <slot>`: the last reply of a slot.
@@ -230,24 +231,24 @@ pub fn slot(session: SessionId, slot: u16) -> Bytes {
     key(&[b"q", &session.0.to_be_bytes(), &slot.to_be_bytes()])
 }
 
-/// All slots of a session.
+/// Range of all slots of a session.
 pub fn slots(session: SessionId) -> (Bytes, Bytes) {
     let end =
         session.0.checked_add(1).map_or(key(&[b"r"]), |next| key(&[b"q", &next.to_be_bytes()]));
     (key(&[b"q", &session.0.to_be_bytes()]), end)
 }
 
-/// `o <session> <ino>`: a file that a session has open counts as one more name of it.
+/// `o <session> <ino>`: a file that a session has open; it counts as one more name of the file.
 pub fn retained(session: SessionId, ino: Ino) -> Bytes {
     key(&[b"o", &session.0.to_be_bytes(), &ino.0.to_be_bytes()])
 }
 
-/// All files that a session retains.
+/// Range of all files that a session retains.
 pub fn all_retained(session: SessionId) -> (Bytes, Bytes) {
     (key(&[b"o", &session.0.to_be_bytes()]), after_number(b"o", session.0))
 }
 
-/// The session and the file of an `o` key.
+/// Parses the session and the file of an `o` key.
 pub fn retained_parts(retained_key: &[u8]) -> Option<(SessionId, Ino)> {
     let session = retained_key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)?;
     let ino = retained_key.get(9..)?.try_into().ok().map(u64::from_be_bytes)?;
@@ -259,53 +260,53 @@ pub fn locks(ino: Ino) -> Bytes {
     key(&[b"lf", &ino.0.to_be_bytes()])
 }
 
-/// Locks on all files, or on those after one.
+/// Range of the locks on all files, or on the files after one.
 pub fn locks_after(after: Option<Ino>) -> (Bytes, Bytes) {
     let start = after.map_or_else(|| key(&[b"lf"]), |after| key(&[&locks(after), b"\0"]));
     (start, Bytes::from_static(b"lg"))
 }
 
-/// The file of an `l f` key.
+/// Parses the file of an `l f` key.
 pub fn locks_of(locks_key: &[u8]) -> Option<Ino> {
     let ino = locks_key.strip_prefix(b"lf")?;
     Some(Ino(u64::from_be_bytes(ino.try_into().ok()?)))
 }
 
-/// `l s <session> <ino>`: a session has locks on a file.
+/// `l s <session> <ino>`: mark that a session has locks on a file.
 pub fn locked(session: SessionId, ino: Ino) -> Bytes {
     key(&[b"ls", &session.0.to_be_bytes(), &ino.0.to_be_bytes()])
 }
 
-/// All files on which a session has locks.
+/// Range of all files on which a session has locks.
 pub fn all_locked(session: SessionId) -> (Bytes, Bytes) {
     let end = session.0.checked_add(1).map(|next| key(&[b"ls", &next.to_be_bytes()]));
     (key(&[b"ls", &session.0.to_be_bytes()]), end.unwrap_or_else(|| key(&[b"lt"])))
 }
 
-/// The session and the file of an `l s` key.
+/// Parses the session and the file of an `l s` key.
 pub fn locked_parts(locked_key: &[u8]) -> Option<(SessionId, Ino)> {
     let (session, ino) = locked_key.strip_prefix(b"ls")?.split_at_checked(8)?;
     let session = SessionId(u64::from_be_bytes(session.try_into().ok()?));
     Some((session, Ino(u64::from_be_bytes(ino.try_into().ok()?))))
 }
 
-/// `a <address> <set>`: some calls of a client that were done.
+/// `a <address> <set>`: some executed calls of a client.
 pub fn calls(client: [u8; 16], set: u16) -> Bytes {
     key(&[b"a", &client, &set.to_be_bytes()])
 }
 
-/// Those of all clients, behind a key.
+/// Range of the calls of all clients after a key.
 pub fn calls_after(after: Option<&Bytes>) -> (Bytes, Bytes) {
     let start = after.map_or_else(|| key(&[b"a"]), |after| key(&[after, b"\0"]));
     (start, Bytes::from_static(b"b"))
 }
 
-/// Whose calls a row has.
+/// Parses the client of a row of calls.
 pub fn client_of_calls(calls_key: &[u8]) -> Option<[u8; 16]> {
     calls_key.get(1..17)?.try_into().ok()
 }
 
-/// Whether a key is of calls of a client.
+/// Returns whether a key belongs to the calls of a client.
 pub fn is_of_calls(calls_key: &[u8]) -> bool {
     calls_key.len() == 1 + 16 + 2
 }
@@ -320,19 +321,19 @@ pub fn drain_upload(upload: UploadId) -> Bytes {
     key(&[b"zu", &upload.0.to_be_bytes()])
 }
 
-/// Everything to drain.
+/// Range of everything to drain.
 pub fn drains() -> (Bytes, Bytes) {
     (Bytes::from_static(b"z"), Bytes::from_static(b"{"))
 }
 
-/// The target that a drain key names.
+/// The target of a drain key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DrainTarget {
     Body(BodyId),
     Upload(UploadId),
 }
 
-/// Reads a drain key.
+/// Parses a drain key.
 pub fn drain_target(drain_key: &[u8]) -> Option<DrainTarget> {
     let rest = drain_key.get(2..)?;
     match drain_key.get(1)? {
@@ -347,12 +348,12 @@ pub fn freed(batch: u64, block: BlockId) -> Bytes {
     key(&[b"f", &batch.to_be_bytes(), &block.to_bytes()])
 }
 
-/// Blocks freed by batches before `batch`.
+/// Range of the blocks freed by batches before `batch`.
 pub fn freed_before(batch: u64) -> (Bytes, Bytes) {
     (Bytes::from_static(b"f"), key(&[b"f", &batch.to_be_bytes()]))
 }
 
-/// The batch and the block within an `f` key.
+/// Parses the batch and the block of an `f` key.
 pub fn freed_parts(freed_key: &[u8]) -> Option<(u64, BlockId)> {
     let batch = freed_key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)?;
     let block = freed_key.get(9..)?.try_into().ok().map(BlockId::from_bytes)?;
@@ -379,7 +380,7 @@ pub fn user_name(name: &str) -> Bytes {
     key(&[b"kn", name.as_bytes()])
 }
 
-/// `k e <bucket>`: the export of a bucket to clients that have no credentials.
+/// `k e <bucket>`: the export of a bucket to clients without credentials.
 pub fn export(bucket: BucketId) -> Bytes {
     key(&[b"ke", &bucket.0.to_be_bytes()])
 }
@@ -389,7 +390,7 @@ pub fn share_link(user: UserId, id: &str) -> Bytes {
     key(&[b"kl", &user.0.to_be_bytes(), id.as_bytes()])
 }
 
-/// The share links of a user behind one of them.
+/// Range of the share links of a user, or of those after one of them.
 pub fn share_links(user: UserId, after: Option<&str>) -> (Bytes, Bytes) {
     let start = match after {
         Some(after) => key(&[&share_link(user, after), b"\0"]),
@@ -399,7 +400,7 @@ pub fn share_links(user: UserId, after: Option<&str>) -> (Bytes, Bytes) {
     (start, end.unwrap_or_else(|| key(&[b"km"])))
 }
 
-/// The user and the id of a share link.
+/// Parses the user and the id of a share link.
 pub fn share_link_parts(share_key: &[u8]) -> Option<(UserId, String)> {
     let (user, id) = share_key.strip_prefix(b"kl")?.split_first_chunk()?;
     Some((UserId(u64::from_be_bytes(*user)), String::from_utf8(id.to_vec()).ok()?))
@@ -410,14 +411,14 @@ pub fn resumable(user: UserId, upload: UploadId) -> Bytes {
     key(&[b"kr", &user.0.to_be_bytes(), &upload.0.to_be_bytes()])
 }
 
-/// The resumable uploads of a user.
+/// Range of the resumable uploads of a user.
 pub fn resumables(user: UserId) -> (Bytes, Bytes) {
     let start = resumable(user, UploadId(0));
     let end = user.0.checked_add(1).map(|next| resumable(UserId(next), UploadId(0)));
     (start, end.unwrap_or_else(|| key(&[b"ks"])))
 }
 
-/// The user and the upload of a resumable upload.
+/// Parses the user and the upload of a resumable upload.
 pub fn resumable_parts(resumable_key: &[u8]) -> Option<(UserId, UploadId)> {
     let (user, upload) = resumable_key.strip_prefix(b"kr")?.split_first_chunk()?;
     let upload = upload.try_into().ok().map(u64::from_be_bytes)?;
@@ -429,7 +430,7 @@ pub fn login(user: UserId, hash: &TokenHash) -> Bytes {
     key(&[b"kc", &user.0.to_be_bytes(), hash])
 }
 
-/// All logins of a user.
+/// Range of all logins of a user.
 pub fn logins(user: UserId) -> (Bytes, Bytes) {
     let start = key(&[b"kc", &user.0.to_be_bytes()]);
     match user.0.checked_add(1) {
@@ -438,14 +439,14 @@ pub fn logins(user: UserId) -> (Bytes, Bytes) {
     }
 }
 
-/// The user of a `k c` key.
+/// Parses the user of a `k c` key.
 pub fn user_of_login(login_key: &[u8]) -> Option<UserId> {
     let (user, hash) = login_key.strip_prefix(b"kc")?.split_first_chunk()?;
     (hash.len() == size_of::<TokenHash>()).then(|| UserId(u64::from_be_bytes(*user)))
 }
 
-/// All rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names, `e`
-/// exports, `l` share links, `r` resumable uploads, `c` logins.
+/// Range of all rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names,
+/// `e` exports, `l` share links, `r` resumable uploads, `c` logins.
 pub fn credentials(sort: u8) -> (Bytes, Bytes) {
     (key(&[b"k", &[sort]]), key(&[b"k", &[sort + 1]]))
 }
@@ -455,7 +456,7 @@ pub fn config(name: &str) -> Bytes {
     key(&[b"c", name.as_bytes()])
 }
 
-/// `c read_only`: whether the store takes no changes.
+/// `c read_only`: mark that the store refuses changes.
 pub fn read_only() -> Bytes {
     config("read_only")
 }
@@ -475,12 +476,12 @@ pub fn hold(id: u64) -> Bytes {
     config(&format!("{HOLD}{id:016x}"))
 }
 
-/// All holds.
+/// Range of all holds.
 pub fn holds() -> (Bytes, Bytes) {
     (config(HOLD), config("hold0"))
 }
 
-/// The id of a hold, by its key.
+/// Parses the id of a hold's key.
 pub fn hold_id(hold_key: &[u8]) -> Option<u64> {
     let digits = hold_key.strip_prefix(b"c")?.strip_prefix(HOLD.as_bytes())?;
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -488,12 +489,12 @@ pub fn hold_id(hold_key: &[u8]) -> Option<u64> {
 
 const HOLD: &str = "hold/";
 
-/// `c owned/<user>`: how much belongs to a user, 16 hexadecimal digits.
+/// `c owned/<user>`: the usage of a user, 16 hexadecimal digits.
 pub fn owned(user: UserId) -> Bytes {
     config(&format!("{OWNED}{:016x}", user.0))
 }
 
-/// Whether a row is one of what belongs to a user.
+/// Returns whether a row is the usage of a user.
 pub fn is_owned(key: &[u8]) -> bool {
     key.strip_prefix(b"c").is_some_and(|name| name.starts_with(OWNED.as_bytes()))
 }
@@ -508,23 +509,23 @@ pub fn bucket_of(user: UserId, name: &[u8]) -> Bytes {
 
 const BUCKET_OF: &str = "bucket/";
 
-/// The buckets that a user owns or has rights in, from a name (inclusive) on.
+/// Range of the buckets that a user owns or has rights in, from a name (inclusive) on.
 pub fn buckets_of(user: UserId, from: &[u8]) -> (Bytes, Bytes) {
     let end = key(&[b"c", BUCKET_OF.as_bytes(), format!("{:016x}0", user.0).as_bytes()]);
     (bucket_of(user, from), end)
 }
 
-/// All rows of what belongs to users, and those of the index of buckets.
+/// Ranges of the usage of all users, and of the index of buckets.
 pub fn all_owned() -> [(Bytes, Bytes); 2] {
     [(config(OWNED), config("owned0")), (config(BUCKET_OF), config("bucket0"))]
 }
 
-/// `c owned_epoch`: the epoch of the last master that counted what belongs to users.
+/// `c owned_epoch`: the epoch of the last master that counted the usage of users.
 pub fn owned_epoch() -> Bytes {
     config("owned_epoch")
 }
 
-/// The first key after all `<table> <number> ...`.
+/// Returns the first key after all `<table> <number> ...`.
 fn after_number(table: &[u8], number: u64) -> Bytes {
     match number.checked_add(1) {
         Some(next) => key(&[table, &next.to_be_bytes()]),

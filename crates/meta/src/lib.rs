@@ -1,5 +1,5 @@
 //! The namespace of the store as a deterministic state machine: buckets, directories, files,
-//! objects, uploads, users, and which blocks hold what.
+//! objects, uploads and users, and the blocks that hold their bytes.
 //!
 //! It is not: a door (it knows no HTTP and no FUSE), or a keeper of file contents beyond those
 //! small enough to be inline. Nothing in it has a clock or randomness of its own.
@@ -8,12 +8,13 @@
 //!   fs ──► Master::run(caller, verb) ──► executor ── apply(view, verb) ──► reply
 //!                                           │  one thread, one after another
 //!                                           ▼
-//!                                      committer ── batch ──► Engine (memory | embedded)
+//!                                      committer ── batch ──► Engine
 //!          Master::read(caller, verb) ──► apply over durable rows only, on any thread
 //! ```
 //!
-//! Four rooms stand in floors, below: engines, the namespace, sessions, the master. Each module
-//! uses modules above it only, and no files use each other in a circle: docs/decisions/0024.
+//! The modules below form four layers: engines, the namespace, sessions, the master. A module uses
+//! only modules that are listed before it, and no files use each other in a circle:
+//! docs/decisions/0024.
 
 mod rest;
 mod row_watches;
@@ -50,7 +51,7 @@ pub mod session;
 // The master.
 pub mod master;
 
-// Whichever of the two there is.
+// The metadata through either of the two.
 mod meta;
 
 pub use master::Master;

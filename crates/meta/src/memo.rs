@@ -1,14 +1,14 @@
-//! Replies that are worth keeping.
+//! Replies that can be used again while their rows are the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// A reply, and the rows it was made of.
+/// A reply, and the rows that it was made of.
 pub struct Memo<R> {
     pub reply: R,
     rows: Vec<(Bytes, Option<Bytes>)>,
-    /// The rows are the same as of this version of all rows.
+    /// Version of all rows as of which these rows are known to be the same.
     version: AtomicU64,
 }
 
@@ -21,7 +21,7 @@ impl<R> Memo<R> {
         Memo { reply: change(self.reply), rows: self.rows, version: self.version }
     }
 
-    /// Bytes of memory that the rows take.
+    /// Returns the bytes of memory that the rows take.
     pub fn row_bytes(&self) -> usize {
         let bytes = |(key, row): &(Bytes, Option<Bytes>)| {
             key.len() + row.as_ref().map_or(0, Bytes::len) + 2 * size_of::<Bytes>()
@@ -29,8 +29,8 @@ impl<R> Memo<R> {
         self.rows.iter().map(bytes).sum()
     }
 
-    /// Whether the rows are what `now` finds, as of `version`. They are the same if they are at
-    /// the same place in memory, which the memo keeps from being used again.
+    /// Returns whether `now` still finds these rows, as of `version`. Rows are the same if they are
+    /// at the same place in memory, which the memo keeps from being reused.
     pub(crate) fn is_current(
         &self,
         version: u64,

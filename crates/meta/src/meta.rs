@@ -1,4 +1,4 @@
-//! The metadata as the rest of the store uses it, wherever the master is.
+//! The metadata as the rest of the store uses them, wherever the master is.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::session::MasterSilence;
 use crate::session::client::{self, Client};
 use crate::{Master, RowWatch, WireVerb, dump, sights};
 
-/// The way to the metadata: the master in this process, or a session with one on another machine.
-/// Clones are the same.
+/// The access to the metadata: the master in this process, or a session with a master on another
+/// machine. Clones share it.
 #[derive(Clone)]
 pub enum Meta {
     Local {
         master: Master,
         /// The session of this process.
         session: SessionId,
-        /// Those of other processes, where there may be any: who reads or changes what they may
-        /// have leased waits until they are open.
+        /// Sessions of other processes, if there can be any: callers that read or change rows which
+        /// these may hold wait until they are open.
         sessions: Option<Arc<Sessions>>,
     },
     Remote(Client),
 }
 
-/// Counters of whoever answers in this process.
+/// Counters of the master or client in this process.
 #[derive(Clone, Copy, Debug)]
 pub enum Stats {
     Local(master::Stats),
@@ -39,7 +39,8 @@ pub enum Stats {
 }
 
 impl Meta {
-    /// Runs an operation that may change rows; durable when it returns, but see [`client::Config`].
+    /// Runs an operation that may change rows. Its changes are durable when it returns, unless
+    /// [`client::Config`] allows otherwise.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let _timed = stage::enter(Stage::Meta);
         match self {
@@ -60,7 +61,8 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::run`] where this process may do it on its own; `None` otherwise. Never blocks.
+    /// Runs a verb like [`Meta::run`] if this process may run it on its own; `None` otherwise.
+    /// Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         let _timed = stage::enter(Stage::Meta);
         match self {
@@ -84,7 +86,7 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::read`], never from memory: a master then knows that it was asked.
+    /// Reads like [`Meta::read`], but never from memory, so that the master notices the read.
     pub async fn read_anew<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         match self {
             Meta::Local { .. } => self.read(caller, verb).await,
@@ -95,7 +97,7 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::read`] where everything is in memory; `None` otherwise. Never blocks.
+    /// Reads like [`Meta::read`] if all rows are in memory; `None` otherwise. Never blocks.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         let _timed = stage::enter(Stage::Meta);
         match self {
@@ -105,7 +107,7 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::read_now`], with what it takes to use the reply again.
+    /// Reads like [`Meta::read_now`], and returns what is needed to use the reply again.
     pub fn read_memo<V: WireVerb>(
         &self,
         caller: &Caller,
@@ -119,7 +121,7 @@ impl Meta {
         }
     }
 
-    /// Whether the caller that `memo` was made for would get the same reply now.
+    /// Returns whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
         let _timed = stage::enter(Stage::Meta);
         match self {
@@ -128,8 +130,8 @@ impl Meta {
         }
     }
 
-    /// Hears of changes of a row that was read here, once a read would find them. Of a row that is
-    /// not leased to this process it hears nothing.
+    /// Watches a row that was read here: the watch is notified once a read would find a change.
+    /// Changes of a row that is not leased to this process are not noticed.
     pub fn watch(&self, key: Bytes) -> RowWatch {
         match self {
             Meta::Local { master, .. } => master.watch(key),
@@ -137,10 +139,10 @@ impl Meta {
         }
     }
 
-    /// Writes a dump of all rows as they are now. Blocks; within a tokio runtime.
+    /// Writes a dump of all current rows. Blocks; call it within a tokio runtime.
     ///
     /// # Errors
-    /// `Denied` to anybody but root; those of [`dump::write`] and of [`client::Client::dump`].
+    /// `Denied` for anybody but root; those of [`dump::write`] and of [`client::Client::dump`].
     pub fn dump(
         &self,
         caller: &Caller,
@@ -154,7 +156,7 @@ impl Meta {
         }
     }
 
-    /// The session whose blocks may be published now.
+    /// Returns the session whose blocks may be published now.
     pub fn session(&self) -> SessionId {
         match self {
             Meta::Local { session, .. } => *session,
@@ -162,8 +164,8 @@ impl Meta {
         }
     }
 
-    /// The session that blocks written now belong to; `Unavailable` if it has ended for all that
-    /// is known.
+    /// Returns the session that blocks belong to that are written now; `Unavailable` if it may have
+    /// ended.
     pub fn writing_session(&self) -> Result<SessionId> {
         match self {
             Meta::Local { session, .. } => Ok(*session),
@@ -171,7 +173,7 @@ impl Meta {
         }
     }
 
-    /// A batch that every read sees which begins now.
+    /// Returns a batch that all reads see that begin now.
     pub fn settled_batch(&self) -> u64 {
         match self {
             Meta::Local { master, .. } => master.durable_batch(),
@@ -179,8 +181,9 @@ impl Meta {
         }
     }
 
-    /// For who is about to write what an operation would then name: `Full` if it would be
-    /// refused. A remote master says so only when asked to run it.
+    /// Checks the space for callers that are about to write blocks for an operation to name: `Full`
+    /// if the operation would be refused. A remote master only reports this when it runs the
+    /// operation.
     pub fn check_space(&self) -> Result<()> {
         match self {
             Meta::Local { master, .. } => master.check_space(),
@@ -188,7 +191,7 @@ impl Meta {
         }
     }
 
-    /// Waits until all that was run before is durable, where that is not so when it has run.
+    /// Waits until all operations that ran before are durable, if they are not when they have run.
     ///
     /// # Errors
     /// See [`Client::flush`].
@@ -200,7 +203,7 @@ impl Meta {
         }
     }
 
-    /// How many operations came to nothing that had been said to be done.
+    /// Returns the number of operations that failed after they had been acknowledged.
     pub fn lost(&self) -> u64 {
         match self {
             Meta::Local { .. } => 0,
@@ -208,7 +211,7 @@ impl Meta {
         }
     }
 
-    /// Why nothing can be changed, if so.
+    /// Returns why nothing can be changed, if so.
     pub fn failed(&self) -> Option<String> {
         match self {
             Meta::Local { master, .. } => master.failed(),
@@ -217,7 +220,7 @@ impl Meta {
         }
     }
 
-    /// How long no master has answered, where that is in another process.
+    /// Returns how long no master has answered, if the master is in another process.
     pub fn silence(&self) -> Option<MasterSilence> {
         match self {
             Meta::Local { .. } => None,
@@ -233,7 +236,7 @@ impl Meta {
     }
 }
 
-/// As requests in flight name what they wait for.
+/// Returns the name of what requests in flight wait for.
 fn awaited(sessions: &Option<Arc<Sessions>>) -> Awaited {
     match sessions {
         Some(sessions) => sessions.awaited(),
@@ -241,8 +244,8 @@ fn awaited(sessions: &Option<Arc<Sessions>>) -> Awaited {
     }
 }
 
-/// Waits until no session can show what was before. The store's own work is nothing that a session
-/// reads.
+/// Waits until no session can answer from older rows. The store's own work changes nothing that
+/// sessions read.
 async fn opened(sessions: &Option<Arc<Sessions>>, caller: &Caller) {
     if let Some(sessions) = sessions
         && caller.principal() != Principal::System

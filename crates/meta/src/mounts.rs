@@ -1,6 +1,6 @@
-//! The verbs of mounts: which of all verbs a mount may have run, which ids such a verb names as
-//! the mount's own, and what its reply shows. There is no default: a verb of the wire that is in
-//! no list here does not compile.
+//! The verbs of mounts: which verbs a mount may use, which ids such a verb names as the mount's
+//! own, and what its reply shows. There is no default: a verb of the wire that is in no list here
+//! does not compile.
 
 use cairn_base::{BodyId, Error, Ino, Result, SessionId};
 
@@ -13,45 +13,46 @@ use crate::{Stop, Verb};
 /// The use that a mount may make of a verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Nothing: it is for nodes.
+    /// None: the verb is for nodes.
     Never,
     Read,
     Run,
 }
 
-/// The ids in an operation that must be of the session that sends it.
+/// The ids in an operation that must belong to the session that sends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Own {
     pub session: Option<SessionId>,
-    /// A body that is to be used for the first time.
+    /// Body that is to be used for the first time.
     pub spare: Option<BodyId>,
 }
 
-/// A verb, as it is to a mount.
+/// A verb, as far as mounts use it.
 pub trait Mounted: Verb {
     const USE: Use;
 
     fn own(&self) -> Own;
 
-    /// Its subject, for its record in the audit: an inode, or a name in a directory. `None`
-    /// where nobody but the mount itself can see what it does.
+    /// Subject for the verb's record in the audit: an inode, or a name in a directory. `None` if
+    /// only the mount itself can see what the verb does.
     fn subject(&self) -> Option<String>;
 
-    /// Takes out of a reply what its caller may not see.
+    /// Removes from a reply what its caller may not see.
     fn show(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
 }
 
-/// Whether a mount may use `verb` so, in this session.
+/// Checks that a mount may use `verb` in this way, in this session.
 ///
 /// # Errors
-/// `Denied` if not; `Unavailable` if it is for a session of before.
+/// `Denied` if not; `Unavailable` if it is for a former session.
 pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()> {
     if V::USE != wanted {
         return Err(Error::Denied(format!("operation {} is not for a mount", V::NAME)));
     }
     let Own { session: named, spare } = verb.own();
     if let Some(named) = named.filter(|named| *named != session) {
-        // It lapsed while this was on its way: what it wrote is written once more, in this one.
+        // The session lapsed while this was on its way: the data is written once more, in the new
+        // session.
         return Err(Error::Unavailable(format!(
             "the mount has session {session} now, and the operation is of session {named}"
         )));
@@ -62,7 +63,7 @@ pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()
     Ok(())
 }
 
-/// Calls are of clients of a gateway.
+/// Calls come from clients of a gateway.
 impl<V: Callable> Mounted for ForCall<V> {
     const USE: Use = Use::Never;
 
@@ -150,7 +151,8 @@ fn unseen<V>(_: &V) -> Option<String> {
     None
 }
 
-/// The reply tells nothing of what is in the bucket, or the verb has decided on the right to read.
+/// The reply tells nothing about the contents of the bucket, or the verb has checked the right to
+/// read.
 fn all<V: Verb>(_: &V, _: &mut ShownToMount<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
     Ok(())
 }

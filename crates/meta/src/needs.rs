@@ -10,27 +10,27 @@
 use cairn_auth::{Action, ActionSet};
 use cairn_base::Error;
 
-/// The rights that a verb needs. A change of a bucket is decided where the verb finds the bucket: a
-/// decision apart from that could be about another bucket. A reply that comes without the decisions
-/// that are declared, or with others, counts for nothing.
+/// The rights that a verb needs. For a bucket, the decision is made where the verb finds the
+/// bucket: a separate decision could be about another bucket. A reply without the declared
+/// decisions, or with others, is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
     /// To do this to the store as a whole. It is decided before the verb runs.
     Store(Action),
-    /// To do all of this.
+    /// To do all of these.
     All(ActionSet),
-    /// To do some of this: the fields of the verb say what.
+    /// To do some of these; the fields of the verb determine which.
     Some(ActionSet),
-    /// To do all of this, or nothing where it was done before.
+    /// To do all of these, or none if the verb was run before.
     Once(ActionSet),
-    /// To do all of this, or nothing for what its caller has made.
+    /// To do all of these, or none for the caller's own things.
     Others(ActionSet),
-    /// No action, because of this.
+    /// No action, for this reason.
     Nothing(&'static str),
 }
 
 impl Needs {
-    /// The same of a verb that is not run again where it was run before.
+    /// Returns the needs of a verb that does not run again if it was run before.
     pub const fn or_done_before(self) -> Needs {
         match self {
             Needs::All(actions) => Needs::Once(actions),
@@ -38,7 +38,7 @@ impl Needs {
         }
     }
 
-    /// Whether this is what was allowed.
+    /// Checks that these needs match the actions that were allowed.
     ///
     /// # Errors
     /// `Denied` if not, with the name of the verb.
@@ -60,8 +60,8 @@ impl Needs {
     }
 }
 
-/// The declaration of a verb. There is no default: one that declares nothing is no [`crate::Verb`],
-/// and does not compile.
+/// The declaration of a verb's needs. There is no default: a type without a declaration cannot be a
+/// [`crate::Verb`], and does not compile.
 pub trait Declared {
     const NEEDS: Needs;
 }

@@ -1,6 +1,6 @@
-//! Numbers out of bytes that are read from the front.
+//! Parses numbers at the front of bytes.
 
-/// The rest of some bytes.
+/// The bytes that are left to parse.
 pub(crate) struct Rest<'a>(pub &'a [u8]);
 
 impl Rest<'_> {
@@ -10,7 +10,7 @@ impl Rest<'_> {
         Some(*head)
     }
 
-    /// Little-endian, as all numbers in these formats.
+    /// Reads a little-endian number, as all numbers in these formats are.
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }

@@ -1,4 +1,4 @@
-//! Those who wait until a row changes, on either side of a session.
+//! Watches of rows, for tasks that wait until a row changes, at the master or in a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch::{Receiver, Sender};
 
-/// The rows whose changes somebody in this process waits for: mostly none.
+/// The rows that are watched in this process: mostly none.
 #[derive(Default)]
 pub struct RowWatches {
     rows: Mutex<HashMap<Bytes, Sender<()>>>,
-    /// How many rows there are.
+    /// Number of rows.
     count: AtomicUsize,
 }
 
-/// Hears of the changes of one row since it was made. It may hear of changes that are none.
+/// Notices the changes of one row since it was made. It may also wake without a change.
 pub struct RowWatch {
     watches: Arc<RowWatches>,
     key: Bytes,
@@ -32,12 +32,12 @@ impl RowWatches {
         RowWatch { watches: Arc::clone(self), key, changes }
     }
 
-    /// Whether anybody waits.
+    /// Returns whether no row is watched.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Rows changed, or will have when they are asked for.
+    /// Wakes the watches of rows that have changed, or will have when they are read.
     pub fn wake<'a>(&self, keys: impl IntoIterator<Item = &'a Bytes>) {
         if self.is_empty() {
             return;
@@ -46,7 +46,7 @@ impl RowWatches {
         keys.into_iter().filter_map(|key| rows.get(key)).for_each(|row| row.send_replace(()));
     }
 
-    /// Any row may have changed.
+    /// Wakes all watches, as any row may have changed.
     pub fn wake_all(&self) {
         if !self.is_empty() {
             self.rows.lock().values().for_each(|row| row.send_replace(()));
@@ -55,10 +55,10 @@ impl RowWatches {
 }
 
 impl RowWatch {
-    /// Waits for a change since the last call returned, or since this was made. Giving up loses
-    /// none.
+    /// Waits for a change since the last call returned, or since this was made. A dropped call
+    /// loses no change.
     pub async fn changed(&mut self) {
-        // The sender stays for as long as this does.
+        // The sender exists as long as this watch.
         let _ = self.changes.changed().await;
     }
 }

@@ -1,5 +1,5 @@
-//! Inodes right before and right after an operation: the master that runs the operation shows them
-//! to callers in the same process.
+//! Inodes right before and right after an operation, which the master that runs it shows to callers
+//! in the same process.
 
 use std::sync::Arc;
 
@@ -19,15 +19,16 @@ task_local! {
 /// An inode as POSIX shows it, before and after.
 pub type Sight = (Inode, Inode);
 
-/// Inodes that are looked at around the operations of a task.
+/// The inodes to record around the operations of a task.
 pub struct Wanted {
     inodes: Vec<Ino>,
-    /// Of each; none if there was no operation, or others changed it between two of them.
+    /// State of each inode before and after; `None` if no operation ran, or if others changed the
+    /// inode between two operations.
     seen: Mutex<Option<Vec<Option<Sight>>>>,
 }
 
-/// Does `work`, and tells what these inodes were before and after the operations that it has run
-/// in this task, where the master is in this process. The caller must have the right to see them.
+/// Runs `work`, and returns the state of these inodes before and after the operations that it has
+/// run in this task, if the master is in this process. The caller must have the right to see them.
 pub async fn seeing<T>(inodes: &[Ino], work: impl Future<Output = T>) -> (T, Vec<Option<Sight>>) {
     let wanted = Arc::new(Wanted { inodes: inodes.to_vec(), seen: Mutex::default() });
     let done = WANTED.scope(Arc::clone(&wanted), work).await;
@@ -35,7 +36,7 @@ pub async fn seeing<T>(inodes: &[Ino], work: impl Future<Output = T>) -> (T, Vec
     (done, seen)
 }
 
-/// The inodes that are to be looked at around the operations of this task.
+/// Returns the inodes to record around the operations of this task.
 pub fn wanted() -> Option<Arc<Wanted>> {
     WANTED.try_with(Arc::clone).ok()
 }
@@ -45,7 +46,7 @@ impl Wanted {
         &self.inodes
     }
 
-    /// An operation has run.
+    /// Adds the inodes around an operation that has run.
     pub fn add(&self, sights: Vec<Option<Sight>>) {
         let mut seen = self.seen.lock();
         *seen = Some(match seen.take() {
@@ -55,18 +56,18 @@ impl Wanted {
     }
 }
 
-/// Of two operations as of one, if nobody changed it in between.
+/// Joins the inode around two operations, if nobody changed it in between.
 fn joined((before, between): Sight, (same, after): Sight) -> Option<Sight> {
     (between == same).then_some((before, after))
 }
 
-/// A verb that looks at inodes before and after.
+/// A verb that records inodes before and after it runs.
 pub struct Seeing {
     pub verb: Box<dyn AnyVerb>,
     pub inodes: Vec<Ino>,
 }
 
-/// The reply of a verb, and what was seen.
+/// The reply of a verb, and the recorded inodes.
 pub type Seen = (AnyReply, Vec<Option<Sight>>);
 
 impl AnyVerb for Seeing {

@@ -8,21 +8,21 @@ use crate::needs::Declared;
 use crate::rows::decode_number;
 use crate::{Stop, View, keys};
 
-/// The inputs of an operation besides its own fields.
+/// The inputs of an operation in addition to its own fields.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub caller: Caller,
-    /// When the operation was accepted. Goes back only where the clock was set back.
+    /// Time when the operation was accepted. Goes back only if the clock was set back.
     pub now: Timestamp,
-    /// The batch that will make it durable; for a read, the batch it sees.
+    /// Batch that will make it durable; for a read, the batch that it sees.
     pub batch: u64,
 }
 
 impl Context {
-    /// Decides whether the caller may do this, and notes in the view that it was decided.
+    /// Checks that the caller may do this, and notes in the view that it was decided.
     ///
     /// # Errors
-    /// `Denied` if not; `ReadOnly` if only the bucket or the store stands against it.
+    /// `Denied` if not; `ReadOnly` if only a read-only bucket or store forbids it.
     pub fn authorize(
         &self,
         view: &mut View<'_>,
@@ -40,49 +40,48 @@ impl Context {
         Ok(())
     }
 
-    /// Whether the caller may: for a choice among many things.
+    /// Returns whether the caller may do this: for a choice among many things.
     pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
         is_allowed(&self.caller, action, resource, &self.caller.context(self.now))
     }
 }
 
-/// One operation on the metadata: a pure function of the rows it sees, its own fields and the
-/// context. It may run several times before it takes effect, so it must not keep anything.
+/// One operation on the metadata: a pure function of the rows that it sees, its own fields and the
+/// context. It may run several times before it takes effect, so it must not keep any state.
 pub trait Verb: Declared + Send + Sync + 'static {
     type Reply: Send + 'static;
 
-    /// For metrics and traces.
+    /// Name for metrics and traces.
     const NAME: &'static str;
 
-    /// Whether it is run when the disk is full: it frees space, or nothing could be freed without.
+    /// Runs even if the disk is full: it frees space, or nothing could be freed without it.
     const RUNS_WHEN_FULL: bool = false;
 
-    /// Whether a session that reads ranges by it keeps their rows, one by one. A range itself is
-    /// never leased.
+    /// Lets a session that reads ranges by it keep their rows, one by one. A range itself is never
+    /// leased.
     const LEASES_RANGES: bool = false;
 
-    /// Whether a session that runs it keeps the rows of names and inodes that it changed, as they
-    /// are then, and those of extents in its own blocks. They must not tell more than the caller
-    /// may know.
+    /// Lets a session that runs it keep the changed rows of names and inodes, and of extents in its
+    /// own blocks. These must not tell more than the caller may know.
     const LEASES_CHANGES: bool = false;
 
-    /// Whether a session may run it on its own on rows of a directory that is delegated to it, and
-    /// have the master run it later.
+    /// Lets a session run it on its own on rows of a directory that is delegated to it, and have
+    /// the master run it later.
     const POSTS: bool = false;
 
-    /// Rows that it changes, as far as its fields say. A session lets go of them when it sends the
-    /// operation, so that nobody has to wait until it was told to.
+    /// Returns the rows that it changes, as far as its fields determine them. A session gives them
+    /// up when it sends the operation, so that nobody has to wait for a recall.
     fn changes(&self) -> Vec<Bytes> {
         Vec::new()
     }
 
-    /// The party whose part of the reserve it takes, if it is run when the disk is full and frees
-    /// no space.
+    /// Returns the party whose part of the reserve it takes, if it runs on a full disk and frees no
+    /// space.
     fn takes_reserve_of(&self) -> Option<Party> {
         None
     }
 
-    /// Asks for what it needs ([`Declared`]) first, where that is not done before. Fails without
-    /// having changed anything that matters: the changes of an operation that fails are dropped.
+    /// Runs the operation. It first checks the rights that it needs ([`Declared`]), unless that was
+    /// done before. If it fails, its changes are dropped.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop>;
 }

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use cairn_auth::{Action, ActionSet};
 use cairn_base::{Error, Ino, SessionId, limits};
 
-/// Why an operation stopped before its end.
+/// The reason why an operation stopped before its end.
 #[derive(Debug)]
 pub enum Stop {
-    /// A row it needs is not in memory. The view knows which; the operation runs again with them.
+    /// A row that it needs is not in memory. The view knows which; the operation runs again with
+    /// it.
     Miss,
     /// It fails with this error and changes nothing.
     Fail(Error),
@@ -21,7 +22,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// A row or range of rows that was needed and not in memory.
+/// A row or range of rows that was needed and is not in memory.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Want {
     Row(Bytes),
@@ -33,7 +34,7 @@ pub enum Want {
     },
 }
 
-/// The keys of the rows among `wants`.
+/// Returns the keys of the rows among `wants`.
 pub fn wanted_rows(wants: &[Want]) -> impl Iterator<Item = Bytes> {
     wants.iter().filter_map(|want| match want {
         Want::Row(key) => Some(key.clone()),
@@ -41,12 +42,13 @@ pub fn wanted_rows(wants: &[Want]) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// Where a view finds rows.
+/// A source of rows for a view.
 pub trait Source {
-    /// `Some(None)` is a row known not to exist; `None` is a row not in memory.
+    /// Returns a row: `Some(None)` if it is known not to exist, `None` if it is not in memory.
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>>;
 
-    /// Up to `limit` rows with `start <= key < end` in key order, or `None` if not in memory.
+    /// Returns up to `limit` rows with `start <= key < end` in key order, or `None` if they are not
+    /// in memory.
     fn scan(&self, start: &Bytes, end: &Bytes, limit: usize) -> Option<Vec<(Bytes, Bytes)>>;
 }
 
@@ -57,18 +59,18 @@ pub struct View<'a> {
     wants: Vec<Want>,
     bytes: usize,
     reads: usize,
-    /// Rows read one by one, where they are to be told.
+    /// Rows read one by one, if they are recorded.
     trace: Option<Vec<(Bytes, Option<Bytes>)>>,
-    /// Those read in ranges are to be told as well.
+    /// Set if rows read in ranges are recorded as well.
     traces_ranges: bool,
-    /// The number of the inode that the operation makes, if it made it before, and for whom.
+    /// Number of the inode that the operation made before, if it did, and its session.
     given: Option<(Ino, SessionId)>,
     taken: Option<Ino>,
-    /// The actions that the caller was allowed.
+    /// Actions that the caller was allowed.
     allowed: ActionSet,
 }
 
-/// The changes of an operation: changed rows by key, `None` where deleted.
+/// The changes of an operation: changed rows by key, `None` for deleted ones.
 pub type Changes = BTreeMap<Bytes, Option<Bytes>>;
 
 impl<'a> View<'a> {
@@ -88,17 +90,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The first inode that is made gets this number, which a session may have reserved.
+    /// Gives a number to the first inode that is made; the session may have reserved it.
     pub fn give_ino(&mut self, ino: Ino, session: SessionId) {
         self.given = Some((ino, session));
     }
 
-    /// The number given, once.
+    /// Takes the given number, once.
     pub fn given_ino(&mut self) -> Option<(Ino, SessionId)> {
         self.given.take()
     }
 
-    /// The number of the first inode that was made.
+    /// Returns the number of the first inode that was made.
     pub fn taken_ino(&self) -> Option<Ino> {
         self.taken
     }
@@ -107,7 +109,7 @@ impl<'a> View<'a> {
         self.taken.get_or_insert(ino);
     }
 
-    /// It was decided that the caller may do this.
+    /// Notes that the caller was allowed to do this.
     pub fn note_allowed(&mut self, action: Action) {
         self.allowed = self.allowed.with(action);
     }
@@ -116,22 +118,23 @@ impl<'a> View<'a> {
         self.allowed
     }
 
-    /// From here on, takes down which rows are read.
+    /// Records from here on which rows are read.
     pub fn trace(&mut self) {
         self.trace = Some(Vec::new());
     }
 
-    /// Takes down those read in ranges, too.
+    /// Records rows read in ranges, too.
     pub fn trace_ranges(&mut self) {
         self.traces_ranges = true;
     }
 
-    /// The rows read since [`View::trace`]; of ranges only after [`View::trace_ranges`].
+    /// Returns the rows read since [`View::trace`]; rows of ranges only since
+    /// [`View::trace_ranges`].
     pub fn take_trace(&mut self) -> Vec<(Bytes, Option<Bytes>)> {
         self.trace.take().unwrap_or_default()
     }
 
-    /// The row of `key`, or `None` if there is none.
+    /// Returns the row of `key`, or `None` if there is none.
     pub fn get(&mut self, key: &Bytes) -> Result<Option<Bytes>, Stop> {
         if let Some(change) = self.changes.get(key) {
             return Ok(change.clone());
@@ -151,7 +154,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Asks for several rows at once: if some are missing, all of them are fetched together.
+    /// Returns several rows at once: if some are missing, all of them are fetched together.
     pub fn get_all(&mut self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>, Stop> {
         let mut rows = Vec::with_capacity(keys.len());
         let mut missed = false;
@@ -165,7 +168,7 @@ impl<'a> View<'a> {
         if missed { Err(Stop::Miss) } else { Ok(rows) }
     }
 
-    /// Up to `limit` rows with `start <= key < end` in key order.
+    /// Returns up to `limit` rows with `start <= key < end` in key order.
     pub fn scan(
         &mut self,
         start: &Bytes,
@@ -191,7 +194,7 @@ impl<'a> View<'a> {
         if self.changes.range(range.clone()).next().is_none() {
             return Ok(found);
         }
-        // A source that stopped at its limit says nothing of what follows its last row.
+        // A source that stopped at its limit tells nothing about the rows after its last one.
         let horizon = (found.len() == wanted).then(|| found[found.len() - 1].0.clone());
         let mut merged: BTreeMap<Bytes, Bytes> = found.into_iter().collect();
         for (key, change) in self.changes.range(range) {
@@ -218,7 +221,7 @@ impl<'a> View<'a> {
         self.changes.insert(key, None);
     }
 
-    /// Rows read so far.
+    /// Number of rows read so far.
     pub fn reads(&self) -> usize {
         self.reads
     }
@@ -231,12 +234,12 @@ impl<'a> View<'a> {
         &self.changes
     }
 
-    /// The rows that were missed, in the order they were asked for.
+    /// Returns the rows that were missing, in the order of the requests.
     pub fn into_wants(self) -> Vec<Want> {
         self.wants
     }
 
-    /// The changes of an operation that ended well; refused when it wrote more than it may.
+    /// Returns the changes of an operation that ended well; refuses too many changes.
     pub fn into_changes(self) -> Result<Changes, Error> {
         if self.changes.len() > limits::OP_ROWS || self.bytes > limits::OP_BYTES {
             let what =

@@ -1,10 +1,10 @@
-//! A value, and those who wait for it to change.
+//! A value whose changes tasks can wait for.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// As tokio's `watch`, but who waits longest wakes first, always: so that a simulation can be
-/// repeated.
+/// A value like tokio's `watch`. The task that has waited longest always wakes first, so that a
+/// simulation can be repeated.
 #[derive(Debug, Default)]
 pub struct Watched<T> {
     value: Mutex<T>,
@@ -27,7 +27,8 @@ impl<T: Clone> Watched<T> {
         });
     }
 
-    /// Wakes those who wait if `change` says that it changed the value. Says so, too.
+    /// Changes the value. Wakes the waiting tasks if `change` returns that it did; returns the
+    /// same.
     pub fn modify(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let changed = change(&mut self.value.lock());
         if changed {
@@ -36,10 +37,10 @@ impl<T: Clone> Watched<T> {
         changed
     }
 
-    /// Waits until `of` makes something of the value.
+    /// Waits until `of` returns a result for the value.
     pub async fn wait_for<R>(&self, mut of: impl FnMut(&T) -> Option<R>) -> R {
         loop {
-            // It hears of changes from here on.
+            // Changes are noticed from here on.
             let changed = self.changed.notified();
             if let Some(made) = of(&self.value.lock()) {
                 return made;

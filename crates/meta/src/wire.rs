@@ -1,5 +1,5 @@
-//! Operations on their way to a master on another machine: a number for each verb, and the verb and
-//! its reply as bytes ([postcard](https://postcard.jamesmunns.com/wire-format)).
+//! Operations on their way to a master on another machine: a number for each verb, and the encoding
+//! of the verb and its reply ([postcard](https://postcard.jamesmunns.com/wire-format)).
 //!
 //! A verb whose fields change gets a new number, so that nodes of two versions never misread each
 //! other: a master that does not know a number answers `NotImplemented`. Rows in these fields are
@@ -27,24 +27,24 @@ use crate::{Stop, Verb};
 pub trait WireVerb:
     Mounted<Reply: Serialize + DeserializeOwned> + Serialize + DeserializeOwned
 {
-    /// Names the verb and the format of its fields. Never used again for anything else.
+    /// Number of the verb and of the format of its fields. Never reused.
     const NUMBER: u16;
 }
 
-/// A verb of any type that came as bytes.
+/// A verb of any type that was received.
 pub trait ReceivedVerb: AnyVerb {
     fn traits(&self) -> Traits;
 
-    /// As [`Verb::takes_reserve_of`].
+    /// See [`Verb::takes_reserve_of`].
     fn takes_reserve_of(&self) -> Option<Party>;
 
-    /// As [`mounts::check`].
+    /// See [`mounts::check`].
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
 
-    /// As [`Mounted::subject`].
+    /// See [`Mounted::subject`].
     fn subject(&self) -> Option<String>;
 
-    /// As [`Mounted::show`].
+    /// See [`Mounted::show`].
     fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
 
     fn encode_reply(&self, reply: &AnyReply) -> Result<Bytes>;
@@ -98,7 +98,7 @@ impl<V: WireVerb> ReceivedVerb for V {
     }
 }
 
-/// Sees the type of every verb.
+/// A visitor of the types of all verbs.
 pub trait Visitor {
     fn verb<V: WireVerb>(&mut self);
 }
@@ -116,8 +116,8 @@ macro_rules! verbs {
         /// Decodes the verb `number`.
         ///
         /// # Errors
-        /// `NotImplemented` for a number this version does not know, `Invalid` for bytes that are
-        /// no such verb.
+        /// `NotImplemented` for a number that this version does not know, `Invalid` for bytes that
+        /// do not encode such a verb.
         pub fn receive(number: u16, bytes: &[u8]) -> Result<Arc<dyn ReceivedVerb>> {
             match number {
                 $($number => Ok(Arc::new(decode::<$module::$verb>(bytes)?)),)*
@@ -324,7 +324,7 @@ verbs! {
     725 => user_quotas::FindRoom, store(Operate);
 }
 
-/// Set in the number of a verb that is run for a call of a client.
+/// Bit in the number of a verb that is run for a call of a client.
 const FOR_CALL: u16 = 1 << 15;
 
 macro_rules! for_calls {
@@ -360,7 +360,7 @@ for_calls! {
     unlink::Unlink,
 }
 
-/// The encoding of `value`.
+/// Encodes `value`.
 pub fn encode<T: Serialize>(value: &T) -> Result<Bytes> {
     let bytes = postcard::to_stdvec(value);
     bytes
@@ -368,7 +368,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Bytes> {
         .map_err(|error| Error::Invalid(format!("the message cannot be encoded: {error}")))
 }
 
-/// The value that was sent as `bytes`, all of them.
+/// Decodes a value; it must take all of `bytes`.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
@@ -379,7 +379,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     }
 }
 
-/// Blocks that an operation publishes if it succeeds.
+/// Returns the blocks that an operation publishes if it succeeds.
 pub fn published(number: u16, fields: &[u8]) -> Result<Vec<BlockId>> {
     let of = |extents: &[Extent]| {
         let block = |extent: &Extent| match extent.place {
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// A caller as versions sent it that knew no origin.
+    /// A caller as sent by versions that knew no origin.
     #[derive(Serialize, serde::Deserialize)]
     struct Former {
         principal: Principal,

@@ -1,4 +1,4 @@
-//! Power cuts: what may be on the medium when the lights are back.
+//! Power cuts: the possible states of the medium afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::SECTOR_BYTES;
 use crate::inode::{Inode, Sector};
 use crate::state::DiskState;
 
-/// A possible state of `state` after a power cut, as [`crate::Snapshot::crash_image`] says.
+/// Returns a possible state of `state` after a power cut, see [`crate::Snapshot::crash_image`].
 pub(crate) fn crashed(state: &DiskState, seed: u64) -> DiskState {
     let rng = SeededRng::new(seed ^ 0xC0FF_EE00_DEAD_BEEF);
     let chances = Chances::draw(&rng);
@@ -39,7 +39,7 @@ pub(crate) fn crashed(state: &DiskState, seed: u64) -> DiskState {
     }
 }
 
-/// Out of 16: how often an un-synced thing was kept, and how often a sector tore.
+/// Chances out of 16 that an un-synced change was kept, and that a sector is torn.
 struct Chances {
     keep: u64,
     tear: u64,
@@ -66,7 +66,7 @@ fn cut(inode: &Inode, chances: &Chances, rng: &SeededRng) -> Inode {
         image.read(&mut old, offset);
         let kept = chances.keeps(rng);
         let Some(last) = dirty.versions.len().checked_sub(1) else { continue };
-        // Mostly the newest version; else any.
+        // Mostly the newest version; otherwise any.
         let pick = if rng.below(4) > 0 { last } else { rng.below(last as u64 + 1) as usize };
         let new: &Sector = &dirty.versions[pick];
         if rng.below(16) < chances.tear {

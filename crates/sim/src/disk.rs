@@ -61,7 +61,7 @@ impl Inner {
 }
 
 impl SimDisk {
-    /// An empty disk. The seed decides how much of a failing write reaches the disk.
+    /// Creates an empty disk. The seed decides how much of a failing write reaches the disk.
     pub fn new(seed: u64) -> SimDisk {
         SimDisk::from_state(DiskState::default(), seed)
     }
@@ -81,17 +81,17 @@ impl SimDisk {
         SimDisk { shared, directory: String::new() }
     }
 
-    /// The disk as it is now, for drawing power cuts from it.
+    /// Returns the current state of the disk, for drawing power cuts from it.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.lock().snapshot()
     }
 
-    /// A disk as after a power cut now. See [`Snapshot::crash_image`].
+    /// Returns the disk after a power cut now. See [`Snapshot::crash_image`].
     pub fn crash_image(&self, seed: u64) -> SimDisk {
         self.snapshot().crash_image(seed)
     }
 
-    /// A disk as after the death of the process now: the old handles no longer reach it.
+    /// Returns the disk after the death of the process now: the old handles no longer reach it.
     pub fn kill(&self) -> SimDisk {
         self.snapshot().kill_image()
     }
@@ -108,8 +108,8 @@ impl SimDisk {
         std::mem::take(&mut inner.snapshots)
     }
 
-    /// Tells the disk how far its user has come (such as: acknowledged operations), so that each
-    /// snapshot knows.
+    /// Notes how far the disk's user has come (such as acknowledged operations), so that each
+    /// snapshot knows it.
     pub fn mark(&self, mark: u64) {
         let mut inner = self.shared.lock();
         inner.mark = mark;
@@ -124,17 +124,18 @@ impl SimDisk {
         self.shared.lock().faults.clear();
     }
 
-    /// Calls made so far, of any kind.
+    /// Returns the number of calls so far, of any kind.
     pub fn calls(&self) -> u64 {
         self.shared.lock().faults.calls()
     }
 
-    /// Planned faults that have happened.
+    /// Returns the number of planned faults that have happened.
     pub fn faults_fired(&self) -> u64 {
         self.shared.lock().faults.fired()
     }
 
-    /// Beyond `bytes` allocated, writing fails with `StorageFull`. `None`: no limit.
+    /// Limits the allocated bytes: beyond `bytes`, writes fail with `StorageFull`. `None`: no
+    /// limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.lock().state.capacity = bytes;
     }
@@ -154,7 +155,7 @@ impl SimDisk {
         self.shared.lock().cold = cold;
     }
 
-    /// All bytes of a file as its readers see them.
+    /// Returns all bytes of a file as its readers see them.
     pub fn contents(&self, name: &str) -> io::Result<Vec<u8>> {
         let inner = self.shared.lock();
         let file = &inner.state.files[inner.state.find(&self.path(name))?];
@@ -181,6 +182,8 @@ impl SimDisk {
         Ok(())
     }
 
+    /// Returns the path of a file.
+    ///
     /// # Panics
     /// If `name` is not one plain path component.
     fn path(&self, name: &str) -> String {
@@ -264,20 +267,20 @@ impl Disk for SimDisk {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     state: Arc<DiskState>,
-    /// The last [`SimDisk::mark`] before this moment.
+    /// Last [`SimDisk::mark`] before this moment.
     pub mark: u64,
 }
 
 impl Snapshot {
-    /// The disk as it may be found after a power cut at this moment. Each un-synced sector holds
-    /// its old bytes, those of any write since, a torn mix, or (rarely) zeros; each un-synced
+    /// Returns the disk as it may be found after a power cut at this moment. Each un-synced sector
+    /// holds its old bytes, those of any write since, a torn mix, or (rarely) zeros; each un-synced
     /// length and name was kept or not. A third of the seeds give the extremes: all kept, or none.
     pub fn crash_image(&self, seed: u64) -> SimDisk {
         SimDisk::from_state(crashed(&self.state, seed), seed)
     }
 
-    /// The disk after the process died but the machine did not: all that was written is there,
-    /// and what was not synced still is not.
+    /// Returns the disk after the death of the process, but not of the machine: everything that was
+    /// written is there, and un-synced bytes are still un-synced.
     pub fn kill_image(&self) -> SimDisk {
         SimDisk::from_state((*self.state).clone(), self.mark)
     }
@@ -286,7 +289,8 @@ impl Snapshot {
 struct SimFile {
     shared: Arc<SharedDisk>,
     file: FileId,
-    /// Failed syncs of the file that were reported here, or came before this was opened.
+    /// Number of failed syncs of the file that were reported here, or happened before this was
+    /// opened.
     errors_seen: AtomicU64,
 }
 

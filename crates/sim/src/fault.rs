@@ -1,8 +1,8 @@
-//! Faults, and when they occur.
+//! Faults, and the calls at which they occur.
 
 use std::io;
 
-/// The calls that can be made to fail.
+/// A call that can be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Call {
     Open,
@@ -10,7 +10,7 @@ pub enum Call {
     List,
     Remove,
     Rename,
-    /// `Disk::sync`: of names.
+    /// `Disk::sync`, which syncs names.
     SyncNames,
     Read,
     Write,
@@ -23,7 +23,7 @@ pub enum Call {
 /// Fails a call once, or from then on.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// `None`: any call.
+    /// Call to fail; `None` for any.
     pub call: Option<Call>,
     /// Number of matching calls that succeed first.
     pub after: u64,
@@ -71,7 +71,7 @@ impl Faults {
         self.fired
     }
 
-    /// Counts a call and says how it fails, if it does.
+    /// Counts a call, and returns its fault if it has one.
     pub(crate) fn check(&mut self, call: Call) -> io::Result<()> {
         self.calls += 1;
         let mut error = None;

@@ -1,6 +1,6 @@
-//! Files that hold what was sent or stored once, as text: it must stay readable.
+//! Files with messages and rows that were sent or stored once, as text: they must stay readable.
 //!
-//! `CAIRN_GOLDEN=write` lets a test write what is missing. It never changes what is there.
+//! `CAIRN_GOLDEN=write` lets a test write missing text. It never changes existing text.
 
 use std::fmt::Write;
 use std::fs;
@@ -70,7 +70,8 @@ pub fn compare(path: &Path, text: &str) -> Result<(), String> {
     }
 }
 
-/// The lines of a file that only grows; `line` is added if it is missing and may be written.
+/// Returns the lines of a file that only grows; `line` is added if it is missing and may be
+/// written.
 ///
 /// # Errors
 /// If the line is missing and may not be written.

@@ -10,7 +10,7 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads what [`hex`] wrote.
+/// Decodes the output of [`hex`].
 ///
 /// # Panics
 /// If it is anything else.

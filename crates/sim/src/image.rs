@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 const PAGE: usize = 4096;
 
-/// Absent pages are zeros.
+/// Pages of a file. Absent pages are zeros.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Image {
     pages: Vec<Option<Arc<[u8; PAGE]>>>,
@@ -41,7 +41,7 @@ impl Image {
         }
     }
 
-    /// Zeros from `len` on.
+    /// Zeroes all bytes from `len` on.
     pub(crate) fn cut(&mut self, len: u64) {
         let len = len as usize;
         self.pages.truncate(len.div_ceil(PAGE));
@@ -52,7 +52,7 @@ impl Image {
         }
     }
 
-    /// Bytes of pages that exist at or after byte `from`.
+    /// Returns the bytes of pages that exist at or after byte `from`.
     pub(crate) fn used_bytes_from(&self, from: u64) -> u64 {
         let first = (from as usize).div_ceil(PAGE);
         self.pages.iter().skip(first).filter(|page| page.is_some()).count() as u64 * PAGE as u64

@@ -1,4 +1,5 @@
-//! One file: what its readers see, what would survive a power cut, and all in between.
+//! One file: the bytes that its readers see, the bytes that survive a power cut, and all in
+//! between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ pub(crate) type Sector = [u8; SECTOR_BYTES];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     pub(crate) versions: Vec<Arc<Sector>>,
-    /// A sync of it failed: no later sync makes it durable, only writing it again does.
+    /// Set if a sync of it failed: no later sync makes it durable, only writing it again does.
     lost: bool,
 }
 
@@ -26,7 +27,7 @@ pub(crate) struct Inode {
     /// Lengths since the last sync, oldest first.
     pub(crate) dirty_lens: Vec<u64>,
     pub(crate) reserved: u64,
-    /// Failed syncs. Every open file hears of each once.
+    /// Number of failed syncs. Every open file reports each of them once.
     pub(crate) sync_errors: u64,
 }
 
@@ -105,14 +106,14 @@ impl Inode {
         self.dirty_lens.clear();
     }
 
-    /// As Linux does it: the pages count as clean from here on, whether they reached the disk or
-    /// not.
+    /// Fails a sync like Linux: the pages count as clean from here on, whether they reached the
+    /// disk or not.
     pub(crate) fn fail_sync(&mut self) {
         self.sync_errors += 1;
         self.dirty.values_mut().for_each(|dirty| dirty.lost = true);
     }
 
-    /// Changes what is on the medium, behind everybody's back.
+    /// Changes the medium, unknown to all handles.
     pub(crate) fn overwrite(&mut self, bytes: &[u8], offset: u64) {
         self.live.write(bytes, offset);
         self.durable.write(bytes, offset);

@@ -1,5 +1,5 @@
-//! A disk in memory that does to a store what disks do: it loses, reorders and tears what was not
-//! synced, fails the n-th call, runs full, flips bits. Seeded, so what it did can be done again.
+//! A disk in memory that does to a store what disks do: it loses, reorders and tears un-synced
+//! writes, fails the n-th call, fills up, flips bits. It is seeded, so its faults can be repeated.
 //!
 //! It is not: a model of one file system. It takes from the store every promise that the contract
 //! of [`cairn_base::Disk`] does not make, also those that ext4 happens to keep.
@@ -11,8 +11,8 @@
 //!   snapshot() ──► Snapshot ──► crash_image(seed) ──► SimDisk after a power cut
 //! ```
 //!
-//! Beside it is what else tests of several crates share: made-up values of any type
-//! ([`sample`]), and files of what was sent or stored once ([`golden`]).
+//! It also has tools that tests of several crates share: made-up values of any type ([`sample`]),
+//! and files of messages and rows that were sent or stored once ([`golden`]).
 
 mod fault;
 mod hex;
@@ -33,7 +33,7 @@ mod disk;
 pub use disk::{SimDisk, Snapshot};
 pub use fault::{Call, Fault};
 
-/// The unit that a disk writes whole or not at all, bytes. (Tearing within one is simulated too.)
+/// Bytes of the unit that a disk writes whole or not at all. (Tearing within one is simulated too.)
 pub const SECTOR_BYTES: usize = 512;
 
 /// Returns every how many calls, bits or cuts a test tries one: 1 in the long form of the tests.

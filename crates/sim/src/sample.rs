@@ -1,4 +1,4 @@
-//! Values of any type that can be sent, made up, and the text that shows them: so that a test has
+//! Makes up values of any type that can be sent, and the text that shows them, so that a test has
 //! every message without a list of its fields.
 
 use std::fmt::{self, Display, Write};
@@ -11,21 +11,21 @@ use serde::de::{
 
 use crate::hex::hex;
 
-/// Bytes of what is sent as bytes of a form of its own (a row): by the name of its type, and the
-/// number of the sample.
+/// Function for the bytes of a value that is sent in an encoding of its own (a row): by the name of
+/// its type, and the number of the sample.
 pub type Forms<'a> = &'a dyn Fn(&str, usize) -> Option<Vec<u8>>;
 
 /// A made-up value.
 pub struct Sample<T> {
     pub value: T,
-    /// All its fields, with their names and types.
+    /// Text of all its fields, with their names and types.
     pub text: String,
-    /// Samples with other variants of its enums there are, this one included.
+    /// Number of samples with other variants of its enums, including this one.
     pub turns: usize,
 }
 
-/// Sample `turn` of a type. Sample 0 has the first variant of each enum, no optional value and no
-/// element of a list; the others have these, and further variants.
+/// Returns sample `turn` of a type. Sample 0 has the first variant of each enum, no optional value
+/// and no element of a list; the others have these, and further variants.
 ///
 /// # Panics
 /// If the type takes what no sample has.
@@ -37,7 +37,7 @@ pub fn sample<T: DeserializeOwned>(turn: usize, forms: Forms<'_>) -> Sample<T> {
     }
 }
 
-/// Why there is no sample.
+/// The reason why there is no sample.
 #[derive(Debug)]
 pub struct Failed(String);
 
@@ -61,12 +61,12 @@ struct Sampler<'a> {
     text: String,
     turns: usize,
     forms: Forms<'a>,
-    /// The bytes that come next.
+    /// Bytes for the next value.
     form: Option<Vec<u8>>,
 }
 
 impl Sampler<'_> {
-    /// No two numbers of a sample are the same, as far as `bits` allow it.
+    /// Returns a number; all numbers of a sample differ, as far as `bits` allow it.
     fn number(&mut self, name: &str, bits: u32) -> u64 {
         self.next += 1;
         let number = (self.next * 0x0101 + self.turn as u64) & (u64::MAX >> (64 - bits));
@@ -86,7 +86,7 @@ impl Sampler<'_> {
         number.to_be_bytes()[6..].to_vec()
     }
 
-    /// So many values, one after the other, each with what is written before it.
+    /// Visits `count` values, one after the other, each with its name written before it.
     fn each<'de, V: Visitor<'de>>(
         &mut self,
         names: &[&str],
@@ -160,7 +160,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         visitor.visit_bool(is)
     }
 
-    /// For as long as the process lives: types may borrow from what they read.
+    /// Leaked for the life of the process: types may borrow from what they read.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
         self.next += 1;
         let text = format!("text {}", self.next);

@@ -1,4 +1,4 @@
-//! All that is on a simulated disk. Cloning is cheap: files are shared until they change.
+//! The state of a simulated disk. Cloning is cheap: files are shared until they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,7 +8,7 @@ use crate::inode::Inode;
 
 pub(crate) type FileId = usize;
 
-/// An operation on names that no `Disk::sync` made durable yet.
+/// An operation on names that no `Disk::sync` has made durable yet.
 #[derive(Clone, Debug)]
 pub(crate) enum NameOp {
     Link { path: String, file: FileId },
@@ -17,7 +17,7 @@ pub(crate) enum NameOp {
 }
 
 impl NameOp {
-    /// The file that it gives a name.
+    /// Returns the file that it gives a name.
     fn file(&self) -> Option<FileId> {
         match self {
             NameOp::Link { file, .. } | NameOp::Move { file, .. } => Some(*file),
@@ -25,7 +25,7 @@ impl NameOp {
         }
     }
 
-    /// The file that loses its name by it.
+    /// Returns the file that loses its name by it.
     fn loses(&self, names: &BTreeMap<String, FileId>) -> Option<FileId> {
         match self {
             NameOp::Unlink { path: name } | NameOp::Move { target: name, .. } => {
@@ -58,7 +58,7 @@ impl NameOp {
     }
 }
 
-/// The part of `path` up to and with its last slash.
+/// Returns the part of `path` up to and including its last slash.
 pub(crate) fn directory(path: &str) -> &str {
     path.rfind('/').map_or("", |slash| &path[..=slash])
 }
@@ -100,7 +100,7 @@ impl DiskState {
         self.name_ops.push(op);
     }
 
-    /// Forgets the bytes of removed files that are not open and can come back by no power cut.
+    /// Forgets the bytes of removed files that are not open and cannot come back by a power cut.
     pub(crate) fn forget(&mut self, is_open: impl Fn(FileId) -> bool) {
         if self.removed.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl DiskState {
         });
     }
 
-    /// Bytes of all files, also of those without a name.
+    /// Returns the bytes of all files, including those without a name.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.live.used_bytes_from(0)).sum()
     }

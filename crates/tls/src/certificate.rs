@@ -1,4 +1,4 @@
-//! A few facts of a certificate: its name, and when it is valid.
+//! A few facts of a certificate: its name, and the time of its validity.
 //!
 //! Libraries verify certificates. These facts are for messages, and for signing.
 #![deny(clippy::indexing_slicing)]
@@ -16,19 +16,19 @@ const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
-/// `2.5.4.3`.
+/// Object identifier `2.5.4.3`.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// The fields of a certificate. None of them is verified.
+/// Fields of a certificate. None of them is verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// The common name of its subject, if that has one name and no other part.
+    /// Common name of its subject, if the subject has one name and nothing else.
     pub common_name: Option<String>,
     pub not_before: UnixTime,
     pub not_after: UnixTime,
 }
 
-/// Reads a certificate, as DER; `None` for bytes that are none.
+/// Reads a certificate in DER; `None` for bytes that are none.
 pub fn facts(der: &[u8]) -> Option<Facts> {
     let (certificate, _) = take(der, SEQUENCE)?;
     let (signed, _) = take(certificate, SEQUENCE)?;
@@ -43,7 +43,7 @@ pub fn facts(der: &[u8]) -> Option<Facts> {
     Some(Facts { common_name: common_name(subject), not_before, not_after })
 }
 
-/// The contents of the value that begins here, if it has this tag, and what follows it.
+/// Returns the contents of the value at the front if it has this tag, and the bytes after it.
 fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, short], rest) = bytes.split_first_chunk()?;
     if found != tag {
@@ -82,7 +82,7 @@ fn take_time(bytes: &[u8]) -> Option<(UnixTime, &[u8])> {
     Some((time(digits, is_short)?, rest))
 }
 
-/// `YYMMDDHHMMSSZ`, or with four digits of the year.
+/// Parses `YYMMDDHHMMSSZ`, or the same with four digits of the year.
 fn time(text: &[u8], is_short: bool) -> Option<UnixTime> {
     let digits = text.strip_suffix(b"Z")?;
     let (year, rest) = digits.split_at_checked(if is_short { 2 } else { 4 })?;
@@ -101,7 +101,7 @@ fn time(text: &[u8], is_short: bool) -> Option<UnixTime> {
     let (month, day) = (part(1, 12)?, part(1, 31)?);
     let (hour, minute, second) = (part(0, 23)?, part(0, 59)?, part(0, 60)?);
     let secs = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
-    // A time before the epoch is as good as the epoch.
+    // A time before the epoch counts as the epoch.
     let secs = u64::try_from(secs).unwrap_or(0);
     Some(UnixTime::since_unix_epoch(Duration::from_secs(secs)))
 }
@@ -111,7 +111,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |number, next| Some(number * 10 + digit(next)?))
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar.
+/// Returns the days from 1970-01-01 to a day of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     // The year begins in March here, so that a leap day is its last.
     let year = if month <= 2 { year - 1 } else { year };

@@ -1,6 +1,6 @@
-//! TLS: whom a client trusts, and how the handshake of a peer is verified.
+//! TLS: the authorities that a client trusts, and the verification of a peer's handshake.
 //!
-//! It is not: what nodes of a cluster know each other by (`identity` of `cluster` decides on their
+//! It is not: the identity of nodes in a cluster (`identity` of `cluster` decides on their
 //! certificates, as [`AdmitServer`] and [`AdmitClient`]), nor the certificates that doors show.
 //!
 //! ```text

@@ -12,19 +12,19 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use crate::certificate::facts;
 
-/// Authorities, as a file names them.
+/// Authorities that a file names.
 #[derive(Clone, Debug)]
 pub struct Authorities {
     pub roots: RootCertStore,
-    /// All certificates of the file. A server may have one of them itself.
+    /// All certificates of the file. A server may itself have one of them.
     pub certificates: Vec<CertificateDer<'static>>,
     /// Certificates that cannot be those of an authority.
     pub unusable: usize,
 }
 
-/// Admits servers whose certificate one of the authorities has signed, and servers that show one
-/// of the certificates itself. `openssl req -x509` marks the certificate that it makes for a server
-/// as that of an authority, which a chain may not end in.
+/// Admits servers whose certificate one of the authorities has signed, and servers that show one of
+/// the certificates itself. `openssl req -x509` marks the certificate that it makes for a server as
+/// an authority, in which a chain may not end.
 pub fn verifier(
     authorities: Authorities,
     provider: Arc<CryptoProvider>,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::trust::authorities;
 
-    /// In 2026.
+    /// A time in 2026.
     const NOW: u64 = 1_795_737_600;
 
     fn self_signed(is_ca: bool) -> rcgen::Certificate {

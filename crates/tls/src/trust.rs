@@ -1,4 +1,4 @@
-//! Whom a client trusts.
+//! Authorities that a client trusts.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub enum Trust {
     Public,
     /// These authorities and certificates, and no others.
     Authorities(Authorities),
-    /// Any server: it must have the key of the certificate that it shows, whatever that is.
+    /// Any server: it must only have the key of the certificate that it shows.
     Anyone,
 }
 
-/// Reads authorities from PEM. Sections that are no certificates are passed over.
+/// Reads authorities from PEM. Sections that are no certificates are ignored.
 ///
 /// # Errors
-/// Says in words what is wrong: it is no PEM, or has no certificate of an authority.
+/// A description of the fault: it is no PEM, or has no certificate of an authority.
 pub fn authorities(pem: &[u8]) -> Result<Authorities, String> {
     let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| error.to_string())?;
@@ -36,7 +36,7 @@ pub fn authorities(pem: &[u8]) -> Result<Authorities, String> {
     }
 }
 
-/// TLS 1.2 and 1.3 of a client that shows no certificate.
+/// Configures TLS 1.2 and 1.3 for a client that shows no certificate.
 ///
 /// # Errors
 /// Those of the library.

@@ -1,4 +1,4 @@
-//! Verifies handshakes. The traits here decide on certificates.
+//! Verifies handshakes. The traits here decide on the certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 /// Decides on the certificates of servers.
 pub trait AdmitServer: Send + Sync + 'static {
-    /// `others` is the rest of the chain that the server shows.
+    /// Decides whether a server is admitted. `others` is the rest of the chain that the server
+    /// shows.
     ///
     /// # Errors
-    /// Why the server is not admitted.
+    /// The reason why the server is not admitted.
     fn admit_server(
         &self,
         certificate: &CertificateDer<'_>,
@@ -27,8 +28,10 @@ pub trait AdmitServer: Send + Sync + 'static {
 
 /// Decides on the certificates of clients.
 pub trait AdmitClient: Send + Sync + 'static {
+    /// Decides whether a client is admitted.
+    ///
     /// # Errors
-    /// Why the client is not admitted.
+    /// The reason why the client is not admitted.
     fn admit_client(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error>;
 }
 
@@ -42,14 +45,14 @@ pub struct Verifier<A> {
 }
 
 impl<A> Verifier<A> {
-    /// Takes TLS 1.2 and 1.3, and every signature of the library.
+    /// Accepts TLS 1.2 and 1.3, and every signature of the library.
     pub fn new(admits: A) -> Arc<Verifier<A>> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
         let schemes = algorithms.supported_schemes();
         Arc::new(Verifier { admits, algorithms, schemes, speaks_tls12: true })
     }
 
-    /// Takes what nodes of a cluster speak: TLS 1.3, and signatures of P-256.
+    /// Accepts the protocol of cluster nodes: TLS 1.3, and signatures of P-256.
     pub fn of_nodes(admits: A) -> Arc<Verifier<A>> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
         let schemes = vec![SignatureScheme::ECDSA_NISTP256_SHA256];

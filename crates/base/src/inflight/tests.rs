@@ -7,7 +7,7 @@ use crate::{Scope, Stages};
 
 type Tried = Scope<dyn Future<Output = ()> + Send>;
 
-/// The table is one for all tests: each finds its own requests by the trace.
+/// All tests share one table: each finds its own requests by the trace.
 fn trace(id: u128) -> Trace {
     Trace { id, span: 1, parent: 0, sampled: false }
 }

@@ -3,15 +3,18 @@
 use super::{ClusterMap, Group, Node};
 use crate::{Error, NodeId, Result, Role, Roles, Timestamp};
 
-/// Nodes may have maps that these metadata never had: the next map is newer than any of these.
+/// Distance of the next epoch: nodes may have later maps than these metadata, and it must exceed
+/// theirs.
 const EPOCHS: u64 = 1 << 20;
-/// So many nodes and groups may have been made that these metadata do not know.
+/// Distance of the next numbers: nodes and groups may have been made that these metadata do not
+/// know.
 const NODES: u64 = 1 << 10;
 const GROUPS: u32 = 1 << 16;
 
 impl ClusterMap {
-    /// The generation that metadata with this map get when they begin anew after `former`: that of
-    /// nobody else, since it is the time in microseconds, and greater than all epochs before it.
+    /// Returns the generation of metadata with this map when they begin anew after `former`. Nobody
+    /// else has it, since it is the time in microseconds, and it is greater than all epochs before
+    /// it.
     pub fn next_generation(&self, former: u64, now: Timestamp) -> u64 {
         let micros = u64::try_from(now.0 / 1000).unwrap_or(0);
         let epoch = self.epoch.saturating_add(EPOCHS);
@@ -19,9 +22,9 @@ impl ClusterMap {
         micros.max(epoch).max(other)
     }
 
-    /// The map with which metadata begin anew in `generation`. Nothing counts any more that went by
-    /// other maps, and no number is given that they may have given. If `own` is named, that node is
-    /// the only master: the others are former ones, and keep their other roles.
+    /// Returns the map with which metadata begin anew in `generation`. Nothing that used other maps
+    /// is valid any more, and no number is reused that they may have given. If `own` is named, that
+    /// node is the only master: the others become former ones, and keep their other roles.
     ///
     /// # Errors
     /// `Invalid` if there are no numbers of groups left.
@@ -109,7 +112,7 @@ mod tests {
         let other = map().anew(Some(NodeId(1)), map().next_generation(1, later)).unwrap();
         assert!(other.epoch > next.epoch);
         assert!(other.former.contains_key(&NodeId(2)));
-        // Once more: those that were given up before stay so.
+        // A second time: those that were given up before stay so.
         let again = next.anew(Some(NodeId(2)), next.next_generation(1, Timestamp(0))).unwrap();
         assert_eq!(again.former, next.former);
         assert_eq!(again.generation, next.epoch + EPOCHS);

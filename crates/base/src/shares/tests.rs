@@ -123,7 +123,7 @@ fn growing_shares_come_first_and_one_of_them_always_gets_on() {
         .collect();
     let mut waits = shares.take(THIRD, 1);
     assert!(poll(&mut waits).is_none());
-    // All hold some, and all want more: the eldest gets it beyond what there is.
+    // All hold some, and all want more: the oldest gets it beyond the limits.
     let [a, b, c, d] = held.get_disjoint_mut([0, 1, 2, 3]).unwrap();
     {
         let mut second = Box::pin(b.grow(1));
@@ -172,8 +172,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Room is taken, given back and given up at random. No more is out than there is, no waiter
-    /// waits for room that could be had, and in the end all room is back.
+    /// Takes, gives back and gives up room at random. Never more than all room is taken, no waiter
+    /// waits for room that it could have, and in the end all room is back.
     #[test]
     fn room_is_neither_lost_nor_made(acts in proptest::collection::vec(act(), 0..200)) {
         let shares = Shares::new(16);

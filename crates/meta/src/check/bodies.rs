@@ -1,4 +1,4 @@
-//! Bodies: their extents, reference counts, and what is to be drained and freed.
+//! Bodies: their extents and reference counts, and the bodies and blocks to be drained and freed.
 
 use cairn_base::{BodyId, Result, limits};
 
@@ -8,10 +8,10 @@ use super::tables::{Checker, chunk_key, only_body};
 use crate::keys;
 use crate::rows::{Extent, Extents, Freed, Place, decode_number};
 
-/// How far an extent of one chunk may reach into the next, bytes.
+/// Bytes by which an extent of one chunk may reach into the next.
 const REACH: u64 = limits::BLOCK_BYTES as u64;
 
-/// Reads after all that refers to bodies was read.
+/// Reads the rows of bodies. Called after all rows that refer to bodies were read.
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(
         b'f',
@@ -97,7 +97,7 @@ fn odd(facts: &Facts, extent: &Extent) -> Option<String> {
 #[derive(Default)]
 struct Run {
     body: Option<BodyId>,
-    /// Start and end of each.
+    /// Start and end of each extent.
     pieces: Vec<(u64, u64)>,
 }
 
@@ -123,7 +123,7 @@ impl Run {
     }
 }
 
-/// The first byte below `end` that no piece holds.
+/// Returns the first byte below `end` that no piece holds.
 fn first_hole(pieces: &[(u64, u64)], end: u64) -> Option<u64> {
     let mut held = 0;
     for (start, stop) in pieces {
@@ -145,7 +145,7 @@ pub fn check(checker: &mut Checker<'_>) {
     }
 }
 
-/// The fault of a body, if it has one.
+/// Describes the fault of a body, if it has one.
 fn misfit(body: &BodyFacts) -> Option<String> {
     let references = body.references();
     match (references, body.drain) {

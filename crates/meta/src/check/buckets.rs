@@ -17,7 +17,7 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'p', parse_part, read_part)
 }
 
-/// An entry of the root directory.
+/// Reads an entry of the root directory.
 pub fn read_entry(facts: &mut Facts, report: &mut Report, name: &Bytes, entry: &Entry) {
     let bucket = facts.buckets.entry(BucketId(entry.ino.0)).or_default();
     let name = name.strip_suffix(b"/").unwrap_or(name).to_vec();
@@ -120,7 +120,7 @@ fn read_part(checker: &mut Checker<'_>, (id, number): (UploadId, u32), part: Par
     }
 }
 
-/// Whether the references of a part have become those of the extents of a completed object.
+/// Returns whether the references of a part have become those of the extents of a completed object.
 fn passed_on(drain: Option<Drain>, taken: Option<BodyId>) -> bool {
     match drain {
         Some(Drain::Completed { body } | Drain::PartTable { body: Some(body) }) => {
@@ -175,7 +175,7 @@ fn check_upload(report: &mut Report, id: UploadId, upload: &UploadFacts) {
         report.add(about, format!("is up for draining, yet the part table of inode {ino}"));
         return;
     }
-    // Until it is drained, there are parts beside it that the object does not have.
+    // Until it is drained, it has more parts than the object.
     let found = if upload.drain.is_some() { upload.taken } else { upload.parts };
     if parts > 0 && u64::from(parts) != found {
         let what = format!("its part table has {found} of {parts} parts");

@@ -1,4 +1,4 @@
-//! Damaged blocks, said as the objects that they are to users.
+//! Damaged blocks, reported as the objects that users see.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ pub struct BadBlock {
 /// An object that a user lost, or may have lost.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Damaged {
-    /// `bucket/key`; of an upload in progress with the number of the part.
+    /// `bucket/key`; for an upload in progress also the number of the part.
     pub object: String,
-    /// The first byte of the object's body that is hit, and the one after the last.
+    /// First damaged byte of the object's body, and the byte after the last.
     pub start: u64,
     pub end: u64,
     pub what: String,
@@ -34,15 +34,15 @@ pub struct Damaged {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Named {
     pub damaged: Vec<Damaged>,
-    /// Bad blocks that no object holds any more: they hit nobody. None are known if objects were
-    /// left out.
+    /// Bad blocks that no object holds any more: they affect nobody. Empty if objects were left
+    /// out.
     pub garbage: Vec<BlockId>,
-    /// Objects were left out.
+    /// Set if objects were left out.
     pub is_cut: bool,
 }
 
 /// Names the objects that hold bad blocks. The number of passes over the metadata does not grow
-/// with theirs, and what is collected in each of them is bounded.
+/// with the number of blocks, and the data collected in each pass is bounded.
 ///
 /// # Errors
 /// Those of the snapshot.
@@ -85,7 +85,7 @@ pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock], mut bound: Bound) -> Resu
     Ok(Named { damaged, garbage: garbage.collect(), is_cut })
 }
 
-/// The parts of bodies that lie in bad blocks, each with the block it is for.
+/// Returns the parts of bodies that lie in bad blocks, each with its block.
 fn pieces<'a>(
     snapshot: &dyn Snapshot,
     bad: &'a [BadBlock],
@@ -112,7 +112,7 @@ fn chunk(snapshot: &dyn Snapshot, owner: Owner) -> Result<Chunk> {
     Ok(Chunk { body, chunk, extents: extents.ok().flatten().unwrap_or_default() })
 }
 
-/// Whether the chunk that owns a block names it.
+/// Returns whether the chunk that owns a block names it.
 ///
 /// # Errors
 /// Those of the snapshot.

@@ -1,4 +1,4 @@
-//! How many rows there may be, before they are read.
+//! Estimates the number of rows before they are read.
 
 use cairn_base::{Result, limits};
 
@@ -6,20 +6,22 @@ use super::tables::Table;
 use crate::engine::Snapshot;
 use crate::rows::{Row, Usage};
 
-/// About the longest object that has no body, bytes.
+/// Approximate length of the longest object that has no body, bytes.
 const WITHOUT_BODY: u64 = 16 << 10;
 
-/// How much there may be to check, from what buckets count.
+/// An estimate of the rows to check, from the counts of buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Estimate {
-    /// Inodes and bodies, which a check has in memory. Directories and parts are not counted.
+    /// Inodes and bodies, which a check keeps in memory. Directories and parts are not counted.
     pub kept: u64,
     pub rows: u64,
-    /// Of these, rows of extents.
+    /// Rows of extents among these.
     pub chunks: u64,
 }
 
 impl Estimate {
+    /// Makes the estimate.
+    ///
     /// # Errors
     /// Those of the snapshot.
     pub fn of(snapshot: &dyn Snapshot) -> Result<Estimate> {
@@ -30,7 +32,7 @@ impl Estimate {
             let bodies = objects.min(bytes / WITHOUT_BODY);
             let chunks = bodies.saturating_add(bytes / limits::CHUNK_BYTES);
             estimate.kept = estimate.kept.saturating_add(objects).saturating_add(bodies);
-            // An inode and an entry for each.
+            // Each object has an inode and an entry.
             estimate.rows = estimate.rows.saturating_add(objects.saturating_mul(2));
             estimate.rows = estimate.rows.saturating_add(chunks);
             estimate.chunks = estimate.chunks.saturating_add(chunks);
@@ -38,7 +40,7 @@ impl Estimate {
         Ok(estimate)
     }
 
-    /// So many portions that each has at most `most` of these inodes and bodies.
+    /// Returns the number of portions such that each has at most `most` of these inodes and bodies.
     pub fn portions(&self, most: usize) -> u64 {
         self.kept.div_ceil(most.max(1) as u64).max(1)
     }

@@ -1,4 +1,4 @@
-//! The facts remembered of the rows: enough to compare each table with the others.
+//! Facts collected from the rows: enough to compare each table with the others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,16 +8,15 @@ use crate::rows::{BucketKind, Drain, Kind, Usage};
 
 #[derive(Default)]
 pub struct Facts {
-    /// Of the portion.
+    /// Inodes of the portion, as are the directories, uploads and bodies.
     pub inodes: HashMap<Ino, InodeFacts>,
     pub directories: HashMap<Ino, DirectoryFacts>,
     pub uploads: HashMap<UploadId, UploadFacts>,
     pub bodies: HashMap<BodyId, BodyFacts>,
-    /// Of all that there are, as is all that follows: of each directory the one it is in, and its
-    /// bucket.
+    /// Parent and bucket of every directory. This and the fields below are of all portions.
     pub tree: HashMap<Ino, (Ino, BucketId)>,
     pub buckets: HashMap<BucketId, BucketFacts>,
-    /// Of uploads.
+    /// Drains of uploads.
     pub drains: HashMap<UploadId, Drain>,
     /// Bodies that are being put together: they do not own the bodies that they refer to.
     pub prepared: HashSet<BodyId>,
@@ -26,21 +25,21 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts that another number of portions makes fewer.
+    /// Number of the facts that depend on the number of portions: more portions have fewer each.
     pub fn kept(&self) -> usize {
         self.inodes.len() + self.directories.len() + self.uploads.len() + self.bodies.len()
     }
 }
 
-/// Of an inode's own row, and of those that lead to it.
+/// The facts of an inode's own row, and of the rows that lead to it.
 pub struct InodeFacts {
     pub kind: Kind,
     pub implicit: bool,
     pub bucket: BucketId,
-    /// Of a directory.
+    /// Parent of a directory.
     pub parent: Ino,
     pub nlink: u32,
-    /// Entries found.
+    /// Number of entries found.
     pub names: u32,
     pub xattrs: u32,
     pub tags: u32,
@@ -54,16 +53,16 @@ pub struct DirectoryFacts {
     pub directories: u64,
     pub tally_entries: u64,
     pub tally_directories: u64,
-    /// The inode that an entry says this directory is in, for each entry of it.
+    /// Parent according to the directory's entry.
     pub found_in: Option<Ino>,
 }
 
 #[derive(Default)]
 pub struct BucketFacts {
     pub kind: BucketKind,
-    /// As its row says; `None` without a row.
+    /// Name in the bucket's row; `None` without a row.
     pub name: Option<String>,
-    /// As its entry in the root says.
+    /// Name of the bucket's entry in the root.
     pub entry: Option<Vec<u8>>,
     pub usage: Option<Usage>,
     pub objects: u64,
@@ -73,33 +72,33 @@ pub struct BucketFacts {
 
 #[derive(Default)]
 pub struct UploadFacts {
-    /// In progress, in this bucket.
+    /// Bucket in which the upload is in progress.
     pub live: Option<BucketId>,
     pub drain: Option<Drain>,
-    /// The object whose part table it is, and how many parts that has.
+    /// Object whose part table it is, and the number of parts of that object.
     pub table_of: Option<(Ino, u32)>,
     pub parts: u64,
-    /// Those of them that are in the completed object.
+    /// Parts that are in the completed object.
     pub taken: u64,
 }
 
 #[derive(Default)]
 pub struct BodyFacts {
-    /// References found: of inodes and parts, and of extents of other bodies.
+    /// References found of inodes and parts; `by_extents` counts those of extents of other bodies.
     pub direct: u64,
     pub by_extents: u64,
-    /// As its `r` row says.
+    /// Count in the body's `r` row.
     pub counted: Option<u64>,
     pub drain: Option<Drain>,
-    /// A file that has it, to name in findings.
+    /// File that has the body, to be named in findings.
     pub file: Option<Ino>,
-    /// The longest file that has it, bytes.
+    /// Length of the longest file that has it, bytes.
     pub longest: u64,
-    /// All bytes up to here were written by one PUT: there must be no hole.
+    /// End of the bytes that were written by one PUT: there must be no hole before it.
     pub whole: u64,
-    /// It is that of a part, which is never all holes.
+    /// Set for the body of a part, which is never all holes.
     pub is_part: bool,
-    /// It has rows of extents.
+    /// Set if the body has rows of extents.
     pub present: bool,
 }
 

@@ -106,7 +106,7 @@ fn read_tally(checker: &mut Checker<'_>, ino: Ino, tally: Tally) {
     directory.tally_directories = tally.directories;
 }
 
-/// The directory, the name, and whether it ends in the slash of a directory's entry.
+/// Parses the key of an entry: the directory, and the name with the slash of a directory's entry.
 fn parse_entry(key: &Bytes) -> Option<(Ino, Bytes)> {
     Some((Ino(number(key)?), keys::entry_name(key)))
 }
@@ -153,13 +153,13 @@ fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: En
     }
 }
 
-/// The key, if it is one of a file's locks or of a session's.
+/// Returns the key if it belongs to the locks of a file or of a session.
 fn lock_key(key: &Bytes) -> Option<Bytes> {
     let known = keys::locks_of(key).is_some() || keys::locked_parts(key).is_some();
     known.then(|| key.clone())
 }
 
-/// A file may be gone while it is locked.
+/// Reads the locks of a file, which may be gone while it is locked.
 fn read_locks(checker: &mut Checker<'_>, key: Bytes, row: Bytes) {
     if keys::locks_of(&key).is_some()
         && let Err(error) = Locks::decode(&row)
@@ -179,7 +179,7 @@ fn read_retained(checker: &mut Checker<'_>, (session, ino): (SessionId, Ino), ()
     }
 }
 
-/// The inode, and the byte that says what the attribute is.
+/// Parses the key of an attribute: the inode, and the byte for the kind of the attribute.
 fn parse_attribute(key: &Bytes) -> Option<(Ino, u8)> {
     Some((Ino(number(key)?), *key.get(9)?))
 }
@@ -202,7 +202,7 @@ fn read_attribute(checker: &mut Checker<'_>, (ino, kind): (Ino, u8), (): ()) {
     }
 }
 
-/// A file that has `body`, or the body itself.
+/// Returns a file that has `body`, or the body itself.
 pub fn owner(facts: &BodyFacts, body: BodyId) -> About {
     facts.file.map_or(About::Body(body), About::Inode)
 }
@@ -239,7 +239,7 @@ pub fn check(checker: &mut Checker<'_>) {
 
 fn check_inode(report: &mut Report, ino: Ino, inode: &InodeFacts) {
     let about = About::Inode(ino);
-    // The root has no entry. That a session has a file open counts as a name.
+    // The root has no entry. A session that has a file open counts as a name.
     let names = if ino == Ino::ROOT { 1 } else { inode.names };
     if names != inode.nlink {
         let what = format!("counts {} names, found {}", inode.nlink, inode.names);
@@ -255,7 +255,7 @@ fn check_inode(report: &mut Report, ino: Ino, inode: &InodeFacts) {
     }
 }
 
-/// Every directory leads up to the root: none is cut off in a circle.
+/// Checks that every directory leads up to the root: none is cut off in a circle.
 fn check_reachable(checker: &mut Checker<'_>) {
     let facts = &checker.facts;
     let mut reached: HashSet<Ino> = HashSet::from([Ino::ROOT]);

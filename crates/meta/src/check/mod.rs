@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   i t d x ──► inodes.rs ──┐
-//!   b n u p ──► buckets.rs ─┼──► Facts ──► what does not fit ──► Report
+//!   b n u p ──► buckets.rs ─┼──► Facts ──► contradictions ──► Report
 //!   z r e f ──► bodies.rs ──┘      │
-//!   s q k c a ──► small.rs         └──► names.rs: which objects a piece of a body belongs to
+//!   s q k c a ──► small.rs         └──► names.rs: the objects that a piece of a body belongs to
 //! ```
 //!
-//! It is not: a check of blocks (who opens the block store compares it with [`each_chunk`]), nor a
-//! repair. It keeps some 150 bytes in memory for each inode and each body; where that is too much,
-//! it reads the rows several times, each time for a portion of inodes and bodies.
+//! It is not: a check of blocks (the opener of the block store compares it with [`each_chunk`]),
+//! nor a repair. It keeps some 150 bytes in memory for each inode and each body; if that is too
+//! much, it reads the rows several times, each time for a portion of inodes and bodies.
 
 mod bodies;
 mod buckets;
@@ -42,7 +42,7 @@ pub use sifted::Sifted;
 use portion::Portion;
 use tables::{Checker, Table};
 
-/// Checks all rows. Calls `progress` with the number of rows looked at, now and then.
+/// Checks all rows. Calls `progress` with the number of rows read, at intervals.
 ///
 /// # Errors
 /// Those of the snapshot. A row that cannot be decoded is a finding, not an error.
@@ -50,13 +50,13 @@ pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<R
     check_within(snapshot, 1, usize::MAX, progress)
 }
 
-/// As [`check`], with at most about `most` facts in memory: in several passes over the rows, each
-/// of which compares a portion of inodes, bodies and uploads. `portions` is a guess of how many
-/// these are. If it is too low, all is checked again in twice as many. `progress` is called with
-/// the rows of all passes.
+/// Checks like [`check`], with at most about `most` facts in memory: in several passes over the
+/// rows, each of which compares a portion of inodes, bodies and uploads. `portions` is a guess of
+/// their number. If it is too low, everything is checked again in twice as many. `progress` gets
+/// the number of rows of all passes.
 ///
 /// # Errors
-/// As [`check`].
+/// Same errors as [`check`].
 pub fn check_within(
     snapshot: &dyn Snapshot,
     mut portions: u64,
@@ -96,7 +96,7 @@ fn check_portion(checker: &mut Checker<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A row of extents: the body and the chunk it is of.
+/// A row of extents, with the body and chunk that it belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chunk {
     pub body: BodyId,
@@ -105,7 +105,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The blocks that it names, and how far into each of them its extents reach.
+    /// Returns the blocks that it names, with the offset in each up to which its extents reach.
     pub fn blocks(&self) -> BTreeMap<(GroupId, BlockId), u64> {
         let mut named = BTreeMap::new();
         for extent in &self.extents.extents {
@@ -129,8 +129,8 @@ pub fn each_chunk(
     chunks_after(snapshot, None).try_for_each(|chunk| visit(chunk?))
 }
 
-/// The rows of extents that can be read, in the order of bodies and chunks, from the start or after
-/// one of them, which need not exist any more.
+/// Returns the rows of extents that can be read, in the order of bodies and chunks: all of them, or
+/// those after a chunk, which need not exist any more.
 pub fn chunks_after(
     snapshot: &dyn Snapshot,
     after: Option<(BodyId, u32)>,

@@ -1,4 +1,4 @@
-//! Which objects a damaged inode or piece of a body is to its users.
+//! Finds the objects that a damaged inode or piece of a body belongs to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::{Content, Entry, Extent, Inode, Kind, Part, Place, Row};
 
-/// How many bodies may lie between an object and its blocks.
+/// Most bodies between an object and its blocks.
 const DEPTH: usize = 8;
 
 /// A run of bytes of a body.
@@ -22,7 +22,7 @@ pub struct Piece {
     pub end: u64,
 }
 
-/// The most that is collected in each step of naming. What goes beyond it is left out.
+/// Limit of the items that are collected in each step of naming. Further ones are left out.
 #[derive(Debug)]
 pub struct Bound {
     most: usize,
@@ -39,17 +39,17 @@ impl Bound {
         Bound::new(usize::MAX)
     }
 
-    /// Whether something was left out.
+    /// Returns whether something was left out.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub(super) fn renew(&mut self) {
         self.left = self.most;
     }
 
-    /// Whether one more may be collected.
+    /// Takes one item of the limit. Returns whether there was one left.
     pub(super) fn take(&mut self) -> bool {
         self.is_cut |= self.left == 0;
         let may = self.left > 0;
@@ -58,8 +58,9 @@ impl Bound {
     }
 }
 
-/// The names `bucket/key` of inodes, all of them where a file has several; of a directory with a
-/// slash at the end. An inode without a name is left out; one that has some keeps at least one.
+/// Returns the names `bucket/key` of inodes: all names of a file, and the name of a directory with
+/// a slash at the end. An inode without a name is left out; each other inode keeps at least one
+/// name.
 ///
 /// # Errors
 /// Those of the snapshot.
@@ -84,8 +85,7 @@ pub fn name_inodes(
     Ok(named)
 }
 
-/// Each finding as the thing that it is about, by name where users have one for it, and what does
-/// not fit.
+/// Returns each finding's subject, by its name if it has one for users, and its text.
 ///
 /// # Errors
 /// Those of the snapshot.
@@ -111,7 +111,7 @@ pub fn name_findings(
     Ok(named.collect())
 }
 
-/// The directory and the name in it; a directory's with its slash.
+/// Entries of inodes: directory and name; the name of a directory has its slash.
 type Entries = HashMap<Ino, Vec<(Ino, String)>>;
 
 fn find_entries(
@@ -135,7 +135,7 @@ fn find_entries(
     Ok(found)
 }
 
-/// All directories on the ways from the root to what was found.
+/// Returns all directories on the ways from the root to the inodes found.
 fn directories_above(
     snapshot: &dyn Snapshot,
     inodes: &BTreeSet<Ino>,
@@ -169,7 +169,7 @@ fn path(found: &Entries, (parent, name): &(Ino, String)) -> Option<String> {
     None
 }
 
-/// The users that are hit when pieces of bodies are damaged.
+/// The files and uploads that are affected when pieces of bodies are damaged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hit {
     pub inodes: BTreeSet<Ino>,
@@ -177,8 +177,8 @@ pub struct Hit {
     pub parts: Vec<(BucketId, String, u32)>,
 }
 
-/// For each piece, the files and uploads that hold it, directly or through other bodies. Of those
-/// that are found, a piece keeps at least one.
+/// Returns, for each piece, the files and uploads that hold it, directly or through other bodies.
+/// Each piece keeps at least one of those found.
 ///
 /// # Errors
 /// Those of the snapshot.
@@ -214,25 +214,25 @@ pub fn name_pieces(
     Ok(hits)
 }
 
-/// Pieces by body, each with the damaged piece (by its place in the list) that it holds.
+/// Pieces by body, each with the index of the damaged piece that it holds.
 #[derive(Default)]
 struct Holders(HashMap<BodyId, BTreeSet<(u64, u64, usize)>>);
 
 impl Holders {
-    /// `false` if it was known, or one too many.
+    /// Adds a piece. Returns `false` if it was known, or exceeds the limit.
     fn add(&mut self, piece: Piece, at: usize, bound: &mut Bound) -> bool {
         let (new, known) = ((piece.start, piece.end, at), self.0.get(&piece.body));
         let may = !known.is_some_and(|known| known.contains(&new)) && bound.take();
         may && self.0.entry(piece.body).or_default().insert(new)
     }
 
-    /// The damaged pieces that a file of `size` bytes with this body holds.
+    /// Returns the damaged pieces that a file of `size` bytes with this body holds.
     fn of(&self, body: BodyId, size: u64) -> Vec<usize> {
         let pieces = self.0.get(&body).into_iter().flatten();
         pieces.filter(|(start, ..)| *start < size).map(|(.., at)| *at).collect()
     }
 
-    /// Adds what refers to what is known so far; `false` when there was nothing new.
+    /// Adds the bodies that refer to the known pieces. Returns `false` if there was nothing new.
     fn go_up(&mut self, snapshot: &dyn Snapshot, bound: &mut Bound) -> Result<bool> {
         let mut is_new = false;
         each_chunk(snapshot, &mut |Chunk { body, extents, .. }| {
@@ -246,7 +246,7 @@ impl Holders {
         Ok(is_new)
     }
 
-    /// The pieces of `body` that are known pieces of the body which `extent` refers to.
+    /// Returns the pieces of `body` that are known pieces of the body which `extent` refers to.
     fn through(&self, body: BodyId, extent: &Extent) -> Vec<(Piece, usize)> {
         let Place::Body { body: other, offset } = extent.place else { return Vec::new() };
         let known = self.0.get(&other).into_iter().flatten();

@@ -10,13 +10,13 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// All of them together are all that there is.
+    /// Returns all portions, which together have every inode, body and upload.
     pub fn each(of: u64) -> impl Iterator<Item = Portion> {
         let of = of.max(1);
         (0..of).map(move |number| Portion { number, of })
     }
 
-    /// The one that also checks what is not of an inode, a body or an upload.
+    /// Returns whether this portion also checks rows that belong to no inode, body or upload.
     pub fn is_first(self) -> bool {
         self.number == 0
     }

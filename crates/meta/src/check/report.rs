@@ -1,12 +1,12 @@
-//! The findings of a check.
+//! Findings of a check.
 
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, BucketId, Ino, UploadId};
 
-/// Findings kept in a report; further ones are only counted.
+/// Most findings that are kept in a report; further ones are only counted.
 const FINDINGS: usize = 1000;
 
-/// The thing that a finding is about.
+/// The subject of a finding.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum About {
     /// The store as a whole.
@@ -34,7 +34,7 @@ impl std::fmt::Display for About {
     }
 }
 
-/// Something that does not fit.
+/// A contradiction between rows, or a damaged row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     pub about: About,
@@ -51,21 +51,22 @@ pub struct Report {
     pub directories: u64,
     /// Inodes that are not directories.
     pub files: u64,
-    /// Bodies that something refers to.
+    /// Bodies with at least one reference.
     pub bodies: u64,
     /// Multipart uploads in progress.
     pub uploads: u64,
-    /// Bodies and uploads that are yet to be drained, blocks that are yet to be freed: not damage.
+    /// Bodies and uploads that are still to be drained, and blocks that are still to be freed: no
+    /// damage.
     pub drains: u64,
     pub freed_blocks: u64,
     /// The first findings.
     pub findings: Vec<Finding>,
-    /// All of them.
+    /// Number of all findings.
     pub finding_count: u64,
 }
 
 impl Report {
-    /// Adds what another pass over the same rows has found. The first one has counted them.
+    /// Adds the findings of another pass over the same rows. The first pass has counted the rows.
     pub(super) fn take(&mut self, is_first: bool, other: Report) {
         if is_first {
             *self = other;
@@ -77,7 +78,7 @@ impl Report {
         self.findings.extend(other.findings.into_iter().take(room));
     }
 
-    /// One more finding.
+    /// Adds a finding.
     pub(super) fn add(&mut self, about: About, what: impl Into<String>) {
         self.finding_count += 1;
         if self.findings.len() < FINDINGS {

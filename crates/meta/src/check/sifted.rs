@@ -1,4 +1,4 @@
-//! Rows without those that are damaged at rest, so that a check goes on to its end.
+//! Rows without those that are damaged at rest, so that a check can go on to its end.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::report::{About, Finding};
 use crate::engine::Snapshot;
 
-/// A view of all rows that leaves out those that do not check out, and remembers them.
+/// A view of all rows that leaves out damaged ones, and remembers them.
 pub struct Sifted<'a> {
     rows: &'a dyn Snapshot,
     damaged: Mutex<BTreeMap<Bytes, String>>,
@@ -20,7 +20,7 @@ impl<'a> Sifted<'a> {
         Sifted { rows, damaged: Mutex::default() }
     }
 
-    /// The rows that were left out so far.
+    /// Returns findings about the rows that were left out so far.
     pub fn findings(&self) -> Vec<Finding> {
         let damaged = self.damaged.lock();
         let finding = |(key, what): (&Bytes, &String)| Finding {

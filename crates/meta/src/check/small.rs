@@ -54,7 +54,7 @@ fn check_sessions(checker: &mut Checker<'_>) -> Result<()> {
     )
 }
 
-/// The session and the slot of a key.
+/// Parses a key of a slot: the session and the slot.
 fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
     let slot = key.get(9..)?.try_into().ok().map(u16::from_be_bytes)?;
     let session = SessionId(number(key)?);
@@ -65,7 +65,7 @@ fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
 enum Line {
     User(UserId, String),
     Name(String, UserId),
-    /// An access key, token, login or share link, and whose it is.
+    /// An access key, token, login or share link, with its user.
     Credential(UserId),
     Export(BucketId, Export),
 }
@@ -82,7 +82,7 @@ fn check_users(checker: &mut Checker<'_>) -> Result<Highest> {
     let mut users: HashMap<UserId, String> = HashMap::new();
     let mut holders: HashSet<UserId> = HashSet::new();
     let mut highest = Highest::default();
-    // The sort is in the key and decides on the row, so both go through as they are.
+    // The sort is in the key and decides about the row, so both are passed on unchanged.
     let keep = |row: &Bytes| Ok(row.clone());
     checker.each(
         b'k',
@@ -161,7 +161,7 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
 fn check_counters(checker: &mut Checker<'_>, in_use: Highest) -> Result<()> {
     let names = ["cluster", "next_ino", "next_user", "next_export"];
     let rows = checker.snapshot.get(&names.map(keys::config))?;
-    // The highest number in use, and that of a store in which nothing was ever made.
+    // The highest number in use, or that of a store in which nothing was ever made.
     let Highest { user, export } = in_use;
     let ino = checker.facts.highest_ino;
     let highest = [None, Some((ino, 1)), Some((user, 0)), Some((export, 0))];

@@ -1,4 +1,4 @@
-//! Walking whole tables, and the numbers within their keys.
+//! Walks whole tables, and parses the numbers within their keys.
 
 use bytes::Bytes;
 use cairn_base::{BodyId, Result};
@@ -22,12 +22,12 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table whose keys begin with `letter`.
+    /// Starts at the beginning of the table whose keys begin with `letter`.
     pub fn of(snapshot: &'a dyn Snapshot, letter: u8) -> Table<'a> {
         Table::from(snapshot, vec![letter])
     }
 
-    /// The rest of the table that `key` is of.
+    /// Starts after `key` in its table.
     pub fn after(snapshot: &'a dyn Snapshot, key: &[u8]) -> Table<'a> {
         Table::from(snapshot, [key, &b"\0"[..]].concat())
     }
@@ -67,22 +67,22 @@ impl Iterator for Table<'_> {
     }
 }
 
-/// The number behind the table's letter.
+/// Parses the number behind the table's letter.
 pub fn number(key: &[u8]) -> Option<u64> {
     key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// The number of a key that has nothing behind it.
+/// Parses the number of a key with nothing behind it.
 pub fn only_number(key: &[u8]) -> Option<u64> {
     number(key).filter(|_| key.len() == 9)
 }
 
-/// The body of a key that has nothing behind it.
+/// Parses the body of a key with nothing behind it.
 pub fn only_body(key: &[u8]) -> Option<BodyId> {
     key.get(1..)?.try_into().ok().map(BodyId::from_bytes)
 }
 
-/// The body and chunk of a row of extents.
+/// Parses the body and chunk of a key of extents.
 pub fn chunk_key(key: &[u8]) -> Option<(BodyId, u32)> {
     let body = key.get(1..17)?.try_into().ok().map(BodyId::from_bytes)?;
     let chunk = key.get(17..)?.try_into().ok().map(u32::from_be_bytes)?;
@@ -93,7 +93,7 @@ pub fn chunk_key(key: &[u8]) -> Option<(BodyId, u32)> {
 pub struct Checker<'a> {
     pub snapshot: &'a dyn Snapshot,
     pub portion: Portion,
-    /// The reading of rows ends once there are more facts.
+    /// Number of facts beyond which no more rows are read.
     most: usize,
     progress: &'a mut dyn FnMut(u64),
     pub facts: Facts,
@@ -111,14 +111,14 @@ impl<'a> Checker<'a> {
         Checker { snapshot, portion, most, progress, facts: Facts::default(), report }
     }
 
-    /// A finding that is not of an inode, a body or an upload of this portion.
+    /// Adds a finding that concerns no inode, body or upload, once for all portions.
     pub fn add_once(&mut self, about: About, what: impl Into<String>) {
         if self.portion.is_first() {
             self.report.add(about, what);
         }
     }
 
-    /// Calls `visit` with each row of a table. `parse` takes the key apart; a key it refuses is a
+    /// Calls `visit` with each row of a table. `parse` parses the key; a key that it refuses is a
     /// finding, as is a row that cannot be decoded.
     pub fn each<K, T>(
         &mut self,
@@ -145,7 +145,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// As [`Checker::each`] for typed rows.
+    /// Calls `visit` with each row of a table like [`Checker::each`], for typed rows.
     pub fn each_row<K, T: Row>(
         &mut self,
         letter: u8,

@@ -101,7 +101,7 @@ impl Rig {
     }
 }
 
-/// One of everything but drains and freed blocks.
+/// Returns a store with one of everything except drains and freed blocks.
 fn store() -> Rig {
     let mut rig = Rig::new();
     rig.system(Format { cluster: 5 });
@@ -139,7 +139,7 @@ fn export() -> AddExport {
     }
 }
 
-/// An operation that came from another machine.
+/// Keeps the reply of an operation that came from another machine.
 fn keep_reply(rig: &Rig) {
     let (master, caller) = (&rig.master, Caller::system());
     let (released, lease) = (Vec::new(), false);
@@ -222,7 +222,7 @@ fn multipart(rig: &mut Rig, key: &str, complete: bool) {
     });
 }
 
-/// Rows that a test changed.
+/// Rows with changes made by a test.
 struct Edited {
     rows: BTreeMap<Bytes, Bytes>,
 }
@@ -286,8 +286,8 @@ fn any_missing_row_is_found() {
     let rig = store();
     let edited = Edited::of(&rig);
     for missing in edited.rows.keys() {
-        // That a credential, an export, a reply or a session was there, nothing else says.
-        // What belongs to users is in other rows, too, of which it is counted anew.
+        // No other row tells that a credential, an export, a reply or a session existed. The usage
+        // of users follows from other rows, and is recounted from them.
         let tables: [&[u8]; 6] = [b"ka", b"kt", b"ke", b"q", b"cbucket/", b"cowned"];
         let unused = keys::session(SessionId(78));
         if tables.iter().any(|table| missing.starts_with(table)) || *missing == unused {
@@ -375,7 +375,7 @@ fn any_unreadable_row_is_found() {
     for bad in edited.rows.keys().filter(|key| !key.starts_with(b"c")) {
         let mut rows = edited.rows.clone();
         rows.insert(bad.clone(), Bytes::from_static(b"\x01\x01\x09x"));
-        // The contents of the other attributes are for users alone.
+        // The contents of the other attributes concern only users.
         let report = findings(&Edited { rows });
         assert!(report.finding_count > 0 || bad[0] == b'x', "{bad:?}");
     }

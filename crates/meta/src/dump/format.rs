@@ -12,12 +12,12 @@ const VERSION: u32 = 1;
 const SECTION: [u8; 4] = *b"SECT";
 const TRAILER: [u8; 4] = *b"TAIL";
 pub const HEADER_BYTES: usize = 36;
-/// Of a section and of the trailer.
+/// Bytes of the head of a section and of the trailer.
 pub const HEAD_BYTES: usize = 32;
-/// A section with rows of more bytes does not exist.
+/// Most bytes of rows of a section.
 pub const BODY_BYTES: usize = limits::BATCH_BYTES;
 
-/// How a dump begins.
+/// The beginning of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     pub cluster: u64,
@@ -31,14 +31,14 @@ pub enum Head {
     Trailer { sections: u64, rows: u64, previous: u32 },
 }
 
-/// Bytes that end in a checksum of those before, which the next ones name.
+/// Appends a checksum, and returns the bytes with it. The next head names this checksum.
 fn sealed(mut bytes: Vec<u8>) -> (Vec<u8>, u32) {
     let crc = crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     (bytes, crc)
 }
 
-/// The checksum at the end, if it is right.
+/// Returns the checksum at the end, if it is right.
 fn unseal(bytes: &[u8]) -> Option<u32> {
     let (covered, crc) = bytes.split_last_chunk::<4>()?;
     let crc = u32::from_le_bytes(*crc);
@@ -55,10 +55,11 @@ impl Header {
         sealed(out)
     }
 
-    /// The header and its checksum.
+    /// Parses a header; returns it with its checksum.
     ///
     /// # Errors
-    /// `Invalid` for what is no dump or one of a later version, `Corrupt` for one that was altered.
+    /// `Invalid` for bytes that are no dump, or a dump of a later version; `Corrupt` for an altered
+    /// dump.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(Header, u32)> {
         let mut rest = Rest(bytes);
         if rest.take() != Some(MAGIC) {
@@ -103,7 +104,7 @@ impl Head {
         sealed(out)
     }
 
-    /// The head and its checksum; `None` for bytes that are none.
+    /// Parses a head; returns it with its checksum, or `None` for other bytes.
     pub fn parse(bytes: &[u8; HEAD_BYTES]) -> Option<(Head, u32)> {
         let crc = unseal(bytes)?;
         let mut rest = Rest(bytes);
@@ -125,7 +126,7 @@ impl Head {
 /// Appends a row to the body of a section.
 ///
 /// # Errors
-/// `TooLarge` for one that no section could hold.
+/// `TooLarge` for a row that no section could hold.
 pub fn put_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Result<()> {
     let too_large = || Error::TooLarge(format!("a row of {} bytes", key.len() + value.len()));
     if row_bytes(key, value) > BODY_BYTES {
@@ -140,14 +141,14 @@ pub fn put_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The size of a row in a body.
+/// Returns the size of a row in a body.
 pub fn row_bytes(key: &[u8], value: &[u8]) -> usize {
     6 + key.len() + value.len()
 }
 
-/// The rows of a body, which share its memory; `None` if it is not exactly so many rows.
+/// Parses the rows of a body, which share its memory; `None` if it is not exactly `rows` rows.
 pub fn take_rows(mut body: Bytes, rows: u32) -> Option<Vec<(Bytes, Bytes)>> {
-    // A row takes 6 bytes at least, so a false count cannot make this large.
+    // A row takes at least 6 bytes, so a false count cannot make this large.
     let mut out = Vec::with_capacity((rows as usize).min(body.len() / 6));
     for _ in 0..rows {
         let mut rest = Rest(&body);

@@ -1,4 +1,4 @@
-//! From a dump into an empty engine.
+//! Loads a dump into an empty engine.
 
 use std::io::Read;
 
@@ -11,14 +11,14 @@ use crate::engine::{Change, CommitError, Engine, Fence};
 use crate::keys;
 use crate::rows::{Row, Session};
 
-/// Commits all rows of a dump, the one that makes them a store when the trailer was found right,
-/// last. Of the cluster map, if there is one, `anew` makes the map with which the metadata begin:
-/// others may have gone on since they were dumped ([`ClusterMap::anew`]). Calls `progress` with
-/// the number of rows so far, now and then. Where it fails after the first rows the engine holds
+/// Commits all rows of a dump. The row that makes them a store comes last, once the trailer was
+/// found right. If there is a cluster map, `anew` turns it into the map with which the metadata
+/// begin: the nodes may have gone on since the dump ([`ClusterMap::anew`]). Calls `progress` with
+/// the number of rows so far, at intervals. If it fails after the first rows, the engine holds
 /// [`Contents::Part`].
 ///
 /// # Errors
-/// `NotEmpty` if there is anything in the engine, of which nothing is changed then; those of
+/// `NotEmpty` if there is anything in the engine, which is then left unchanged; those of
 /// [`super::verify`], of `anew` and of the engine.
 pub fn load(
     engine: &dyn Engine,
@@ -29,7 +29,7 @@ pub fn load(
     require_nothing(engine)?;
     let mut reader = Reader::open(input)?;
     let fence = engine.take_over_at(reader.header.batch)?;
-    // A process that came in between found the fence as it was before.
+    // A process that came in between would find the fence as it was before.
     require_nothing(engine)?;
     let mut loading = Loading { engine, fence };
     let cluster = keys::config(CLUSTER);
@@ -38,7 +38,7 @@ pub fn load(
         let mut changes = Vec::with_capacity(rows.len());
         for (key, value) in rows {
             match key == cluster {
-                // Of its own, so that it does not keep its section in memory.
+                // Copied, so that the row does not keep its section in memory.
                 true => last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value)))),
                 false => changes.push((key.clone(), Some(loaded(&key, value, anew)?))),
             }
@@ -50,7 +50,7 @@ pub fn load(
     Ok(reader.summary)
 }
 
-/// A row as it is loaded. Sessions know that they come out of a dump.
+/// Converts a row for loading: sessions are marked as coming from a dump.
 fn loaded(
     key: &[u8],
     row: Bytes,

@@ -25,15 +25,15 @@ pub use load::load;
 pub use read::{each, verify};
 pub use write::{Writer, write};
 
-/// The contents of a dump.
+/// Summary of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// The id of the store.
+    /// Id of the store.
     pub cluster: u64,
-    /// The last batch that is in it.
+    /// Last batch in the dump.
     pub batch: u64,
     pub rows: u64,
-    /// Length of the dump.
+    /// Length of the dump, bytes.
     pub bytes: u64,
 }
 
@@ -43,7 +43,7 @@ pub enum Contents {
     Nothing,
     /// A store with this id.
     Store(u64),
-    /// A load that did not end.
+    /// Rows of a load that did not end.
     Part,
 }
 
@@ -60,7 +60,7 @@ pub fn contents(engine: &dyn Engine) -> Result<Contents> {
     Ok(if first.is_empty() { Contents::Nothing } else { Contents::Part })
 }
 
-/// The row that makes rows a store.
+/// Row that makes rows a store.
 const CLUSTER: &str = "cluster";
 /// All keys are between these.
 const FIRST: &[u8] = b"";

@@ -1,4 +1,4 @@
-//! From a dump to its rows, section by section, each checked before it is handed on.
+//! Reads a dump section by section, and checks each section before its rows are passed on.
 
 use std::io::{ErrorKind, Read};
 
@@ -19,15 +19,15 @@ pub struct Reader<'a> {
     sections: u64,
     last_key: Bytes,
     has_cluster: bool,
-    /// Of what was read.
+    /// Counts of the rows and bytes read.
     pub summary: Summary,
 }
 
-/// Reads a dump to its end and checks that it is whole. Calls `progress` with the number of rows
-/// so far, now and then.
+/// Reads a dump to its end and checks that it is complete. Calls `progress` with the number of rows
+/// so far, at intervals.
 ///
 /// # Errors
-/// `Invalid` for what is no dump, `Corrupt` for one that was altered or cut off, `Io`.
+/// `Invalid` for a file that is no dump, `Corrupt` for an altered or truncated dump, `Io`.
 pub fn verify(input: &mut dyn Read, progress: &mut dyn FnMut(u64)) -> Result<Summary> {
     let mut reader = Reader::open(input)?;
     while reader.section()?.is_some() {
@@ -36,11 +36,11 @@ pub fn verify(input: &mut dyn Read, progress: &mut dyn FnMut(u64)) -> Result<Sum
     Ok(reader.summary)
 }
 
-/// Reads a dump to its end and hands on each row, in the order of keys, once its section was
-/// found whole. Only at the end it is known that nothing is missing.
+/// Reads a dump to its end and passes on each row, in the order of keys, once its section was
+/// verified. Only at the end it is certain that nothing is missing.
 ///
 /// # Errors
-/// As [`verify`]; those of `visit`.
+/// Same errors as [`verify`]; those of `visit`.
 pub fn each(
     input: &mut dyn Read,
     visit: &mut dyn FnMut(Bytes, Bytes) -> Result<()>,
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     pub fn open(input: &'a mut dyn Read) -> Result<Reader<'a>> {
         let mut bytes = [0; HEADER_BYTES];
         let read = fill(input, &mut bytes)?;
-        // A file of another kind is not called cut off.
+        // A file of another kind must not be reported as truncated.
         let parsed = Header::parse(&bytes);
         if read < bytes.len() && !matches!(parsed, Err(Error::Invalid(_))) {
             return Err(cut_off(read as u64));
@@ -69,8 +69,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { input, header, previous, sections: 0, last_key, has_cluster: false, summary })
     }
 
-    /// The rows of the next section; `None` when the dump has ended and all of it was as it was
-    /// written.
+    /// Returns the rows of the next section; `None` at the end of an unaltered dump.
     pub fn section(&mut self) -> Result<Option<Vec<(Bytes, Bytes)>>> {
         let mut bytes = [0; HEAD_BYTES];
         self.read(&mut bytes)?;
@@ -119,7 +118,7 @@ impl<'a> Reader<'a> {
                 }
                 self.has_cluster = true;
             }
-            // Not a part of the section, which would be kept for it.
+            // Copied, since a part of the section would keep all of it in memory.
             self.last_key = Bytes::copy_from_slice(key);
         }
         self.summary.rows += rows.len() as u64;
@@ -148,7 +147,7 @@ fn cut_off(bytes: u64) -> Error {
     Error::corrupt("dump", format!("its end after {bytes} bytes: cut off"), "a trailer")
 }
 
-/// Reads until there is no room or no more; how much it was.
+/// Fills `bytes` as far as the input goes; returns the number of bytes read.
 fn fill(input: &mut dyn Read, bytes: &mut [u8]) -> Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,4 +1,4 @@
-//! From a snapshot to a dump.
+//! Writes a snapshot as a dump.
 
 use std::io::Write;
 
@@ -13,13 +13,13 @@ use crate::rows::decode_number;
 
 /// Rows read at a time.
 const PAGE: usize = 500;
-/// A section takes no further row that would make it longer.
+/// Size of a section beyond which it takes no further row, bytes.
 const SECTION_BYTES: usize = 1 << 20;
 
 /// Writes a dump row by row.
 pub struct Writer<'a> {
     out: &'a mut dyn Write,
-    /// The checksum written last.
+    /// Last checksum written.
     previous: u32,
     sections: u64,
     body: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Writer<'a> {
     summary: Summary,
 }
 
-/// Writes all rows that `snapshot` shows. Calls `progress` with their number so far, now and then.
+/// Writes all rows of `snapshot`. Calls `progress` with the number of rows so far, at intervals.
 ///
 /// # Errors
 /// `NotFound` if they are no store; those of the snapshot; `Io`.
@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
         Ok(self.out.write_all(bytes)?)
     }
 
-    /// Adds a row. Keys ascend.
+    /// Adds a row. Keys must ascend.
     ///
     /// # Errors
     /// `TooLarge` for a row that no section can hold; `Io`.

@@ -1,4 +1,4 @@
-//! Appending to a file.
+//! Appends to a file.
 
 use bytes::Bytes;
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
@@ -9,18 +9,18 @@ use super::namespace::{chunk_of, load_extents};
 use crate::rows::{Content, Inode, Place};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Appends bytes at the end that the file has when it is this operation's turn.
+/// Appends bytes at the end that the file has when this operation runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Append {
     pub ino: Ino,
     pub session: SessionId,
-    /// The caller holds the file open for writing, so its mode was checked then.
+    /// Set if the caller holds the file open for writing: its mode was checked then.
     pub opened: bool,
-    /// A body of the session, used nowhere yet, for a file that has none of its own.
+    /// Unused body of the session, for a file that has no body of its own.
     pub spare: BodyId,
-    /// The chunk that the blocks were written for: that of the end as the caller knew it.
+    /// Chunk that the blocks were written for: that of the end known to the caller.
     pub chunk: u32,
-    /// At most 4 MiB, so that they may begin in one chunk and end in the next.
+    /// At most 4 MiB, so that the bytes may begin in one chunk and end in the next.
     pub data: Data,
 }
 
@@ -43,7 +43,10 @@ impl Verb for Append {
         vec![keys::inode(self.ino)]
     }
 
-    /// `Conflict` if blocks were written for another body or chunk than those of the end now.
+    /// Appends.
+    ///
+    /// # Errors
+    /// `Conflict` if blocks were written for another body or chunk than those of the current end.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Appended, Stop> {
         self.data.check(self.session)?;
         if self.data.len() > limits::BLOCK_BYTES as u64 {

@@ -1,5 +1,5 @@
-//! Appending for a request that its user may send again: perhaps after a crash, perhaps to another
-//! gateway. What was appended for it is not appended again.
+//! Appends for a request that its user may send again: perhaps after a crash, perhaps to another
+//! gateway. Bytes that were appended for it are not appended again.
 
 use bytes::Bytes;
 use cairn_base::Error;
@@ -11,7 +11,7 @@ use super::namespace::{load, store};
 use crate::rows::{Calls, DoneCall};
 use crate::{Context, Stop, Verb, View, erased};
 
-/// A request is known for this long at least, however many others its user sends, nanoseconds.
+/// Shortest time for which a request is known, however many others its user sends, nanoseconds.
 pub const KEPT_ALWAYS_NS: i64 = 60_000_000_000;
 
 /// Appends, unless that was done before for the same request of its user.
@@ -25,7 +25,7 @@ pub struct AppendOnce {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AppendedOnce {
     Done(Appended),
-    /// It was done before: the bytes are at this offset.
+    /// It was done before; the bytes are at this offset.
     Before(u64),
 }
 
@@ -53,7 +53,7 @@ impl Verb for AppendOnce {
         if let Some(done) = self.call.find(&calls, context)? {
             return Ok(AppendedOnce::Before(done.result));
         }
-        // None is of later than now, but where the clock was set back.
+        // No request has a later time, unless the clock was set back.
         let youngest = context.now.0.saturating_sub(KEPT_ALWAYS_NS) + 1..=context.now.0;
         let is_full = calls.done.len() >= Calls::USER_WAYS;
         if is_full && calls.done.first().is_some_and(|done| youngest.contains(&done.time.0)) {

@@ -1,4 +1,4 @@
-//! The contents of a file about to change: a body of its own, and what follows for the inode.
+//! Prepares a file for a change of its contents: a body of its own, and the changes of its inode.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,22 +18,22 @@ use super::posix::{
 use crate::rows::{Content, Extent, Extents, Inode, Kind, Place};
 use crate::{Context, Stop, View, keys};
 
-/// The largest file, bytes; so that the usage of a bucket full of holes still is a number.
+/// Largest file, bytes, so that the usage of a bucket full of holes does not overflow.
 pub const FILE_BYTES: u64 = 1 << 50;
 
-/// Bytes on their way into a file.
+/// Bytes for a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Data {
     /// At most 16 KiB.
     Inline(Bytes),
-    /// Blocks of the session, written for this body: the file's own, or the spare one where the
-    /// file's is shared or it has none. Extents count from the place that is written to, in
-    /// order; what is between them stays. All extents of a block come in one operation.
+    /// Blocks of the session, written for this body: the file's own, or the spare one if the file's
+    /// is shared or it has none. Offsets of extents count from the start of the write, in order;
+    /// bytes between them stay. All extents of a block come in one operation.
     Blocks { body: BodyId, extents: Vec<Extent> },
 }
 
 impl Data {
-    /// Bytes from the first to the last.
+    /// Returns the number of bytes from the first to the last.
     pub fn len(&self) -> u64 {
         match self {
             Data::Inline(bytes) => bytes.len() as u64,
@@ -45,7 +45,10 @@ impl Data {
         self.len() == 0
     }
 
-    /// `Invalid` for blocks that are not the session's or extents that make no sense.
+    /// Checks the blocks.
+    ///
+    /// # Errors
+    /// `Invalid` for blocks of another session or inconsistent extents.
     pub(super) fn check(&self, session: SessionId) -> Result<(), Error> {
         let extents = match self {
             Data::Inline(bytes) if bytes.len() > limits::INLINE_BYTES => {
@@ -74,7 +77,10 @@ impl Data {
     }
 }
 
-/// `Invalid` unless an extent is a part of a block of the session.
+/// Checks an extent.
+///
+/// # Errors
+/// `Invalid` unless it is a part of a block of the session.
 pub(super) fn check_block(extent: &Extent, session: SessionId) -> Result<(), Error> {
     let most = limits::BLOCK_BYTES as u64;
     match &extent.place {
@@ -93,7 +99,7 @@ pub(super) fn check_block(extent: &Extent, session: SessionId) -> Result<(), Err
     }
 }
 
-/// Finds a file whose bytes are to change, and decides whether the caller may.
+/// Finds a file whose bytes will change, and checks that the caller may change them.
 pub(super) fn open_file(
     view: &mut View<'_>,
     context: &Context,
@@ -132,9 +138,9 @@ pub(super) fn store_changed(
     store_touched(view, context, ino, inode, true)
 }
 
-/// Stores an inode after something that counts as a change of its bytes, which are `other` ones or
-/// the same. All that was allowed to those who run the file goes with its former bytes, as
-/// capabilities(7) says: every operation on bytes ends here.
+/// Stores an inode after an operation that counts as a change of its bytes, whether they are
+/// `other` ones or the same. File capabilities are dropped, as capabilities(7) says: every
+/// operation on bytes ends here.
 pub(super) fn store_touched(
     view: &mut View<'_>,
     context: &Context,
@@ -155,8 +161,8 @@ pub(super) fn store_touched(
     Ok(())
 }
 
-/// Puts bytes into a file at `offset`. Blocks are for the row of `chunk` where it is given, else
-/// for that of the chunk that each begins in. `Conflict` if they were written for another body.
+/// Puts bytes into a file at `offset`. Blocks belong to the row of `chunk` if it is given, else to
+/// that of the chunk that each begins in. `Conflict` if they were written for another body.
 pub(super) fn put_data(
     view: &mut View<'_>,
     context: &Context,
@@ -196,7 +202,7 @@ pub(super) fn put_data(
     overwrite(view, context, own, placed)
 }
 
-/// Writes into the bytes in the inode, if they are there and stay few enough.
+/// Writes into the bytes in the inode, if they are there and remain few enough.
 fn put_inline(inode: &mut Inode, offset: u64, bytes: &Bytes) -> bool {
     let end = offset + bytes.len() as u64;
     let present = match &inode.content {
@@ -214,7 +220,7 @@ fn put_inline(inode: &mut Inode, offset: u64, bytes: &Bytes) -> bool {
     true
 }
 
-/// The extents at their places in the file, each with the chunk that owns its block.
+/// Returns the extents at their places in the file, each with the chunk that owns its block.
 fn place_blocks(
     offset: u64,
     extents: &[Extent],
@@ -307,7 +313,7 @@ pub(super) fn fork(
     release_body(view, source)
 }
 
-/// An extent of a copy of `source` for one of its own.
+/// Returns an extent for a copy of `source` that refers to `extent`.
 pub(super) fn refer(source: BodyId, extent: Extent) -> Extent {
     let place = match extent.place {
         Place::Block { .. } => Place::Body { body: source, offset: extent.offset },

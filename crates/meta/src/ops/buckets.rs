@@ -1,4 +1,4 @@
-//! Making, reading, changing and deleting buckets.
+//! Makes, reads, changes and deletes buckets.
 
 use cairn_auth::{Action, Principal, Resource, Rights, Visibility};
 use cairn_base::{BucketId, Error, Ino, Redundancy, UserId, limits};
@@ -58,7 +58,10 @@ impl Verb for CreateBucket {
     type Reply = BucketId;
     const NAME: &'static str = "create_bucket";
 
-    /// `Exists` if there is one of that name, whoever owns it.
+    /// Makes the bucket.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken, whoever owns that bucket.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<BucketId, Stop> {
         let Principal::User(owner) = context.caller.principal() else {
             return Err(Error::Denied("a bucket belongs to a user: send credentials".into()).into());
@@ -130,7 +133,7 @@ impl Verb for GetBucket {
     }
 }
 
-/// Lists the buckets the caller may read or owns, by name, from the one after `after` on.
+/// Lists the buckets that the caller may read or owns, by name, starting after `after`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListBuckets {
     pub prefix: String,
@@ -139,8 +142,8 @@ pub struct ListBuckets {
 }
 
 impl Verb for ListBuckets {
-    /// The buckets, and what to go on after if there may be more: a name, or the number of a bucket
-    /// that the caller may not see.
+    /// The buckets, and the cursor to go on after if there may be more: a name, or the number of a
+    /// bucket that the caller may not see.
     type Reply = (Vec<(Opened, Usage)>, Option<String>);
     const NAME: &'static str = "list_buckets";
 
@@ -211,7 +214,8 @@ impl ListBuckets {
     }
 }
 
-/// Up to `limit` buckets that a user owns or has rights in, by name, from `from` (inclusive) on.
+/// Returns up to `limit` buckets that a user owns or has rights in, by name, from `from`
+/// (inclusive) on.
 pub fn buckets_of(
     view: &mut View<'_>,
     user: UserId,
@@ -244,13 +248,16 @@ impl Verb for Decide {
     type Reply = ();
     const NAME: &'static str = "decide";
 
-    /// `Denied` if not, or if the bucket is gone.
+    /// Decides.
+    ///
+    /// # Errors
+    /// `Denied` if the caller may not, or if the bucket is gone.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         authorize_in(view, context, self.bucket, self.action)
     }
 }
 
-/// Looks for a bucket in which the caller may write, among the next ones after `after`.
+/// Looks for a bucket in which the caller may write, among the next buckets after `after`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FindWritable {
     pub after: BucketId,
@@ -341,7 +348,7 @@ pub fn named_by(view: &mut View<'_>, cursor: &str) -> Result<String, Stop> {
     }
 }
 
-/// The actions that [`UpdateBucket`] may need.
+/// Actions that [`UpdateBucket`] may need.
 pub const UPDATES: &[Action] = &[
     Action::PutBucketAcl,
     Action::PutBucketTagging,
@@ -349,7 +356,7 @@ pub const UPDATES: &[Action] = &[
     Action::PutBucketQuota,
 ];
 
-/// Changes settings of a bucket; what is `None` stays.
+/// Changes settings of a bucket; settings that are `None` stay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UpdateBucket {
     pub name: String,
@@ -411,7 +418,7 @@ impl Verb for UpdateBucket {
 }
 
 impl UpdateBucket {
-    /// The actions that these changes need.
+    /// Returns the actions that these changes need.
     fn actions(&self) -> impl Iterator<Item = Action> {
         let changes_rights = self.visibility.is_some() || self.grant.is_some();
         let is_set = [self.quota_objects, self.quota_bytes].iter().any(Option::is_some);
@@ -427,7 +434,7 @@ impl UpdateBucket {
         all.into_iter().filter_map(|(action, changes)| changes.then_some(action))
     }
 
-    /// The contents stay, even if they are more.
+    /// Sets the quotas. Contents beyond them stay.
     fn set_quotas(&self, view: &mut View<'_>, bucket: BucketId) -> Result<(), Stop> {
         let key = keys::usage(bucket);
         let mut usage: Usage = load(view, &key)?.unwrap_or_default();
@@ -460,7 +467,7 @@ impl Verb for SetListing {
     }
 }
 
-/// Finds a bucket, for a door that has decided already, or decides later, what its caller may.
+/// Finds a bucket, for a door that checks the caller's rights before or afterwards.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindBucket {
     pub name: String,
@@ -494,7 +501,7 @@ fn check_header(value: &str) -> Result<(), Error> {
     Err(Error::Invalid("Cache-Control: use up to 1,024 printable ASCII characters".into()))
 }
 
-/// Uploads of a bucket that are aborted in one operation.
+/// Most uploads of a bucket that are aborted in one operation.
 pub const UPLOADS: usize = 1000;
 
 /// Aborts uploads of a bucket that is about to be deleted, if it has no object.
@@ -516,6 +523,9 @@ impl Verb for DropUploads {
     }
 }
 
+/// Checks that the bucket is empty.
+///
+/// # Errors
 /// `NotEmpty` if a listing would show anything.
 fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
     let tally: Tally = load(view, &keys::tally(opened.id.ino()))?.unwrap_or_default();
@@ -538,8 +548,8 @@ fn drop_owned(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
     count_owned(view, opened.bucket.owner, change)
 }
 
-/// Deletes an empty bucket; uploads in progress do not keep it. `Conflict` if there are more of
-/// them than one operation may abort: then [`DropUploads`] goes first.
+/// Deletes an empty bucket; uploads in progress do not prevent that. `Conflict` if there are more
+/// of them than one operation may abort: then [`DropUploads`] goes first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteBucket {
     pub name: String,

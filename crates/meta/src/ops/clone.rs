@@ -1,4 +1,4 @@
-//! Copying all of a file by reference: no byte moves.
+//! Copies a whole file by reference: no byte moves.
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino, SessionId};
@@ -10,22 +10,25 @@ use super::posix::open_inode;
 use crate::rows::{Content, Inode, Kind};
 use crate::{Context, Stop, Verb, View};
 
-/// Gives an empty file what is in another. They share a body until one of them is written to.
+/// Gives an empty file the contents of another. They share a body until one of them is written to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloneFile {
-    /// The caller holds both files open, so their modes were checked then.
+    /// Source file. The caller holds both files open: their modes were checked then.
     pub source: Ino,
     pub ino: Ino,
     pub session: SessionId,
-    /// The size that the caller believes the source to have.
+    /// Size that the caller believes the source to have.
     pub size: u64,
 }
 
 impl Verb for CloneFile {
-    /// The file that is not empty any more.
+    /// Inode of the file, which is not empty any more.
     type Reply = Inode;
     const NAME: &'static str = "clone_file";
 
+    /// Clones the file.
+    ///
+    /// # Errors
     /// `Conflict` if the file is not empty or the source of another size: nothing was changed.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
         let source = open_inode(view, context, self.source, Action::GetObject)?;

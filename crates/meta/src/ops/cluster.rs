@@ -1,7 +1,7 @@
 //! The cluster map and join tokens.
 //!
-//! The meaning of a change of the map is decided by the code that makes it (`cluster`). Here it is
-//! checked that the change follows the map that was there before, and that it is a map.
+//! The code that makes a change of the map (`cluster`) decides its meaning. The operations here
+//! check that the change is based on the current map, and that the result is a valid map.
 
 use bytes::Bytes;
 use cairn_base::map::Node;
@@ -15,7 +15,7 @@ use super::namespace::{load, store};
 use crate::rows::IssuedToken;
 use crate::{Context, Stop, Verb, View, keys};
 
-/// The map, encoded; `None` where the store is not a cluster.
+/// Reads the encoded map; `None` if the store is not a cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetMap;
 
@@ -50,7 +50,8 @@ pub fn want_replicas(view: &mut View<'_>, replicas: u8) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Has the blocks of a chunkserver moved elsewhere, or ends that. The masters see it in the map.
+/// Starts moving the blocks of a chunkserver elsewhere, or stops that. The masters see it in the
+/// map.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DrainNode {
     pub node: NodeId,
@@ -149,7 +150,7 @@ impl Verb for PutMap {
     }
 }
 
-/// Remembers a join token that was issued.
+/// Stores a join token that was issued.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IssueToken {
     pub id: TokenId,
@@ -177,8 +178,9 @@ impl Verb for IssueToken {
     }
 }
 
-/// Admits a node by its join token: decides, gives it an id, pins its key. A node that asks again
-/// with the same key and the same roles has the id that it got before, whichever token it shows.
+/// Admits a node by its join token: checks the token, assigns an id, pins the node's key. A node
+/// that asks again with the same key and the same roles gets the id that it had before, whichever
+/// token it shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RedeemToken {
     pub id: TokenId,
@@ -208,7 +210,7 @@ impl Verb for RedeemToken {
         let former = load_map(view)?;
         let former = former.ok_or_else(|| Error::Invalid("there is no cluster map".into()))?;
         let node = match former.nodes.iter().find(|(_, known)| known.pin.key == applicant.key) {
-            // It joined with another token, and was interrupted before it had the answer.
+            // It joined with another token, and was interrupted before it received the answer.
             Some((node, known)) if known.pin.roles == roles => *node,
             Some((node, known)) => {
                 let former = known.pin.roles;

@@ -1,4 +1,4 @@
-//! Putting fewer extents in the place of many that hold the same bytes.
+//! Replaces many extents by fewer extents with the same bytes.
 
 use cairn_auth::Action;
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
@@ -63,6 +63,9 @@ impl Verb for Coalesce {
 }
 
 impl Coalesce {
+    /// Checks the extents.
+    ///
+    /// # Errors
     /// `Invalid` unless `with` is in order and holds every byte of `replaces`.
     fn check(&self) -> Result<(), Error> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
@@ -99,7 +102,7 @@ fn contains(whole: &Extent, piece: &Extent) -> bool {
     whole.slice(piece.offset, piece.end()).as_ref() == Some(piece)
 }
 
-/// Reads the extents of one chunk of a file's body as they are, to be coalesced.
+/// Reads the extents of one chunk of a file's body unchanged, to be coalesced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadChunk {
     pub ino: Ino,

@@ -1,11 +1,11 @@
-//! Conditions on the present state of an object, decided inside the operation they guard.
+//! Conditions on the current state of an object, decided inside the operation that they guard.
 
 use cairn_base::{Error, Ino, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::rows::Inode;
 
-/// Which ETags a condition names.
+/// The ETags of a condition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum EtagMatch {
     /// `*`: any state of an object that exists.
@@ -23,18 +23,18 @@ impl EtagMatch {
     }
 }
 
-/// The conditions that an object must meet for a request to be done.
+/// The conditions that an object must meet so that a request is executed.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Conditions {
     pub if_match: Option<EtagMatch>,
     pub if_none_match: Option<EtagMatch>,
     pub if_modified_since: Option<Timestamp>,
     pub if_unmodified_since: Option<Timestamp>,
-    /// S3's conditional delete.
+    /// Size for S3's conditional delete.
     pub if_size: Option<u64>,
 }
 
-/// The present state of the object that conditions are about.
+/// The current state of the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Current<'a> {
     pub ino: Ino,
@@ -46,8 +46,11 @@ impl Conditions {
         *self == Conditions::default()
     }
 
-    /// For a request that changes the object: `PreconditionFailed`, or `NotFound` where If-Match
-    /// names a state of an object that does not exist.
+    /// Checks a request that changes the object.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, or `NotFound` if If-Match names a state of an object that does not
+    /// exist.
     pub fn check_change(&self, current: Option<Current<'_>>) -> Result<(), Error> {
         let Some(current) = current else {
             if self.if_match.is_some() || self.if_size.is_some() {
@@ -62,7 +65,10 @@ impl Conditions {
         }
     }
 
-    /// For a request that reads the object: `NotModified` where the caller's copy is current.
+    /// Checks a request that reads the object.
+    ///
+    /// # Errors
+    /// `NotModified` if the caller's copy is current.
     pub fn check_read(&self, current: Current<'_>) -> Result<(), Error> {
         let Current { ino, inode } = current;
         self.check_read_of(|| inode.etag(ino), inode.mtime, inode.size)
@@ -84,8 +90,8 @@ impl Conditions {
         }
     }
 
-    /// The first condition that does not hold. A date is only looked at where there is no ETag
-    /// to the same end (RFC 9110, section 13.2.2); dates on the wire have whole seconds.
+    /// Returns the first condition that does not hold. A date is ignored if there is an ETag for
+    /// the same purpose (RFC 9110, section 13.2.2); dates on the wire have whole seconds.
     fn failed(
         &self,
         etag: impl Fn() -> String,

@@ -1,4 +1,4 @@
-//! Copying an object by reference: no byte moves.
+//! Copies an object by reference: no byte moves.
 
 use cairn_auth::Action;
 use cairn_base::{BodyId, Error, Ino, Timestamp};
@@ -18,11 +18,11 @@ use crate::{Context, Stop, Verb, View};
 pub struct CopyObject {
     pub source_bucket: String,
     pub source_key: String,
-    /// About the source.
+    /// Conditions on the source.
     pub source_conditions: Conditions,
     pub bucket: String,
     pub key: String,
-    /// About the target.
+    /// Conditions on the target.
     pub conditions: Conditions,
     /// Headers and user metadata of the copy, or `None` to take the source's.
     pub object: Option<ObjectAttributes>,
@@ -34,7 +34,7 @@ pub struct CopyObject {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyReply {
     pub put: PutReply,
-    /// The attributes of the copy.
+    /// Attributes of the copy.
     pub object: ObjectAttributes,
 }
 
@@ -67,7 +67,10 @@ impl SourceState {
         SourceState { ino, change, size, modified, content }
     }
 
-    /// `Conflict` unless the object is in this state.
+    /// Checks that the object is in this state.
+    ///
+    /// # Errors
+    /// `Conflict` if it is not.
     pub fn check(&self, ino: Ino, inode: &Inode) -> Result<(), Error> {
         let now = SourceState::of(ino, inode);
         let same = (self.ino, self.change, self.size, self.modified, self.content)
@@ -141,7 +144,7 @@ impl CopyObject {
 }
 
 impl CopyObject {
-    /// Digests are of the bytes, so they come along; the part table stays behind.
+    /// Returns the attributes of the copy. Digests of the bytes are copied; the part table is not.
     fn attributes(&self, source: Option<&ObjectAttributes>) -> ObjectAttributes {
         let source = source.cloned().unwrap_or_default();
         let headers = self.object.clone().unwrap_or_else(|| source.clone());

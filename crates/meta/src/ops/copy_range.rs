@@ -1,4 +1,4 @@
-//! Copying a part of a file by reference: no byte moves but those that lie in the metadata.
+//! Copies a part of a file by reference: only bytes in the metadata are moved.
 
 use bytes::Bytes;
 use cairn_auth::Action;
@@ -12,25 +12,25 @@ use super::posix::{READ, check_mode, open_inode};
 use crate::rows::{Content, Extent, Inode, Kind, Place};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// The most that one operation copies: bytes, extents, and bytes that lie in the metadata.
+/// Most that one operation copies: bytes, extents, and bytes in the metadata.
 const STEP_BYTES: u64 = 16 * limits::CHUNK_BYTES;
 const STEP_EXTENTS: usize = 512;
 const STEP_INLINE: u64 = limits::OP_BYTES as u64 / 8;
 
-/// Gives a file bytes that another file of its bucket has, or that it has itself elsewhere. They
-/// are parts of the body of the source from then on, which is shared.
+/// Copies bytes of another file of the bucket, or from elsewhere in the same file. They are parts
+/// of the body of the source from then on, which is shared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyRange {
     pub source: Ino,
     pub source_offset: u64,
     pub ino: Ino,
     pub offset: u64,
-    /// Counted to the end of the source, if that comes first.
+    /// Number of bytes; at most up to the end of the source.
     pub len: u64,
     pub session: SessionId,
-    /// The caller holds both files open, so their modes were checked then.
+    /// Set if the caller holds both files open: their modes were checked then.
     pub opened: bool,
-    /// A body of the session, used nowhere yet, for a file that has none of its own.
+    /// Unused body of the session, for a file that has no body of its own.
     pub spare: BodyId,
 }
 
@@ -38,7 +38,8 @@ pub struct CopyRange {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Copied {
     pub inode: Inode,
-    /// Bytes that were copied: 0 at the end of the source; else some, and there may be more.
+    /// Number of bytes that were copied: 0 at the end of the source; else some, and there may be
+    /// more.
     pub len: u64,
 }
 
@@ -51,7 +52,10 @@ impl Verb for CopyRange {
         vec![keys::inode(self.ino)]
     }
 
-    /// `CrossBucket` for files of two buckets; `Invalid` for ranges of one file that overlap.
+    /// Copies the range.
+    ///
+    /// # Errors
+    /// `CrossBucket` for files of two buckets; `Invalid` for overlapping ranges of one file.
     /// `TooLarge` for more than one operation can do: fewer bytes, or chunks that are coalesced
     /// first, may be possible.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Copied, Stop> {
@@ -113,8 +117,8 @@ impl CopyRange {
         Ok(())
     }
 
-    /// The pieces that the source has in `len` bytes, at their places in the target. If they are
-    /// too much for one operation, also the number of bytes that were taken.
+    /// Returns the pieces that the source has in `len` bytes, at their places in the target, and,
+    /// if they are too much for one operation, the number of bytes that were taken.
     fn pieces(
         &self,
         view: &mut View<'_>,
@@ -148,8 +152,8 @@ impl CopyRange {
         Ok((pieces, len))
     }
 
-    /// The body that takes the pieces. A body that would refer to itself becomes a part of a new
-    /// one.
+    /// Returns the body that takes the pieces. A body that would refer to itself becomes a part of
+    /// a new one.
     fn own_body(
         &self,
         view: &mut View<'_>,
@@ -172,7 +176,7 @@ impl CopyRange {
     }
 }
 
-/// Puts pieces in the place of all between `start` and `end`, if the file is small and stays so.
+/// Replaces the bytes from `start` to `end` by pieces, if the file is small and stays so.
 fn put_inline(inode: &mut Inode, start: u64, end: u64, pieces: &[Extent]) -> bool {
     let present = match &inode.content {
         Content::Empty => &[],
@@ -195,7 +199,7 @@ fn put_inline(inode: &mut Inode, start: u64, end: u64, pieces: &[Extent]) -> boo
     true
 }
 
-/// Each piece in the chunk that it begins in, cut where that ends.
+/// Splits pieces at the ends of chunks, and returns each with the chunk that it begins in.
 fn split(pieces: Vec<Extent>) -> Vec<(u32, Extent)> {
     let mut placed = Vec::with_capacity(pieces.len());
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! The rules by which pages of other sites may use a bucket (CORS).
+//! The CORS rules by which pages of other sites may use a bucket.
 
 use cairn_auth::Action;
 use cairn_base::{Error, limits};
@@ -10,14 +10,14 @@ use crate::{Context, Stop, Verb, View, keys};
 
 /// Methods that a rule may name.
 pub const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
-/// The name of a rule, characters.
+/// Most characters of the name of a rule.
 const ID_CHARS: usize = 255;
 
 /// Replaces all rules of a bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutCors {
     pub bucket: String,
-    /// None at all to end it.
+    /// The new rules; empty to remove all.
     pub rules: Vec<CorsRule>,
 }
 
@@ -34,7 +34,7 @@ impl Verb for PutCors {
     }
 }
 
-/// Finds the rules of a bucket. Asked by the doors before there is a caller: a browser asks without
+/// Finds the rules of a bucket. Doors ask before there is a caller, since a browser asks without
 /// credentials.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindCors {
@@ -42,7 +42,7 @@ pub struct FindCors {
 }
 
 impl Verb for FindCors {
-    /// None where there is no such bucket.
+    /// Rules; empty if there is no such bucket.
     type Reply = CorsRules;
     const NAME: &'static str = "find_cors";
 
@@ -55,7 +55,7 @@ impl Verb for FindCors {
     }
 }
 
-/// The rules as they are stored.
+/// Checks and encodes rules.
 ///
 /// # Errors
 /// `Invalid` for rules that no browser could match or that S3 refuses, `TooLarge` for more than

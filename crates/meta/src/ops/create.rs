@@ -1,4 +1,4 @@
-//! Making files, FIFOs and sockets.
+//! Makes files, FIFOs and sockets.
 
 use bytes::Bytes;
 use cairn_auth::Action;
@@ -27,8 +27,8 @@ pub struct Create {
 }
 
 impl Verb for Create {
-    /// The file, and whether it was made. An existing inode may be anything but a directory;
-    /// whether the caller may open it was not decided.
+    /// The file, and whether it was made. An existing inode may be anything but a directory; the
+    /// right of the caller to open it was not checked.
     type Reply = (Ino, Inode, bool);
     const NAME: &'static str = "create";
     const LEASES_CHANGES: bool = true;
@@ -58,13 +58,13 @@ impl Verb for Create {
     }
 }
 
-/// Makes a file, FIFO or socket; `Exists` if there is anything of that name.
+/// Makes a file, FIFO or socket; `Exists` if the name is taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mknod {
     pub parent: Ino,
     pub name: Vec<u8>,
     pub kind: Kind,
-    /// As of [`Create`].
+    /// Permission bits, as in [`Create`].
     pub mode: u32,
     pub umask: u32,
 }
@@ -93,7 +93,7 @@ impl Verb for Mknod {
     }
 }
 
-/// A directory in which the caller may make `name`, which is not there yet.
+/// Returns a directory in which the caller may make `name`, which does not exist yet.
 pub(super) fn vacancy(
     view: &mut View<'_>,
     context: &Context,
@@ -113,7 +113,7 @@ pub(super) fn new_inode_in(directory: &Directory, kind: Kind, context: &Context)
     new_inode(kind, directory.inode.bucket, context)
 }
 
-/// Gives a new inode its name in a directory that has none such.
+/// Gives a new inode its name in a directory that does not have it.
 pub(super) fn make(
     view: &mut View<'_>,
     context: &Context,

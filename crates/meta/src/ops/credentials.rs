@@ -1,4 +1,4 @@
-//! Users, access keys and tokens. Root manages them; everybody does so with their own ones.
+//! Users, access keys and tokens. Root manages all of them; every user manages its own.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::namespace::{load, load_counter, load_known, store};
 use crate::rows::{AccessKey, Row, Token, User, decode_number, encode_number};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// The user of that name.
+/// Returns the user of that name.
 pub fn find_user(view: &mut View<'_>, name: &str) -> Result<UserId, Stop> {
     match view.get(&keys::user_name(name))? {
         Some(row) => Ok(UserId(decode_number(&row)?)),
@@ -46,15 +46,15 @@ fn user_or_new(view: &mut View<'_>, context: &Context, name: &str) -> Result<Use
     Ok(UserId(next))
 }
 
-/// Adds an access key for a user, who is made if there is none of that name. The first user ever
-/// made is root.
+/// Adds an access key for a user; makes the user if it does not exist. The first user ever made is
+/// root.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddAccessKey {
     pub id: String,
-    /// The secret, sealed for `id`.
+    /// Secret, sealed for `id`.
     pub sealed: Vec<u8>,
     pub user: String,
-    /// Replace the secret of an access key that this user has.
+    /// Allows replacing the secret of an access key that this user has.
     pub replace: bool,
 }
 
@@ -107,8 +107,8 @@ impl Verb for AddToken {
     }
 }
 
-/// Finds an access key, to verify a signature or a secret with. Asked by the door before there
-/// is a caller.
+/// Finds an access key, to verify a signature or a secret with it. Doors ask before there is a
+/// caller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindAccessKey {
     pub id: String,
@@ -144,12 +144,12 @@ impl Verb for FindToken {
     }
 }
 
-/// The credentials of a user who is disabled are as if they were not there, for every door.
+/// Returns whether a user is disabled. Then its credentials count as missing, at every door.
 pub fn is_disabled(view: &mut View<'_>, user: UserId) -> Result<bool, Stop> {
     Ok(load::<User>(view, &keys::user(user))?.is_some_and(|user| user.disabled))
 }
 
-/// Refuses the credentials of a user from now on, or takes them again. They stay; logins end.
+/// Refuses the credentials of a user from now on, or accepts them again. They stay; logins end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DisableUser {
     pub name: String,
@@ -249,11 +249,12 @@ fn remove(view: &mut View<'_>, id: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Access keys that one user has made without help, with those that were made for it.
+/// Number of a user's access keys from which on the user cannot add further ones; keys that root
+/// made for the user count too.
 pub const OWN_KEYS: usize = 32;
 
-/// The user of a caller with an access key. One that came with a token, which may expire, makes
-/// nothing that lasts longer.
+/// Returns the user of a caller with an access key. A caller with a token, which may expire, must
+/// not make anything that lasts longer.
 fn own(view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
     let credential = context.caller.origin().credential;
     let (Principal::User(user), Some(id)) = (context.caller.principal(), credential) else {
@@ -270,7 +271,7 @@ fn own(view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddOwnKey {
     pub id: String,
-    /// The secret, sealed for `id`.
+    /// Secret, sealed for `id`.
     pub sealed: Vec<u8>,
 }
 
@@ -340,13 +341,13 @@ fn keys_of(view: &mut View<'_>, user: UserId) -> Result<usize, Stop> {
     Ok(count)
 }
 
-/// All rows of a sort of `keys::credentials`.
+/// Returns all rows of a sort of `keys::credentials`.
 pub fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop> {
     let (start, end) = keys::credentials(sort);
     view.scan(&start, &end, limits::OP_ROWS)
 }
 
-/// A line in a listing of credentials: never a secret.
+/// An entry in a listing of credentials: never a secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Credential {
     pub id: String,
@@ -370,7 +371,7 @@ impl Verb for ListCredentials {
     }
 }
 
-/// The credentials of a user, or all.
+/// Lists the credentials of a user, or all.
 fn list(view: &mut View<'_>, of: Option<UserId>) -> Result<Vec<Credential>, Stop> {
     let mut found = Vec::new();
     for (key, row) in scan_sort(view, b'a')? {
@@ -391,7 +392,7 @@ fn list(view: &mut View<'_>, of: Option<UserId>) -> Result<Vec<Credential>, Stop
     Ok(listed)
 }
 
-/// The name of a user, for owners in listings.
+/// Finds the name of a user, for owners in listings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserName {
     pub user: UserId,

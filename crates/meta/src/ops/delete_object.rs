@@ -1,4 +1,4 @@
-//! Deleting objects.
+//! Deletes objects.
 
 use cairn_auth::Action;
 use cairn_base::{BucketId, Error};
@@ -13,7 +13,7 @@ use super::namespace::{
 use crate::rows::{Entry, Kind, Tally};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Deletes an object. With its last child an implicit directory goes, and those above it.
+/// Deletes an object. An implicit directory is removed with its last child, as are those above it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteObject {
     pub bucket: String,
@@ -44,7 +44,7 @@ pub struct DeleteObjects {
 }
 
 impl Verb for DeleteObjects {
-    /// For each key: whether there was such an object, or why it is still there.
+    /// For each key: whether the object existed, or why it is still there.
     type Reply = Vec<Result<bool, Error>>;
     const NAME: &'static str = "delete_objects";
     const RUNS_WHEN_FULL: bool = true;
@@ -60,9 +60,9 @@ impl Verb for DeleteObjects {
             }
             match delete(view, context, opened.id, key, conditions) {
                 Ok(existed) => replies.push(Ok(existed)),
-                // Go on, so that the view learns of all rows that are wanted at once.
+                // Continues, so that the view learns of all missing rows at once.
                 Err(Stop::Miss) => missed = true,
-                // The key may be half deleted, so no key is.
+                // The key may be half deleted, so no key is deleted.
                 Err(stop @ Stop::Fail(Error::Corrupt { .. } | Error::TooLarge(_))) => {
                     return Err(stop);
                 }
@@ -73,7 +73,8 @@ impl Verb for DeleteObjects {
     }
 }
 
-/// All checks come before the first change, so a failure of one key leaves the others alone.
+/// Deletes an object. All checks come before the first change, so a failure of one key leaves the
+/// others unchanged.
 fn delete(
     view: &mut View<'_>,
     context: &Context,
@@ -103,7 +104,8 @@ fn delete(
     Ok(true)
 }
 
-/// Deletes the key `x/` of an explicit directory: it becomes implicit, and goes if it is empty.
+/// Deletes the key `x/` of an explicit directory: it becomes implicit, and is removed if it is
+/// empty.
 fn delete_explicit(
     view: &mut View<'_>,
     context: &Context,
@@ -125,7 +127,7 @@ fn delete_explicit(
     Ok(true)
 }
 
-/// Removes the implicit directories that are left without entries, from the deepest upwards.
+/// Removes implicit directories without entries, from the deepest upwards.
 fn prune(
     view: &mut View<'_>,
     context: &Context,

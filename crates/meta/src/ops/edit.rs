@@ -1,4 +1,4 @@
-//! Extents of bodies: reading them down to their leaves, and editing them.
+//! Extents of bodies: reads them down to their leaves, and edits them.
 //!
 //! The row of chunk `c` holds the extents of the blocks written for chunk `c`. They lie in the 64
 //! MiB of the chunk and, since a block may cross its end, up to one block beyond. An extent that is
@@ -14,12 +14,12 @@ use super::namespace::{chunk_of, release_body, retain_body, store, store_extents
 use crate::rows::{Extent, Extents, Freed, Place, Row};
 use crate::{Context, Stop, View, keys};
 
-/// Inline extents grow up to this length; then the next one begins, and this one can be moved to
-/// a block while appends go on.
+/// Length up to which inline extents grow. Then the next one begins, and the full one can be moved
+/// to a block while appends go on.
 pub const COALESCE_BYTES: usize = 128 << 10;
-/// Inline bytes of one chunk; beyond that they must be coalesced first.
+/// Most inline bytes of one chunk; beyond that they must be coalesced first.
 const INLINE_BYTES: u64 = limits::OP_BYTES as u64 / 4;
-/// Rows looked at by one step that clears a long range, and changes after which it stops.
+/// Most rows that one step of clearing a long range looks at, and changes after which it stops.
 const STEP_ROWS: usize = 256;
 const STEP_CHANGES: usize = 1500;
 
@@ -32,9 +32,9 @@ const POINT_ROWS: u32 = 8;
 /// Most bodies between an extent and its leaf. Operations make one or two.
 pub(super) const DEPTH: u32 = 4;
 
-/// The extents that hold the bytes `start..end` of a body, in order and not overlapping: only
-/// blocks and inline bytes, whatever other bodies lie between. Offsets are those of `body`; what
-/// no extent covers is a hole.
+/// Returns the extents that hold the bytes `start..end` of a body, in order and not overlapping:
+/// only blocks and inline bytes, whatever other bodies are in between. Offsets are those of `body`;
+/// a range that no extent covers is a hole.
 pub fn leaf_extents(
     view: &mut View<'_>,
     body: BodyId,
@@ -68,7 +68,7 @@ fn resolve(
                     .into_iter()
                     .map(|leaf| Extent { offset: leaf.offset - offset + extent.offset, ..leaf }),
             ),
-            // Go on, so that all that is missing is fetched at once.
+            // Continues, so that all missing rows are fetched at once.
             Err(Stop::Miss) => missed = true,
             Err(stop) => return Err(stop),
         }
@@ -76,7 +76,7 @@ fn resolve(
     if missed { Err(Stop::Miss) } else { Ok(leaves) }
 }
 
-/// The extents of `body` itself that hold its bytes `start..end`, cut to that range.
+/// Returns the extents of `body` itself that hold its bytes `start..end`, cut to that range.
 pub(super) fn extents_between(
     view: &mut View<'_>,
     body: BodyId,
@@ -97,7 +97,8 @@ pub(super) fn extents_between(
     }
 }
 
-/// The rows that may hold bytes of `start..end`, in order; chunks without a row are left out.
+/// Returns the rows that may hold bytes of `start..end`, in order; chunks without a row are left
+/// out.
 pub(super) fn rows_between(
     view: &mut View<'_>,
     body: BodyId,
@@ -128,7 +129,7 @@ pub(super) fn rows_between(
     Ok(rows)
 }
 
-/// Up to `limit` rows of `chunks`, in order.
+/// Returns up to `limit` rows of `chunks`, in order.
 pub(super) fn scan_rows(
     view: &mut View<'_>,
     body: BodyId,
@@ -148,13 +149,13 @@ pub(super) fn scan_rows(
     Ok(rows)
 }
 
-/// The first chunk whose row may hold the byte at `offset`.
+/// Returns the first chunk whose row may hold the byte at `offset`.
 fn first_chunk(offset: u64) -> u32 {
     let chunk = chunk_of(offset);
     if offset % limits::CHUNK_BYTES < REACH { chunk.saturating_sub(1) } else { chunk }
 }
 
-/// Takes the bytes `start..end` out of the extents of a row.
+/// Removes the bytes `start..end` from the extents of a row.
 fn cut(extents: &mut Vec<Extent>, start: u64, end: u64) {
     if !extents.iter().any(|extent| extent.slice(start, end).is_some()) {
         return;
@@ -163,7 +164,7 @@ fn cut(extents: &mut Vec<Extent>, start: u64, end: u64) {
     *extents = std::mem::take(extents).into_iter().flat_map(rest).flatten().collect();
 }
 
-/// Puts an extent where none is, joined with its neighbours where they go on in the same place.
+/// Inserts an extent into a hole, and joins it with neighbours that continue in the same place.
 pub(super) fn insert(extents: &mut Vec<Extent>, new: Extent) {
     let mut at = extents.partition_point(|extent| extent.offset < new.offset);
     extents.insert(at, new);
@@ -182,7 +183,7 @@ pub(super) fn insert(extents: &mut Vec<Extent>, new: Extent) {
     }
 }
 
-/// One extent for two, if the second goes on where the first ends.
+/// Joins two extents if the second continues where the first ends.
 fn join(left: &Extent, right: &Extent) -> Option<Extent> {
     if left.end() != right.offset {
         return None;
@@ -230,8 +231,8 @@ impl Named {
     }
 }
 
-/// Stores a row that was edited: frees the blocks it names no more, and counts the references to
-/// other bodies. Every change of extents goes through here.
+/// Stores a row that was edited: frees the blocks that it no longer names, and counts the
+/// references to other bodies. Every change of extents goes through here.
 pub(super) fn store_edited(
     view: &mut View<'_>,
     context: &Context,
@@ -264,8 +265,8 @@ pub(super) fn store_edited(
     store_extents(view, body, chunk, after)
 }
 
-/// Puts extents over what a body holds in their places. Each is for the row of the chunk given
-/// with it; they are in order and do not overlap.
+/// Replaces the parts of a body that extents cover by them. Each comes with the chunk whose row it
+/// belongs to; they are in order and do not overlap.
 pub(super) fn overwrite(
     view: &mut View<'_>,
     context: &Context,
@@ -319,7 +320,7 @@ fn edit(
 }
 
 /// Makes a hole of the bytes `start..end` of a body, from the end down, as far as one operation
-/// may. Returns the offset from which on it is done: `start`, or the end of what is left to do.
+/// may. Returns the offset from which on it is done: `start`, or the end of the remaining range.
 pub(super) fn clear_down(
     view: &mut View<'_>,
     context: &Context,
@@ -351,8 +352,8 @@ pub(super) fn clear_down(
     }
 }
 
-/// The last rows of the chunks `first..=last`, at most as many as one step takes, and the first
-/// chunk from which on they are all.
+/// Returns the last rows of the chunks `first..=last`, at most as many as one step takes, and the
+/// first chunk from which on these are all rows.
 fn last_rows(
     view: &mut View<'_>,
     body: BodyId,

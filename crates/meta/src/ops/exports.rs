@@ -9,22 +9,22 @@ use super::namespace::{find_bucket, load, load_counter, load_known, store, walk}
 use crate::rows::{Bucket, Export, Inode, Row, Squash, User};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Networks of one export, at most.
+/// Most networks of one export.
 const CLIENTS: usize = 64;
 
 /// Exports a bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddExport {
     pub bucket: String,
-    /// As whom clients act: that user's rights decide.
+    /// User that clients act as: that user's rights decide.
     pub user: String,
     pub read_only: bool,
     pub squash: Squash,
-    /// Whom squashed clients are taken for.
+    /// User id that squashed clients act with.
     pub uid: u32,
     pub gid: u32,
     pub clients: Vec<Network>,
-    /// Networks with all addresses are meant.
+    /// Confirms networks that contain all addresses.
     pub any_client: bool,
 }
 
@@ -32,7 +32,10 @@ impl Verb for AddExport {
     type Reply = u64;
     const NAME: &'static str = "add_export";
 
-    /// `Exists` if the bucket is exported.
+    /// Exports the bucket.
+    ///
+    /// # Errors
+    /// `Exists` if it is exported already.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u64, Stop> {
         self.add(view, context, "")
     }
@@ -101,6 +104,9 @@ impl Verb for AddExportAt {
     type Reply = u64;
     const NAME: &'static str = "add_export_at";
 
+    /// Exports the directory.
+    ///
+    /// # Errors
     /// `Exists` if the bucket or a directory in it is exported; `NotFound` if there is no such
     /// directory.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u64, Stop> {
@@ -113,7 +119,7 @@ impl Verb for AddExportAt {
     }
 }
 
-/// The directory at a path, or 0 for the whole bucket.
+/// Returns the directory at a path, or 0 for the whole bucket.
 fn top(view: &mut View<'_>, bucket: BucketId, path: &str) -> Result<Ino, Stop> {
     if path.is_empty() {
         return Ok(Ino(0));
@@ -187,14 +193,14 @@ impl Verb for ListExports {
     }
 }
 
-/// Finds the export of a bucket, if that is of all of it.
+/// Finds the export of a bucket, if all of the bucket is exported.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindExport {
     pub bucket: BucketId,
 }
 
 impl Verb for FindExport {
-    /// None while its user is disabled.
+    /// The export; `None` while its user is disabled.
     type Reply = Option<Export>;
     const NAME: &'static str = "find_export";
 
@@ -206,19 +212,19 @@ impl Verb for FindExport {
     }
 }
 
-/// Finds the export by which an inode of a bucket is reached. Asked by the door before there is a
+/// Finds the export by which an inode of a bucket is reached. The door asks before there is a
 /// caller, for each request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindExportAt {
     pub bucket: BucketId,
-    /// None to find out where the export begins.
+    /// Inode; `None` to find out where the export begins.
     pub ino: Option<Ino>,
 }
 
 impl Verb for FindExportAt {
-    /// The export, and the directory where it begins. None while its user is disabled, and for a
-    /// directory that is not below that one. Of a file it is not known where it is: whoever has a
-    /// handle of it was given that for the export.
+    /// The export, and the directory where it begins. `None` while its user is disabled, and for a
+    /// directory that is not below that one. The directory of a file is unknown: a client with a
+    /// handle of the file got it for the export.
     type Reply = Option<(Export, Ino)>;
     const NAME: &'static str = "find_export_at";
 
@@ -254,7 +260,7 @@ fn is_below(view: &mut View<'_>, ino: Ino, top: Ino) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// A user who is not known is as one who is disabled.
+/// Returns whether a user is disabled. An unknown user counts as disabled.
 fn is_disabled(view: &mut View<'_>, user: UserId) -> Result<bool, Stop> {
     Ok(load::<User>(view, &keys::user(user))?.is_none_or(|user| user.disabled))
 }

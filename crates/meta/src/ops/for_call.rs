@@ -1,6 +1,6 @@
-//! Operations for calls of clients that know no sessions: a client that has heard nothing sends its
-//! call again, perhaps after a crash, perhaps to another gateway. An operation that was done for it
-//! is not done again, and none is done for a call that was refused.
+//! Operations for calls of clients without sessions. A client that received no answer sends its
+//! call again, perhaps after a crash, perhaps to another gateway. An operation that was executed
+//! for the call is not executed again, and none is executed for a refused call.
 
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
@@ -29,7 +29,7 @@ pub const KEPT_NS: i64 = 180_000_000_000;
 /// kept, so a clock that is set ahead by hours makes the store forget none.
 pub const USER_KEPT_NS: i64 = 86_400_000_000_000;
 
-/// Rows looked at in one [`ForgetCalls`].
+/// Most rows that one [`ForgetCalls`] looks at.
 const PAGE: usize = 500;
 
 /// Prefix of the names of users, in the place of clients' addresses: it is IPv6's discard prefix
@@ -45,16 +45,16 @@ fn since(client: &[u8; 16], context: &Context) -> i64 {
 /// A call of a client, and a step of its execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallId {
-    /// Its address, as one of IPv6; or a user, see [`CallId::of_user`].
+    /// Address of the client, as an IPv6 address; or a user, see [`CallId::of_user`].
     pub client: [u8; 16],
-    /// Over all of the call, its number and the credentials included.
+    /// Checksum of the whole call, including its number and the credentials.
     pub checksum: [u8; 16],
-    /// Steps are done in their order.
+    /// Number of the step. Steps are executed in order.
     pub step: u8,
 }
 
 impl CallId {
-    /// A request of a user, who may send it again from any address.
+    /// Names a request of a user, who may send it again from any address.
     pub fn of_user(user: UserId, checksum: [u8; 16]) -> CallId {
         let mut client = [0; 16];
         client[..8].copy_from_slice(&USERS);
@@ -62,7 +62,7 @@ impl CallId {
         CallId { client, checksum, step: 0 }
     }
 
-    /// From when on it is known at least that such a call was done.
+    /// Returns the time since which such an executed call is certainly remembered.
     pub(super) fn since(&self, context: &Context) -> i64 {
         match self.client.starts_with(&USERS) {
             true => i64::MIN,
@@ -70,14 +70,16 @@ impl CallId {
         }
     }
 
-    /// The row that says whether it was done.
+    /// Returns the key of the row that has the call if it was executed.
     pub(super) fn key(&self) -> Bytes {
         let [first, second, ..] = self.checksum;
         keys::calls(self.client, u16::from_be_bytes([first, second]) % Calls::SETS)
     }
 
+    /// Finds the call in its row.
+    ///
     /// # Errors
-    /// `Corrupt` if the row was damaged, and nobody knows whether the call was in it.
+    /// `Corrupt` if the row was damaged, so that it is unknown whether the call was in it.
     pub(super) fn find<'a>(
         &self,
         calls: &'a Calls,
@@ -128,12 +130,12 @@ callable! {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Once<R> {
     Done(R),
-    /// It was done before, or a later step was: as [`Callable::done`].
+    /// It was executed before, or a later step was. The inode is that of [`Callable::done`].
     Before(Ino),
 }
 
-/// Runs a verb for a call, unless that step of the call, or a later one, was done before.
-/// `PreconditionFailed` if the call was refused: [`SettleCall`] says how.
+/// Runs a verb for a call, unless that step of the call, or a later one, was executed before.
+/// `PreconditionFailed` if the call was refused: [`SettleCall`] has the status.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForCall<V> {
     pub call: CallId,
@@ -158,7 +160,7 @@ impl<V: Callable> Verb for ForCall<V> {
         let key = self.call.key();
         let calls = load::<Calls>(view, &key);
         if let Err(Stop::Miss) = calls {
-            // So that all rows that are missing are fetched together.
+            // So that all missing rows are fetched together.
             let _ = erased::apply(&self.verb, view, context);
             return Err(Stop::Miss);
         }
@@ -175,7 +177,7 @@ impl<V: Callable> Verb for ForCall<V> {
         let reply = erased::apply(&self.verb, view, context)?;
         if let Some(ino) = self.verb.done(&reply) {
             let CallId { checksum, step, .. } = self.call;
-            // The inode that was made stays the one that the call is about.
+            // The inode that was made stays the subject of the call.
             let result = before.map_or(ino.0, |before| before.result);
             let done = DoneCall { checksum, time: context.now, step, result, status: 0 };
             calls.add(done, self.call.since(context), Calls::WAYS);
@@ -187,7 +189,7 @@ impl<V: Callable> Verb for ForCall<V> {
     }
 }
 
-/// Finds out whether a step of a call, or a later one, was done.
+/// Finds out whether a step of a call, or a later one, was executed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindCall {
     pub call: CallId,
@@ -204,33 +206,33 @@ impl Verb for FindCall {
     }
 }
 
-/// Keeps the outcome of a call for which no verb was run, before its client hears of it: the same
-/// call may be on its way to another gateway, and must not be done after it was refused.
+/// Records the outcome of a call for which no verb was run, before its client receives it: the same
+/// call may be on its way to another gateway, and must not be executed after it was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SettleCall {
-    /// With the step before which it was refused: all before it were seen done.
+    /// The call, with the step before which it was refused: all steps before were executed.
     pub call: CallId,
-    /// The status with which it is refused; 0 if there is nothing left to be done.
+    /// Status with which it is refused; 0 if there is nothing left to do.
     pub status: u32,
-    /// The inode that the reply is made from, if there is nothing left to be done.
+    /// Inode from which the reply is made, if there is nothing left to do.
     pub found: Ino,
 }
 
 /// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Settled {
-    /// It stays as was said.
+    /// The outcome was recorded.
     Kept,
-    /// Before, it was refused with this status.
+    /// It was refused with this status before.
     Refused(u32),
-    /// Meanwhile more was done for it: nothing is kept.
+    /// More was executed for it meanwhile: nothing is recorded.
     Done,
 }
 
 impl Verb for SettleCall {
     type Reply = Settled;
     const NAME: &'static str = "settle_call";
-    // What is refused for want of space has to be answered, too.
+    // Refusals for lack of space have to be recorded, too.
     const RUNS_WHEN_FULL: bool = true;
 
     fn takes_reserve_of(&self) -> Option<Party> {
@@ -285,8 +287,8 @@ impl Verb for ForgetCalls {
             let is_kept = |done: &DoneCall| since.is_some_and(|since| done.time.0 >= since);
             match Calls::decode(&row) {
                 Ok(calls) if calls.done.iter().any(is_kept) => {}
-                // For as long as any of its calls may come again. Users hear of no error for a day:
-                // at worst something is appended twice.
+                // For as long as any of its calls may be repeated. Requests of users are not
+                // refused for a day: at worst something is appended twice.
                 Err(error) if client.is_some_and(|client| !client.starts_with(&USERS)) => {
                     tracing::error!(%error, "a row of calls is damaged: some will fail");
                     store(view, key, &Calls::damaged(context.now));

@@ -1,7 +1,7 @@
 //! Garbage: bodies and uploads to drain, blocks to free, blocks that were never published.
 //!
-//! Nothing here deletes a block. Operations name blocks in `f` rows; the blocks go when no reader
-//! can still see a state older than the batch of that row.
+//! Nothing here deletes a block. Operations name blocks in `f` rows; the blocks are deleted when no
+//! reader can still see a state older than the batch of that row.
 
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
@@ -15,13 +15,13 @@ use crate::rows::{
 };
 use crate::{Context, Stop, Verb, View};
 
-/// Extent rows drained in one step: at most 64 x 1,024 extents would be too many for one
-/// operation, 3 always fit.
+/// Extent rows drained in one step: 64 x 1,024 extents would be too many for one operation, 3 x
+/// 1,024 always fit.
 const STEP_CHUNKS: usize = 3;
 /// Part rows drained in one step.
 const STEP_PARTS: usize = 500;
 
-/// The bodies and uploads to be drained, from `after` (a key as returned before) on.
+/// Lists the bodies and uploads to be drained, after the key `after` of a former reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListDrains {
     pub after: Option<Bytes>,
@@ -42,7 +42,7 @@ impl Verb for ListDrains {
     }
 }
 
-/// One bounded step of draining what `key` names.
+/// Runs one bounded step of draining the body or upload of `key`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DrainStep {
     pub key: Bytes,
@@ -93,7 +93,7 @@ impl Verb for DrainStep {
     }
 }
 
-/// Frees the blocks of a body. It releases its references to other bodies, if it `owns` them.
+/// Frees the blocks of a body. Releases its references to other bodies, if it `owns` them.
 fn drain_body(
     view: &mut View<'_>,
     context: &Context,
@@ -116,7 +116,7 @@ fn drain_body(
     Ok(if more { Drained::More(0) } else { Drained::Done })
 }
 
-/// Puts a block up for freeing.
+/// Notes a block for freeing.
 pub fn free(view: &mut View<'_>, context: &Context, group: GroupId, block: BlockId) {
     store(view, keys::freed(context.batch, block), &Freed::new(group));
 }
@@ -154,7 +154,7 @@ fn drain_parts(
     Ok(if more { Drained::More(last) } else { Drained::Done })
 }
 
-/// Blocks freed by batches before `before`.
+/// Lists blocks freed by batches before `before`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListFreed {
     pub before: u64,
@@ -204,22 +204,23 @@ impl Verb for ForgetFreed {
     }
 }
 
-/// Decides which blocks of an inventory were never published by a session that has ended, and
-/// puts them up for freeing. Blocks of a session the metadata does not know are never touched, nor
-/// those of a session that was loaded from a dump.
+/// Decides which blocks of an inventory were never published by a session that has ended, and notes
+/// them for freeing. Blocks of a session that the metadata do not know are never touched, nor those
+/// of a session that was loaded from a dump.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FreeOrphans {
     pub group: GroupId,
     pub candidates: Vec<(BlockId, Owner)>,
-    /// Only count.
+    /// Only counts.
     pub dry_run: bool,
 }
 
-/// The outcome of the candidates.
+/// The outcome for the candidates.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Orphans {
     pub freed: Vec<BlockId>,
-    /// Blocks of sessions that the metadata does not know: an older copy of it was restored.
+    /// Blocks of sessions that the metadata do not know: an older copy of the metadata was
+    /// restored.
     pub unknown: u64,
 }
 

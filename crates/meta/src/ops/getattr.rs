@@ -1,4 +1,4 @@
-//! Reading attributes, and asking for permission.
+//! Reads attributes, and checks permissions.
 
 use cairn_auth::Action;
 use cairn_base::Ino;
@@ -37,8 +37,8 @@ pub struct Access {
 }
 
 impl Verb for Access {
-    /// The inode as POSIX shows it, and whether its body is shared: blocks for a write to it then
-    /// belong to the new body that the write makes. A caller that wants to read is not told.
+    /// The inode as POSIX shows it, and whether its body is shared: then blocks for a write belong
+    /// to the new body that the write makes. A caller that only wants to read gets `false`.
     type Reply = (Inode, bool);
     const NAME: &'static str = "access";
 

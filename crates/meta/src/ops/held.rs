@@ -15,16 +15,16 @@ use crate::{Context, Stop, Verb, View, keys};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockedFile {
     pub ino: Ino,
-    /// The name of the file's bucket; empty where that is gone.
+    /// Name of the file's bucket; empty if the bucket is gone.
     pub bucket: String,
     pub locks: Vec<Lock>,
 }
 
-/// Files with locks, in the order of their numbers. Locks of sessions that have ended are left out.
+/// Lists files with locks, ordered by inode number. Locks of ended sessions are left out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListLocks {
     pub after: Option<Ino>,
-    /// Files that are looked at, at most [`limits::OP_ROWS`].
+    /// Number of files to examine, at most [`limits::OP_ROWS`].
     pub limit: usize,
 }
 

@@ -31,7 +31,7 @@ pub struct HeldNow {
 /// Makes a hold.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddHold {
-    /// Random.
+    /// Random id.
     pub id: u64,
     pub owner: String,
     pub seconds: u32,
@@ -111,7 +111,7 @@ impl Verb for RemoveHold {
     }
 }
 
-/// Lists the holds that have a row, also those whose end has passed.
+/// Lists the holds that have a row, including those whose end has passed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListHolds;
 
@@ -156,7 +156,7 @@ fn end_those_over(view: &mut View<'_>, now: Timestamp) -> Result<(), Stop> {
 fn all(view: &mut View<'_>) -> Result<Vec<HeldNow>, Stop> {
     let (start, end) = keys::holds();
     let mut holds = Vec::new();
-    // There are never more, except where another version made them.
+    // There are never more, unless another version made them.
     for (key, row) in view.scan(&start, &end, 4 * HOLDS)? {
         let id = keys::hold_id(&key);
         let id = id.ok_or_else(|| Error::corrupt("key of a hold", key.len(), "hold/<id>"))?;

@@ -1,4 +1,4 @@
-//! Keys of objects, and the names of directories and entries that are in them.
+//! Keys of objects, and the names of directories and entries that they contain.
 
 use cairn_base::{Error, limits};
 
@@ -19,8 +19,8 @@ pub fn check_key(key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the names in a key against what the bucket may hold: one of kind `posix` takes only what
-/// POSIX can show. `a//b`, `x/` and `..` are keys for S3 alone.
+/// Checks the names in a key against the kind of the bucket: a bucket of kind `posix` takes only
+/// names that POSIX can show. `a//b`, `x/` and `..` are keys for S3 alone.
 pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
     if bucket.kind == BucketKind::S3 {
         return Ok(());
@@ -42,8 +42,9 @@ pub fn is_shown(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
 }
 
-/// The directories on the way to an object, and its name in the last of them. `a/b/c` is `c` in
-/// `a`, `b`; `x/` is the empty name in `x`; `a//b` is `b` in `a` and the empty name in it.
+/// Splits a key into the directories on the way to an object, and its name in the last of them.
+/// `a/b/c` is `c` in `a`, `b`; `x/` is the empty name in `x`; `a//b` is `b` in `a` and the empty
+/// name in it.
 pub fn split_key(key: &str) -> (Vec<&str>, &str) {
     let mut parts: Vec<&str> = key.split('/').collect();
     let name = parts.pop().unwrap_or_default();

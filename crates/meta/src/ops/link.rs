@@ -1,4 +1,4 @@
-//! Giving a file another name.
+//! Gives a file another name.
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
@@ -10,7 +10,7 @@ use super::posix::open_inode;
 use crate::rows::{Entry, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Gives anything but a directory a further name, in its own bucket.
+/// Gives an inode other than a directory a further name, in its own bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Link {
     pub ino: Ino,
@@ -22,7 +22,10 @@ impl Verb for Link {
     type Reply = Inode;
     const NAME: &'static str = "link";
 
-    /// `Denied` for a directory, `CrossBucket` into another bucket.
+    /// Makes the name.
+    ///
+    /// # Errors
+    /// `Denied` for a directory, `CrossBucket` for another bucket.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
         let mut inode = open_inode(view, context, self.ino, Action::PutObject)?;
         if inode.is_directory() {

@@ -1,4 +1,4 @@
-//! Listing objects in the order of their keys' bytes.
+//! Lists objects in the byte order of their keys.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -15,14 +15,13 @@ use crate::{Context, Stop, Verb, View, keys};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListObjects {
     pub bucket: String,
-    /// Only keys that begin with this.
+    /// Prefix of the keys.
     pub prefix: String,
-    /// Keys are rolled up to what comes before its first occurrence after the prefix; empty for
-    /// none.
+    /// Delimiter: keys are rolled up to its first occurrence after the prefix; empty for none.
     pub delimiter: String,
-    /// Only what comes after this key or common prefix; empty for the beginning.
+    /// Key or common prefix to start after; empty for the beginning.
     pub after: String,
-    /// Keys and common prefixes wanted, at most [`limits::LIST_KEYS`].
+    /// Most keys and common prefixes to return, at most [`limits::LIST_KEYS`].
     pub max_keys: usize,
 }
 
@@ -34,7 +33,7 @@ pub struct Listed {
     pub inode: Inode,
 }
 
-/// A page: keys and common prefixes, each in order.
+/// A page: keys and common prefixes, both in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Page {
     pub objects: Vec<Listed>,
@@ -69,7 +68,8 @@ impl Verb for ListObjects {
                 Item::Before => continue,
                 item @ (Item::Hidden(_) | Item::Other(_)) => {
                     page.hidden += u64::from(matches!(item, Item::Hidden(_)));
-                    // A page may end at any key: none is too much work, whatever it passes over.
+                    // A page may end at any key, so no key is too much work, whatever it passes
+                    // over.
                     if view.reads() >= READS
                         && let Item::Hidden(Some(key)) | Item::Other(Some(key)) = item
                     {
@@ -104,21 +104,21 @@ impl Verb for ListObjects {
     }
 }
 
-/// The item that a page makes of an encounter of the walk.
+/// The item of a page for an encounter of the walk.
 enum Item {
-    /// Sorts before the prefix or after it.
+    /// A key that sorts before the prefix or after it.
     Before,
     Past,
-    /// Something that S3 cannot show; its path if that can be the end of a page.
+    /// A name that S3 cannot show; its path if a page can end there.
     Hidden(Option<String>),
-    /// Something that is no object, likewise.
+    /// An inode that is no object; its path if a page can end there.
     Other(Option<String>),
     Prefix(String),
     Object(Box<Listed>),
 }
 
 impl ListObjects {
-    /// The first key that may be listed, or `None` if none can follow `after`.
+    /// Returns the first key that may be listed, or `None` if none can follow `after`.
     fn start(&self) -> Option<Vec<u8>> {
         if self.after.is_empty() || self.after.as_str() < self.prefix.as_str() {
             return Some(self.prefix.clone().into_bytes());
@@ -126,14 +126,14 @@ impl ListObjects {
         if !self.after.starts_with(&self.prefix) {
             return None;
         }
-        // The prefix that `after` was rolled up to has been listed as a whole.
+        // The common prefix of `after` has been listed as a whole.
         match self.roll_up(self.after.as_bytes()) {
             Some(prefix) => successor(prefix.as_bytes()),
             None => Some([self.after.as_bytes(), b"\0"].concat()),
         }
     }
 
-    /// The common prefix of a key that begins with the prefix; `None` if it has none.
+    /// Returns the common prefix of a key that begins with the prefix; `None` if it has none.
     fn roll_up(&self, key: &[u8]) -> Option<String> {
         if self.delimiter.is_empty() {
             return None;
@@ -168,13 +168,13 @@ impl ListObjects {
         }
     }
 
-    /// Directories that a walk need not enter: the page shows them rolled up.
+    /// Returns the directories that a walk need not enter: the page shows them rolled up.
     fn shallow(&self) -> Shallow<'_> {
         Shallow { prefix: self.prefix.as_bytes(), rolled: self.delimiter == "/" }
     }
 }
 
-/// The first byte string after all that begin with `prefix`; `None` if there is none.
+/// Returns the first byte string after all that begin with `prefix`; `None` if there is none.
 fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
     let mut next = prefix[..=last].to_vec();
@@ -182,7 +182,7 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// Which directories a walk shows instead of entering them.
+/// The directories that a walk shows instead of entering them.
 struct Shallow<'a> {
     prefix: &'a [u8],
     rolled: bool,
@@ -193,7 +193,7 @@ impl Shallow<'_> {
         self.rolled && path.len() > self.prefix.len() && path.starts_with(self.prefix)
     }
 
-    /// Nothing below `path` can begin with the prefix.
+    /// Returns whether nothing below `path` can begin with the prefix.
     fn excludes(&self, path: &[u8]) -> bool {
         let shared = path.len().min(self.prefix.len());
         path[..shared] != self.prefix[..shared]
@@ -202,23 +202,23 @@ impl Shallow<'_> {
 
 /// An encounter of a walk.
 enum Met {
-    /// A directory that was not entered; the path ends in `/`.
+    /// A directory that was not entered; its path ends in `/`.
     Directory(Vec<u8>),
     Object {
         path: Vec<u8>,
         ino: Ino,
         inode: Inode,
     },
-    /// Something that S3 cannot show.
+    /// A name that S3 cannot show.
     Hidden(Vec<u8>),
-    /// A link, fifo or socket, which is no object.
+    /// A link, FIFO or socket, which is no object.
     Other(Vec<u8>),
 }
 
 /// A depth-first walk over the entries of a bucket, which is the order of keys.
 struct Walker {
     levels: Vec<Level>,
-    /// The key `x/` of an explicit directory that was just entered.
+    /// Key `x/` of an explicit directory that was just entered.
     pending: Option<Met>,
     /// Rows read at once in the upper levels.
     window: usize,
@@ -227,7 +227,7 @@ struct Walker {
 /// A directory being walked.
 struct Level {
     directory: Ino,
-    /// Its path with a slash at the end; empty for the bucket.
+    /// Path with a slash at the end; empty for the bucket.
     path: Vec<u8>,
     rows: VecDeque<(Bytes, Entry)>,
     /// Name at which to read on; `None` once all rows are read.
@@ -259,7 +259,7 @@ impl Level {
 }
 
 impl Walker {
-    /// A walk from the first key that is not below `start`: one seek a level.
+    /// Starts a walk at the first key that is not below `start`, with one seek per level.
     fn seek(view: &mut View<'_>, bucket: Ino, start: &[u8], window: usize) -> Result<Walker, Stop> {
         let levels = vec![Level::new(bucket, Vec::new(), start)];
         let mut walker = Walker { levels, pending: None, window };
@@ -267,7 +267,7 @@ impl Walker {
         while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
             let name = &rest[..slash];
             let key = keys::directory_entry(directory, name);
-            // From the entry after `name/` on; the directory itself is the next level.
+            // Starts after `name/`; the directory itself is the next level.
             let past = [name, b"/\0"].concat();
             let missing = match view.get(&key)? {
                 Some(row) => {
@@ -291,8 +291,8 @@ impl Walker {
         Ok(walker)
     }
 
-    /// Goes into a directory. A directory that is explicit shows itself as the key `x/`, unless an
-    /// object of that key does.
+    /// Enters a directory. An explicit directory shows itself as the key `x/`, unless an object has
+    /// that key.
     fn enter(&mut self, view: &mut View<'_>, ino: Ino, path: Vec<u8>) -> Result<(), Stop> {
         let inode = load_inode(view, ino)?;
         self.levels.push(Level::new(ino, path.clone(), b""));
@@ -333,7 +333,7 @@ impl Walker {
         Ok(self)
     }
 
-    /// The next encounter in the order of keys.
+    /// Returns the next encounter in the order of keys.
     fn next(&mut self, view: &mut View<'_>, shallow: &Shallow<'_>) -> Result<Option<Met>, Stop> {
         if let Some(met) = self.pending.take() {
             return Ok(Some(met));
@@ -353,7 +353,7 @@ impl Walker {
             match entry.kind {
                 Kind::Directory if shallow.stops(&path) => return Ok(Some(Met::Directory(path))),
                 Kind::Directory if shallow.excludes(&path) => {
-                    // Told, so that the caller can end the walk when it is past the prefix.
+                    // Returned so that the caller can end the walk when it is past the prefix.
                     return Ok(Some(Met::Directory(path)));
                 }
                 Kind::Directory => {

@@ -1,4 +1,4 @@
-//! Listing the multipart uploads in progress.
+//! Lists the multipart uploads in progress.
 
 use cairn_auth::Action;
 use cairn_base::{Error, UploadId, limits};
@@ -8,14 +8,15 @@ use super::namespace::open_bucket;
 use crate::rows::{Row, Upload};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// One page of the uploads of a bucket, by key, then by upload.
+/// Lists one page of the uploads of a bucket, by key, then by upload.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListUploads {
     pub bucket: String,
     pub prefix: String,
-    /// Keys are rolled up to what comes before its first occurrence; empty for none.
+    /// Delimiter: keys are rolled up to its first occurrence; empty for none.
     pub delimiter: String,
-    /// Only uploads of keys after this one; with `after_upload`, also its uploads after that.
+    /// Key to start after; with `after_upload`, the uploads of this key after that upload come
+    /// first.
     pub after_key: String,
     pub after_upload: Option<UploadId>,
     pub limit: usize,
@@ -82,14 +83,15 @@ impl Verb for ListUploads {
 }
 
 impl ListUploads {
-    /// The object key, with what follows it in the row's key, to begin at.
+    /// Returns the start of the page: an object key, with the bytes that follow it in the row's
+    /// key.
     fn start(&self) -> Vec<u8> {
         if self.after_key.is_empty() || self.after_key < self.prefix {
             return self.prefix.clone().into_bytes();
         }
         let after = self.after_key.as_bytes();
         match (self.after_upload, self.roll_up(&self.after_key)) {
-            // All below a common prefix has been shown: 0xFF is in no UTF-8 key.
+            // Everything below a common prefix has been shown: 0xFF is in no UTF-8 key.
             (None, Some(prefix)) => [prefix.as_bytes(), b"\xff"].concat(),
             (Some(upload), _) => [after, b"\0", &upload.0.to_be_bytes()[..], b"\0"].concat(),
             (None, None) => [after, b"\0\xff\xff\xff\xff\xff\xff\xff\xff\xff"].concat(),

@@ -1,4 +1,4 @@
-//! Advisory locks on files, held by sessions. One whose session has ended is none.
+//! Advisory locks on files, held by sessions. Locks of ended sessions do not count.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use super::posix::open_inode;
 use crate::rows::{Lock, Locks, Session, SessionState};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Locks on one file, at most.
+/// Most locks on one file.
 const LOCKS: usize = 1024;
-/// Files whose locks are taken away in one operation.
+/// Most files whose locks are removed in one operation.
 const STEP: usize = 64;
 
-/// Locks a range of a file, in place of what the owner had of it; all of it or nothing.
+/// Locks a range of a file, and replaces the owner's locks within it; all of it or nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakeLock {
     pub ino: Ino,
@@ -25,11 +25,14 @@ pub struct TakeLock {
 }
 
 impl Verb for TakeLock {
-    /// The other lock that does not allow this one; nothing was changed then.
+    /// Conflicting lock of another owner, if any; then nothing was changed.
     type Reply = Option<Lock>;
     const NAME: &'static str = "take_lock";
 
-    /// `TooLarge` when there are too many locks on the file.
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// `TooLarge` if there are too many locks on the file.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         require_session(view, self.lock.session)?;
         check_range(&self.lock)?;
@@ -52,7 +55,7 @@ impl Verb for TakeLock {
     }
 }
 
-/// Takes a range away from its owner.
+/// Releases the owner's locks on a range.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReleaseLock {
     pub ino: Ino,
@@ -78,7 +81,7 @@ impl Verb for ReleaseLock {
     }
 }
 
-/// Finds who would not allow a lock.
+/// Finds a lock of another owner that conflicts with a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TestLock {
     pub ino: Ino,
@@ -97,7 +100,7 @@ impl Verb for TestLock {
     }
 }
 
-/// Takes away the locks of a session that has ended, of some files at a time.
+/// Removes the locks of an ended session, some files at a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReleaseAll {
     pub session: SessionId,
@@ -128,7 +131,7 @@ impl Verb for ReleaseAll {
     }
 }
 
-/// Stores what is left after locks of `session` went.
+/// Stores the remaining locks after locks of `session` were removed.
 fn keep(view: &mut View<'_>, ino: Ino, session: SessionId, locks: &Locks) {
     match locks.held.is_empty() && locks.unknown.is_empty() {
         true => view.delete(keys::locks(ino)),
@@ -139,7 +142,7 @@ fn keep(view: &mut View<'_>, ino: Ino, session: SessionId, locks: &Locks) {
     }
 }
 
-/// The locks on a file without those of sessions that have ended.
+/// Returns the locks on a file without those of ended sessions.
 fn live_locks(view: &mut View<'_>, ino: Ino) -> Result<Locks, Stop> {
     let mut locks = load::<Locks>(view, &keys::locks(ino))?.unwrap_or_default();
     let mut live = HashMap::new();
@@ -166,7 +169,7 @@ fn check_range(lock: &Lock) -> Result<(), Error> {
     }
 }
 
-/// A caller that may not write a file cannot hold up those who do.
+/// Checks the caller's rights: a caller that may not write a file must not hold up those that may.
 fn check_rights(view: &mut View<'_>, context: &Context, ino: Ino, lock: &Lock) -> Result<(), Stop> {
     let action = if lock.exclusive { Action::PutObject } else { Action::GetObject };
     let inode = open_inode(view, context, ino, action)?;

@@ -1,5 +1,5 @@
 //! Logins of browsers to the console. The console asks as the store itself, after it has verified
-//! an access key, or with what a browser keeps.
+//! an access key or the secret of a browser.
 
 use bytes::Bytes;
 use cairn_auth::TokenHash;
@@ -31,6 +31,9 @@ impl Verb for AddLogin {
     const NAME: &'static str = "add_login";
     const RUNS_WHEN_FULL: bool = true;
 
+    /// Adds the login.
+    ///
+    /// # Errors
     /// `Denied` if the access key is no longer the user's.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let login = Login {
@@ -117,7 +120,7 @@ impl Verb for TouchLogin {
     const NAME: &'static str = "touch_login";
     const RUNS_WHEN_FULL: bool = true;
 
-    /// Nothing of a login that has ended meanwhile.
+    /// Notes the use. Does nothing for a login that has ended.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let key = keys::login(self.user, &self.hash);
         if let Some(login) = load::<Login>(view, &key)? {

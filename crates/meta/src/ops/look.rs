@@ -1,4 +1,4 @@
-//! Looking at rows one by one, so that a session is leased each of them and hears when one changes.
+//! Reads rows one by one, so that a session gets a lease on each of them and learns of changes.
 //! Other verbs read the contents of pages.
 
 use cairn_auth::Action;
@@ -21,13 +21,13 @@ fn check_count(count: usize, what: &str) -> Result<(), Error> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LookFolder {
     pub bucket: String,
-    /// Empty for the whole bucket, or it ends in a slash. There need not be such a folder.
+    /// Path of the folder: empty for the whole bucket, or ending in a slash. It need not exist.
     pub folder: String,
     /// Names of files in the folder, at most [`limits::LIST_KEYS`].
     pub names: Vec<String>,
 }
 
-/// The rows that say what a listing of the folder shows.
+/// The rows on which a listing of the folder depends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FolderLook {
     pub bucket: BucketId,
@@ -80,8 +80,8 @@ impl Verb for LookFolder {
     }
 }
 
-/// Looks at the list of buckets and at what it shows of some of them. The console asks as the store
-/// itself, about buckets that its user was shown.
+/// Reads the list of buckets and the shown properties of some of them. The console asks as the
+/// store itself, about buckets that its user may see.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LookBuckets {
     /// At most [`limits::LIST_KEYS`].

@@ -1,4 +1,4 @@
-//! Finding an entry of a directory.
+//! Finds an entry of a directory.
 
 use cairn_auth::Action;
 use cairn_base::Ino;
@@ -24,7 +24,7 @@ impl Verb for Lookup {
         check_name(&self.name)?;
         open_directory(view, context, self.parent, Action::GetObject, SEARCH)?;
         let (entry, inode) = resolve_known(view, self.parent, &self.name)?;
-        // At the root the bucket found is not the directory's.
+        // At the root, the bucket found is not that of the directory.
         check_bucket(view, context, entry.ino, &inode, Action::GetObject)?;
         Ok((entry.ino, present(view, context, entry.ino, inode)?.0))
     }

@@ -1,4 +1,4 @@
-//! Making a directory.
+//! Makes a directory.
 
 use bytes::Bytes;
 use cairn_base::Ino;
@@ -9,12 +9,13 @@ use super::namespace::new_directory;
 use crate::rows::Inode;
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Makes an explicit directory: it stays when it becomes empty. Buckets are made otherwise.
+/// Makes an explicit directory: it stays when it becomes empty. Buckets are made by other
+/// operations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mkdir {
     pub parent: Ino,
     pub name: Vec<u8>,
-    /// As of [`Create`](super::create::Create).
+    /// Permission bits, as in [`Create`](super::create::Create).
     pub mode: u32,
     pub umask: u32,
 }
@@ -34,7 +35,7 @@ impl Verb for Mkdir {
         let plain = new_directory(directory.inode.bucket, self.parent, context);
         let inode = Inode { mode: self.mode, ..plain };
         let (ino, inode) = make(view, context, &directory, &self.name, inode, self.umask)?;
-        // There is none, and who leases what is changed here keeps that, too.
+        // There is no tally; a session that leases the changed rows keeps that fact, too.
         view.delete(keys::tally(ino));
         Ok((ino, Inode { nlink: 2, ..inode }))
     }

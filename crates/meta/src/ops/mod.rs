@@ -1,4 +1,4 @@
-//! The operations, one verb a file.
+//! The operations, one verb per file.
 
 pub mod append;
 pub mod append_once;

@@ -1,4 +1,4 @@
-//! Moving an object to another key of its bucket.
+//! Moves an object to another key of its bucket.
 
 use cairn_base::Error;
 use serde::{Deserialize, Serialize};
@@ -8,15 +8,15 @@ use super::copy_object::{CopyObject, CopyReply};
 use super::delete_object::DeleteObject;
 use crate::{Context, Stop, Verb, View};
 
-/// Gives an object another key, in one step: nobody sees it at both, or at neither. An object that
-/// has the new key already is replaced. As after a copy and a delete, it has the caller's owner and
+/// Gives an object another key, in one step: nobody sees it at both, or at neither. An existing
+/// object with the new key is replaced. As after a copy and a delete, it has the caller's owner and
 /// mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MoveObject {
     pub bucket: String,
     pub key: String,
     pub target: String,
-    /// About what has the new key.
+    /// Conditions on the object with the new key.
     pub conditions: Conditions,
 }
 
@@ -24,6 +24,9 @@ impl Verb for MoveObject {
     type Reply = CopyReply;
     const NAME: &'static str = "move_object";
 
+    /// Moves the object.
+    ///
+    /// # Errors
     /// `NotFound` if there is no such object, `Invalid` if both keys are the same.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
         if self.key == self.target {

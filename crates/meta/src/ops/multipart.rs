@@ -1,5 +1,5 @@
-//! Multipart uploads: made of parts that are bodies of their own, completed by a body that refers
-//! to them. No byte moves.
+//! Multipart uploads: their parts are bodies of their own, and a completed upload is a body that
+//! refers to them. No byte moves.
 
 mod chunks;
 mod complete;
@@ -25,7 +25,7 @@ use crate::{Context, Stop, Verb, View, keys};
 pub use complete::{CompleteUpload, TAKE_PARTS, TakeParts, Taken, TakenPart};
 pub use copy_part::{CopyCheckedPart, CopyPart};
 
-/// Which upload a request is about.
+/// The name of an upload in a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UploadName {
     pub bucket: String,
@@ -93,7 +93,7 @@ impl Verb for CreateUpload {
     }
 }
 
-/// Reads an upload, to know what was announced for its parts.
+/// Reads an upload, to learn what was announced for its parts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetUpload {
     pub name: UploadName,
@@ -115,7 +115,7 @@ fn check_part_number(number: u32) -> Result<(), Error> {
     Err(Error::Invalid(format!("part number {number}: use 1 to {}", limits::PARTS)))
 }
 
-/// Adds a part, in place of a former one of the same number.
+/// Adds a part, replacing a former one of the same number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutPart {
     pub name: UploadName,
@@ -190,7 +190,7 @@ impl Verb for ListParts {
     }
 }
 
-/// Up to `limit` parts after number `after`, and whether there are more.
+/// Returns up to `limit` parts after number `after`, and whether there are more.
 pub fn scan_parts(
     view: &mut View<'_>,
     upload: UploadId,
@@ -210,7 +210,7 @@ pub fn scan_parts(
     Ok((parts, more))
 }
 
-/// Lists the parts an object was completed from.
+/// Lists the parts that an object was completed from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartTable {
     pub upload: UploadId,
@@ -222,7 +222,7 @@ impl Verb for PartTable {
     type Reply = (Vec<(u32, Part)>, bool);
     const NAME: &'static str = "part_table";
 
-    /// The right to read was decided when the object was opened.
+    /// Lists the parts. The right to read was checked when the object was opened.
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
         scan_parts(view, self.upload, self.after, self.limit)
     }
@@ -281,7 +281,7 @@ fn was_aborted(view: &mut View<'_>, upload: UploadId) -> Result<bool, Stop> {
     Ok(!has_parts && was_given(view, Ino(upload.0))?)
 }
 
-/// Aborts up to `most` uploads of a bucket; whether there are more.
+/// Aborts up to `most` uploads of a bucket; returns whether there are more.
 pub(super) fn abort_uploads(
     view: &mut View<'_>,
     bucket: BucketId,
@@ -302,7 +302,7 @@ pub(super) fn abort_uploads(
     Ok(more)
 }
 
-/// Lets go of all that a part holds.
+/// Releases everything that a part holds.
 pub fn release_part(view: &mut View<'_>, part: &Part) -> Result<(), Stop> {
     if let Content::Body(body) = part.content {
         for _ in 0..=part.further_references {

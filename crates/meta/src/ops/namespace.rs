@@ -16,23 +16,23 @@ use crate::{Context, Stop, View, keys};
 
 pub use super::typed_rows::{load, load_known, store};
 
-/// Permission bits of what is made without any: files, and directories.
+/// Permission bits of files, and of directories, that are made without any.
 pub const FILE_MODE: u32 = 0o644;
 pub const DIRECTORY_MODE: u32 = 0o755;
 
-/// The inode of an entry that was just read.
+/// Loads the inode of an entry that was just read.
 pub fn load_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
     load_known(view, &keys::inode(ino), "inode of a directory entry")
 }
 
-/// A bucket the caller may do something in.
+/// A bucket in which the caller may do something.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Opened {
     pub id: BucketId,
     pub bucket: Bucket,
 }
 
-/// Finds a bucket by name. Whether the caller may do anything in it is not decided.
+/// Finds a bucket by name. Does not check the caller's rights.
 pub fn find_bucket(view: &mut View<'_>, name: &str) -> Result<Opened, Stop> {
     let entry = keys::directory_entry(Ino::ROOT, name.as_bytes());
     let Some(entry) = load::<Entry>(view, &entry)? else {
@@ -43,7 +43,7 @@ pub fn find_bucket(view: &mut View<'_>, name: &str) -> Result<Opened, Stop> {
     Ok(Opened { id, bucket })
 }
 
-/// Finds a bucket by name and decides whether the caller may do `action` to it.
+/// Finds a bucket by name and checks that the caller may do `action` to it.
 pub fn open_bucket(
     view: &mut View<'_>,
     context: &Context,
@@ -67,7 +67,7 @@ pub fn open_bucket_for(
     Ok(opened)
 }
 
-/// The bucket of an inode, and whether the caller may do `action` in it.
+/// Returns the bucket of an inode, and checks that the caller may do `action` in it.
 pub fn open_bucket_of(
     view: &mut View<'_>,
     context: &Context,
@@ -75,7 +75,7 @@ pub fn open_bucket_of(
     action: Action,
 ) -> Result<Opened, Stop> {
     let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket of an inode")?;
-    // The name is not for everybody who guesses the number of an inode.
+    // Callers that guess the number of an inode must not learn the name.
     let access = bucket.access_by_number(inode.bucket);
     context.authorize(view, action, Resource::Object(access, None))?;
     Ok(Opened { id: inode.bucket, bucket })
@@ -105,7 +105,7 @@ pub fn no_object(bucket: &str, key: &str) -> Stop {
     Error::NotFound(format!("object {key} in bucket {bucket}")).into()
 }
 
-/// A counter; `first` where there is no row.
+/// Loads a counter; `first` if there is no row.
 pub fn load_counter(view: &mut View<'_>, key: &Bytes, first: u64) -> Result<Counter, Stop> {
     Ok(load(view, key)?.unwrap_or_else(|| Counter::new(first)))
 }
@@ -181,7 +181,7 @@ pub fn walk(
     Ok(Some(steps))
 }
 
-/// Walks as [`walk`] and makes what is missing, as implicit directories.
+/// Walks like [`walk`], and makes missing directories as implicit ones.
 pub fn walk_or_make(
     view: &mut View<'_>,
     context: &Context,
@@ -206,12 +206,12 @@ pub fn walk_or_make(
     Ok(parent)
 }
 
-/// A directory that is about to be made.
+/// Prepares a directory that is about to be made.
 pub fn new_directory(bucket: BucketId, parent: Ino, context: &Context) -> Inode {
     Inode { parent, mode: DIRECTORY_MODE, ..new_inode(Kind::Directory, bucket, context) }
 }
 
-/// An inode that is about to be made.
+/// Prepares an inode that is about to be made.
 pub fn new_inode(kind: Kind, bucket: BucketId, context: &Context) -> Inode {
     let (uid, gid) = context.caller.posix().map_or((0, 0), |posix| (posix.uid, posix.gid));
     let now = context.now;
@@ -231,7 +231,7 @@ pub fn new_inode(kind: Kind, bucket: BucketId, context: &Context) -> Inode {
     }
 }
 
-/// The key of an entry by what it is the entry of.
+/// Returns the key of an entry for an inode of this kind.
 pub fn entry_key(parent: Ino, name: &[u8], kind: Kind) -> Bytes {
     match kind {
         Kind::Directory => keys::directory_entry(parent, name),
@@ -256,7 +256,7 @@ pub fn add_inode(
     Ok(ino)
 }
 
-/// Makes an entry and counts it in its directory. The caller checked that there is none.
+/// Makes an entry and counts it in its directory. The caller has checked that the name is free.
 pub fn add_entry(
     view: &mut View<'_>,
     context: &Context,
@@ -298,7 +298,7 @@ fn count_entries(
     Ok(tally)
 }
 
-/// Counts multipart uploads in progress.
+/// Counts a change of the multipart uploads in progress.
 pub fn count_uploads(view: &mut View<'_>, bucket: BucketId, uploads: i64) -> Result<(), Stop> {
     let key = keys::usage(bucket);
     let mut usage: Usage = load(view, &key)?.unwrap_or_default();
@@ -339,7 +339,7 @@ fn add(value: u64, delta: i64, what: &str) -> Result<u64, Stop> {
     })
 }
 
-/// Takes one name off an inode; with the last one, the inode and what it holds go.
+/// Removes one name of an inode; with the last one, removes the inode and everything that it holds.
 pub fn drop_link(
     view: &mut View<'_>,
     context: &Context,
@@ -364,7 +364,7 @@ pub fn drop_link(
     Ok(())
 }
 
-/// Puts the part table of an object that is gone up for draining.
+/// Notes the part table of a removed object for draining.
 fn drop_part_table(view: &mut View<'_>, upload: UploadId) -> Result<(), Stop> {
     let key = keys::drain_upload(upload);
     let former: Option<Draining> = load(view, &key)?;
@@ -387,7 +387,8 @@ fn drop_attributes(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), S
         let rows = view.scan(&start, &end, limits::OP_ROWS)?;
         let more = rows.len() == limits::OP_ROWS;
         rows.into_iter().for_each(|(key, _)| view.delete(key));
-        // More than one operation may delete is refused as a whole: none stays behind unseen.
+        // More than one operation may delete is refused as a whole: no attribute is left behind
+        // unseen.
         if !more {
             return Ok(());
         }
@@ -401,7 +402,7 @@ pub fn drop_directory(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<()
     drop_attributes(view, ino, inode)
 }
 
-/// One more inode, part or extent refers to `body`.
+/// Counts `more` references of inodes, parts or extents to `body`.
 pub fn retain_body(view: &mut View<'_>, body: BodyId, more: u64) -> Result<(), Stop> {
     let key = keys::references(body);
     let mut count = load_counter(view, &key, 1)?;
@@ -410,7 +411,7 @@ pub fn retain_body(view: &mut View<'_>, body: BodyId, more: u64) -> Result<(), S
     Ok(())
 }
 
-/// One less refers to `body`; with the last one it is put up for draining.
+/// Counts one reference less to `body`; without any left, notes the body for draining.
 pub fn release_body(view: &mut View<'_>, body: BodyId) -> Result<(), Stop> {
     let key = keys::references(body);
     match load::<Counter>(view, &key)? {
@@ -456,7 +457,7 @@ pub fn store_extents(
     Ok(())
 }
 
-/// The chunk of a body that `offset` lies in. Bodies end below 2^58 bytes, so it fits.
+/// Returns the chunk of a body in which `offset` lies. Bodies end below 2^58 bytes, so it fits.
 pub fn chunk_of(offset: u64) -> u32 {
     (offset / limits::CHUNK_BYTES) as u32
 }

@@ -1,4 +1,4 @@
-//! Finding an object by bucket and key.
+//! Finds an object by bucket and key.
 
 use cairn_auth::Action;
 use cairn_base::{BodyId, BucketId, Error, Ino, limits};
@@ -18,8 +18,8 @@ use crate::{Context, Stop, Verb, View, keys};
 pub struct Found {
     pub ino: Ino,
     pub inode: Inode,
-    /// The directory that its entry is in, and the name there. An explicit directory `x/` is its
-    /// own parent with an empty name.
+    /// Directory of its entry, and the name there. An explicit directory `x/` is its own parent
+    /// with an empty name.
     pub parent: Ino,
 }
 
@@ -59,7 +59,7 @@ pub struct OpenedObject {
     pub inode: Inode,
     /// Leaf extents of the first 64 MiB, where the content is a body.
     pub extents: Vec<Extent>,
-    /// The batch that this is the state of.
+    /// Batch of the state that was read.
     pub batch: u64,
 }
 
@@ -101,7 +101,10 @@ impl Verb for OpenInode {
     type Reply = OpenedObject;
     const NAME: &'static str = "open_inode";
 
-    /// `IsDirectory`, or `Invalid` for what else has no bytes.
+    /// Opens the inode.
+    ///
+    /// # Errors
+    /// `IsDirectory`, or `Invalid` for another inode without bytes.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedObject, Stop> {
         let ino = self.ino;
         let inode = find_inode(view, ino)?;
@@ -125,9 +128,9 @@ impl Verb for OpenInode {
     }
 }
 
-/// Leaf extents of a further range of a body that [`OpenObject`] named. The right to read in the
-/// bucket is decided again: it may have been withdrawn. That the body was found in this bucket, the
-/// caller has to know.
+/// Reads leaf extents of a further range of a body that [`OpenObject`] named. The right to read in
+/// the bucket is checked again: it may have been withdrawn. The caller has to know that the body
+/// was found in this bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadExtents {
     pub bucket: BucketId,
@@ -146,11 +149,11 @@ impl Verb for ReadExtents {
     }
 }
 
-/// Chunks whose extents are looked at together: so few that their rows are fetched one by one.
+/// Chunks whose extents are looked at together: few enough that their rows are fetched one by one.
 const STEP_CHUNKS: u64 = 7;
 /// Steps whose rows are fetched together.
 const STEPS_AT_ONCE: u32 = 8;
-/// Chunks that [`OpenRange`] tells the extents of at most.
+/// Most chunks of which [`OpenRange`] returns the extents.
 const RANGE_CHUNKS: u64 = 512;
 /// Memory of extents after which a reply ends, bytes, and the overhead of one extent.
 const RANGE_BYTES: usize = limits::OP_BYTES / 2;
@@ -191,7 +194,7 @@ impl Verb for OpenRange {
     }
 }
 
-/// The leaf extents of `start..end`, and where they end: sooner if they are many.
+/// Returns the leaf extents of `start..end`, and their end: sooner if they are many.
 fn extents_from(
     view: &mut View<'_>,
     body: BodyId,
@@ -209,7 +212,7 @@ fn extents_from(
                 bytes += found.iter().map(bytes_of).sum::<usize>();
                 extents.extend(found);
             }
-            // The other steps are made first: then one fetch brings all missing rows.
+            // The other steps are tried first: then one fetch brings all missing rows.
             Err(Stop::Miss) if missed + 1 < STEPS_AT_ONCE => missed += 1,
             Err(stop) => return Err(stop),
         }

@@ -44,8 +44,8 @@ impl Owned {
     }
 }
 
-/// Counts a change of what belongs to a user. A mount that runs an operation on its own does not
-/// have the row, and leaves it to the master.
+/// Counts a change of a user's usage. A mount that runs an operation on its own does not have the
+/// row, and leaves the counting to the master.
 ///
 /// # Errors
 /// `Full` if it grows beyond a quota.
@@ -91,7 +91,7 @@ pub fn count_parts(view: &mut View<'_>, bucket: BucketId, bytes: i64) -> Result<
     count_owner(view, bucket, Change { upload_bytes: bytes, ..Change::default() })
 }
 
-/// The error for a bucket whose quota is used up.
+/// Makes the error for a bucket whose quota is used up.
 pub fn used_up(view: &mut View<'_>, bucket: BucketId, quota: String) -> Result<Error, Stop> {
     let Bucket { name, .. } = load_known(view, &keys::bucket(bucket), "bucket")?;
     let remedy = "delete something, or have root raise it";
@@ -135,14 +135,14 @@ pub fn index(view: &mut View<'_>, id: BucketId, bucket: &Bucket) {
     }
 }
 
-/// Takes a bucket out of the index.
+/// Removes a bucket from the index.
 pub fn unindex(view: &mut View<'_>, bucket: &Bucket) {
     for user in users_of(bucket) {
         view.delete(keys::bucket_of(user, bucket.name.as_bytes()));
     }
 }
 
-/// A user's rights in a bucket have changed.
+/// Updates the index after a user's rights in a bucket have changed.
 pub fn reindex(view: &mut View<'_>, id: BucketId, bucket: &Bucket, user: UserId) {
     let key = keys::bucket_of(user, bucket.name.as_bytes());
     match users_of(bucket).any(|has| has == user) {
@@ -151,7 +151,7 @@ pub fn reindex(view: &mut View<'_>, id: BucketId, bucket: &Bucket, user: UserId)
     }
 }
 
-/// The owner of a bucket, and the users who have rights in it.
+/// Returns the owner of a bucket, and the users that have rights in it.
 pub fn users_of(bucket: &Bucket) -> impl Iterator<Item = UserId> {
     let granted = bucket
         .grants

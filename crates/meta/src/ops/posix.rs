@@ -10,7 +10,7 @@ use crate::keys::{self, Attribute};
 use crate::rows::{BucketKind, Entry, Inode, Kind, Row, Tally};
 use crate::{Context, Stop, View};
 
-/// Permission bits as one digit of a mode: what a caller wants to do.
+/// Permission bits as one digit of a mode: the access that a caller wants.
 pub const READ: u32 = 4;
 pub const WRITE: u32 = 2;
 pub const SEARCH: u32 = 1;
@@ -21,10 +21,11 @@ pub const STICKY: u32 = 0o1000;
 /// All bits a mode may have.
 pub const MODE_BITS: u32 = 0o7777;
 
-/// The extended attribute with what a program is allowed more than those who run it.
+/// Name of the extended attribute with the capabilities of a program file.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
-/// The identity whose mode bits count; `None` for root and for callers that have none.
+/// Returns the identity to which mode bits apply; `None` for root and for callers without an
+/// identity.
 pub fn checked_identity(context: &Context) -> Option<&Posix> {
     context.caller.posix().filter(|posix| posix.uid != 0)
 }
@@ -52,7 +53,7 @@ pub fn check_mode(context: &Context, inode: &Inode, wanted: u32) -> Result<(), E
     let allows = |shift: u32| (mode >> shift) & wanted == wanted;
     let is_allowed = match &inode.acl {
         _ if posix.uid == inode.uid => allows(6),
-        // Linux looks at no list that leaves groups nothing.
+        // Linux ignores a list that leaves groups nothing.
         Some(acl) if mode & 0o070 != 0 => {
             let is_member = |gid| in_group(posix, gid);
             acl.with_mode(mode).permits(posix.uid, is_member, inode.gid, wanted)
@@ -118,7 +119,7 @@ pub fn check_new_name(name: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// An inode a caller holds the number of; `NotFound` once it is gone.
+/// Returns an inode whose number the caller holds; `NotFound` once it is gone.
 pub fn find_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
     match load(view, &keys::inode(ino))? {
         Some(inode) => Ok(inode),
@@ -126,8 +127,8 @@ pub fn find_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
     }
 }
 
-/// Decides whether the caller may do `action` in the bucket of an inode. Everybody may see the
-/// root, which is in no bucket; nobody changes it by an operation on files.
+/// Checks that the caller may do `action` in the bucket of an inode. Everybody may see the root,
+/// which is in no bucket; nobody changes it by an operation on files.
 pub fn check_bucket(
     view: &mut View<'_>,
     context: &Context,
@@ -142,7 +143,7 @@ pub fn check_bucket(
     Ok(BucketKind::Posix)
 }
 
-/// A directory the caller may do something in.
+/// A directory in which the caller may do something.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Directory {
     pub ino: Ino,
@@ -150,7 +151,8 @@ pub struct Directory {
     pub kind: BucketKind,
 }
 
-/// Opens a directory by number, for `action` in its bucket and with `wanted` of its mode.
+/// Opens a directory by number, for `action` in its bucket and with the permissions `wanted` of its
+/// mode.
 pub fn open_directory(
     view: &mut View<'_>,
     context: &Context,
@@ -189,7 +191,8 @@ pub fn open_inode(
     Ok(inode)
 }
 
-/// The entry that POSIX sees by a name: the directory, if an object of the same name is beside it.
+/// Returns the entry that POSIX sees by a name: the directory, if an object of the same name exists
+/// too.
 pub fn resolve(view: &mut View<'_>, parent: Ino, name: &[u8]) -> Result<Option<Entry>, Stop> {
     let both = [keys::directory_entry(parent, name), keys::file_entry(parent, name)];
     let rows = view.get_all(&both)?;
@@ -219,7 +222,7 @@ pub fn entry_exists(name: &[u8]) -> Stop {
     Error::Exists(String::from_utf8_lossy(name).into_owned()).into()
 }
 
-/// A new entry must not take the place of an object that a directory hid until now.
+/// Checks that a new entry does not replace an object that a directory has hidden so far.
 pub fn check_vacant(view: &mut View<'_>, parent: Ino, name: &[u8], kind: Kind) -> Result<(), Stop> {
     if view.get(&entry_key(parent, name, kind))?.is_none() {
         return Ok(());
@@ -227,7 +230,7 @@ pub fn check_vacant(view: &mut View<'_>, parent: Ino, name: &[u8], kind: Kind) -
     Err(entry_exists(name))
 }
 
-/// A directory that POSIX leaves empty stays: it becomes explicit if it was not.
+/// Keeps a directory that POSIX leaves empty: it becomes explicit if it was not.
 pub fn keep_if_emptied(view: &mut View<'_>, context: &Context, ino: Ino) -> Result<(), Stop> {
     let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();
     if tally.entries > 0 {
@@ -242,7 +245,7 @@ pub fn keep_if_emptied(view: &mut View<'_>, context: &Context, ino: Ino) -> Resu
     Ok(())
 }
 
-/// Group and permissions of something new in `parent`. Its default list decides instead of the
+/// Sets group and permissions of a new inode in `parent`. Its default list decides instead of the
 /// umask; a setgid directory passes its group on, and its bit to directories.
 pub fn inherit(context: &Context, parent: &Inode, umask: u32, inode: &mut Inode) {
     match &parent.default_acl {
@@ -268,8 +271,9 @@ pub fn inherit(context: &Context, parent: &Inode, umask: u32, inode: &mut Inode)
     }
 }
 
-/// The mode of a file whose bytes or owner changed: no longer setuid, nor setgid. Where no group
-/// runs it, the latter stays, as on Linux, if the change was made by a member of its group or root.
+/// Returns the mode of a file whose bytes or owner changed: no longer setuid, nor setgid. If its
+/// group may not run it, setgid stays, as on Linux, if the change was made by a member of its group
+/// or root.
 pub fn without_privileges(context: &Context, inode: &Inode) -> u32 {
     let is_member = context.caller.posix().is_some() && may_use_group(context, inode.gid);
     let keeps_group = inode.mode & 0o010 == 0 && is_member;

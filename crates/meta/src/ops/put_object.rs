@@ -1,4 +1,4 @@
-//! Making or replacing an object.
+//! Creates or replaces an object.
 
 use bytes::Bytes;
 use cairn_auth::Action;
@@ -19,12 +19,12 @@ use crate::rows::{
 };
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Bytes that were written and are about to be published.
+/// Bytes that are about to be published.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum NewContent {
     Inline(Bytes),
-    /// A body of blocks written by this session. Chunks that were staged before
-    /// ([`StageExtents`]) are not repeated.
+    /// A body of blocks written by this session. Chunks that were staged before ([`StageExtents`])
+    /// are not repeated.
     Body {
         body: BodyId,
         chunks: Vec<(u32, Extents)>,
@@ -32,8 +32,8 @@ pub enum NewContent {
     },
 }
 
-/// Stores extent rows of a body ahead of its publication, so that no operation is ever large.
-/// Until it is published the body is up for draining when its session ends.
+/// Stores extent rows of a body before its publication, so that no operation is large. Until it is
+/// published, the body is noted for draining when its session ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StageExtents {
     pub session: SessionId,
@@ -57,7 +57,7 @@ impl Verb for StageExtents {
     }
 }
 
-/// Gives up what was staged of a body that will not be published.
+/// Gives up the staged rows of a body that will not be published.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbandonBody {
     pub body: BodyId,
@@ -78,6 +78,9 @@ impl Verb for AbandonBody {
     }
 }
 
+/// Checks the blocks.
+///
+/// # Errors
 /// `Invalid` unless all are blocks of the session: those of another may be reaped already.
 fn check_chunks(chunks: &[(u32, Extents)], session: SessionId) -> Result<(), Error> {
     let mut extents = chunks.iter().flat_map(|(_, row)| &row.extents);
@@ -159,7 +162,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Decides on the caller's rights and on the conditions; makes missing directories.
+    /// Checks the caller's rights and the conditions; makes missing directories.
     pub fn find(
         view: &mut View<'_>,
         context: &Context,
@@ -178,7 +181,7 @@ impl Placement {
         Ok(Placement { opened, parent, name: name.as_bytes().to_vec(), current })
     }
 
-    /// Puts a new inode there. The former one loses this name.
+    /// Puts a new inode there. The former inode loses this name.
     pub fn put(
         self,
         view: &mut View<'_>,
@@ -199,7 +202,7 @@ impl Placement {
         let entry = Entry::new(ino, Kind::File);
         let replaced = self.current.is_some();
         if let Some((former_ino, former)) = self.current {
-            // With a list the bits of the group are its mask: one goes with the other.
+            // With a list, the bits of the group are its mask: both are taken over together.
             inode.mode = without_privileges(context, &former);
             inode.acl = former.acl.clone();
             inode.uid = former.uid;
@@ -216,8 +219,8 @@ impl Placement {
     }
 }
 
-/// The file that a PUT would replace. Refuses what is not a plain file, and in a bucket of kind
-/// `posix` a directory of the same name.
+/// Returns the file that a PUT would replace. Refuses anything but a plain file, and in a bucket of
+/// kind `posix` a directory of the same name.
 fn current_file(
     view: &mut View<'_>,
     opened: &Opened,

@@ -1,4 +1,4 @@
-//! Buckets, and a store, in which everything stays as it is.
+//! Read-only buckets and stores.
 
 use cairn_auth::{Action, Resource};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use super::namespace::{load, load_counter, open_bucket, store};
 use crate::rows::Counter;
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Makes a bucket, or the store, read-only, or ends that. When it is done, no session makes a file
-/// on its own there, and none decides by what was so before.
+/// Makes a bucket, or the store, read-only, or ends that. Afterwards no session makes a file on its
+/// own there, and none decides by the former state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetReadOnly {
-    /// Without it, the store.
+    /// Bucket; `None` for the store.
     pub bucket: Option<String>,
     pub read_only: bool,
 }

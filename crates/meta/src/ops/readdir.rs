@@ -1,4 +1,4 @@
-//! Reading a directory.
+//! Reads a directory.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Resource};
@@ -12,7 +12,7 @@ use super::posix::{Directory, READ, SEARCH, check_mode, open_directory, present}
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Reads a page of a directory with the attributes of its entries; `.` and `..` are the door's.
+/// Reads a page of a directory with the attributes of its entries; doors add `.` and `..`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Readdir {
     pub ino: Ino,
@@ -58,7 +58,7 @@ pub struct Page {
 impl Verb for Readdir {
     type Reply = Page;
     const NAME: &'static str = "readdir";
-    // Attributes come with the names, and are asked for again one by one.
+    // Attributes come with the names, and are read again one by one.
     const LEASES_RANGES: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Page, Stop> {
@@ -96,7 +96,7 @@ impl Verb for Readdir {
 }
 
 impl Readdir {
-    /// The entry to go on after.
+    /// Returns the entry to go on after.
     fn after(&self, view: &mut View<'_>) -> Result<Option<Bytes>, Stop> {
         match &self.after {
             Some(after) if self.ino == Ino::ROOT => {
@@ -108,7 +108,7 @@ impl Readdir {
                     )
                     .into());
                 };
-                // A directory's entry has a slash behind its name.
+                // The cursor of a directory has a slash behind its name.
                 let named = named_by(view, after.trim_end_matches('/'))?;
                 Ok(Some(format!("{named}/").into()))
             }
@@ -116,7 +116,7 @@ impl Readdir {
         }
     }
 
-    /// The place to go on after, once this entry was looked at.
+    /// Returns the cursor after this entry.
     fn next(
         &self,
         view: &mut View<'_>,
@@ -133,7 +133,7 @@ impl Readdir {
     }
 }
 
-/// The entries whose names POSIX can show.
+/// Returns the entries whose names POSIX can show.
 fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
     let mut entries = Vec::with_capacity(rows.len());
     for (key, row) in rows {
@@ -149,7 +149,7 @@ fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
     Ok(entries)
 }
 
-/// Drops the objects of an S3 bucket that have a directory of the same name beside them.
+/// Drops the objects of an S3 bucket that have a directory of the same name.
 fn drop_hidden(
     view: &mut View<'_>,
     directory: &Directory,

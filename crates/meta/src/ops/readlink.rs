@@ -1,4 +1,4 @@
-//! Reading a symbolic link.
+//! Reads a symbolic link.
 
 use bytes::Bytes;
 use cairn_auth::Action;

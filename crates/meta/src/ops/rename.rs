@@ -1,4 +1,4 @@
-//! Renaming and moving within a bucket.
+//! Renames and moves within a bucket.
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
@@ -13,15 +13,15 @@ use super::rmdir::check_empty;
 use crate::rows::{Entry, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// The treatment of an entry that has the new name already.
+/// The treatment of an existing entry with the new name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum RenameMode {
-    /// It goes, if it may be replaced: a file by a file, an empty directory by a directory.
+    /// Replaces it, if that is possible: a file by a file, an empty directory by a directory.
     #[default]
     Replace,
-    /// It stays: `Exists`.
+    /// Keeps it, and fails with `Exists`.
     NoReplace,
-    /// It gets the old name. It must exist.
+    /// Gives it the old name. It must exist.
     Exchange,
 }
 
@@ -35,7 +35,7 @@ pub struct Rename {
     pub mode: RenameMode,
 }
 
-/// A name in a directory, and what has it.
+/// A name in a directory, and the inode that has the name.
 struct RenameEnd<'a> {
     directory: &'a Directory,
     name: &'a [u8],
@@ -47,6 +47,9 @@ impl Verb for Rename {
     type Reply = ();
     const NAME: &'static str = "rename";
 
+    /// Renames the entry.
+    ///
+    /// # Errors
     /// `CrossBucket` between buckets; `Invalid` for a directory into itself or below.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_name(&self.source_name)?;
@@ -108,7 +111,7 @@ fn check_move(
         .into())
 }
 
-/// Removes what has the new name, if POSIX lets the moved thing replace it.
+/// Removes the entry with the new name, if POSIX lets the moved entry replace it.
 fn displace(
     view: &mut View<'_>,
     context: &Context,
@@ -131,7 +134,7 @@ fn displace(
     }
 }
 
-/// Moves `source` to a name that is free now.
+/// Moves `source` to a name that is now free.
 fn replace(
     view: &mut View<'_>,
     context: &Context,
@@ -157,7 +160,7 @@ fn exchange(
     put_down(view, context, target, source.directory, source.name)
 }
 
-/// Gives something taken away its new name.
+/// Gives an inode that was taken away its new name.
 fn put_down(
     view: &mut View<'_>,
     context: &Context,

@@ -12,7 +12,7 @@ use super::user_quotas::find_room;
 use crate::rows::{Drain, Draining, Resumable, Row, Upload};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Rows looked at in one [`ExpireResumable`].
+/// Most rows that one [`ExpireResumable`] looks at.
 const PAGE: usize = 100;
 
 fn user_of(context: &Context) -> Result<UserId, Stop> {
@@ -39,7 +39,10 @@ impl Verb for BeginResumable {
     type Reply = UploadId;
     const NAME: &'static str = "begin_resumable";
 
-    /// `TooLarge` if the user has too many of them, or too much in them.
+    /// Begins the upload.
+    ///
+    /// # Errors
+    /// `TooLarge` if the user has too many of them, or too many bytes in them.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UploadId, Stop> {
         let upload = self.create.apply(view, context)?;
         let user = user_of(context)?;
@@ -61,7 +64,7 @@ impl Verb for BeginResumable {
     }
 }
 
-/// Ends uploads of a user that have expired or are done, where there are many.
+/// Ends uploads of a user that have expired or are done, if there are many.
 fn make_room(
     view: &mut View<'_>,
     context: &Context,
@@ -108,7 +111,8 @@ fn end_row(view: &mut View<'_>, key: Bytes, row: &Resumable) -> Result<(), Stop>
     Ok(())
 }
 
-/// The row of an upload of the caller, once the caller may do `action` to its object.
+/// Returns the row of an upload of the caller, after checking that the caller may do `action` to
+/// its object.
 fn open(
     view: &mut View<'_>,
     context: &Context,
@@ -122,7 +126,7 @@ fn open(
     row.map(|row| (key, row)).ok_or_else(|| no_upload(name.upload))
 }
 
-/// Asks how far an upload has come.
+/// Finds the progress of an upload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindResumable {
     pub name: UploadName,
@@ -132,7 +136,10 @@ impl Verb for FindResumable {
     type Reply = Resumable;
     const NAME: &'static str = "find_resumable";
 
-    /// `NotFound` also if S3 ended it: the bytes before its offset are gone.
+    /// Finds the upload.
+    ///
+    /// # Errors
+    /// `NotFound`, also if S3 ended it: the bytes before its offset are gone.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Resumable, Stop> {
         let (_, row) = open(view, context, &self.name, Action::PutObject)?;
         if row.offset < row.length {
@@ -145,21 +152,24 @@ impl Verb for FindResumable {
     }
 }
 
-/// Adds the bytes from an offset on.
+/// Adds bytes at an offset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutResumable {
-    /// Its number is left to this operation.
+    /// Part; this operation sets its number.
     pub part: PutPart,
     pub offset: u64,
     pub expires: Timestamp,
 }
 
 impl Verb for PutResumable {
-    /// The upload with these bytes.
+    /// The upload, including these bytes.
     type Reply = Resumable;
     const NAME: &'static str = "put_resumable";
 
-    /// `Conflict` if the upload has not come to this offset, or has gone beyond.
+    /// Adds the bytes.
+    ///
+    /// # Errors
+    /// `Conflict` if the upload has not reached this offset, or has passed it.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Resumable, Stop> {
         let (key, row) = open(view, context, &self.part.name, Action::PutObject)?;
         if row.offset != self.offset {

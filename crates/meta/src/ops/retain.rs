@@ -1,4 +1,4 @@
-//! Files that a session keeps although their last name may go: it has them open.
+//! Retained files: a session keeps them although their last name may go, since it has them open.
 
 use bytes::Bytes;
 use cairn_auth::Action;
@@ -10,11 +10,11 @@ use super::posix::open_inode;
 use crate::rows::{Inode, Session, SessionState};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Files let go of in one operation.
+/// Most files that are released in one operation.
 const STEP: usize = 64;
 
-/// Has a file stay until the session lets go of it, or ends, even if it loses all its names. It
-/// counts as one more of them.
+/// Keeps a file until the session releases it, or ends, even if it loses all its names. The
+/// retention counts as one more name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Retain {
     pub ino: Ino,
@@ -28,6 +28,9 @@ impl Verb for Retain {
     // So that open files can be removed from a full store.
     const RUNS_WHEN_FULL: bool = true;
 
+    /// Retains the file.
+    ///
+    /// # Errors
     /// `Invalid` for a directory.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         // Only callers that may remove a name have a reason to retain the file.
@@ -50,7 +53,7 @@ impl Verb for Retain {
     }
 }
 
-/// Takes back a [`Retain`]; with the last name of the file, the file goes.
+/// Undoes a [`Retain`]; if that was the last name of the file, removes the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LetGo {
     pub ino: Ino,
@@ -69,7 +72,7 @@ impl Verb for LetGo {
     }
 }
 
-/// Takes back what a session that has ended retained, some of it at a time.
+/// Releases files that an ended session retained, some at a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LetGoAll {
     pub session: SessionId,

@@ -1,4 +1,4 @@
-//! Removing a directory.
+//! Removes a directory.
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
@@ -9,7 +9,7 @@ use super::posix::{change_directory, check_name, check_sticky, keep_if_emptied, 
 use crate::rows::Tally;
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Removes an empty directory; no bucket. Entries that only S3 can see in it count too.
+/// Removes an empty directory that is no bucket. Entries that only S3 can see count too.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rmdir {
     pub parent: Ino,
@@ -39,7 +39,10 @@ impl Verb for Rmdir {
     }
 }
 
-/// `NotEmpty` if a directory has any entry.
+/// Checks that a directory is empty.
+///
+/// # Errors
+/// `NotEmpty` if it has any entry.
 pub(super) fn check_empty(view: &mut View<'_>, ino: Ino, name: &[u8]) -> Result<(), Stop> {
     let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();
     match tally.entries {

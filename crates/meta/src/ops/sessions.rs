@@ -11,16 +11,16 @@ use crate::rows::{
 };
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Makes an empty engine a store: writes the root directory and the cluster's id. On a store that
-/// is there already it changes nothing.
+/// Makes an empty engine a store: writes the root directory and the cluster's id. Leaves an
+/// existing store unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Format {
-    /// The id to give a new store: random.
+    /// Random id for a new store.
     pub cluster: u64,
 }
 
 impl Verb for Format {
-    /// The id of the store, and whether it was made just now.
+    /// Id of the store, and whether it was made just now.
     type Reply = (u64, bool);
     const NAME: &'static str = "format";
     const RUNS_WHEN_FULL: bool = true;
@@ -47,7 +47,7 @@ impl Verb for Format {
     }
 }
 
-/// Opens a session, or finds that it is open. Its id must be random.
+/// Opens a session, or finds it open. Its id must be random.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenSession {
     pub session: SessionId,
@@ -122,12 +122,12 @@ impl Verb for BindSession {
     }
 }
 
-/// Ranges of reserved numbers that a session may still use.
+/// Most ranges of reserved numbers that a session may still use.
 const RANGES: usize = 4;
-/// Numbers that are reserved at a time, at most.
+/// Most numbers that are reserved at a time.
 pub const RESERVED_MOST: u32 = 1 << 16;
 
-/// Sets numbers of inodes apart for a session, which may then make inodes before it asks. They are
+/// Reserves inode numbers for a session, which may then make inodes before it asks. The numbers are
 /// used up even if no inode ever gets them; those of the oldest of several ranges are given up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReserveInodes {
@@ -136,7 +136,7 @@ pub struct ReserveInodes {
 }
 
 impl Verb for ReserveInodes {
-    /// The first one, and the one after the last.
+    /// First number, and the number after the last.
     type Reply = (Ino, Ino);
     const NAME: &'static str = "reserve_inodes";
 
@@ -164,12 +164,12 @@ impl Verb for ReserveInodes {
     }
 }
 
-/// The answer to whatever a session wants that has ended.
+/// Makes the answer to any request of a session that has ended.
 pub fn ended(session: SessionId) -> Stop {
     Error::Unavailable(format!("outcome unknown: session {session} has ended")).into()
 }
 
-/// Finds the reply of an operation that was executed already; checks that its session lives.
+/// Finds the reply of an operation that was executed already; checks that its session is live.
 pub fn find_reply(
     view: &mut View<'_>,
     session: SessionId,
@@ -193,7 +193,7 @@ pub fn find_reply(
     }
 }
 
-/// Keeps the reply of an operation for when it is sent again.
+/// Keeps the reply of an operation for the case that it is sent again.
 pub fn keep_reply(view: &mut View<'_>, session: SessionId, slot: u16, sequence: u64, reply: Bytes) {
     let row = Slot { sequence, reply, ..Slot::default() };
     store(view, keys::slot(session, slot), &row);
@@ -203,7 +203,7 @@ pub fn keep_reply(view: &mut View<'_>, session: SessionId, slot: u16, sequence: 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EndSession {
     pub session: SessionId,
-    /// Its orphans are gone: nothing of it is left to be reaped.
+    /// Set if its orphans are gone: nothing of it is left to be reaped.
     pub reaped: bool,
 }
 
@@ -235,7 +235,7 @@ impl Verb for EndSession {
     }
 }
 
-/// All sessions from `after` on.
+/// Lists all sessions after `after`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListSessions {
     pub after: Option<SessionId>,

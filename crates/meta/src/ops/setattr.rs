@@ -1,4 +1,4 @@
-//! Changing mode, owner and times.
+//! Changes mode, owner and times.
 
 use bytes::Bytes;
 use cairn_auth::Action;
@@ -16,13 +16,13 @@ use crate::{Context, Stop, Verb, View, keys};
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SetTime {
-    /// The time of the operation; who may write the file may set this.
+    /// Time of the operation; callers that may write the file may set it.
     Now,
-    /// Only the owner may set this.
+    /// Given time; only the owner may set it.
     At(Timestamp),
 }
 
-/// Changes attributes; what is `None` stays. The size is changed by `Truncate`.
+/// Changes attributes; attributes that are `None` stay. The size is changed by `Truncate`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Setattr {
     pub ino: Ino,
@@ -67,7 +67,7 @@ impl Verb for Setattr {
             self.mode.is_some() || self.uid.is_some() || self.gid.is_some() || self.mtime.is_some();
         match others {
             true => inode.touch(context.batch, context.now),
-            // For the time of access alone the state that ETags name stays the same.
+            // A new time of access alone does not change the state that ETags name.
             false if self.atime.is_some() => inode.touch_time(context.now),
             false => {}
         }
@@ -79,8 +79,8 @@ impl Verb for Setattr {
 }
 
 impl Setattr {
-    /// Root gives a file to anybody; the owner gives it to a group of its own. As on Linux,
-    /// whoever does it, a file is not setuid or setgid after that.
+    /// Changes the owner. Root gives a file to anybody; the owner gives it to a group of its own.
+    /// As on Linux, the file is never setuid or setgid after that.
     fn change_owner(&self, context: &Context, inode: &mut Inode) -> Result<(), Error> {
         if self.uid.is_none() && self.gid.is_none() {
             return Ok(());
@@ -124,7 +124,7 @@ impl Setattr {
     }
 }
 
-/// A directory's mtime that was set holds until an entry changes after that.
+/// Notes that a directory's mtime that was set holds until an entry changes after that.
 fn forget_entries_changed(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), Stop> {
     if !inode.is_directory() {
         return Ok(());

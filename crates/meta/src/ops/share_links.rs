@@ -1,4 +1,4 @@
-//! Share links: a user lets anybody who has an address read a part of a bucket, or add to it.
+//! Share links: a user lets anybody with an address read a part of a bucket, or add to it.
 
 use cairn_auth::{Action, Principal, Resource, TokenHash};
 use cairn_base::{Error, Timestamp, UserId, limits};
@@ -11,7 +11,7 @@ use super::open_object::find;
 use crate::rows::{AccessKey, Bucket, Row, ShareLink, Token, UploadLimits, User};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Bytes of the hash of a password, at most.
+/// Most bytes of the hash of a password.
 const PASSWORD_BYTES: usize = 128;
 
 /// Makes a share link of the caller. It expires no later than the credential that makes it.
@@ -87,7 +87,7 @@ impl AddShareLink {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
-    /// The actions that requests with the link need of its maker.
+    /// Returns the actions that requests with the link need of its maker.
     fn actions(&self) -> &'static [Action] {
         match self.uploads {
             Some(_) => &[Action::PutObject],
@@ -155,7 +155,7 @@ fn make_room(view: &mut View<'_>, user: UserId, now: Timestamp) -> Result<(), St
     Ok(())
 }
 
-/// Ends a share link of the caller. A caller that administers the store ends any.
+/// Ends a share link of the caller. A caller that administers the store may end any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveShareLink {
     pub user: UserId,
@@ -189,7 +189,7 @@ fn no_link() -> Stop {
 pub struct ListedShareLink {
     pub user: UserId,
     pub id: String,
-    /// The names of its user and its bucket.
+    /// Names of its user and, in `bucket`, of its bucket.
     pub user_name: String,
     pub bucket: String,
     pub link: ShareLink,
@@ -260,7 +260,7 @@ fn show(
     Ok(ListedShareLink { user, id, user_name: owner.name, bucket, link, has_password, is_live })
 }
 
-/// Finds a share link and the name of its bucket. Asked by the door before there is a caller.
+/// Finds a share link and the name of its bucket. The door asks before there is a caller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindShareLink {
     pub user: UserId,
@@ -268,8 +268,8 @@ pub struct FindShareLink {
 }
 
 impl Verb for FindShareLink {
-    /// None where its user is disabled, or its bucket or the credential that made it is gone or
-    /// has another secret.
+    /// The link; `None` if its user is disabled, its bucket is gone, or the credential that made it
+    /// is gone or has another secret.
     type Reply = Option<(ShareLink, String)>;
     const NAME: &'static str = "find_share_link";
 
@@ -297,7 +297,10 @@ impl Verb for UseShareLink {
     type Reply = ();
     const NAME: &'static str = "use_share_link";
 
-    /// `NotFound` if nothing more may be downloaded, `TooLarge` if no more may be added.
+    /// Counts the use.
+    ///
+    /// # Errors
+    /// `NotFound` if nothing more may be downloaded, `TooLarge` if nothing more may be added.
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         let key = keys::share_link(self.user, &self.id);
         let Some(mut link) = load::<ShareLink>(view, &key)? else { return Err(no_link()) };
@@ -321,7 +324,7 @@ impl Verb for UseShareLink {
     }
 }
 
-/// Takes back what was counted of a share link for a file that was not stored.
+/// Takes back the count of a share link for a file that was not stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReturnShareLink {
     pub user: UserId,

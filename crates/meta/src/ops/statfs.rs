@@ -9,8 +9,8 @@ use super::posix::open_inode;
 use crate::rows::{Bucket, Row, Usage};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Reads the usage and the quotas of the bucket of an inode; at the root the usage of all buckets
-/// the caller may read.
+/// Reads the usage and the quotas of the bucket of an inode; at the root, the usage of all buckets
+/// that the caller may read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Statfs {
     pub ino: Ino,
@@ -45,14 +45,14 @@ impl Verb for Statfs {
     }
 }
 
-/// Asks how many replicas the blocks of a file should have, as its bucket says.
+/// Finds the number of replicas that the blocks of a file should have, according to its bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Replicas {
     pub ino: Ino,
 }
 
 impl Verb for Replicas {
-    /// 0 for as many as is usual.
+    /// Number of replicas; 0 for the default of the cluster.
     type Reply = u8;
     const NAME: &'static str = "replicas";
 

@@ -1,4 +1,4 @@
-//! Making a symbolic link.
+//! Makes a symbolic link.
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, limits};

@@ -11,7 +11,7 @@ use crate::rows::{Inode, ObjectAttributes};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Checks the number of tags, that no key comes twice, and that there are no control characters;
-/// their lengths are S3's (key 1 to 128, value up to 256 characters).
+/// their lengths are limited as in S3 (key 1 to 128, value up to 256 characters).
 pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
     if tags.len() > most {
         return Err(Error::Invalid(format!("{} tags; must be at most {most}", tags.len())));
@@ -21,7 +21,7 @@ pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
             let what = "tag: a key has 1 to 128 characters, a value up to 256";
             return Err(Error::Invalid(what.into()));
         }
-        // XML has no way to write most of them.
+        // XML cannot represent most of them.
         let bad = |char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}');
         if key.chars().chain(value.chars()).any(bad) {
             return Err(Error::Invalid("tag: control characters are not allowed".into()));
@@ -33,7 +33,7 @@ pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the tags of a new inode; returns how many.
+/// Writes the tags of a new inode; returns their number.
 pub fn store_tags(view: &mut View<'_>, ino: Ino, tags: &[(String, String)]) -> Result<u32, Stop> {
     check_tags(tags, limits::OBJECT_TAGS)?;
     for (key, value) in tags {
@@ -43,7 +43,7 @@ pub fn store_tags(view: &mut View<'_>, ino: Ino, tags: &[(String, String)]) -> R
     Ok(tags.len() as u32)
 }
 
-/// The tags of an inode, by key.
+/// Returns the tags of an inode, by key.
 pub fn load_tags(
     view: &mut View<'_>,
     ino: Ino,
@@ -80,7 +80,7 @@ impl Verb for GetTags {
     }
 }
 
-/// Replaces all tags of an object; none to remove them.
+/// Replaces all tags of an object; an empty list removes them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutTags {
     pub bucket: String,

@@ -1,4 +1,4 @@
-//! Setting the length of a file, and making holes.
+//! Sets the length of a file, and makes holes.
 
 use bytes::Bytes;
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
@@ -15,9 +15,9 @@ use crate::{Context, Stop, Verb, View, keys};
 pub struct Truncate {
     pub ino: Ino,
     pub session: SessionId,
-    /// The caller holds the file open for writing, so its mode was checked then.
+    /// Set if the caller holds the file open for writing: its mode was checked then.
     pub opened: bool,
-    /// A body of the session, used nowhere yet, in case the file's is shared.
+    /// Unused body of the session, in case the file's is shared.
     pub spare: BodyId,
     pub size: u64,
 }
@@ -25,9 +25,9 @@ pub struct Truncate {
 /// The result of a truncation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncated {
-    /// With the size reached.
+    /// Inode with the size reached.
     pub inode: Inode,
-    /// It was too much for one operation: call again.
+    /// Set if it was too much for one operation: call again.
     pub more: bool,
 }
 
@@ -66,9 +66,9 @@ impl Verb for Truncate {
 pub struct PunchHole {
     pub ino: Ino,
     pub session: SessionId,
-    /// The caller holds the file open for writing, so its mode was checked then.
+    /// Set if the caller holds the file open for writing: its mode was checked then.
     pub opened: bool,
-    /// A body of the session, used nowhere yet, in case the file's is shared.
+    /// Unused body of the session, in case the file's is shared.
     pub spare: BodyId,
     pub offset: u64,
     pub len: u64,
@@ -103,13 +103,13 @@ impl Verb for PunchHole {
     }
 }
 
-/// Has a file reach to `end` at least, by a hole; it is never cut. A file that reaches there keeps
-/// its bytes, and loses what every change of bytes takes away.
+/// Extends a file to at least `end` by a hole; never cuts it. A file that reaches that far keeps
+/// its bytes, but loses what every change of bytes takes away.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Extend {
     pub ino: Ino,
     pub session: SessionId,
-    /// The caller holds the file open for writing, so its mode was checked then.
+    /// Set if the caller holds the file open for writing: its mode was checked then.
     pub opened: bool,
     pub end: u64,
 }
@@ -132,7 +132,7 @@ impl Verb for Extend {
     }
 }
 
-/// Makes a hole of `start..end`, from the end down; returns from where on it is done.
+/// Makes a hole of `start..end`, from the end down; returns the offset from which on it is done.
 fn make_hole(
     view: &mut View<'_>,
     context: &Context,

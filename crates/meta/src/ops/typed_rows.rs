@@ -1,4 +1,4 @@
-//! Rows of a view, decoded and encoded.
+//! Loads and stores typed rows of a view.
 
 use bytes::Bytes;
 use cairn_base::Error;
@@ -6,12 +6,12 @@ use cairn_base::Error;
 use crate::rows::Row;
 use crate::{Stop, View};
 
-/// The row of `key`, decoded.
+/// Loads and decodes the row of `key`.
 pub fn load<T: Row>(view: &mut View<'_>, key: &Bytes) -> Result<Option<T>, Stop> {
     Ok(view.get(key)?.as_ref().map(T::decode).transpose()?)
 }
 
-/// A row that another row says must exist.
+/// Loads a row that must exist according to another row.
 pub fn load_known<T: Row>(view: &mut View<'_>, key: &Bytes, what: &str) -> Result<T, Stop> {
     match load(view, key)? {
         Some(row) => Ok(row),

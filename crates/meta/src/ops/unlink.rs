@@ -1,4 +1,4 @@
-//! Removing a name of a file.
+//! Removes a name of a file.
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};

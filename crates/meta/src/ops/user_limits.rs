@@ -1,4 +1,4 @@
-//! Limits of requests and bytes of users. The doors hold them; here they are kept.
+//! Limits of users' requests and bytes per second. The doors enforce them; here they are stored.
 
 use cairn_base::{Error, UserId};
 use serde::{Deserialize, Serialize};
@@ -8,16 +8,16 @@ use super::namespace::{load, load_known, store};
 use crate::rows::{Row, User, UserLimits};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// The least rate of bytes, a second: less would not move the pieces in which bodies come.
+/// Lowest limit of bytes per second: less would not move the pieces in which bodies come.
 pub const LEAST_BYTES: u64 = 64 << 10;
 
-/// Sets the limits of a user; those that are 0 end.
+/// Sets the limits of a user; 0 removes a limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetUserLimits {
     pub name: String,
-    /// None: as it is.
+    /// New limit of requests; `None` keeps it.
     pub requests: Option<u64>,
-    /// None: as it is.
+    /// New limit of bytes; `None` keeps it.
     pub bytes: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Verb for SetUserLimits {
     }
 }
 
-/// The limits of a user, asked by doors. A user that there is no more has none.
+/// Finds the limits of a user, for doors. A removed user has none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindUserLimits {
     pub user: UserId,
@@ -63,7 +63,7 @@ impl Verb for FindUserLimits {
     }
 }
 
-/// Users who have limits, by name.
+/// Lists users that have limits, by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListUserLimits;
 

@@ -1,4 +1,4 @@
-//! Quotas of users over all their buckets, and the room that a quota leaves for bytes to come.
+//! Quotas of users over all their buckets, and the room that a quota leaves for further bytes.
 
 use cairn_base::{BucketId, Error, UserId, limits};
 use serde::{Deserialize, Serialize};
@@ -11,15 +11,15 @@ use super::owned::used_up;
 use crate::rows::{Bucket, Entry, Inode, Owned, Row, Usage, User, UserQuotas};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Buckets of a user whose rows are written again where a quota is set, so that no directory in
-/// them stays delegated. A session that holds one counts nothing.
+/// Most buckets of a user whose rows are rewritten when a quota is set, so that no directory in
+/// them stays delegated: a session that holds a directory counts nothing.
 const RECALLED: usize = 2000;
 
-/// Sets quotas of a user; those that are 0 are as they are where none is set.
+/// Sets quotas of a user; 0 restores the default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SetUserQuotas {
     pub name: String,
-    /// None: as it is, like the others.
+    /// New quota of bytes; `None` keeps it. The same holds for the other fields.
     pub bytes: Option<u64>,
     pub objects: Option<u64>,
     pub buckets: Option<u64>,
@@ -61,7 +61,7 @@ impl Verb for SetUserQuotas {
     }
 }
 
-/// The quotas of a user, and what belongs to the user.
+/// Lists the quotas and the usage of users.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListUserQuotas;
 
@@ -78,7 +78,7 @@ pub struct UserUsage {
 }
 
 impl Verb for ListUserQuotas {
-    /// By number of the user.
+    /// Users, ordered by number.
     type Reply = Vec<UserUsage>;
     const NAME: &'static str = "list_user_quotas";
 
@@ -129,7 +129,7 @@ impl QuotaRoom {
     }
 }
 
-/// The room in a bucket.
+/// Returns the room in a bucket.
 pub fn find_room(view: &mut View<'_>, bucket: BucketId) -> Result<QuotaRoom, Stop> {
     let usage: Usage = load(view, &keys::usage(bucket))?.unwrap_or_default();
     let Bucket { owner, .. } = load_known(view, &keys::bucket(bucket), "bucket")?;
@@ -178,7 +178,7 @@ impl Verb for FindRoom {
     }
 }
 
-/// The bytes of the object of a key, if they go when it is replaced.
+/// Returns the bytes of the object of a key, if they are freed when it is replaced.
 fn replaced_bytes(view: &mut View<'_>, bucket: BucketId, key: &str) -> Result<u64, Stop> {
     let (directories, name) = split_key(key);
     let Some(steps) = walk(view, bucket, &directories)? else { return Ok(0) };

@@ -9,10 +9,10 @@ use super::namespace::{open_bucket, store};
 use crate::rows::{StoredWebsite, WebRedirect, Website};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Statuses that send a browser elsewhere.
+/// Statuses that redirect a browser.
 pub const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// Makes a bucket a website, in place of a former one, or ends it.
+/// Makes a bucket a website, replaces the former website, or ends it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutWebsite {
     pub bucket: String,

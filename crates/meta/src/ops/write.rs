@@ -1,4 +1,4 @@
-//! Writing a range of a file.
+//! Writes a range of a file.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::{Context, Stop, Verb, View, keys};
 
 pub use super::body::Data;
 
-/// Overwrites bytes of a file from `offset` on; extends it if they end behind its end.
+/// Overwrites bytes of a file from `offset` on; extends the file if they end beyond its end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Write {
     pub ino: Ino,
     pub session: SessionId,
-    /// The caller holds the file open for writing, so its mode was checked then.
+    /// Set if the caller holds the file open for writing: its mode was checked then.
     pub opened: bool,
-    /// A body of the session, used nowhere yet, for a file that has none of its own.
+    /// Unused body of the session, for a file that has no body of its own.
     pub spare: BodyId,
     pub offset: u64,
-    /// Blocks are owned by the chunk of the file that they begin in.
+    /// Bytes. Blocks are owned by the chunk of the file in which they begin.
     pub data: Data,
 }
 
@@ -43,6 +43,9 @@ impl Verb for Write {
         changes
     }
 
+    /// Writes the bytes.
+    ///
+    /// # Errors
     /// `Conflict` if blocks were written for a body that is not the file's (any more). `TooLarge`
     /// if the chunk must be coalesced first, or the body is shared and very long.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {

@@ -1,4 +1,5 @@
-//! Writing back bytes that were taken some time ago, unless others have written to the file since.
+//! Writes back bytes that were received some time ago, unless others have written to the file
+//! since.
 
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};

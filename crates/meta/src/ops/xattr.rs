@@ -14,12 +14,12 @@ use crate::keys::{self, Attribute};
 use crate::rows::{Acl, Inode, Kind};
 use crate::{Context, Stop, Verb, View};
 
-/// Extended attributes of one inode: all of them go in the operation that removes it.
+/// Most extended attributes of one inode: all of them are removed in the operation that removes it.
 const XATTRS: u32 = 1024;
-/// The name of an extended attribute with its namespace, bytes.
+/// Longest name of an extended attribute with its namespace, bytes.
 const NAME_BYTES: usize = 255;
 
-/// The access control lists of an inode, which are set and read as extended attributes.
+/// An access control list of an inode. These lists are set and read as extended attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum List {
     Access,
@@ -36,12 +36,12 @@ impl List {
         }
     }
 
-    /// The one with this name, if there is one.
+    /// Returns the list with this name, if there is one.
     pub fn named(name: &[u8]) -> Option<List> {
         List::ALL.into_iter().find(|list| list.name() == name)
     }
 
-    /// The value of the attribute.
+    /// Returns the value of the attribute.
     pub fn of(self, inode: &Inode) -> Option<Bytes> {
         match self {
             List::Access => inode.acl.as_ref().map(|acl| acl.with_mode(inode.mode).encode()),
@@ -49,7 +49,7 @@ impl List {
         }
     }
 
-    /// As Linux has it: the owner may, and the mode says the same as the list of access.
+    /// Sets the list, as on Linux: the owner may, and the mode reflects the access list.
     fn set(self, context: &Context, inode: &mut Inode, acl: Option<Acl>) -> Result<(), Error> {
         if inode.kind == Kind::Symlink {
             return Err(Error::NotImplemented("an access control list of a symbolic link".into()));
@@ -79,14 +79,14 @@ impl List {
     }
 }
 
-/// The condition on whether the attribute is there already.
+/// The condition on the existence of the attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum XattrMode {
     #[default]
     Set,
-    /// `Exists` if it is there.
+    /// Fails with `Exists` if it exists.
     Create,
-    /// `NotFound` if it is not.
+    /// Fails with `NotFound` if it does not exist.
     Replace,
 }
 
@@ -94,7 +94,7 @@ pub enum XattrMode {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetXattr {
     pub ino: Ino,
-    /// With its namespace: `user.` and so on.
+    /// Name with its namespace: `user.` and so on.
     pub name: Vec<u8>,
 }
 
@@ -159,8 +159,8 @@ impl Verb for SetXattr {
     }
 }
 
-/// Removes one extended attribute; `NotFound` if there is none, but an access control list that is
-/// not there is removed without one.
+/// Removes one extended attribute; `NotFound` if there is none. Removing a missing access control
+/// list is no error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveXattr {
     pub ino: Ino,
@@ -178,7 +178,7 @@ impl Verb for RemoveXattr {
             changed(view, context, self.ino, inode);
             return Ok(());
         }
-        // A kernel takes it away for those who write a file. To others it has refused that.
+        // A kernel removes it on behalf of callers that write a file. It has refused other callers.
         if self.name != CAPABILITY {
             check_access(context, &inode, &self.name, WRITE)?;
         }
@@ -193,7 +193,7 @@ impl Verb for RemoveXattr {
     }
 }
 
-/// Lists the names of the extended attributes that the caller may know of.
+/// Lists the names of the extended attributes that the caller may know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListXattrs {
     pub ino: Ino,
@@ -243,9 +243,9 @@ fn is_root(context: &Context) -> bool {
     }
 }
 
-/// As Linux has it: `user.` belongs to files and directories and follows their mode bits.
-/// `trusted.` is seen and set by root only, `security.` is seen by all and set by root. Of
-/// `system.` there are access control lists only.
+/// Checks access as Linux does: `user.` belongs to files and directories and follows their mode
+/// bits. `trusted.` is visible to root and set by root only, `security.` is visible to all and set
+/// by root. Of `system.`, only access control lists exist.
 fn check_access(context: &Context, inode: &Inode, name: &[u8], wanted: u32) -> Result<(), Error> {
     if name.len() > NAME_BYTES {
         let what = format!("name of an extended attribute of {} bytes", name.len());

@@ -1,6 +1,5 @@
-//! POSIX access control lists, stored as Linux has them in extended attributes. The version, 2,
-//! comes first, as four bytes, then eight bytes an entry: tag (2), permissions (2) and id (4),
-//! little-endian.
+//! POSIX access control lists, encoded as in Linux's extended attributes: the version, 2, as four
+//! bytes, then eight bytes per entry: tag (2), permissions (2) and id (4), little-endian.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::{Error, Result};
@@ -19,7 +18,7 @@ const OTHER: u16 = 0x20;
 /// The id of an entry that names nobody.
 const NOBODY: u32 = u32::MAX;
 
-/// Whom an entry is for.
+/// The user or group that an entry is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Named {
     User(u32),
@@ -39,11 +38,11 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// Reads an attribute's value; `None` for a list without entries, which is none.
+    /// Parses an attribute's value; `None` for a list without entries, which counts as no list.
     ///
     /// # Errors
-    /// `NotImplemented` for another version, `TooLarge` beyond 128 entries, `Invalid` for what is
-    /// no list that decides everything exactly once.
+    /// `NotImplemented` for another version, `TooLarge` beyond 128 entries, `Invalid` for a list
+    /// that does not decide everything exactly once.
     pub fn parse(value: &[u8]) -> Result<Option<Acl>> {
         let invalid = |what: &str| Error::Invalid(format!("access control list: {what}"));
         let (version, entries) = value.split_first_chunk().ok_or_else(|| invalid("too short"))?;
@@ -90,7 +89,7 @@ impl Acl {
         Ok(Some(acl))
     }
 
-    /// The value of the attribute.
+    /// Encodes the list as the value of the attribute.
     pub fn encode(&self) -> Bytes {
         let mut value = BytesMut::with_capacity(4 + ENTRY_BYTES * (4 + self.named.len()));
         value.put_u32_le(VERSION);
@@ -129,7 +128,7 @@ impl Acl {
         self.owner << 6 | self.mask.unwrap_or(self.group) << 3 | self.other
     }
 
-    /// The list of a file with that mode: `chmod` changes owner, mask and others of it.
+    /// Returns the list of a file with that mode: `chmod` changes its owner, mask and others.
     pub fn with_mode(&self, mode: u32) -> Acl {
         let mut acl = self.clone();
         (acl.owner, acl.other) = (mode >> 6 & 7, mode & 7);
@@ -140,8 +139,8 @@ impl Acl {
         acl
     }
 
-    /// The part of a directory's default list that is left for an inode made with `mode` there:
-    /// nobody gets more than `mode` has.
+    /// Returns the part of a directory's default list that applies to an inode made with `mode`
+    /// there: nobody gets more than `mode` permits.
     pub fn limited_to(&self, mode: u32) -> Acl {
         let mut acl = self.clone();
         acl.owner &= mode >> 6;

@@ -41,7 +41,7 @@ impl Algorithm {
         found.ok_or_else(|| unexpected("checksum", number))
     }
 
-    /// Length of the checksum, bytes.
+    /// Returns the length of the checksum, bytes.
     pub fn checksum_bytes(self) -> usize {
         match self {
             Algorithm::Crc32 | Algorithm::Crc32c => 4,
@@ -97,9 +97,8 @@ impl Checksum {
 /// Headers, user metadata and digests of an object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ObjectAttributes {
-    /// The ETag without quotes: the MD5 of the content in hex, with `-<parts>` where it was a
-    /// multipart upload. Empty where no MD5 was made: the door then derives one from inode
-    /// number and change.
+    /// ETag without quotes: the MD5 of the content in hex, with `-<parts>` for a multipart upload.
+    /// Empty if no MD5 was made: then the door derives an ETag from inode number and change.
     pub etag: String,
     pub content_type: String,
     pub content_encoding: String,
@@ -169,7 +168,7 @@ impl Row for ObjectAttributes {
     }
 }
 
-/// Pairs of texts, each text with its length before it.
+/// Encodes pairs of texts, each text with its length before it.
 pub fn encode_pairs(pairs: &[(String, String)]) -> Vec<u8> {
     let mut out = Vec::new();
     for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
@@ -179,7 +178,7 @@ pub fn encode_pairs(pairs: &[(String, String)]) -> Vec<u8> {
     out
 }
 
-/// The pairs that [`encode_pairs`] wrote.
+/// Decodes the result of [`encode_pairs`].
 pub fn decode_pairs(mut bytes: &[u8]) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     while !bytes.is_empty() {

@@ -11,10 +11,10 @@ use super::{
     unzigzag, zigzag,
 };
 
-/// The rules that hold where S3 and POSIX disagree.
+/// The rules for names on which S3 and POSIX disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum BucketKind {
-    /// Made through S3: object `a` may live beside `a/b`; POSIX sees the directory.
+    /// Made through S3: object `a` may exist beside `a/b`, and POSIX sees the directory.
     #[default]
     S3,
     /// Made through HTTP or a mount: `a` beside `a/b` is refused.
@@ -40,7 +40,7 @@ pub struct Bucket {
     pub created: Timestamp,
     /// `Cache-Control` for objects that have none of their own; empty for none.
     pub cache_control: String,
-    /// The rights of other users.
+    /// Rights of other users.
     pub grants: Vec<(UserId, Rights)>,
     pub tags: Vec<(String, String)>,
     /// Redundancy of the bucket's blocks; `None` for the default of the cluster.
@@ -57,7 +57,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The settings that decide on access, for a caller who knows the bucket by its name.
+    /// Returns the settings that decide on access, for a caller that knows the bucket by its name.
     pub fn access(&self) -> BucketAccess<'_> {
         self.access_as(Label::Name(&self.name))
     }
@@ -177,7 +177,7 @@ pub struct Usage {
     pub uploads: u32,
     /// Quota of `objects`; 0 for none.
     pub quota_objects: u64,
-    /// The limit of `bytes`; 0 for as many as there is room for.
+    /// Quota of `bytes`; 0 for none.
     pub quota_bytes: u64,
     /// Bytes of the parts of unfinished uploads.
     pub upload_bytes: u64,
@@ -186,7 +186,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The bytes that count for the quota: those of objects, and of unfinished uploads.
+    /// Returns the bytes that count for the quota: those of objects, and of unfinished uploads.
     pub fn all_bytes(&self) -> u64 {
         self.bytes.saturating_add(self.upload_bytes)
     }

@@ -1,4 +1,4 @@
-//! Calls of clients that were done, or refused, for when they are sent again.
+//! Calls of clients that were executed or refused, for the case that they are sent again.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
@@ -6,39 +6,39 @@ use cairn_base::{Result, Timestamp};
 
 use super::{FORMAT, Row, array, unexpected};
 
-/// Bytes of one call in a row, if it was done; before the status if it was refused.
+/// Bytes of an executed call in a row; a refused call has its status after these.
 const DONE_BYTES: usize = 16 + 8 + 1 + 8;
 const REFUSED_BYTES: usize = DONE_BYTES + 4;
 
-/// A call that was done, or refused.
+/// A call that was executed or refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DoneCall {
     pub checksum: [u8; 16],
     pub time: Timestamp,
-    /// The last of its steps that was done.
+    /// Last of its steps that was executed.
     pub step: u8,
-    /// The value from which a reply is made: the number of the inode that was made for the call, or
-    /// else changed; of an append, the offset.
+    /// Value from which a reply is made: the number of the inode that the call made or changed; for
+    /// an append, the offset.
     pub result: u64,
-    /// The status with which it was refused, after `step` or before all steps; 0 if it was not.
+    /// Status with which it was refused, after `step` or before all steps; 0 if it was not.
     pub status: u32,
 }
 
-/// Some calls of a client, by their checksums: the row `a <address> <set>`. So what is kept of a
-/// client is bounded, however much it does, and a call is found by one row.
+/// Some calls of a client, by their checksums: the row `a <address> <set>`. So the memory of a
+/// client is bounded, however many calls it makes, and a call is found by one row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Calls {
-    /// The oldest first.
+    /// Calls, the oldest first.
     pub done: Vec<DoneCall>,
     pub unknown: Vec<u8>,
 }
 
 impl Calls {
-    /// Rows of a client, at most.
+    /// Most rows of a client.
     pub const SETS: u16 = 4096;
-    /// Calls in a row of a client of NFS, at most.
+    /// Most calls in a row of a client of NFS.
     pub const WAYS: usize = 8;
-    /// Calls in a row of a user, at most.
+    /// Most calls in a row of a user.
     pub const USER_WAYS: usize = 64;
 
     /// Checksum that stands for all calls of a damaged row, which are unknown.

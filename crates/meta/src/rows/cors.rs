@@ -1,4 +1,4 @@
-//! Pages of other sites that may use a bucket: its rules of CORS.
+//! The CORS rules of a bucket: which pages of other sites may use it.
 
 use bytes::Bytes;
 use cairn_base::Result;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, narrow};
 
-/// One rule, as S3 has it. `*` stands for any characters, in an origin and in the name of a header
-/// that a request may have.
+/// A rule, as in S3. `*` stands for any characters, in an origin and in the name of a header that a
+/// request may have.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CorsRule {
-    /// Empty for none.
+    /// Id of the rule; empty for none.
     pub id: String,
     pub origins: Vec<String>,
     pub methods: Vec<String>,
@@ -37,7 +37,7 @@ impl CorsRules {
         if rules.is_empty() { CorsRules::default() } else { CorsRules(writer.finish()) }
     }
 
-    /// As a row has them.
+    /// Wraps rules in their stored form.
     pub(super) fn stored(bytes: Bytes) -> CorsRules {
         CorsRules(bytes)
     }
@@ -50,6 +50,8 @@ impl CorsRules {
         &self.0
     }
 
+    /// Decodes the rules.
+    ///
     /// # Errors
     /// `Corrupt` for bytes that are no rules.
     pub fn decode(&self) -> Result<Vec<CorsRule>> {

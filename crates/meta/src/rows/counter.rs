@@ -1,4 +1,4 @@
-//! Numbers that are rows of their own.
+//! Numbers that have rows of their own.
 
 use bytes::Bytes;
 use cairn_base::Result;
@@ -40,12 +40,12 @@ impl Row for Counter {
     }
 }
 
-/// The number of a fresh counter, as its row.
+/// Encodes a number as the row of a fresh counter.
 pub fn encode_number(value: u64) -> Bytes {
     Counter::new(value).encode()
 }
 
-/// The number of a counter.
+/// Decodes the number of a counter's row.
 pub fn decode_number(row: &Bytes) -> Result<u64> {
     Counter::decode(row).map(|counter| counter.value)
 }

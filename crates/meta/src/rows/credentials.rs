@@ -20,7 +20,7 @@ pub struct User {
     pub unknown: Vec<u8>,
 }
 
-/// The most that doors do for a user in a second, each process of its own; 0 for no limit.
+/// Limits per second of what doors do for a user, for each process separately; 0 for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UserLimits {
     pub requests: u64,

@@ -1,4 +1,4 @@
-//! Exports: buckets that clients without credentials reach, by their addresses.
+//! Exports: buckets that clients reach without credentials, by their addresses.
 
 use std::net::IpAddr;
 
@@ -25,9 +25,9 @@ pub enum Squash {
 /// The export of a bucket: the row `k e <bucket>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Export {
-    /// No other export ever has the same: handles of a former export of the bucket open nothing.
+    /// Number that no other export ever has: handles of a former export of the bucket open nothing.
     pub number: u64,
-    /// As whom the store knows its clients.
+    /// User that the clients act as.
     pub user: UserId,
     pub read_only: bool,
     pub squash: Squash,
@@ -57,7 +57,7 @@ impl Export {
             (Squash::None, Some(claimed)) => claimed,
             (Squash::Root, Some(claimed)) if claimed.uid == 0 => nobody(),
             (Squash::Root, Some(Posix { uid, gid, groups })) => {
-                // Neither is anybody in the group of root.
+                // Nor does anybody act in the group of root.
                 let squashed = |group: u32| if group == 0 { self.gid } else { group };
                 let groups = groups.into_iter().map(squashed).collect();
                 Posix { uid, gid: squashed(gid), groups }

@@ -1,4 +1,4 @@
-//! Extents: which bytes of a body lie where.
+//! Extents: the places of the bytes of a body.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
@@ -17,8 +17,8 @@ pub enum Place {
     Body { body: BodyId, offset: u64 },
 }
 
-/// A run of a body: `len` bytes from `offset` in the body on. A range that no extent covers is a
-/// hole.
+/// A run of a body: `len` bytes starting at `offset` of the body. A range that no extent covers is
+/// a hole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extent {
     pub offset: u64,
@@ -31,7 +31,7 @@ impl Extent {
         self.offset + self.len
     }
 
-    /// The part of this extent within `start..end`; `None` if they do not meet.
+    /// Returns the part of this extent within `start..end`; `None` if they do not overlap.
     pub fn slice(&self, start: u64, end: u64) -> Option<Extent> {
         let from = self.offset.max(start);
         let to = self.end().min(end);
@@ -81,15 +81,15 @@ impl Row for Extents {
     }
 }
 
-/// An extent on its own, as it is sent: as the row that has nothing else.
+/// Encodes one extent to be sent, as a row with nothing else.
 pub(super) fn encode_one(extent: &Extent) -> Bytes {
     let mut writer = Writer::new(FORMAT);
     write_extent(&mut writer, extent);
     writer.finish()
 }
 
-/// Reads what [`encode_one`] wrote. An addition of a newer version to an extent is refused: without
-/// it the extent may mean other bytes.
+/// Decodes the result of [`encode_one`]. Refuses an extent with an addition of a newer version:
+/// without the addition it may mean other bytes.
 pub(super) fn decode_one(row: &Bytes) -> Result<Extent> {
     let mut fields = Fields::open(row, FORMAT)?;
     let (Some(field), None) = (fields.next_field()?, fields.next_field()?) else {
@@ -124,8 +124,10 @@ fn write_extent(writer: &mut Writer, extent: &Extent) {
     writer.bytes(tag, &out);
 }
 
+/// Decodes an extent.
+///
 /// # Errors
-/// `NotImplemented` for a place that a later release has added.
+/// `NotImplemented` for a kind of place that a later release has added.
 fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
     if !(1..=3).contains(&tag) {
         return Err(Error::NotImplemented(format!(
@@ -162,7 +164,8 @@ fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
     Ok(Extent { offset, len, place })
 }
 
-/// An addition of a newer version to an extent would be lost when the row is changed.
+/// Refuses an addition of a newer version to an extent, which would be lost when the row is
+/// changed.
 fn check_end(rest: &[u8]) -> Result<()> {
     match rest {
         [] => Ok(()),

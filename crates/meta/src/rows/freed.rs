@@ -1,4 +1,4 @@
-//! Rows of garbage: bodies and uploads that are to be drained, and blocks that are to be freed.
+//! Rows of garbage: bodies and uploads to be drained, and blocks to be freed.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
@@ -7,24 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, narrow, unexpected};
 
-/// The thing to be drained, and how.
+/// The kind of a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drain {
-    /// A body nobody refers to any more: free its blocks, drop its references, delete its rows.
+    /// A body to which nothing refers any more: frees its blocks, drops its references, deletes its
+    /// rows.
     Body,
-    /// A body being put together by `session` from parts that it does not own yet: delete its
-    /// rows only. Drained when that session has ended.
+    /// A body being put together by `session` from parts that it does not own yet: deletes its rows
+    /// only, once that session has ended.
     Prepared { session: SessionId },
-    /// An aborted upload: drop all its parts and what they refer to.
+    /// An aborted upload: drops all its parts and the bodies that they refer to.
     Aborted,
-    /// A completed upload: drop the parts that are not in `body`, keep the others as part table.
+    /// A completed upload: drops the parts that are not in `body`, keeps the others as part table.
     Completed { body: BodyId },
-    /// The part table of an object that is gone: delete the rows. Where the upload was not
-    /// drained before, drop the parts that are not in `body`.
+    /// The part table of a removed object: deletes the rows. If the upload was not drained before,
+    /// also drops the parts that are not in `body`.
     PartTable { body: Option<BodyId> },
 }
 
-/// Something to be drained: the rows `z b <body>` and `z u <upload>`.
+/// A body or upload to be drained: the rows `z b <body>` and `z u <upload>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draining {
     pub drain: Drain,

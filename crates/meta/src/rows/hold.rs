@@ -6,10 +6,10 @@ use cairn_base::{Result, Timestamp};
 
 use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
 
-/// Keeps blocks that are freed from being deleted, for a backup: the row `c hold/<id>`.
+/// Keeps freed blocks from being deleted, for a backup: the row `c hold/<id>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hold {
-    /// For whom: text for people.
+    /// Owner of the hold: text for people.
     pub owner: String,
     /// Batch that made the hold. Blocks freed by later batches are kept.
     pub batch: u64,

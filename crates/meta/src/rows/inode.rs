@@ -44,10 +44,10 @@ impl Kind {
 /// The content of a file, or the place of its bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Content {
-    /// Nothing but zeros, up to the size.
+    /// Only zeros, up to the size.
     #[default]
     Empty,
-    /// All bytes up to the last that is not a hole; also the target of a symbolic link.
+    /// All bytes up to the last one outside a hole; also the target of a symbolic link.
     Inline(Bytes),
     Body(BodyId),
 }
@@ -56,7 +56,7 @@ pub enum Content {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Inode {
     pub kind: Kind,
-    /// The bucket it belongs to for life. The root belongs to none (0).
+    /// Bucket that it belongs to for life. The root belongs to none (0).
     pub bucket: BucketId,
     /// Directory that contains this one; only directories have it.
     pub parent: Ino,
@@ -64,7 +64,7 @@ pub struct Inode {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Names of a file. Directories count 1 here; their subdirectories are in the tally.
+    /// Number of names of a file. Directories count 1 here; their subdirectories are in the tally.
     pub nlink: u32,
     /// Bytes of a file or of the target of a symbolic link.
     pub size: u64,
@@ -98,16 +98,16 @@ impl Inode {
     /// The tag of the bucket in the row.
     pub const BUCKET_TAG: u32 = 2;
 
-    /// Numbers from here on are no batches: they stand for what a session has done on its own,
-    /// which gets a batch when the master has run it.
+    /// Numbers from here on are no batches: they stand for operations that a session has run on its
+    /// own, which get a batch when the master has run them.
     pub const NO_BATCH: u64 = 1 << 63;
 
     pub fn is_directory(&self) -> bool {
         self.kind == Kind::Directory
     }
 
-    /// The ETag without quotes: the stored one, or where there is none a name of this state of
-    /// the file that no other state ever has.
+    /// Returns the ETag without quotes: the stored one, or else a name of this state of the file
+    /// that no other state ever has.
     pub fn etag(&self, ino: Ino) -> String {
         match &self.object {
             Some(object) if !object.etag.is_empty() => object.etag.clone(),
@@ -115,9 +115,9 @@ impl Inode {
         }
     }
 
-    /// Numbers a change made in `batch`, and sets the time of it. Both grow with every change, also
-    /// where several changes come in one batch, within one tick of the clock, or after the clock
-    /// was set back.
+    /// Numbers a change made in `batch`, and sets its time. Both grow with every change, also if
+    /// several changes come in one batch, within one tick of the clock, or after the clock was set
+    /// back.
     pub fn touch(&mut self, batch: u64, now: Timestamp) {
         self.touch_number(batch);
         self.touch_time(now);

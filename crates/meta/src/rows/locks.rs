@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, narrow, unexpected};
 
-/// Numbers that a lock is written as.
+/// Count of numbers in the encoding of a lock.
 const NUMBERS: usize = 6;
 
-/// Locks by flock(2) and by fcntl(2) know nothing of each other.
+/// The kind of a lock: flock(2) and fcntl(2) know nothing of each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub enum Space {
-    /// It is not known by which it is, so it stands in the way of both.
+    /// Of unknown kind, so it conflicts with both kinds.
     #[default]
     Both,
     Fcntl,
@@ -47,20 +47,21 @@ impl Space {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lock {
     pub session: SessionId,
-    /// The owner within the session, as its kernel calls it.
+    /// Owner within the session, as numbered by its kernel.
     pub owner: u64,
-    /// The process, as the machine of the session numbers it. For showing.
+    /// Process, as numbered by the machine of the session; for display.
     pub pid: u32,
-    /// Nobody else has any lock on the range; otherwise nobody else has one of this kind.
+    /// Exclusive: nobody else has any lock on the range. Otherwise nobody else has an exclusive
+    /// one.
     pub exclusive: bool,
     pub start: u64,
-    /// The last byte.
+    /// Last byte of the range.
     pub last: u64,
     pub space: Space,
 }
 
-/// The locks on a file: the row `l f <ino>`. Those of one owner in one space neither overlap nor
-/// could they be one; they are in the order of owners, of spaces, then of bytes.
+/// The locks on a file: the row `l f <ino>`. Locks of one owner in one space neither overlap nor
+/// could they be joined. They are ordered by owner, space, and bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Locks {
     pub held: Vec<Lock>,
@@ -104,7 +105,7 @@ impl Locks {
         }
     }
 
-    /// Gives a range to its owner, in place of what that had of it.
+    /// Gives a range to its owner, replacing the owner's former locks within it.
     pub fn grant(&mut self, lock: Lock) {
         self.release(&lock);
         self.held.push(lock);
@@ -185,7 +186,7 @@ mod tests {
         })
     }
 
-    /// The locks that an owner has of each byte.
+    /// Returns the locks that an owner has on each byte.
     fn of_bytes(locks: &Locks, of: &Lock) -> Vec<Option<bool>> {
         let of_byte = |byte| {
             let mut held = locks.held.iter().filter(|lock| lock.is_of(of));
@@ -266,7 +267,7 @@ mod tests {
             assert_eq!(lock(1, one).conflicts(&lock(2, other)), conflicts, "{one:?} {other:?}");
             assert!(!lock(1, one).conflicts(&lock(1, other)));
         }
-        // One owner has a lock of each, and gives them back one by one.
+        // One owner has a lock on each, and gives them back one by one.
         let mut locks = Locks::default();
         locks.grant(lock(1, Space::Flock));
         locks.grant(lock(1, Space::Fcntl));

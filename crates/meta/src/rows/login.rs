@@ -6,8 +6,8 @@ use cairn_base::{Result, Timestamp};
 
 use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
 
-/// A browser in which a user has logged in to the console: the row `k c <user> <hash>`, where the
-/// hash is that of the secret that the browser keeps.
+/// A browser in which a user has logged in to the console: the row `k c <user> <hash>`, with the
+/// hash of the secret that the browser keeps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Login {
     /// Access key that was shown at login.

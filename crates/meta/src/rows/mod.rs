@@ -60,7 +60,10 @@ pub const FORMAT: u8 = 1;
 pub trait Row: Sized {
     fn encode(&self) -> Bytes;
 
-    /// `Corrupt` for anything that [`Row::encode`] or a newer version did not make.
+    /// Decodes a row.
+    ///
+    /// # Errors
+    /// `Corrupt` for anything that neither [`Row::encode`] nor a newer version made.
     fn decode(row: &Bytes) -> Result<Self>;
 }
 
@@ -68,7 +71,7 @@ fn unexpected(what: &str, got: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("metadata row of a {what}"), got, "a known value")
 }
 
-/// Exactly `N` bytes of a field.
+/// Returns exactly `N` bytes of a field.
 fn array<const N: usize>(what: &str, bytes: &[u8]) -> Result<[u8; N]> {
     bytes.try_into().map_err(|_| unexpected(what, format!("{} bytes", bytes.len())))
 }
@@ -96,7 +99,7 @@ mod tests {
     /// Decodes a row and encodes it.
     type Again = fn(&Bytes) -> Result<Bytes>;
 
-    /// A row of every type, with the file that it is in.
+    /// Returns a row of every type, with the file that defines it.
     fn rows() -> Vec<(&'static str, Bytes, Again)> {
         fn again<R: Row>(row: &Bytes) -> Result<Bytes> {
             Ok(R::decode(row)?.encode())
@@ -149,7 +152,7 @@ mod tests {
         }
     }
 
-    /// So that an older version that rewrites a row destroys nothing of a newer one.
+    /// An older version that rewrites a row must destroy nothing of a newer one.
     #[test]
     fn every_row_keeps_the_fields_of_a_newer_version() {
         let mut newer = Writer::new(FORMAT);

@@ -12,13 +12,13 @@ use super::{FORMAT, Row};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Owned {
     pub buckets: u64,
-    /// Inodes in its buckets that are not directories.
+    /// Inodes in the user's buckets that are not directories.
     pub objects: u64,
     /// Bytes of all objects.
     pub bytes: u64,
-    /// Bytes of parts of unfinished uploads in its buckets.
+    /// Bytes of parts of unfinished uploads in the user's buckets.
     pub upload_bytes: u64,
-    /// Unfinished uploads that it began, in any bucket.
+    /// Unfinished uploads that the user began, in any bucket.
     pub uploads: u64,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
@@ -54,15 +54,15 @@ impl Row for Owned {
     }
 }
 
-/// The most that a user may have; 0 stands for what holds unless it is set.
+/// Quotas of a user; 0 stands for the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UserQuotas {
-    /// In all buckets of the user together, with unfinished uploads. 0: no quota.
+    /// Bytes in all buckets of the user together, with unfinished uploads. 0: no quota.
     pub bytes: u64,
-    /// In all buckets of the user together. 0: no quota.
+    /// Objects in all buckets of the user together. 0: no quota.
     pub objects: u64,
-    /// Buckets that it owns. 0: [`cairn_base::limits::USER_BUCKETS`].
+    /// Buckets that the user owns. 0: [`cairn_base::limits::USER_BUCKETS`].
     pub buckets: u64,
-    /// Unfinished uploads that it began. 0: [`cairn_base::limits::USER_UPLOADS`].
+    /// Unfinished uploads that the user began. 0: [`cairn_base::limits::USER_UPLOADS`].
     pub uploads: u64,
 }

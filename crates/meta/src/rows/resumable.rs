@@ -1,4 +1,4 @@
-//! Resumable uploads: how far each has come.
+//! Resumable uploads and their progress.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
@@ -12,12 +12,12 @@ use super::{FORMAT, Row, narrow, unzigzag, zigzag};
 pub struct Resumable {
     pub bucket: BucketId,
     pub key: String,
-    /// Bytes that will be sent in all, and those that were taken.
+    /// Number of bytes that will be sent in total; `offset` is the number received.
     pub length: u64,
     pub offset: u64,
     pub parts: u32,
     pub expires: Timestamp,
-    /// The object was made.
+    /// Set once the object was made.
     pub is_done: bool,
     pub unknown: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! Rows on their way to another node: in the same form as they are stored in, so that a field that
-//! one side does not know passes through it.
+//! Rows sent to another node, in the form in which they are stored, so that a field that one side
+//! does not know passes through it.
 
 use std::fmt;
 use std::marker::PhantomData;

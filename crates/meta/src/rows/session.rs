@@ -1,4 +1,4 @@
-//! Rows of a session: its state, the numbers of inodes that only it gives, and its last replies.
+//! Rows of a session: its state, its reserved inode numbers, and its last replies.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
@@ -17,7 +17,7 @@ pub enum SessionState {
     Reaped,
 }
 
-/// In the number of an owner: it is a mount, and the rest the number of its user.
+/// Bit in the number of an owner that marks a mount; the other bits are the number of its user.
 pub const MOUNT: u64 = 1 << 63;
 
 /// A session: the row `s <session>`.
@@ -25,19 +25,20 @@ pub const MOUNT: u64 = 1 << 63;
 pub struct Session {
     pub state: SessionState,
     pub started: Timestamp,
-    /// The node that alone may attach it; 0 for the process that the master is in.
+    /// Node that alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
-    /// It comes out of a dump: blocks that it wrote may be younger than these rows, and none of
+    /// Set if it comes from a dump: blocks that it wrote may be younger than these rows, so none of
     /// them is ever taken for garbage because nothing names it.
     pub loaded: bool,
-    /// The epoch of a master in the same process, if the session reads leased rows only while that
-    /// master holds its own lease: no later master need wait for it. 0: it has said no such thing.
+    /// Epoch of a master in the same process, if the session reads leased rows only while that
+    /// master holds its own lease: no later master need wait for it. 0 if the session has not
+    /// declared that.
     pub bound: u64,
     pub unknown: Vec<u8>,
 }
 
 impl Session {
-    /// The user of a mount; none for a node, or for the process that the master is in.
+    /// Returns the user of a mount; `None` for a node, or for the process that the master is in.
     pub fn user(&self) -> Option<UserId> {
         (self.owner & MOUNT != 0).then_some(UserId(self.owner & !MOUNT))
     }
@@ -87,11 +88,11 @@ impl Row for Session {
     }
 }
 
-/// Numbers of inodes that nobody but a session gives to an inode: the row `j <session>`. Apart from
-/// the session's own row, on which all hangs that the session does.
+/// Inode numbers that only one session may use: the row `j <session>`. They are kept apart from the
+/// session's own row, on which all operations of the session depend.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reserved {
-    /// The first and the end of each range, the oldest first.
+    /// First number and end of each range, the oldest first.
     pub ranges: Vec<(Ino, Ino)>,
     pub unknown: Vec<u8>,
 }

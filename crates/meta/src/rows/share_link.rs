@@ -20,7 +20,7 @@ pub struct UploadLimits {
 pub struct ShareLink {
     /// Hash of the token.
     pub hash: TokenHash,
-    /// The id of the access key or token that made it. The link ends with it.
+    /// Id of the access key or token that made it. The link ends with it.
     pub credential: String,
     pub bucket: BucketId,
     /// The key of one object; or a prefix, which is empty or ends in `/`.
@@ -64,7 +64,7 @@ impl Row for ShareLink {
         }
         writer.number(8, self.downloads).number(9, self.downloaded);
         if let Some(limits) = self.uploads {
-            // A limit of 0 is one, too.
+            // A limit of 0 is a limit, too.
             writer.number(10, limits.files.saturating_add(1)).number(11, limits.bytes);
         }
         writer.number(12, self.uploaded.files).number(13, self.uploaded.bytes);

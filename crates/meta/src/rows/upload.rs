@@ -15,16 +15,16 @@ use super::{
 pub struct Upload {
     pub initiator: UserId,
     pub initiated: Timestamp,
-    /// The attributes that the object will have.
+    /// Attributes for the object.
     pub object: ObjectAttributes,
     pub tags: Vec<(String, String)>,
-    /// The checksum announced for the parts and the object.
+    /// Checksum announced for the parts and the object.
     pub checksum: Option<(Algorithm, ChecksumKind)>,
-    /// Counts the changes of its parts, so that a completion notices one in between.
+    /// Number of changes of its parts, so that a completion notices changes in between.
     pub change: u64,
-    /// Its parts need not have the least size of parts.
+    /// Set if its parts may have less than the minimum size.
     pub takes_any_size: bool,
-    /// Bytes of its parts, as they are counted for the bucket and its owner.
+    /// Bytes of its parts, as counted for the bucket and its owner.
     pub bytes: u64,
     pub unknown: Vec<u8>,
 }

@@ -20,12 +20,12 @@ pub struct WebRedirect {
     pub status: u16,
 }
 
-/// A redirect, and the requests that it is for.
+/// A redirect, and the requests that it applies to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WebRule {
-    /// Keys that begin with it; empty for all.
+    /// Prefix of the keys; empty for all.
     pub prefix: String,
-    /// Requests that would be answered with it; 0 for all.
+    /// Status that the requests would be answered with; 0 for all.
     pub status: u16,
     pub to: WebRedirect,
 }
@@ -61,12 +61,12 @@ impl StoredWebsite {
         StoredWebsite(writer.finish())
     }
 
-    /// As a row has it.
+    /// Wraps a website in its stored form.
     pub(super) fn stored(bytes: Bytes) -> StoredWebsite {
         StoredWebsite(bytes)
     }
 
-    /// The bucket is no website.
+    /// Returns whether the bucket is no website.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -75,10 +75,10 @@ impl StoredWebsite {
         &self.0
     }
 
-    /// None if the bucket is no website.
+    /// Decodes the website; `None` if the bucket is none.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that are none.
+    /// `Corrupt` for bytes that are no website.
     pub fn decode(&self) -> Result<Option<Website>> {
         if self.is_empty() {
             return Ok(None);
@@ -118,7 +118,7 @@ impl WebRedirect {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
         writer.text(1, &self.protocol).text(2, &self.host);
-        // An empty text is one, too.
+        // An empty text is a value, too.
         for (tag, text) in [(3, &self.key), (4, &self.prefix)] {
             if let Some(text) = text {
                 writer.bytes(tag, text.as_bytes());

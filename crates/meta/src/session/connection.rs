@@ -56,10 +56,10 @@ impl Connection {
         }
     }
 
-    /// Waits for a connection with the session attached.
+    /// Waits until the session is attached.
     ///
     /// # Errors
-    /// `Unavailable` if there is none for some time, or the session was closed.
+    /// `Unavailable` if that takes too long, or the session was closed.
     pub async fn attached(&self) -> Result<Attachment> {
         if let Some(attachment) = self.now() {
             return Ok(attachment);
@@ -119,7 +119,7 @@ impl Connection {
         self.state.wait_for(attached).await
     }
 
-    /// Waits until it is not attached by this link any more.
+    /// Waits until the session is no longer attached by this link.
     pub async fn detached(&self, link: &Arc<dyn MasterLink>) {
         self.state.wait_for(|state| (!state.is_by(link)).then_some(())).await;
     }
@@ -129,7 +129,7 @@ impl Connection {
         self.state.wait_for(|state| matches!(state, ConnectionState::Closed).then_some(())).await;
     }
 
-    /// The link is no good: the next attempt waits for another one.
+    /// Notes that the link failed: the next attempt waits for another one.
     pub fn lost(&self, link: &Arc<dyn MasterLink>) {
         self.state.modify(|state| {
             let is_by = state.is_by(link);
@@ -140,7 +140,7 @@ impl Connection {
         });
     }
 
-    /// Unless it was closed.
+    /// Changes the state, unless the session was closed.
     fn enter(&self, next: ConnectionState) {
         self.state.modify(|state| {
             let changes = match (&*state, &next) {
@@ -160,7 +160,7 @@ impl Connection {
         });
     }
 
-    /// It is not attached again. Returns where it was.
+    /// Closes the connection for good. Returns the last attachment.
     pub fn close(&self) -> Option<Attachment> {
         let mut was = ConnectionState::Closed;
         self.state.modify(|state| {
@@ -177,12 +177,12 @@ impl Connection {
 }
 
 impl Attacher {
-    /// The session is attached, unless it was closed meanwhile.
+    /// Notes that the session is attached, unless it was closed meanwhile.
     pub fn attach(&mut self, connection: &Connection, attachment: Attachment) {
         connection.enter(ConnectionState::Attached(attachment));
     }
 
-    /// It was not attached, because of this.
+    /// Notes why an attempt to attach failed.
     pub fn fail(&mut self, connection: &Connection, error: Error) {
         connection.enter(match error {
             Error::Denied(why) => ConnectionState::Refused(why),
@@ -192,7 +192,7 @@ impl Attacher {
 }
 
 impl ConnectionState {
-    /// Somebody answers, or nobody ever will.
+    /// Returns whether a master answers, or none ever will.
     fn is_settled(&self) -> Option<()> {
         matches!(self, ConnectionState::Attached(_) | ConnectionState::Closed).then_some(())
     }

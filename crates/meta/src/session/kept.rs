@@ -217,7 +217,7 @@ impl KeptOperations {
         (state.attachment, found.map(|(serial, _)| *serial))
     }
 
-    /// Returns when there are many of them.
+    /// Waits until there are many of them.
     pub async fn many(&self) {
         self.many.notified().await;
     }

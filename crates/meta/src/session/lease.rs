@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use super::serving::Serving;
 
-/// The part of a lease that the client uses: clocks do not run at exactly the same rate.
+/// Share of a lease that the client uses, per cent: clocks do not run at exactly the same rate.
 const PERCENT: u32 = 90;
 
 pub struct Lease {

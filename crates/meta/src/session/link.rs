@@ -1,4 +1,4 @@
-//! The way of a session to a master.
+//! The connection of a session to a master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::messages::{Reply, SessionMethod};
 use crate::wire;
 
-/// The connection is gone, and whether the master got the call is not known.
+/// The connection is gone, and it is unknown whether the master received the call.
 #[derive(Debug)]
 pub struct Lost(pub String);
 
@@ -24,7 +24,7 @@ pub trait MasterLink: Send + Sync + 'static {
     async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost>;
 }
 
-/// A connection, and what the master sends on it unasked: recalls, encoded.
+/// A connection, and the channel of the recalls that the master sends on it, encoded.
 pub type Dialed = (Arc<dyn MasterLink>, UnboundedReceiver<Bytes>);
 
 /// The time since a serving master last answered.
@@ -40,12 +40,12 @@ pub struct MasterSilence {
 pub trait Dialer: Send + Sync + 'static {
     async fn dial(&self) -> Result<Dialed>;
 
-    /// The generation of the metadata that the master serves that was dialed last.
+    /// Returns the generation of the metadata of the master that was dialed last.
     fn generation(&self) -> u64 {
         0
     }
 
-    /// The master that it found last, or looks for, as an operator knows it.
+    /// Names the master that it found last, or looks for, as an operator knows it.
     fn master(&self) -> Awaited {
         Awaited::Text("the master".into())
     }
@@ -56,7 +56,7 @@ pub trait Dialer: Send + Sync + 'static {
     }
 }
 
-/// Asks the master at the other end, and waits for its answer.
+/// Calls the master at the other end, and waits for its answer.
 pub async fn call<M: Serialize, R: DeserializeOwned>(
     link: &dyn MasterLink,
     method: SessionMethod,

@@ -145,7 +145,7 @@ pub struct Succeed {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Renew {
     pub session: SessionId,
-    /// Nothing in the session reads a state older than this batch.
+    /// Oldest batch that anything in the session still reads.
     pub reads_from: u64,
 }
 
@@ -179,7 +179,7 @@ pub struct ReadReply {
 pub struct Run {
     pub session: SessionId,
     pub slot: u16,
-    /// Grows with every operation of the slot, from 1.
+    /// Number of the operation in its slot, counted from 1.
     pub sequence: u64,
     pub caller: RelayedCaller,
     pub verb: u16,

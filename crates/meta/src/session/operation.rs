@@ -17,7 +17,7 @@ pub struct Operation {
     fields: Bytes,
     /// Rows that it is known to change.
     changes: Vec<Bytes>,
-    /// It is done when it is durable, whatever is so for others.
+    /// Set if it is answered only when it is durable, even in a session that executes.
     is_durable: bool,
     step: Step,
 }
@@ -47,12 +47,12 @@ impl Operation {
         self.is_durable
     }
 
-    /// The number of its verb.
+    /// Returns the number of its verb.
     pub fn verb(&self) -> u16 {
         self.verb
     }
 
-    /// Bytes, about.
+    /// Returns its approximate size, bytes.
     pub fn weight(&self) -> usize {
         self.fields.len() + self.changes.iter().map(Bytes::len).sum::<usize>()
     }
@@ -72,7 +72,7 @@ impl Operation {
         }
     }
 
-    /// Has it run, and waits until it is durable.
+    /// Runs it at the master, and waits until it is durable.
     pub async fn call(&self, link: &dyn MasterLink, run: Run) -> Result<Reply<ReadReply>, Lost> {
         if !self.changes.is_empty() {
             let change = Change { run, released: self.changes.clone() };
@@ -82,7 +82,7 @@ impl Operation {
         Ok(reply.map(|reply| ReadReply { reply: Ok(reply), rows: Vec::new() }))
     }
 
-    /// Has it run.
+    /// Runs it at the master.
     pub async fn execute(
         &self,
         link: &dyn MasterLink,

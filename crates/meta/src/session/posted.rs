@@ -1,5 +1,5 @@
 //! Operations that a session has run on its own, in directories that are delegated to it, and that
-//! the master is to run yet: docs/decisions/0016-delegated-directories.md.
+//! the master has not run yet: docs/decisions/0016-delegated-directories.md.
 
 mod sources;
 mod state;
@@ -70,7 +70,7 @@ pub struct Asking {
     barred: u64,
 }
 
-/// An operation on its way that may change what is delegated: meanwhile nothing is posted.
+/// An operation on its way that may change delegated rows: meanwhile nothing is posted.
 #[must_use]
 pub struct Barring<'a>(Option<&'a Posts>);
 
@@ -162,12 +162,13 @@ impl Posts {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A number that grows whenever what is known here beside leased rows has changed.
+    /// Returns a number that grows whenever rows that are known here beside the leased rows have
+    /// changed.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Reads rows as they are here: leased ones, and over them what was posted.
+    /// Reads rows as seen here: leased rows, and over them posted changes.
     pub fn over<R>(&self, rows: &LeasedRows, read: impl FnOnce(&dyn Source) -> R) -> R {
         if !self.has_rows.load(Ordering::SeqCst) {
             return read(rows);
@@ -176,7 +177,7 @@ impl Posts {
         read(&Over { state: &state, rows })
     }
 
-    /// The first of those that are to be sent.
+    /// Returns the first operations to send.
     pub fn batch(&self) -> Vec<Arc<Post>> {
         let state = self.state.read();
         let mut bytes = 0;
@@ -188,8 +189,8 @@ impl Posts {
         state.queue.iter().take(BATCH_OPS).take_while(fit).cloned().collect()
     }
 
-    /// The master has run `batch`, of which became what is said; it was asked after `mark`. Returns
-    /// the rows that are not what was said here, and how many operations are lost.
+    /// Handles the results of `batch`, which the master has run; it was asked after `mark`. Returns
+    /// the rows that differ from what this session has shown, and the number of lost operations.
     pub fn confirm(
         &self,
         rows: &LeasedRows,
@@ -234,7 +235,7 @@ impl Posts {
         (wrong, lost)
     }
 
-    /// Waits until all that was posted has run.
+    /// Waits until all posted operations have run.
     pub async fn drained(&self) {
         let last = self.state.read().last;
         if self.ran.get() < last {
@@ -243,7 +244,7 @@ impl Posts {
         self.ran.wait_for(|ran| (*ran >= last).then_some(())).await;
     }
 
-    /// Waits for something to do. Queued operations wait for more, for a moment.
+    /// Waits for something to do. Queued operations wait a moment for more.
     pub async fn work(&self) {
         let (queued, is_idle) = {
             let state = self.state.read();
@@ -258,8 +259,8 @@ impl Posts {
         }
     }
 
-    /// An operation is about to be sent that changes these rows, as far as it says. Drop what is
-    /// returned when it is over.
+    /// Stops posting while an operation is on its way that changes these rows, as far as its fields
+    /// determine. Drop the result when the operation is over.
     pub fn bar(&self, changes: &[Bytes]) -> Barring<'_> {
         let mut state = self.state.write();
         let may_change = |key: &Bytes| match keys::inode_of(key) {
@@ -267,7 +268,7 @@ impl Posts {
             None => keys::directory_of(key).is_some(),
         };
         if !changes.is_empty() && !changes.iter().any(may_change) {
-            // It changes files. The rows that it leaves of them may be known elsewhere.
+            // It changes files. Their rows may be known elsewhere afterwards.
             for ino in changes.iter().filter_map(|key| keys::inode_of(key)) {
                 state.made.remove(&ino);
             }
@@ -287,7 +288,7 @@ impl Posts {
         Barring(Some(self))
     }
 
-    /// The session has made a directory.
+    /// Notes that the session has made a directory.
     pub fn made(&self, directory: Ino) {
         {
             let own = &mut self.state.write().own;
@@ -296,7 +297,7 @@ impl Posts {
             }
             own.insert(directory);
         }
-        // Numbers of inodes may be wanted now.
+        // Inode numbers may be needed now.
         self.wake.notify_one();
     }
 
@@ -343,8 +344,8 @@ impl Posts {
         self.wake.notify_one();
     }
 
-    /// The master wants a directory back. A session that wants one directory often wants those
-    /// beside it next.
+    /// Handles the recall of a directory. After one directory, those beside it are often recalled
+    /// next.
     pub fn recalled(&self, directory: Ino, number: u64, monotonic: Duration) {
         let mut state = self.state.write();
         state.release_idle(monotonic, BRIEFLY);
@@ -409,7 +410,7 @@ impl Posts {
         self.count_change();
     }
 
-    /// The session has ended, and with it what was posted; how many there were.
+    /// Gives up the posted operations of a session that has ended; returns their number.
     pub fn lose(&self) -> usize {
         let mut state = self.state.write();
         let lost = std::mem::take(&mut state.queue).len();

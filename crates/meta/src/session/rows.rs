@@ -11,7 +11,7 @@ use quick_cache::{DefaultHashBuilder, Weighter};
 
 use crate::Source;
 
-/// Memory of a row beside its bytes.
+/// Memory of a row in addition to its bytes.
 const ROW_OVERHEAD: usize = 200;
 /// Counters of recalls, shared by keys with the same hash.
 const STRIPES: usize = 1024;
@@ -30,24 +30,24 @@ pub struct LeasedRows {
     rows: Cache<Bytes, Option<Bytes>, Weigh>,
     stripes: Vec<Mutex<Stripe>>,
     recalls: AtomicU64,
-    /// Recalls have an order.
+    /// Keeps recalls in order.
     recalling: Mutex<()>,
-    /// Counts sessions.
+    /// Number of the session, counted here.
     generation: AtomicU64,
 }
 
 /// Keys with the same hash.
 #[derive(Default)]
 struct Stripe {
-    /// The number of the last recall of one of them.
+    /// Number of the last recall of one of them.
     last: u64,
-    /// Rows that operations on their way change, each as often as there are such operations:
-    /// meanwhile they are not kept.
+    /// Rows that operations on their way change, once for each such operation: meanwhile they are
+    /// not kept.
     changing: Vec<Bytes>,
 }
 
-/// Rows that an operation on its way changes. If it is dropped, because nobody knows whether the
-/// operation will run, they are not kept again in this session.
+/// Rows that an operation on its way changes. If it is dropped, because it is unknown whether the
+/// operation will run, the rows are not kept again in this session.
 #[must_use]
 pub struct Changing<'a> {
     rows: &'a LeasedRows,
@@ -99,13 +99,13 @@ impl LeasedRows {
             and(&mut stripe, key);
             self.rows.remove(key);
         }
-        // After the rows: who read one of them before finds that the mark moved.
+        // After the rows: a reader of one of them before this finds that the mark has changed.
         self.recalls.store(number, Ordering::SeqCst);
         Mark(number)
     }
 
     /// Forgets rows that an operation changes which is sent after this. Rows that the master leases
-    /// of them before the operation ran are not kept, so they need not be recalled.
+    /// before the operation ran are not kept, so they need not be recalled.
     pub fn change<'a>(&'a self, keys: &'a [Bytes]) -> Changing<'a> {
         let _recalling = self.recalling.lock();
         let generation = self.generation.load(Ordering::SeqCst);
@@ -147,7 +147,7 @@ impl LeasedRows {
         }
     }
 
-    /// Somebody keeps newer ones of these rows over those here.
+    /// Notes that newer versions of these rows are kept over those here.
     pub fn overlaid(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
         for key in keys {
@@ -156,8 +156,8 @@ impl LeasedRows {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The answers to calls made before this may be older than the rows here, so their copies of
-    /// these rows are not kept any more.
+    /// Drops copies of these rows that arrive in answers to earlier calls: they may be older than
+    /// the rows here.
     pub fn settled(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
         let number = self.recalls.load(Ordering::SeqCst) + 1;
@@ -167,7 +167,7 @@ impl LeasedRows {
         self.recalls.store(number, Ordering::SeqCst);
     }
 
-    /// Rows and their bytes.
+    /// Returns the number of rows, and their bytes.
     pub fn usage(&self) -> (u64, u64) {
         (self.rows.len() as u64, self.rows.weight())
     }
@@ -178,8 +178,8 @@ impl LeasedRows {
 }
 
 impl Changing<'_> {
-    /// The operation has run, or never will, and left these rows: they are leased, unless they
-    /// were recalled since or another operation changes them.
+    /// Ends the change: the operation has run, or never will, and left these rows. They are leased,
+    /// unless they were recalled since or another operation changes them.
     pub fn done(self, rows: Vec<(Bytes, Option<Bytes>)>) {
         let Changing { rows: leased, keys, generation, mark } = self;
         let _recalling = leased.recalling.lock();
@@ -195,7 +195,7 @@ impl Changing<'_> {
         for (key, row) in rows {
             leased.offer(mark, key, row);
         }
-        // Reads that began before may have been leased what was let go of when it ran.
+        // Reads that began before may have got leases on rows that were given up when it ran.
         let number = leased.recalls.load(Ordering::SeqCst) + 1;
         for key in keys {
             leased.stripe(key).lock().last = number;
@@ -209,7 +209,7 @@ impl Source for LeasedRows {
         self.rows.get(key)
     }
 
-    /// Ranges are not leased.
+    /// Finds nothing: ranges are not leased.
     fn scan(&self, _: &Bytes, _: &Bytes, _: usize) -> Option<Vec<(Bytes, Bytes)>> {
         None
     }

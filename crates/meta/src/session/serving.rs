@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Watched;
 
-/// Tells how long a master holds its lease without a further renewal.
+/// Function that returns how long a master holds its lease without a further renewal.
 pub type LeaseLeft = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// A master that took over in this process. It does not keep that master alive.
@@ -27,7 +27,7 @@ impl Serving {
         Serving { epoch, left }
     }
 
-    /// The epoch in which it took over: each master has one of its own.
+    /// Returns the epoch in which it took over; each master has another one.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -39,7 +39,7 @@ impl Serving {
     }
 }
 
-/// The master in this process that serves, if one does.
+/// The serving master in this process, if there is one.
 #[derive(Debug, Default)]
 pub struct OwnMaster(Watched<Option<Serving>>);
 

@@ -1,5 +1,5 @@
-//! Slots: each carries one operation at a time, so that the last reply of each is all that the
-//! master has to keep.
+//! Slots: each carries one operation at a time, so that the master only has to keep the last reply
+//! of each.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ pub struct Taken {
 
 impl SessionSlots {
     pub fn new() -> Arc<SessionSlots> {
-        // The last in, first out: as few slots as are needed are in use.
+        // Last in, first out: as few slots as possible are in use.
         let free = (0..SLOTS).rev().map(|number| SessionSlot { number, sequence: 0 }).collect();
         let permits = Arc::new(Semaphore::new(usize::from(SLOTS)));
         Arc::new(SessionSlots { free: Mutex::new(free), permits })
     }
 
-    /// A slot for a new operation; waits while all are in use.
+    /// Takes a slot for a new operation; waits while all are in use.
     pub async fn take(self: &Arc<Self>) -> Option<Taken> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
         self.taken(permit)
@@ -65,7 +65,7 @@ impl Taken {
 }
 
 impl Drop for Taken {
-    /// An operation that was given up may still run: the next one of the slot has a higher
+    /// An operation that was given up may still run: the next operation of the slot has a higher
     /// sequence, and the master runs none with a lower one after it.
     fn drop(&mut self) {
         self.slots.free.lock().push(self.slot);

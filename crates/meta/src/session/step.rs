@@ -19,7 +19,7 @@ enum StepStage {
     GivenUp,
     /// Sent, but its caller no longer waits for the outcome.
     Unknown,
-    /// It does not run after this.
+    /// Over: it does not run after this.
     Over,
 }
 
@@ -82,7 +82,7 @@ impl Step {
     }
 }
 
-/// The error for a caller that waits no longer for an answer.
+/// Makes the error for a caller that waits no longer for an answer.
 pub fn unanswered(is_sent: bool, why: &str) -> Error {
     let what = if is_sent { "outcome unknown" } else { "not done" };
     Error::Unavailable(format!("{what}: {why}"))

@@ -35,14 +35,14 @@ enum Sight {
     All,
 }
 
-/// Decides for one caller, in the view of one operation.
+/// Filters what one caller may see, in the view of one operation.
 pub struct ShownToMount<'a, 'v> {
     view: &'a mut View<'v>,
     context: &'a Context,
     sights: HashMap<BucketId, Sight>,
-    /// The buckets of directories, where these exist.
+    /// Buckets of directories; `None` for a directory that does not exist.
     directories: HashMap<Ino, Option<BucketId>>,
-    /// Bodies whose extents the caller was allowed to read.
+    /// Bodies whose extents the caller may read.
     bodies: Vec<BodyId>,
 }
 
@@ -53,7 +53,7 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
     }
 
     fn sight(&mut self, bucket: BucketId) -> Result<Sight, Stop> {
-        // The root is in no bucket; what is in it is decided entry by entry.
+        // The root is in no bucket; its entries are decided one by one.
         if bucket == BucketId(0) || self.context.caller.is_root() {
             return Ok(Sight::All);
         }
@@ -77,8 +77,8 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         Ok(sight)
     }
 
-    /// Takes the content out of an inode, and what is made of it, unless the caller may read it.
-    /// The id of a body stays, as blocks are written for it: it gives access to nothing.
+    /// Removes the content from an inode, and values derived from it, unless the caller may read
+    /// it. The id of a body stays, as blocks are written for it: it gives access to nothing.
     pub fn inode(&mut self, inode: &mut Inode) -> Result<(), Stop> {
         if self.sight(inode.bucket)? >= Sight::Contents {
             return Ok(());
@@ -91,8 +91,8 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         Ok(())
     }
 
-    /// Takes out of a bucket's settings whatever readers do not need, unless the caller may
-    /// inspect it.
+    /// Removes from a bucket's settings everything that readers do not need, unless the caller may
+    /// inspect the bucket.
     pub fn bucket(&mut self, id: BucketId, bucket: &mut Bucket) -> Result<(), Stop> {
         if self.sight(id)? < Sight::All {
             *bucket = for_readers(bucket, self.context.caller.user());
@@ -100,13 +100,13 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         Ok(())
     }
 
-    /// The caller was allowed to read this body.
+    /// Notes that the caller may read this body.
     pub fn reads(&mut self, body: BodyId) {
         self.bodies.push(body);
     }
 
-    /// Keeps of rows those that the caller may see. `are_own`: extents were looked at already, and
-    /// are in blocks of its own session.
+    /// Keeps only the rows that the caller may see. `are_own`: extents were checked already, and
+    /// are in blocks of the caller's own session.
     pub fn rows(&mut self, rows: &mut Rows, are_own: bool) -> Result<(), Stop> {
         if self.context.caller.is_root() {
             return Ok(());
@@ -119,7 +119,7 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         Ok(())
     }
 
-    /// A row as shown; `None` if it is not.
+    /// Returns a row as shown; `None` if it is not shown.
     fn row(
         &mut self,
         key: &Bytes,
@@ -129,11 +129,12 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         let is_shown = match key.first() {
             Some(b'i') => match &row {
                 Some(row) => self.sight(bucket_of(row)?)? >= Sight::Contents,
-                // The next client that makes a file would wait until it is given back.
+                // The next client that makes a file would have to wait until it is given back.
                 None => false,
             },
             Some(b'd') => self.shows_entry(key, row.as_ref())?,
-            // That of the root is of all buckets: whoever makes one would wait for it.
+            // The root's tally concerns all buckets: a caller that makes a bucket would have to
+            // wait for it.
             Some(b't') => match keys::directory_of(key) {
                 Some(ino) => ino != Ino::ROOT && self.shows_inode(ino)?,
                 None => false,
@@ -142,7 +143,7 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
                 Some(ino) => self.shows_inode(Ino(ino))?,
                 None => false,
             },
-            // All users may lock the root, which is nobody's.
+            // All users may lock the root, which belongs to nobody.
             Some(b'l') => match keys::locks_of(key) {
                 Some(ino) => ino != Ino::ROOT && self.shows_inode(ino)?,
                 None => false,
@@ -150,14 +151,14 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
             Some(b'e') => {
                 are_own || keys::extents_body(key).is_some_and(|b| self.bodies.contains(&b))
             }
-            // How often a body is referred to: it is one that an inode names which was looked at.
+            // The number of references to a body; the caller has seen an inode that names the body.
             Some(b'r') => true,
             Some(b'n') => match number_in(key, 1) {
                 Some(bucket) => self.sight(BucketId(bucket))? == Sight::All,
                 None => false,
             },
             Some(b'b') => return self.bucket_row(key, row),
-            // Whoever makes the store read-only waits until it is given back.
+            // A caller that makes the store read-only waits until it is given back.
             Some(b'c') => *key == keys::read_only(),
             _ => false,
         };
@@ -180,8 +181,9 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         })
     }
 
-    /// An entry of the root is a bucket. That there is none of a name everybody may know, and
-    /// nobody keeps: whoever makes that bucket would wait.
+    /// Returns whether an entry may be shown; an entry of the root is a bucket. Everybody may learn
+    /// that a bucket does not exist, but nobody keeps that: a caller that makes the bucket would
+    /// have to wait.
     fn shows_entry(&mut self, key: &Bytes, row: Option<&Bytes>) -> Result<bool, Stop> {
         let Some(parent) = number_in(key, 1) else { return Ok(false) };
         if Ino(parent) != Ino::ROOT {
@@ -192,7 +194,7 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
         Ok(self.sight(BucketId(entry.ino.0))? >= Sight::Contents)
     }
 
-    /// Whether the caller may see what belongs to an inode. Of one that is gone nothing is left.
+    /// Returns whether the caller may see the rows of an inode. A removed inode has none.
     fn shows_inode(&mut self, ino: Ino) -> Result<bool, Stop> {
         let known = self.directories.get(&ino).copied();
         let bucket = match known {
@@ -211,8 +213,8 @@ impl<'a, 'v> ShownToMount<'a, 'v> {
     }
 }
 
-/// The settings of a bucket that a user who may only read needs: those that decide on the reader's
-/// own rights.
+/// Returns the settings of a bucket that a user with only the right to read needs: those that
+/// decide on the reader's own rights.
 fn for_readers(bucket: &Bucket, reader: UserId) -> Bucket {
     let own = bucket.grants.iter().filter(|(user, _)| *user == reader);
     Bucket {
@@ -228,7 +230,7 @@ fn for_readers(bucket: &Bucket, reader: UserId) -> Bucket {
     }
 }
 
-/// The bucket that a row of an inode names. The rest is not looked at.
+/// Reads the bucket from a row of an inode, and ignores the rest.
 fn bucket_of(row: &Bytes) -> Result<BucketId, Error> {
     let mut fields = Fields::open(row, FORMAT)?;
     while let Some(field) = fields.next_field()? {

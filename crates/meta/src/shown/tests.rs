@@ -32,7 +32,7 @@ fn body() -> BodyId {
     BodyId { session: SessionId(1), counter: 1 }
 }
 
-/// A bucket (10) with a file in it, and every table that there is of it.
+/// Returns a bucket (10) with a file in it, and a row of every table about it.
 fn rows(visibility: Visibility) -> BTreeMap<Bytes, Bytes> {
     let id = BucketId(10);
     let grants = vec![(READER, Rights::READ), (WRITER, Rights::WRITE)];
@@ -58,7 +58,7 @@ fn rows(visibility: Visibility) -> BTreeMap<Bytes, Bytes> {
     ])
 }
 
-/// The tables of the rows that a user is shown, in order.
+/// Returns the tables of the rows that a user is shown, in order.
 fn shown(user: UserId, visibility: Visibility) -> (String, Rows) {
     let source = Map(rows(visibility));
     let mut rows: Rows = source.0.iter().map(|(k, r)| (k.clone(), Some(r.clone()))).collect();
@@ -84,8 +84,8 @@ fn rows_are_shown_by_the_right_to_read() {
     }
 }
 
-/// A mount may ask for any number. If it kept that there is no such inode, all who make files would
-/// wait for it.
+/// A mount may ask for any number. If it kept the fact that there is no such inode, everybody who
+/// makes files would have to wait for it.
 #[test]
 fn that_there_is_no_inode_is_kept_by_no_mount() {
     let source = Map(rows(Visibility::Public));

@@ -1,4 +1,4 @@
-//! The rows of a body that is put together.
+//! Writes the rows of a body that is put together.
 
 use cairn_base::{BodyId, limits};
 
@@ -18,7 +18,7 @@ impl ChunkWriter {
         ChunkWriter { body, chunk: 0, extents: Extents::default() }
     }
 
-    /// Goes on with a body whose last chunk may hold extents already.
+    /// Continues a body whose last chunk may hold extents already.
     pub fn resume(view: &mut View<'_>, body: BodyId, offset: u64) -> Result<ChunkWriter, Stop> {
         let chunk = chunk_of(offset);
         Ok(ChunkWriter { body, chunk, extents: load_extents(view, body, chunk)? })

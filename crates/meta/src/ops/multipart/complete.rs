@@ -1,4 +1,4 @@
-//! Completing an upload: its parts become the body of an object.
+//! Completes an upload: its parts become the body of an object.
 
 use cairn_auth::Action;
 use cairn_base::{BodyId, Error, SessionId, UploadId, limits};
@@ -27,8 +27,8 @@ pub struct TakenPart {
 /// Parts taken in one operation: rows and bytes stay well below the limits.
 pub const TAKE_PARTS: usize = 1000;
 
-/// Takes the next parts (at most [`TAKE_PARTS`], in ascending order) into the body of the object
-/// to be. Until [`CompleteUpload`] nothing of it is visible.
+/// Takes the next parts (at most [`TAKE_PARTS`], in ascending order) into the body of the future
+/// object. Until [`CompleteUpload`] nothing of it is visible.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakeParts {
     pub name: UploadName,
@@ -62,8 +62,8 @@ impl Verb for TakeParts {
         let (opened, mut upload) = self.name.open(view, context, Action::PutObject)?;
         self.check_unchanged(&upload)?;
         if self.change.is_none() {
-            // The parts are this completion's from here on. Another one that took them before is
-            // refused: only the body that took all parts last may own them.
+            // The parts belong to this completion from here on. Another completion that took them
+            // before is refused: only the body that took all parts last may own them.
             upload.change += 1;
             store(view, self.name.row(opened.id), &upload);
         }
@@ -128,8 +128,8 @@ fn check_taken(named: &TakenPart, part: &Part, takes_any_size: bool) -> Result<(
     Ok(())
 }
 
-/// Makes the part hold one reference on its body for each piece that the borders of chunks cut
-/// its extent into. They become the pieces' own when the upload is completed.
+/// Makes the part hold one reference to its body for each piece into which the borders of chunks
+/// cut its extent. The pieces own these references when the upload is completed.
 fn hold_pieces(view: &mut View<'_>, part: &mut Part, extent: &Extent) -> Result<(), Stop> {
     let Content::Body(body) = part.content else { return Ok(()) };
     let further = chunk_of(extent.end() - 1) - chunk_of(extent.offset);
@@ -146,7 +146,7 @@ fn hold_pieces(view: &mut View<'_>, part: &mut Part, extent: &Extent) -> Result<
     Ok(())
 }
 
-/// The extent that a part is in the object.
+/// Returns the extent of a part in the object.
 fn part_extent(part: &Part, offset: u64) -> Result<Extent, Error> {
     let place = match &part.content {
         Content::Body(body) => Place::Body { body: *body, offset: 0 },

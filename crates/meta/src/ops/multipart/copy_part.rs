@@ -24,17 +24,17 @@ pub struct CopyPart {
     pub number: u32,
     pub source_bucket: String,
     pub source_key: String,
-    /// About the source.
+    /// Conditions on the source.
     pub source_conditions: Conditions,
     /// First and last byte; `None` for the whole object.
     pub range: Option<(u64, u64)>,
     pub session: SessionId,
-    /// The id of the part's body.
+    /// Id for the part's body.
     pub body: BodyId,
 }
 
 impl Verb for CopyPart {
-    /// The part's ETag and when it was made.
+    /// The part's ETag, and the time when it was made.
     type Reply = (String, Timestamp);
     const NAME: &'static str = "copy_part";
 
@@ -83,7 +83,7 @@ impl CopyPart {
         }
         let (opened, upload) = self.name.open(view, context, Action::PutObject)?;
         // No byte is read, so there is no MD5: the ETag names the source's state and the range, in
-        // a form that nobody takes for an MD5.
+        // a form that cannot be mistaken for an MD5.
         let etag = format!(
             "{:016x}{:016x}-1",
             found.ino.0.rotate_left(32) ^ start,
@@ -120,7 +120,7 @@ impl Verb for CopyCheckedPart {
 }
 
 impl CopyPart {
-    /// Content that refers to `start..end` of `source`.
+    /// Makes content that refers to `start..end` of `source`.
     fn reference(
         &self,
         view: &mut View<'_>,
@@ -152,7 +152,7 @@ impl CopyPart {
         Ok(Content::Body(self.body))
     }
 
-    /// A part of `size` bytes that begins with these and goes on with zeros.
+    /// Makes a part of `size` bytes that begins with these and continues with zeros.
     fn inline_part(
         &self,
         view: &mut View<'_>,
@@ -171,7 +171,7 @@ impl CopyPart {
     }
 }
 
-/// `start..end` of a body as references to the bodies that own the bytes, and inline bytes.
+/// Returns `start..end` of a body as references to the bodies that own the bytes, and inline bytes.
 fn owned_ranges(
     view: &mut View<'_>,
     body: BodyId,

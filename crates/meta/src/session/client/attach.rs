@@ -1,4 +1,4 @@
-//! Being attached: finding a master, renewing the lease, and letting go of what is recalled.
+//! Keeps a session attached: finds a master, renews the lease, and gives up recalled rows.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::session::messages::{
 };
 use crate::{keys, wire};
 
-/// Between two attempts to find a master.
+/// Pause between two attempts to find a master.
 const BACKOFF: Duration = Duration::from_millis(100);
 
 impl Inner {
@@ -36,7 +36,7 @@ impl Inner {
         }
     }
 
-    /// Attaches, and stays so for as long as that goes.
+    /// Attaches, and stays attached for as long as that works.
     async fn attach_and_stay(&self, attacher: &mut Attacher, contact: &mut Contact) {
         match self.attach().await {
             Ok((attachment, recalls)) => {
@@ -56,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// Attaches. Returns also what the master sends unasked.
+    /// Attaches. Returns the attachment, and the channel of the master's recalls.
     async fn attach(&self) -> Result<(Attachment, UnboundedReceiver<Bytes>)> {
         let (link, recalls) = self.dialer.dial().await?;
         self.posts.begin();
@@ -66,12 +66,12 @@ impl Inner {
             let attachment = Attachment { session: self.session(), link, lease, number: 0 };
             return Ok((attachment, recalls));
         }
-        // The master takes it that nothing is held.
+        // The master assumes that nothing is held.
         self.forget_all();
         let former = self.session();
         let mut session = former;
         if self.is_of_other_metadata(generation) {
-            // They may not know where blocks of this session are.
+            // They may not know the places of this session's blocks.
             tracing::warn!(generation, "the metadata began anew: a new session begins");
             session = SessionId(self.rng.next_u64());
         }
@@ -84,7 +84,7 @@ impl Inner {
             };
             match call::<_, Attached>(&*link, method, &attach).await {
                 Ok(Reply::Done(attached)) => {
-                    // Not before the metadata know it: blocks of no known session stay
+                    // Not before the metadata know it: blocks of an unknown session stay
                     // indefinitely.
                     if session != former {
                         self.start_over(session);
@@ -130,15 +130,16 @@ impl Inner {
         link: &dyn MasterLink,
         generation: u64,
     ) -> Result<Option<Duration>> {
-        // What is kept beside rows is sent again first, and others may see that.
+        // Operations that are kept beside the rows are sent again first, and others may see their
+        // changes.
         if self.keeper.is_some() || !self.lease.is_valid() {
             return Ok(None);
         }
-        // The next master does not wait for it.
+        // The next master does not wait for a bound session.
         if self.lease.bound_to().is_some() {
             return Ok(None);
         }
-        // Rows of former metadata are no rows of these.
+        // Rows of former metadata are not rows of these.
         if self.is_of_other_metadata(generation) {
             return Ok(None);
         }
@@ -157,7 +158,7 @@ impl Inner {
         }
     }
 
-    /// Renews, and takes recalls, until the connection is no good.
+    /// Renews, and handles recalls, until the connection fails.
     async fn stay(&self, attachment: &Attachment, mut recalls: UnboundedReceiver<Bytes>) {
         let Attachment { link, lease, .. } = attachment;
         let lease = *lease;
@@ -187,7 +188,7 @@ impl Inner {
         }
     }
 
-    /// Has the sessions of former processes of this node ended, if there can be any.
+    /// Ends the sessions of former processes of this node, if there can be any.
     async fn succeed(&self, link: &dyn MasterLink) -> Result<(), Lost> {
         if !self.succeeds.load(Ordering::SeqCst) {
             return Ok(());
@@ -206,12 +207,12 @@ impl Inner {
         }
     }
 
-    /// Binds the session to the master in this process whenever that serves, so that the next
-    /// master need not wait for a process that died with its master. Ends when the connection is no
-    /// good.
+    /// Binds the session to the master in this process whenever that master serves, so that the
+    /// next master need not wait for a process that died with its master. Ends when the connection
+    /// fails.
     async fn stay_bound(&self, link: &dyn MasterLink) {
-        // One that is bound stays so until it knows that a later master has attached it: the master
-        // to which it is bound may have noted that.
+        // A bound session stays bound until it knows that a later master has attached it: the
+        // master to which it is bound may have noted that.
         let (mut ask, mut known) = (self.lease.bound_to(), None);
         loop {
             let epoch = match (ask.take(), &self.own) {
@@ -252,7 +253,8 @@ impl Inner {
         }
     }
 
-    /// Forgets what is recalled, and says so. All that has come is taken at once.
+    /// Forgets recalled rows, and acknowledges that. Everything that has arrived is handled at
+    /// once.
     async fn recalled(
         &self,
         link: &Arc<dyn MasterLink>,

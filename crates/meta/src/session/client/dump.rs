@@ -12,11 +12,11 @@ use crate::session::connection::Attachment;
 use crate::session::link::call;
 use crate::session::messages::{DumpRows, DumpedRows, Reply, SessionMethod};
 
-/// A page is asked for so often if connections are lost meanwhile.
+/// Attempts to get a page if connections are lost meanwhile.
 const ATTEMPTS: usize = 3;
 
 impl Client {
-    /// Writes a dump of all rows as they are now.
+    /// Writes a dump of all current rows.
     ///
     /// # Errors
     /// `Denied` to anybody but root; `Unavailable` if another master serves meanwhile; `Io`.

@@ -20,7 +20,7 @@ use crate::session::serving::OwnMaster;
 use crate::session::slots::{SessionSlots, Taken};
 use crate::session::unknown::Unknown;
 
-/// Sizes of a client.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Memory of leased rows, bytes.
@@ -211,7 +211,7 @@ impl Inner {
         }
     }
 
-    /// Forgets all rows: no lease is held on them any more.
+    /// Forgets all rows and ends the lease on them.
     pub fn forget_all(&self) {
         self.lease.end();
         self.rows.clear();

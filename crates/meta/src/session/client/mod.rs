@@ -63,10 +63,10 @@ impl Drop for Held {
 }
 
 impl Client {
-    /// Finds a master and attaches to it; goes on trying until it is dropped.
+    /// Finds a master and attaches to it. Keeps trying until the client is dropped.
     ///
     /// # Errors
-    /// When there was no master for some time.
+    /// `Unavailable` if there was no master for some time.
     pub async fn start(
         dialer: Arc<dyn Dialer>,
         clock: Arc<dyn Clock>,

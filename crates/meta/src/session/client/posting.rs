@@ -156,8 +156,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends what was posted when there is something, and gives directories back that are wanted
-    /// elsewhere or are not used any more.
+    /// Sends posted operations when there are some, and gives back directories that are recalled or
+    /// idle.
     pub async fn send_what_was_posted(self: &Arc<Inner>) {
         let Some(keeper) = &self.keeper else { return };
         self.posts.work().await;

@@ -1,4 +1,4 @@
-//! Reading: leased rows, or the master.
+//! Reads leased rows, or asks the master.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -21,16 +21,16 @@ use crate::{Context, Source, Stop, Verb, View};
 
 /// Attempts to read from memory while rows are recalled.
 const ATTEMPTS: usize = 3;
-/// A read that takes longer than this share of a lease may wait for a change that waits for the
-/// lease of a session that has died.
+/// Share of a lease, per cent, beyond which a read may be waiting for a change that waits for the
+/// lease of a dead session.
 const SOON_PERCENT: u32 = 3;
 
-/// The answer of leased rows.
+/// The answer of the leased rows.
 pub enum Leased<T> {
     Reply(Result<T>),
     /// Rows are missing.
     Miss,
-    /// It needs a range of rows, and these are not leased.
+    /// The read needs a range of rows, and ranges are not leased.
     Range,
 }
 
@@ -56,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// Reads leased rows; returns which, if they are traced, and as of which version.
+    /// Reads leased rows; returns the rows that were read, if they are traced, and their version.
     fn on_leased(
         &self,
         caller: &Caller,
@@ -67,7 +67,7 @@ impl Inner {
         let batch = self.lease.settled();
         let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
         for _ in 0..ATTEMPTS {
-            // From before it is known which rows are read: a reply never counts as newer than it
+            // Taken before it is known which rows are read: a reply never counts as newer than it
             // is.
             let version = self.version();
             let attempt =
@@ -106,7 +106,7 @@ impl Inner {
         }
         let read = apply(&mut view, context);
         let changes = view.has_changes();
-        // Before it is known that the rows were good, no reply counts, nor any error.
+        // Until it is known that the rows were valid, no reply counts, nor any error.
         if !self.lease.is_valid() {
             return Some(Leased::Miss);
         }
@@ -140,7 +140,7 @@ impl Inner {
             self.posts.drained().await;
         }
         loop {
-            // First, so that rows from before the session was attached again are not kept.
+            // Taken first, so that rows from before the session was attached again are not kept.
             let mark = self.rows.mark();
             let Attachment { session, link, lease: time, .. } = self.connection.attached().await?;
             let caller = caller.to_relayed();
@@ -162,8 +162,8 @@ impl Inner {
         }
     }
 
-    /// Asks for rows and leases on them; where the leases take long, without them: then the reply
-    /// is what was true before changes that wait for somebody.
+    /// Asks for rows and leases on them. If the leases take long, asks without them: then the reply
+    /// is the state before changes that wait for other sessions.
     async fn ask(
         &self,
         link: &dyn MasterLink,

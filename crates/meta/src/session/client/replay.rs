@@ -1,5 +1,5 @@
-//! Operations that were executed, until they are durable: asking what is, and sending again what
-//! is not to a master that may not know of it.
+//! Handles executed operations until they are durable: asks which are, and sends the others again
+//! to a master that may not know them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::session::kept::KeptOperations;
 use crate::session::link::{MasterLink, call};
 use crate::session::messages::{Executed, Flush, Progress, Replayed, Reply, SessionMethod};
 
-/// For no longer is an operation kept that is durable.
+/// Longest time for which an operation is kept after it is durable.
 const FLUSH: Duration = Duration::from_millis(100);
 
 impl Inner {
-    /// Waits until nothing is kept that is numbered `number` or less.
+    /// Waits until no operation numbered `number` or less is kept.
     pub async fn flush(&self, keeper: &KeptOperations, number: u64) -> Result<()> {
         loop {
             let Attachment { session, link, number: attached, .. } =
@@ -40,7 +40,7 @@ impl Inner {
         }
     }
 
-    /// Has what is durable not be kept for long.
+    /// Asks, after a while, which kept operations are durable, so that they are not kept for long.
     pub async fn flush_in_a_while(&self) {
         let Some(keeper) = &self.keeper else { return };
         let _ = timeout(FLUSH, keeper.many()).await;
@@ -50,9 +50,8 @@ impl Inner {
         }
     }
 
-    /// Sends again what is kept, and what was posted, before anything else is asked of the master
-    /// of a new attachment, and returns its number. Of a session that was lost nothing is sent
-    /// again.
+    /// Sends kept and posted operations again, before anything else is asked of the master of a new
+    /// attachment, and returns its number. Operations of a lost session are not sent again.
     pub async fn replay(
         &self,
         keeper: &KeptOperations,

@@ -56,7 +56,8 @@ impl Inner {
 
     async fn run(&self, operation: &Arc<Operation>) -> Result<Bytes> {
         let changes = operation.changes();
-        // The caller's next operation must not be overtaken by it.
+        // The operation must not overtake earlier ones of unknown outcome, nor be overtaken by
+        // later ones.
         let _over = self.unknown.until_over(operation);
         operation.step().unless_given_up(self.unknown.before(changes)).await?;
         let _barring = self.keeper.as_ref().map(|_| self.posts.bar(changes));

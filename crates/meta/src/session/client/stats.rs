@@ -31,7 +31,7 @@ pub struct Stats {
 }
 
 impl Counters {
-    /// With the rows that are leased now, and their bytes.
+    /// Returns the counters, with the number of leased rows and their bytes.
     pub fn stats(&self, (rows, bytes): (u64, u64)) -> Stats {
         Stats {
             reads_leased: self.hits.load(Relaxed),

@@ -27,7 +27,7 @@ impl Source for Local<'_> {
             Some(b'n') => return Some(None),
             Some(b'c') if keys::is_owned(key) => return Some(None),
             Some(b'c') if *key == keys::read_only() => return self.rows.get(key),
-            // The number that is given was the next one before.
+            // The given number was the next one before.
             Some(b'c') => return self.ino.map(|_| Some(encode_number(u64::MAX))),
             _ => {}
         }

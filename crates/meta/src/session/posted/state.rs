@@ -41,7 +41,8 @@ pub struct PostedState {
     pub releasing: Vec<(Ino, u64, u64)>,
     /// Delegations that were recalled before the session learned of them.
     pub void: HashSet<u64>,
-    /// Operations on their way that may change what is delegated, and how many there ever were.
+    /// Number of operations on their way that may change delegated rows; `barred` counts all that
+    /// ever were.
     pub barring: usize,
     pub barred: u64,
     /// Number of the attachment. Delegations of former attachments are void.
@@ -60,7 +61,7 @@ pub struct Changed {
 
 pub struct Directory {
     pub number: u64,
-    /// The keys of all its entries, and of some that are gone.
+    /// Keys of all its entries, and of some removed ones.
     pub entries: HashSet<Bytes>,
     /// Time of the last creation of an entry, by the monotonic clock.
     pub used: Duration,
@@ -88,7 +89,7 @@ impl PostedState {
         self.rows.is_empty() && self.held.is_empty()
     }
 
-    /// Numbers of inodes that are reserved and not used.
+    /// Returns the number of inode numbers that are reserved and not used.
     pub fn numbers(&self) -> u64 {
         self.reserved.iter().map(|(first, end)| end.0 - first.0).sum()
     }
@@ -117,7 +118,7 @@ impl PostedState {
         }
     }
 
-    /// No directory is filled any more without asking, until further ones are made.
+    /// Releases all directories that the session holds, and forgets those that it might ask for.
     pub fn give_up(&mut self) {
         for directory in self.held.keys().copied().collect::<Vec<_>>() {
             self.release(directory);
