@@ -13,7 +13,7 @@ const NUMBERS: usize = 6;
 /// The kind of a lock: flock(2) and fcntl(2) know nothing of each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub enum Space {
-    /// Of unknown kind, so it conflicts with both kinds.
+    /// Unknown kind, which conflicts with both kinds.
     #[default]
     Both,
     Fcntl,

@@ -147,7 +147,7 @@ impl LeasedRows {
         }
     }
 
-    /// Notes that newer versions of these rows are kept over those here.
+    /// Drops these rows, of which newer versions are kept elsewhere.
     pub fn overlaid(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
         for key in keys {
@@ -156,8 +156,8 @@ impl LeasedRows {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Drops copies of these rows that arrive in answers to earlier calls: they may be older than
-    /// the rows here.
+    /// Refuses these rows in answers to calls made before this: they may be older than the rows
+    /// here.
     pub fn settled(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
         let number = self.recalls.load(Ordering::SeqCst) + 1;

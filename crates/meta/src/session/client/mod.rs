@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Waits until all operations that ran before are durable. An operation that failed after all
-    /// counts as [lost].
+    /// counts as [lost](Client::lost).
     ///
     /// # Errors
     /// `Unavailable` if that is not known after some time.

@@ -56,8 +56,8 @@ impl Inner {
 
     async fn run(&self, operation: &Arc<Operation>) -> Result<Bytes> {
         let changes = operation.changes();
-        // The operation must not overtake earlier ones of unknown outcome, nor be overtaken by
-        // later ones.
+        // Later operations of the caller on these rows wait until this one is over, so that it
+        // cannot run after them.
         let _over = self.unknown.until_over(operation);
         operation.step().unless_given_up(self.unknown.before(changes)).await?;
         let _barring = self.keeper.as_ref().map(|_| self.posts.bar(changes));
