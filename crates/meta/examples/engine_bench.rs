@@ -65,12 +65,12 @@ fn on_postgres(url: &str, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// How keys follow one another.
+/// The order of keys.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// All over the key space: the worst for a tree.
+    /// Spread over the key space: the worst for a tree.
     Random,
-    /// As Cairn makes them: ascending inode numbers; random names in some directories.
+    /// Like Cairn's own keys: ascending inode numbers; random names in some directories.
     Inodes,
 }
 
@@ -170,7 +170,7 @@ fn commits(engine: &dyn Engine, pairs: u64, order: Order, time: Duration) -> u64
     done
 }
 
-/// How often `work` comes to 1, in the first second or a little more.
+/// Returns how often `work` counts 1 per second, measured for a second or a little more.
 fn per_second(work: impl Fn(u64) -> Result<usize>) -> Result<f64> {
     let start = Instant::now();
     let (mut done, mut number) = (0, 0);

@@ -1,6 +1,6 @@
 //! Every bit of a log is flipped in turn. A flip is detected or changes nothing, with one
-//! exception, which cannot be told from a torn write. The last record, not yet confirmed by a later
-//! one or a checkpoint, is then taken as never acknowledged.
+//! exception, which looks like a torn write: the last record, not yet confirmed by a later record
+//! or a checkpoint, is then taken as never acknowledged.
 
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::Engine;

@@ -82,7 +82,7 @@ impl Rig for PostgresRig {
     }
 }
 
-/// Three members in one process, through the one that leads.
+/// Three members in one process, used through the leader.
 struct RaftRig {
     runtime: Runtime,
     group: Group,

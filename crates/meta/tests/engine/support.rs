@@ -27,7 +27,7 @@ pub fn small(seed: u64) -> Config {
     }
 }
 
-/// As `small`, but the log runs out before memory does.
+/// Returns the config of `small`, with a log that runs out before memory does.
 pub fn short_log(seed: u64) -> Config {
     Config { memtable_bytes: 1 << 20, log_segment_bytes: 28 << 10, ..small(seed) }
 }

@@ -51,7 +51,7 @@ pub struct TestEngine {
     changed: Condvar,
     /// Fate by the number of the commit, if not in the list.
     plan: Option<Plan>,
-    /// Called with the rows, after they are durable and before anybody is told.
+    /// Called with the rows, after they are durable and before anybody is answered.
     witness: Option<Witness>,
 }
 
@@ -100,7 +100,7 @@ impl TestEngine {
         self.state.lock().snapshots_fail = fail;
     }
 
-    /// Whether it says that the disk is full.
+    /// Sets whether it reports that the disk is full.
     pub fn set_low(&self, low: bool) {
         self.state.lock().low = low;
     }

@@ -24,7 +24,7 @@ impl Setup {
         Setup { engine, master }
     }
 
-    /// As `new`, but the engine decides about commits elsewhere, and later.
+    /// Sets up like `new`, with an engine that decides about commits elsewhere, and later.
     pub fn late(config: Config) -> Setup {
         let engine = TestEngine::new();
         let clock = Arc::new(RealClock::default());

@@ -60,7 +60,7 @@ impl Verb for Make {
     }
 }
 
-/// The numbers in some rows, 0 for one that does not exist, and the batch.
+/// Reads the numbers in some rows, 0 for a missing row, and the batch.
 pub struct Get(pub Vec<&'static str>);
 
 impl Declared for Get {

@@ -1,4 +1,4 @@
-//! A master counts what belongs to users anew where one that does not count has led before it.
+//! A master recounts the usage of users if a master that does not count has led before it.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

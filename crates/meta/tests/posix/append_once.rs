@@ -1,4 +1,4 @@
-//! What is appended for a request of a user is appended once.
+//! Bytes that are appended for a request of a user are appended once.
 
 use bytes::Bytes;
 use cairn_base::{Ino, UserId};

@@ -169,7 +169,7 @@ fn what_is_kept_of_a_client_is_bounded_and_forgotten_page_by_page() {
     assert_eq!((rows(&store), pages), (0, 3));
 }
 
-/// Of a call that may have been in it nobody says that it was not done, nor that it was refused.
+/// A call that may have been in it is neither reported as not executed, nor as refused.
 #[test]
 fn what_was_in_a_damaged_row_is_not_known_until_none_of_it_comes_again() {
     let mut store = Store::new(8);

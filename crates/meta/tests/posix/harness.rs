@@ -19,16 +19,16 @@ pub const SESSION: SessionId = SessionId(77);
 pub const OWNER: UserId = UserId(5);
 pub const ROWS_PER_MISS: u64 = 8;
 
-/// The rows, and what the test remembers of what it wrote.
+/// The rows, and the test's own record of what it wrote.
 pub struct Store {
     pub rows: BTreeMap<Bytes, Bytes>,
     pub batch: u64,
     pub now: i64,
     pub caller: Caller,
-    /// Whether rows are missing at first.
+    /// Set if rows are missing at first.
     pub forgetful: bool,
     pub counter: u64,
-    /// Whether a newer version has added fields to every row that was stored.
+    /// Set if a newer version has added fields to every stored row.
     pub has_future: bool,
     random: Cell<u64>,
 }

@@ -448,7 +448,8 @@ impl Model {
         Ok(node)
     }
 
-    /// Whether, and how many bytes from where in `source` can be put where in `target`.
+    /// Returns how many bytes of `source`, starting at `from`, can be put into `target` at `to`, or
+    /// why none.
     pub fn copyable(
         &self,
         (source, from): (Ino, u64),

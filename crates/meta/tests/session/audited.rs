@@ -1,4 +1,4 @@
-//! What mounts ask for is recorded: each change and each refusal, once.
+//! Requests of mounts are recorded: each change and each refusal, once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -125,7 +125,7 @@ async fn change_all(mount: &mut Asking<'_>, parent: Ino) -> Vec<(&'static str, R
     ]
 }
 
-/// Where the records of a host go.
+/// Makes a queue for the records of a host.
 fn recorded(host: &Host) -> Arc<LineQueue> {
     let queue = Arc::new(LineQueue::new("audit", "test"));
     let (clock, names) = (Arc::new(RealClock::default()), Arc::new(|_| None));

@@ -20,7 +20,7 @@ use crate::net::{Cut, LEASE, Net, caller, get, put};
 
 const PEER: u64 = 1;
 
-/// Whether an object is answered from memory.
+/// Returns whether an object is answered from memory.
 fn is_held(client: &Client) -> bool {
     let verb = OpenObject { bucket: "bucket".into(), key: "a".into() };
     client.read_now(&caller(), &verb).is_some()

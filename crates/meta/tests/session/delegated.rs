@@ -228,10 +228,10 @@ async fn a_session_that_lapsed_hears_what_nobody_else_heard() {
     assert!(find_in(&other, directory, 5).await.unwrap().is_some());
 }
 
-/// Facts that anybody was told are done.
+/// Facts that clients were answered to be done.
 #[derive(Default)]
 struct Told {
-    /// Files by directory and number, and what they hold.
+    /// Files by directory and number, and their contents.
     files: BTreeMap<(Ino, u64), (Ino, String)>,
 }
 
@@ -356,7 +356,7 @@ async fn what_was_posted_and_is_not_durable_is_run_by_the_next_master() {
     }
 }
 
-/// As long as three leases of the disk's: nobody is to blame for that, and nothing is lost.
+/// The stall is as long as three leases of the disk: no session is to blame, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_stalls_ends_no_session() {
     let net = Net::new().await;

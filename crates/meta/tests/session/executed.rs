@@ -1,5 +1,5 @@
-//! Sessions that are told that something is done when it has run. Such changes stay done, others
-//! see them when they are durable, and lost ones are reported.
+//! Sessions that are answered when an operation has run. Such changes stay done, others see them
+//! when they are durable, and lost ones are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -173,8 +173,8 @@ async fn a_session_that_lapsed_hears_what_was_lost() {
     assert!(is_made(&hasty, 1).await.unwrap());
 }
 
-/// Two that are told early and one that is not make files and look for each other's, while answers
-/// are lost and masters are killed.
+/// Two clients that are answered early and another client make files and look for each other's,
+/// while answers are lost and masters are killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_see_what_anybody_was_told_is_done() {
     const FILES: u64 = 400;

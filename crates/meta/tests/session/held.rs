@@ -43,8 +43,8 @@ fn attached(cut: &Cut) -> Vec<SessionMethod> {
     cut.attached.lock().clone()
 }
 
-/// A client that holds 1 in an object, another one that will change it, and the session of a
-/// machine that is gone: for its lease no next master is open.
+/// Returns a client that holds 1 in an object, and another that will change it. There is also the
+/// session of a dead machine: until its lease ends, no next master opens.
 async fn holding(net: &Arc<Net>) -> (Client, Arc<Cut>, Client) {
     let (reader, cut) = net.client(1).await;
     let (writer, _) = net.client(2).await;
@@ -121,7 +121,7 @@ async fn an_old_master_is_told_that_nothing_is_held() {
     assert_eq!(get(&reader, "a").await.unwrap(), 2);
 }
 
-/// The master goes on, and knows what it has leased: it would not recall what is held besides.
+/// The master goes on, and knows the rows that it has leased: it would not recall others.
 #[tokio::test]
 async fn to_the_same_master_nothing_is_held() {
     let net = Net::new().await;
@@ -312,7 +312,7 @@ async fn who_is_gone_is_not_waited_for() {
     assert!(begun.elapsed() > LEASE && begun.elapsed() < LEASE * 3);
 }
 
-/// What it asks for before that may be from after what it holds.
+/// Rows that it reads before that may be newer than the rows that it holds.
 #[tokio::test]
 async fn nothing_is_leased_beside_what_is_held() {
     let next = Next::new().await;

@@ -118,7 +118,7 @@ impl Host {
         }
     }
 
-    /// As [`Host::pass`], until the session of a mount has ended.
+    /// Lets time pass like [`Host::pass`], until the session of a mount has ended.
     async fn pass_until_ended(&self, mount: &mut Mount, mut each: impl AsyncFnMut()) {
         for _ in 0..10_000 {
             self.pass(1, async || each().await).await;
@@ -167,7 +167,7 @@ impl Mount {
         self.ask::<_, Attached>(method, &Attach { session }).await.unwrap();
     }
 
-    /// Whether the session lives.
+    /// Renews. Returns whether the session is live.
     async fn renew(&mut self, reads_from: u64) -> bool {
         let renew = Renew { session: self.session, reads_from };
         self.ask::<_, Renewed>(SessionMethod::Renew, &renew).await.is_some()
@@ -437,8 +437,8 @@ async fn a_mount_that_reads_what_was_before_for_ever_is_ended() {
     assert!(host.sessions.reads_from() > begun, "garbage is collected");
 }
 
-/// Of the root a mount keeps nothing that others change: they would wait for it, session after
-/// session.
+/// A mount keeps nothing about the root that others change: they would have to wait for it, session
+/// after session.
 #[tokio::test]
 async fn whoever_makes_a_bucket_waits_for_no_mount() {
     let host = Host::new().await;

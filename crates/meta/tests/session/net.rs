@@ -41,30 +41,30 @@ pub struct Net {
     /// The disk of the master that serves.
     disk: Mutex<Arc<Disk>>,
     serving: Mutex<Arc<Sessions>>,
-    /// The same master, for a session in its process.
+    /// The serving master, for a session in its process.
     master: Mutex<Serving>,
     cuts: Mutex<HashMap<u64, Arc<Cut>>>,
-    /// How many clients there were.
+    /// Number of clients so far.
     clients: AtomicU64,
-    /// Masters are of a version that does not know that sessions hold rows.
+    /// Set if masters are of a version that does not know that sessions hold rows.
     pub is_old: AtomicBool,
 }
 
 #[derive(Default)]
 pub struct Cut {
-    /// No message passes, in no direction.
+    /// Set if no message passes, in either direction.
     pub silent: AtomicBool,
-    /// A client that dials is told that its credentials are refused.
+    /// Set if a client that dials is answered that its credentials are refused.
     pub refused: AtomicBool,
-    /// Of so many calls one loses its answer, and the connection with it; 0 is never.
+    /// Number of calls of which one loses its answer, and the connection with it; 0 for never.
     pub lose_one_in: AtomicU64,
-    /// Recalls are held back.
+    /// Set if recalls are held back.
     pub no_recalls: AtomicBool,
-    /// How masters were asked to attach the session, each time.
+    /// Method by which masters were asked to attach the session, each time.
     pub attached: Mutex<Vec<SessionMethod>>,
-    /// The next change is held back until another one was answered, for half a second at most.
+    /// Holds the next change back until another one was answered, for half a second at most.
     pub overtake: AtomicBool,
-    /// Of the metadata that the client finds when it dials.
+    /// Generation of the metadata that the client finds when it dials.
     pub generation: AtomicU64,
     changed: Notify,
     died: Died,
@@ -152,7 +152,7 @@ impl Net {
         self.disk().go_on();
     }
 
-    /// That of the master that serves.
+    /// Returns the disk of the serving master.
     pub fn disk(&self) -> Arc<Disk> {
         self.disk.lock().clone()
     }
@@ -161,7 +161,7 @@ impl Net {
         self.client_with(peer, client::Config::default()).await
     }
 
-    /// A client that is told that things are done when they have run.
+    /// Makes a client that is answered when operations have run, before they are durable.
     pub async fn hasty_client(self: &Arc<Net>, peer: u64) -> (Client, Arc<Cut>) {
         self.client_with(peer, client::Config { hasty: true, ..client::Config::default() }).await
     }
@@ -188,7 +188,7 @@ pub struct Disk {
     engine: Arc<Memory>,
     state: Mutex<DiskState>,
     changed: Condvar,
-    /// Of the master: without an end of its own.
+    /// Lease of the master, which never ends by itself.
     lease: Arc<Lease>,
     is_gone: tokio::sync::watch::Sender<bool>,
 }
@@ -442,14 +442,14 @@ pub async fn make(client: &Client, number: u64) -> Result<()> {
     make_in(client, parent, number).await.map(drop)
 }
 
-/// As [`make`], in a directory.
+/// Makes a file like [`make`], in a directory.
 pub async fn make_in(client: &Client, parent: Ino, number: u64) -> Result<Ino> {
     let name = number.to_string().into_bytes();
     let verb = Create { parent, name, mode: 0o644, umask: 0, exclusive: false };
     client.run(&caller(), verb).await.map(|(ino, ..)| ino)
 }
 
-/// Whether there is one.
+/// Returns whether the file exists.
 pub async fn is_made(client: &Client, number: u64) -> Result<bool> {
     let parent = bucket(client).await?;
     find_in(client, parent, number).await.map(|found| found.is_some())

@@ -18,7 +18,7 @@ use cairn_meta::session::{
 };
 use cairn_meta::{WireVerb, wire};
 
-/// Of sessions.
+/// Lease of sessions.
 const LENGTH: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(2);
 const SESSION: SessionId = SessionId(7);

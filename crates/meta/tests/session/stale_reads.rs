@@ -14,7 +14,7 @@ use crate::net::{Cut, LEASE, Net, get, is_made, make, put};
 
 const CLIENTS: u64 = 4;
 const KEYS: usize = 6;
-/// Of names that are made one after another, and looked up before and after.
+/// Number of names that are made one after another, and looked up before and after.
 const NAMES: usize = KEYS;
 const RUN: Duration = Duration::from_secs(8);
 

@@ -14,7 +14,7 @@ pub struct Sample {
     pub bytes: Bytes,
     /// Decodes a row and encodes it.
     pub again: fn(&Bytes) -> Result<Bytes>,
-    /// The same, with a change in between.
+    /// Decodes a row, changes it and encodes it.
     pub change: fn(&Bytes) -> Result<Bytes>,
 }
 

@@ -25,8 +25,8 @@ fn every_row_that_was_ever_stored_is_read() {
     }
 }
 
-/// So that an older version that changes a row destroys nothing of a newer one. Rows of extents
-/// have no such fields: one that is not known may be an extent, and would be read as a hole.
+/// An older version that changes a row must destroy nothing of a newer one. Rows of extents have no
+/// such fields: an unknown field may be an extent, and would be read as a hole.
 #[test]
 fn a_row_that_is_changed_keeps_the_fields_of_a_newer_version() {
     let mut newer = Writer::new(FORMAT);

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 pub struct MemberShown {
     pub engine: Arc<Mutex<Option<Arc<RaftEngine>>>>,
     ended: Arc<AtomicBool>,
-    /// Its files are made: it was told that it may begin.
+    /// Set once its files are made: it was allowed to begin.
     pub entered: Arc<AtomicBool>,
 }
 

@@ -116,8 +116,8 @@ fn while_reading() {
     }
 }
 
-/// The worst of networks: it delivers a commit after the engine has been told that the fence had
-/// not moved, and would not.
+/// The worst of networks: it delivers a commit after the engine has received the answer that the
+/// fence had not moved, and would not.
 #[test]
 fn a_commit_that_arrives_late_is_refused() {
     let Some(mut rig) = Rig::new() else { return };

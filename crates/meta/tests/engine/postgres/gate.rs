@@ -1,5 +1,5 @@
-//! A network between a master and its database that can be closed: nothing passes, and nobody is
-//! told. Bytes that were sent meanwhile arrive when it is opened again.
+//! A network between a master and its database that can be closed: nothing passes, without an
+//! error. Bytes that were sent meanwhile arrive when it is opened again.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -52,7 +52,8 @@ impl Active {
         Ok(self.runtime.block_on(self.master.read(&Caller::system(), list))?.len())
     }
 
-    /// How many there are, once it answers: on a machine that is busy a renewal may be late.
+    /// Returns the number of sessions, once the master answers: on a busy machine a renewal may be
+    /// late.
     fn count(&self) -> usize {
         let start = Instant::now();
         loop {
@@ -63,7 +64,7 @@ impl Active {
         }
     }
 
-    /// Whether it answers from memory.
+    /// Returns whether it answers from memory.
     fn serves(&self) -> bool {
         let list = ListSessions { after: None, limit: 9 };
         let before = self.master.check_serving();
@@ -95,7 +96,7 @@ fn turn(config: &Config) -> Turn {
     wait_for_turn(config, &|| false, &|_| {}).unwrap().unwrap()
 }
 
-/// Whether it is a standby's turn within `time`.
+/// Returns the turn of a standby, if it comes within `time`.
 fn turn_within(config: &Config, time: Duration) -> Option<Turn> {
     let start = Instant::now();
     wait_for_turn(config, &|| start.elapsed() > time, &|_| {}).unwrap()

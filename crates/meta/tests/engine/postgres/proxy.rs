@@ -1,4 +1,4 @@
-//! A network between engine and server that breaks where it is told to.
+//! A network between engine and server that breaks at planned points.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How a snapshot ends. Nobody waits for that, so one from before a plan may come after it.
+/// Message that ends a snapshot. Nobody waits for its answer, so a message from before a plan may
+/// arrive after the plan.
 const UNAWAITED: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
 
-/// The fate of one connection, that through which something is sent next.
+/// The fate of one connection: the next one through which something is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     Nothing,
-    /// Cut when so many bytes have passed towards the server, and another would.
+    /// Cut after this many bytes towards the server, when another would pass.
     CutToServer(usize),
-    /// Cut when so many bytes have passed towards the client, and another would.
+    /// Cut after this many bytes towards the client, when another would pass.
     CutToClient(usize),
-    /// The next request of the client is kept, and the client cut off.
+    /// Keep the next request of the client, and cut the client off.
     Keep,
 }
 
@@ -110,7 +111,7 @@ fn serve(shared: &Arc<ProxyShared>, connection: usize, client: &TcpStream, serve
 }
 
 impl ProxyState {
-    /// How many of `length` bytes may pass.
+    /// Returns how many of `length` bytes may pass.
     fn room(&mut self, connection: usize, to_server: bool, length: usize) -> usize {
         if to_server {
             self.planned.get_or_insert(connection);

@@ -23,10 +23,11 @@ pub const PASSWORD: &str = "hunter2";
 /// Runs a server until it ends or standard input does, that is until the test has ended.
 const KEEPER: &str = "\"$@\" </dev/null & cat >/dev/null; \
      while kill -QUIT $! 2>/dev/null; do sleep 0.1; done";
-/// The same for a directory.
+/// Removes a directory in the same way.
 const SWEEPER: &str = "cat >/dev/null; while ! rm -rf \"$1\"; do sleep 0.1; done";
 
-/// Below those that the kernel gives to connections: one of them might be taken when it is used.
+/// Returns a free port below those that the kernel gives to connections: one of these might be
+/// taken before it is used.
 fn free_port() -> u16 {
     loop {
         let drawn = RandomState::new().build_hasher().finish();
@@ -141,7 +142,7 @@ impl Server {
         fs::read_to_string(self.data.with_file_name("log")).unwrap_or_default()
     }
 
-    /// Whether the log says so after its first bytes.
+    /// Returns whether the log has reported the end after its first `said` bytes.
     fn has_ended(&self, said: usize) -> bool {
         let log = self.log();
         ["FATAL", "is shut down"].iter().any(|word| log[said..].contains(word))
@@ -183,7 +184,7 @@ impl Server {
         &self.data
     }
 
-    /// How it is used through `port`, which may be a proxy's.
+    /// Returns a config for its use through `port`, which may be a proxy's.
     pub fn config_at(&self, port: u16, schema: &str, query: &str) -> Config {
         let url = format!("postgres://cairn:{PASSWORD}@127.0.0.1:{port}/postgres?{query}");
         Config { schema: schema.into(), ..Config::new(Secret::new(url)) }
@@ -197,8 +198,8 @@ impl Server {
         Postgres::open(&self.config(schema))
     }
 
-    /// As [`Server::open`], for tests that end or kill the server: on a machine whose disk has much
-    /// else to do, it takes minutes until it is back.
+    /// Opens it like [`Server::open`], for tests that end or kill the server: on a machine with a
+    /// busy disk, it takes minutes until the server is back.
     pub fn open_patiently(&self, schema: &str) -> Result<Postgres> {
         let patience = Duration::from_secs(300);
         Postgres::open(&Config { patience, ..self.config(schema) })
@@ -268,7 +269,8 @@ fn nobody() -> (u32, u32) {
     fields("postgres").or_else(|| fields("nobody")).expect("a user who is not root")
 }
 
-/// Where data go. All beside it is removed when the process has ended.
+/// Returns the path of the data, and a process that removes its directory when this process has
+/// ended.
 fn directory() -> (PathBuf, Child) {
     let directory = TempDir::with_prefix("cairn-postgres-").unwrap().keep();
     if rustix::process::getuid().is_root() {

@@ -11,11 +11,11 @@ use tokio::time::{sleep, timeout};
 use super::group::{Group, MEMBERS};
 use crate::support::{all, put, small};
 
-/// A majority that runs serves within so long.
+/// Time within which a running majority serves.
 const SERVES_WITHIN: Duration = Duration::from_secs(20);
 const ROUNDS: u64 = 6;
 
-/// A ring of five files of eight records each.
+/// Returns the config of a ring of five files of eight records each.
 fn five_files(seed: u64) -> Config {
     Config { log_segments: 5, ..small(seed) }
 }

@@ -175,8 +175,8 @@ async fn those_that_were_given_up_stop_when_they_are_reached() {
     superseded(&mut group, former).await;
 }
 
-/// The survivor is told of those that were given up, and tells them: that is enough where they do
-/// not find it. So two survivors do not both go on.
+/// The survivor learns which members were given up, and notifies them: that suffices if they do not
+/// find it. So two survivors do not both go on.
 #[tokio::test(start_paused = true)]
 async fn a_survivor_tells_those_that_were_given_up() {
     let mut group = Group::paused(roomy).await;
@@ -200,7 +200,7 @@ async fn a_survivor_tells_those_that_were_given_up() {
     assert!(group.engines[&id].member().is_former(other));
 }
 
-/// What is noted stays, and a new survivor may be made of it.
+/// The note is durable, and a new survivor may be made of the member.
 #[test]
 fn a_member_that_was_given_up_says_so() {
     let disk = SimDisk::new(1);
@@ -261,7 +261,7 @@ impl Peers for Nobody {
     }
 }
 
-/// A new member that was told of a generation.
+/// A new member of a given generation.
 #[test]
 fn a_member_is_made_once() {
     let disk = SimDisk::new(1);

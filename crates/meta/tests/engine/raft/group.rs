@@ -88,7 +88,7 @@ impl Wires {
         }
     }
 
-    /// Messages take so long from now on, by their senders and receivers.
+    /// Delays messages from now on, by their senders and receivers.
     pub fn delay(&self, delays: impl Fn(u64, u64, &Message) -> Duration + Send + 'static) {
         *self.delays.lock() = Some(Box::new(delays));
     }
@@ -140,7 +140,7 @@ impl Peers for Port {
     }
 }
 
-/// What members run on.
+/// The seams and times of members.
 #[derive(Clone)]
 pub struct Hosts {
     pub clock: Arc<dyn Clock>,

@@ -48,7 +48,7 @@ fn try_log(store: &MemberStore) -> cairn_base::Result<Vec<Entry>> {
     store.entries(first, u64::MAX, usize::MAX)
 }
 
-/// Rows and fence after so many entries.
+/// Rows and fence after a number of entries.
 #[derive(Clone, Default)]
 pub struct Applied {
     pub rows: Rows,
@@ -143,7 +143,7 @@ impl Model {
         self.check_rows(store, "step");
     }
 
-    /// As `step`. After an error the model is as if there had been none.
+    /// Runs a step like `step`. After an error the model is as if there had been none.
     pub fn try_step(&mut self, store: &MemberStore, rng: &SeededRng) -> Result<()> {
         self.behind = if self.applied < self.log.len() { self.behind + 1 } else { 0 };
         match rng.below(12) {
@@ -231,12 +231,12 @@ impl Model {
         found
     }
 
-    /// As `find`, without a look at the rows.
+    /// Finds the model like `find`, without comparing the rows.
     pub fn adopt(store: &MemberStore, allowed: &[&Model], what: &str) -> Model {
         Model::try_adopt(store, allowed, what).unwrap()
     }
 
-    /// As `adopt`; an error where the disk lets the log not be read.
+    /// Finds the model like `adopt`; returns an error if the disk does not let the log be read.
     pub fn try_adopt(
         store: &MemberStore,
         allowed: &[&Model],

@@ -8,7 +8,7 @@ use cairn_sim::{SimDisk, Snapshot};
 
 use super::model::{Model, config, open};
 
-/// What a member went through: by number of steps, as it must be found after so many.
+/// The history of a member: by number of steps, the state in which it must be found afterwards.
 struct History {
     models: Vec<Model>,
     snapshots: Vec<Snapshot>,

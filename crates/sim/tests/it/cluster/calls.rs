@@ -15,17 +15,18 @@ use super::roles::Slot;
 
 const NFS: u32 = 100_003;
 const LAST: u32 = 1 << 31;
-/// What a connection holds, bytes.
+/// Bytes that a connection holds.
 const HELD_BYTES: usize = 1 << 16;
-/// How long a client waits for a reply before it sends a call again.
+/// Time that a client waits for a reply before it sends a call again.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And for one to a call that it does not send again.
+/// Time that a client waits for a reply to a call that it does not send again.
 const PATIENCE_ONCE: Duration = Duration::from_secs(10);
-/// Of so many calls one is sent twice at once, and one over a connection that is given up soon.
+/// Number of calls of which one is sent twice at once; of which one goes over a connection that is
+/// given up soon.
 const TWICE_ONE_IN: u64 = 6;
 const GIVEN_UP_ONE_IN: u64 = 5;
 const GIVEN_UP_MS: u64 = 60;
-/// Of so many connections one is to any gateway, and not to that of before.
+/// Number of connections of which one is to any gateway, and not to the former one.
 const LEAVES_ONE_IN: u64 = 4;
 
 pub const OK: u32 = 0;
@@ -56,7 +57,7 @@ impl Args {
         self
     }
 
-    /// What is to be set: a mode at most, and a size at most.
+    /// Appends the attributes to set: at most a mode, and at most a size.
     pub fn changes(self, mode: Option<u32>, size: Option<u64>) -> Args {
         let args = self.number(mode.is_some().into());
         let args = mode.into_iter().fold(args, Args::number);
@@ -66,7 +67,7 @@ impl Args {
     }
 }
 
-/// What a reply says behind its head.
+/// The part of a reply after its head.
 pub struct Reply {
     pub status: u32,
     rest: Vec<u8>,
@@ -105,34 +106,34 @@ impl Reply {
         self.take(8).try_into().unwrap()
     }
 
-    /// When the attributes changed last that this is.
+    /// Reads the time of the last change of these attributes.
     pub fn changed(&mut self) -> [u8; 8] {
         self.take(76);
         self.verifier()
     }
 }
 
-/// How a client gets at gateways.
+/// The connection of a client to gateways.
 pub struct Way {
     pub doors: Vec<Slot<Door>>,
-    /// Its own: no other client draws from it.
+    /// Random numbers of its own: no other client draws from them.
     pub rng: Arc<SeededRng>,
     pub address: IpAddr,
-    /// The gateway that it keeps to for a while.
+    /// Gateway that it keeps to for a while.
     pub door: usize,
     pub stream: Option<DuplexStream>,
     pub xid: u32,
-    /// How often a call was sent again.
+    /// Number of calls that were sent again.
     pub again: u64,
 }
 
 impl Way {
-    /// A call that no other is the same as.
+    /// Makes a call that differs from all others.
     pub fn call(&mut self, procedure: u32, args: &Args) -> Vec<u8> {
         self.call_of((NFS, procedure), args)
     }
 
-    /// The same, of any program.
+    /// Makes a call of any program.
     pub fn call_of(&mut self, (program, procedure): (u32, u32), args: &Args) -> Vec<u8> {
         self.xid += 1;
         let credentials = Args::default().number(0).bytes(b"sim").number(0).number(0).number(0);
@@ -207,8 +208,8 @@ impl Way {
         }
     }
 
-    /// Where a gateway dies, its clients hear of it in no order that a seed says. They go on in one
-    /// that it says: each at times of its own.
+    /// Waits before a client goes on. When a gateway dies, its clients notice it in no order that
+    /// depends on the seed. Here they go on in an order that does: each at times of its own.
     async fn pause(&self) {
         let IpAddr::V4(address) = self.address else { return };
         let own = u64::from(address.octets()[3]);

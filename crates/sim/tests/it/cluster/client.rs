@@ -36,16 +36,16 @@ const RECORD_HEAD: usize = 8;
 const PERIOD: usize = 1 << 16;
 const STEP: usize = 31;
 const PLACE: usize = 60_199;
-/// How long a client waits, and how long one that only reads.
+/// Time that a client waits, and time that a read-only client waits.
 pub const PATIENCE: Duration = Duration::from_secs(25);
 const READER_PATIENCE: Duration = Duration::from_secs(1);
-/// Of so many uploads and downloads one is slow, and by how much at most, milliseconds.
+/// Number of uploads and downloads of which one is slow, and the longest delay, milliseconds.
 const SLOW_ONE_IN: u64 = 8;
 const SLOW_MS: u64 = 10_000;
-/// Of so many requests one is given up, and after how long at most, milliseconds.
+/// Number of requests of which one is given up, and the longest time until then, milliseconds.
 const HANG_UP_ONE_IN: u64 = 12;
 const HANG_UP_MS: u64 = 100;
-/// Names in a directory, and how many directories are used at the same time.
+/// Names in a directory, and number of directories in use at the same time.
 const NAMES: u64 = 8;
 const DIRECTORIES: u64 = 4;
 
@@ -58,9 +58,9 @@ pub enum Op {
     Create(Record),
     Append(Record),
     Delete,
-    /// An empty file, if there is none of its name; and its directory. Durable when it is filled.
+    /// Makes an empty file, if its name is free, and its directory. Durable when it is filled.
     Make,
-    /// Writes what was made. Once, by who made it.
+    /// Writes the file that was made. Sent once, by its maker.
     Fill(Record),
 }
 
@@ -75,15 +75,15 @@ pub struct Record {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Done,
-    /// Where the record begins.
+    /// Done; the record begins at this offset.
     Appended(u64),
-    /// There is one.
+    /// Refused, as the name exists.
     Refused,
-    /// Whether there was one.
+    /// Done; `true` if the object existed.
     Deleted(bool),
-    /// The records of the object, if there is one.
+    /// Records of the object, if it exists.
     Got(Option<Vec<u32>>),
-    /// It may have been done, or may be done yet.
+    /// It may have been done, or may still be done.
     Unknown(String),
     /// Bytes that nobody put there.
     Wrong(String),
@@ -162,11 +162,11 @@ pub struct Request {
 #[derive(Default)]
 pub struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
 
-/// Where a gateway takes requests.
+/// Entrance of a gateway for requests.
 #[derive(Clone)]
 pub struct Door {
     pub requests: UnboundedSender<Request>,
-    /// Connections of clients of NFS, and where they are from.
+    /// Connections of clients of NFS, with their addresses.
     pub streams: UnboundedSender<(DuplexStream, IpAddr)>,
     pub waiting: Arc<Waiting>,
 }
@@ -347,7 +347,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Goes on until it is told to stop.
+    /// Works until the history is closed.
     pub async fn work(self) {
         while !self.history.lock().is_closed() {
             sleep(Duration::from_millis(self.rng.below(300))).await;

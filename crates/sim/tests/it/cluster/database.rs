@@ -17,7 +17,7 @@ use super::net::Net;
 
 /// The host that the database runs on.
 pub const DATABASE: NodeId = NodeId(1000);
-/// Of a master.
+/// Lease of a master.
 pub const LEASE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(100);
 const RENEWAL: Duration = Duration::from_millis(300);
@@ -31,9 +31,9 @@ pub struct Database {
 
 #[derive(Default)]
 struct DatabaseState {
-    /// Counts renewals; 0: nobody holds a lease.
+    /// Number of renewals; 0 if nobody holds a lease.
     beats: u64,
-    /// Commits in so many thousandths fail in some way.
+    /// Thousandths of commits that fail in some way.
     faults: u64,
 }
 

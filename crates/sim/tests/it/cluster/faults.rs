@@ -12,22 +12,22 @@ pub enum Fault {
     Kill(NodeId),
     /// The machine dies: what was not synced may be lost, and nobody says goodbye.
     PowerCut(NodeId),
-    /// The process is stopped, and goes on.
+    /// Stops the process, and lets it go on later.
     Pause(NodeId),
-    /// Nothing gets from one to the other.
+    /// Lets nothing pass from the first to the second.
     CutOneWay(NodeId, NodeId),
     Cut(NodeId, NodeId),
-    /// From and to all others.
+    /// Lets nothing pass from and to all others.
     Isolate(NodeId),
-    /// Nodes whose bits are set, from the others.
+    /// Parts the nodes whose bits are set from the others.
     Halves(u64),
-    /// It takes longer, by so many milliseconds.
+    /// Delays messages between the two, by this many milliseconds.
     Delay(NodeId, NodeId, u64),
-    /// One in so many open connections break.
+    /// Breaks one in this many open connections.
     Break(u64),
-    /// One in so many of them break, again and again.
+    /// Breaks one in this many connections, again and again.
     Flaky(u64),
-    /// Nothing gets from a gateway to any master or back.
+    /// Lets nothing pass from a gateway to any master or back.
     Apart(NodeId),
     /// The master that serves and a gateway lose the way to all other masters and gateways.
     Beside(NodeId),
@@ -36,24 +36,24 @@ pub enum Fault {
     Deafen(NodeId),
     /// An operator has a chunkserver drained.
     Drain(NodeId),
-    /// So many thousandths of all commits fail.
+    /// Fails this many thousandths of all commits.
     Commits(u64),
-    /// Wall time jumps, by so many seconds.
+    /// Makes wall time jump, by this many seconds.
     Jump(NodeId, i64),
-    /// The disk is slower by a factor.
+    /// Makes the disk slower by a factor.
     Slow(NodeId, u64),
-    /// A call to the disk fails, after so many; all from then on, if it is a chunkserver's and the
-    /// number is even.
+    /// Fails a call to the disk, after this many; all calls from then on, if the disk is a
+    /// chunkserver's and the number is even.
     DiskError(NodeId, u64),
     DiskFull(NodeId),
-    /// Bits of stored blocks change.
+    /// Changes bits of stored blocks.
     Flip(NodeId),
-    /// The disk is replaced by an empty one.
+    /// Replaces the disk by an empty one.
     Wipe(NodeId),
 }
 
 impl Fault {
-    /// Whether a session may be lost by it, or a master.
+    /// Returns whether a session or a master may be lost by it.
     pub fn disturbs(self) -> bool {
         !matches!(
             self,
@@ -65,7 +65,7 @@ impl Fault {
         )
     }
 
-    /// Whether it is one of disks alone.
+    /// Returns whether it is a fault of disks alone.
     pub fn is_of_disk(self) -> bool {
         matches!(self, Fault::Slow(..) | Fault::DiskError(..) | Fault::DiskFull(_))
     }
@@ -113,7 +113,7 @@ impl<'a> Plan<'a> {
         self.kinds = 1 << UNREACHED;
     }
 
-    /// Whether anything goes wrong at all.
+    /// Returns whether nothing goes wrong.
     pub fn is_calm(&self) -> bool {
         self.kinds == 0
     }

@@ -23,15 +23,15 @@ use super::client::{Door, FILES};
 use super::history::History;
 use super::roles::Slot;
 
-/// How many there are.
+/// Number of clients of NFS.
 pub const CLIENTS: u32 = 3;
-/// MNT of MOUNT.
+/// Program and procedure of MNT, of MOUNT.
 const MNT: (u32, u32) = (100_005, 1);
 /// Names in the directory of a client.
 const NAMES: u64 = 6;
-/// Calls of before that may come once more.
+/// Most former calls that may be sent once more.
 const PAST: usize = 24;
-/// Of so many steps one is a call of before, and one a look at everything.
+/// Number of steps of which one is a former call, and of which one looks at everything.
 const LATE_ONE_IN: u64 = 6;
 const LOOK_ONE_IN: u64 = 25;
 /// Bytes of a file that is overwritten.
@@ -39,11 +39,11 @@ const OVERWRITTEN: usize = 2_000;
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
 
-/// What a name stands for. Bytes of a file are written once, or by calls that are sent once, as
-/// clients of NFS themselves have to keep in order what they send again.
+/// The inode of a name. Bytes of a file are written once, or by calls that are sent once: clients
+/// of NFS have to keep their repeated calls in order themselves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Node {
-    /// Which file: there may be several names of one.
+    /// A file, by its number: it may have several names.
     File(usize),
     Directory,
     Symlink,
@@ -68,11 +68,11 @@ impl File {
     }
 }
 
-/// What clients of a world share.
+/// State shared by the clients of a world.
 #[derive(Clone, Default)]
 pub struct Shared {
     pub history: Arc<Mutex<History>>,
-    /// Those that have not come to their end.
+    /// Clients that are not finished.
     pub unfinished: Arc<Mutex<BTreeSet<u32>>>,
 }
 
@@ -144,7 +144,7 @@ impl Client {
         self.shared.history.lock().violations.push(what);
     }
 
-    /// A call that acts. Where it is told to try later, that is another call.
+    /// Sends a call that changes something. After a request to retry later, it sends another call.
     async fn act(&mut self, procedure: u32, args: Args) -> Reply {
         loop {
             let call = self.way.call(procedure, &args);
@@ -388,7 +388,7 @@ impl Client {
         }
     }
 
-    /// Whether what was written with this verifier is durable.
+    /// Returns whether data written with this verifier is durable.
     async fn is_committed(&mut self, handle: &Args, verifier: [u8; 8]) -> bool {
         let mut committed = self.see(21, &handle.clone().long(0).number(0)).await;
         if committed.status != OK {
@@ -404,7 +404,7 @@ impl Client {
         }
     }
 
-    /// Whether a name is what it should be; and its bytes, at last where all is well.
+    /// Checks that a name is as expected; also its bytes, once all is well.
     async fn look_at(&mut self, name: &str, is_well: bool) {
         let found = self.names.get(name).cloned();
         let mut reply = self.see(3, &self.at(name)).await;

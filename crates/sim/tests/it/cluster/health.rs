@@ -1,5 +1,5 @@
-//! When all is well: every object is read through every gateway, every block is with every member
-//! of its group, and there is none that nothing names.
+//! Waits until all is well: every object is read through every gateway, every block is on every
+//! member of its group, and there is no block that nothing names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 use super::client::{APPEND_KEYS, Op, PATIENCE, PUT_KEYS, key};
 use super::world::World;
 
-/// How often there is a look, turns.
+/// Turns between two looks.
 const LOOK_TURNS: u64 = 125;
 
 type Named = BTreeMap<(GroupId, BlockId), Owner>;
 
-/// The faults that are left at the end of the allowed time; see `look`.
+/// Waits for health. Returns the faults that are left at the end of the allowed time; see `look`.
 pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
     let end_us = world.now_us + secs * 1_000_000;
     let mut reads = Reads::default();
@@ -90,7 +90,7 @@ impl Reads {
     }
 }
 
-/// Whether a member that is in sync has every block that is named, at any time.
+/// Checks that a member that is in sync has every named block, at any time.
 pub fn check_members(world: &World) -> Result<(), String> {
     // A broken block is taken out of the index while it is replaced.
     if world.history.lock().flipped {
@@ -118,7 +118,7 @@ pub fn check_members(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether all is well; with `clean`, also that there is no block that nothing names.
+/// Checks that all is well; with `clean`, also that there is no block that nothing names.
 fn look(world: &mut World, clean: bool) -> Result<(), String> {
     let snapshot = world.rows()?;
     let map = map_of(&*snapshot)?;

@@ -57,12 +57,12 @@ impl History {
         self.directories
     }
 
-    /// How many there are; they are numbered from 1 on.
+    /// Returns the number of directories, which are numbered from 1.
     pub fn directories(&self) -> u64 {
         self.directories
     }
 
-    /// The keys that were used.
+    /// Returns the keys that were used.
     pub fn keys(&self) -> Vec<String> {
         self.calls.keys().cloned().collect()
     }
@@ -174,7 +174,7 @@ fn step(state: &KeyState, call: &Call, forgetful: bool) -> Option<KeyState> {
     }
 }
 
-/// Whether one order explains all of them.
+/// Checks that one order explains all calls.
 fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
     // A read with an unknown result says nothing.
     let useful = |call: &&Call| call.op != Op::Get || call.ended != u64::MAX;

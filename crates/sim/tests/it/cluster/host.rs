@@ -13,16 +13,17 @@ use cairn_base::{Clock, Thread, Threads, Timestamp};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, Sleep, advance, sleep, sleep_until};
 
-/// When all begins: wall time, seconds.
+/// Wall time at the beginning, seconds.
 const BEGIN: i64 = 1_700_000_000;
 
-/// A clock that is right but for its rate, which its runtime has, and for jumps of its wall time.
+/// A clock that is right except for its rate, which comes from its runtime, and for jumps of its
+/// wall time.
 pub struct SimClock {
     start: Instant,
     /// Monotonic time at `start`.
     base: Duration,
     jumps_ns: Arc<AtomicI64>,
-    /// For so long its machine was suspended, microseconds: timers stood still, and clocks did not.
+    /// Time for which its machine was suspended, microseconds: timers stopped, and clocks did not.
     suspended_us: Arc<AtomicU64>,
 }
 
@@ -38,10 +39,10 @@ impl Clock for SimClock {
     }
 }
 
-/// Gives turns to the threads of a process: not at once, and to none before another for sure.
+/// Gives turns to the threads of a process: not at once, and in no certain order.
 pub struct Turns {
     rng: Arc<SeededRng>,
-    /// How slow the disk is: a factor.
+    /// Factor by which the disk is slow.
     slow: Arc<AtomicU64>,
 }
 
@@ -102,9 +103,9 @@ impl Future for Turning {
 pub struct Host {
     runtime: Option<Runtime>,
     start: Option<Instant>,
-    /// Since the start of the process by its own clock, microseconds.
+    /// Time since the start of the process by its own clock, microseconds.
     local_us: u64,
-    /// How many millionths its clock runs faster.
+    /// Millionths by which its clock runs faster.
     pub rate_ppm: i64,
     /// Time it missed, microseconds; `None` while it runs.
     pub paused_us: Option<u64>,
@@ -165,7 +166,7 @@ impl Host {
         self.paused_us = None;
     }
 
-    /// Time goes on by so much.
+    /// Lets time pass.
     pub fn advance(&mut self, by_us: u64) {
         let (Some(runtime), Some(start)) = (&self.runtime, self.start) else { return };
         let local_us = by_us as i64 + by_us as i64 * self.rate_ppm / 1_000_000;

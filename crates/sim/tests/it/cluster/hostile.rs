@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 
 use super::client::{BUCKET, FILES, PUT_KEYS, key};
 
-/// How long it waits for an answer.
+/// Time that it waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Directories that it may make before others do.
 const DIRECTORIES: u64 = 30;

@@ -46,7 +46,7 @@ const MAKING_SEEDS: u64 = 10;
 const HOSTILE_SEEDS: u64 = 4;
 const SERVING_SEEDS: u64 = 2;
 const TOGETHER_SEEDS: u64 = 4;
-/// Of so many seeds one is run twice.
+/// Number of seeds of which one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
 const BUG_SEEDS: u64 = 100;
@@ -153,8 +153,8 @@ mod seeds_stay_right_and_become_well {
     quarters!(0, super::SEEDS);
 }
 
-/// From `MAKING + CAIRN_SEED` on: clients make directories and fill them, through gateways that are
-/// told that operations are done when they have run.
+/// Seeds from `MAKING + CAIRN_SEED` on: clients make directories and fill them, through gateways
+/// that answer when operations have run, before they are durable.
 mod directories_that_gateways_fill_stay_right {
     quarters!(super::MAKING, super::MAKING_SEEDS);
 }
@@ -238,7 +238,7 @@ const FOUND: [(Bug, u64); 18] = [
     (Bug::DelegationIgnored, MAKING + 39),
 ];
 
-/// The same, of clients of NFS.
+/// Bugs, and the seeds that find them with clients of NFS.
 const FOUND_OF_NFS: [(Bug, u64); 4] = [
     (Bug::CallsForgotten, SERVING + 1),
     (Bug::RefusalsForgotten, SERVING + 2),

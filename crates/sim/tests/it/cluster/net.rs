@@ -21,10 +21,10 @@ use super::digest::Digest;
 
 /// Bytes on their way before a writer waits.
 const WINDOW_BYTES: usize = 512 << 10;
-/// How often what met a cut is sent again, microseconds.
+/// Interval at which messages that met a cut are sent again, microseconds.
 const AGAIN_US: u64 = 100_000;
 
-/// Where a node listens.
+/// Returns the address of a node.
 pub fn address_of(node: NodeId) -> String {
     format!("host-{}:7400", node.0)
 }
@@ -57,7 +57,7 @@ struct NetState {
     dying: Option<(NodeId, BTreeSet<u64>)>,
     /// Hosts that answer nothing, not even that nobody listens.
     gone: BTreeSet<NodeId>,
-    /// When what met a cut is sent again.
+    /// Time when messages that met a cut are sent again.
     again_us: u64,
     digest: Digest,
 }
@@ -141,7 +141,7 @@ impl Net {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether nothing gets from one to the other.
+    /// Returns whether nothing passes from `from` to `to`.
     pub fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
         self.state.lock().cuts.contains(&(from, to))
     }

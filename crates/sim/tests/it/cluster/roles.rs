@@ -49,13 +49,14 @@ use super::net::{Net, Purpose, address_of};
 use super::seat::{Seat, attend};
 
 pub const CLUSTER: ClusterId = ClusterId(7 << 64);
-/// How long a gateway writes that hears of no master, and how long after the end of its session its
-/// blocks may come. Each write takes up to 10 s, and faults hold it up for 8 s at either end.
+/// Time for which a gateway goes on writing without a master, and time after the end of its session
+/// in which its blocks may arrive. Each write takes up to 10 s, and faults delay it by 8 s at
+/// either end.
 const ALONE: Duration = Duration::from_secs(6);
 const LATE: Duration = Duration::from_secs(40);
-/// How long a master serves before it hands over since its disk is full.
+/// Time that a master serves before it hands over because its disk is full.
 const REST: Duration = Duration::from_secs(3);
-/// Memory of a lease, about.
+/// Approximate memory of a lease.
 const LEASE_BYTES: usize = 300;
 /// Faster than the product's, as a simulation lasts for less than a minute.
 const PACE: Pace = Pace {
@@ -70,7 +71,7 @@ const PACE: Pace = Pace {
     logs_rest: Duration::ZERO,
     settle: Duration::from_secs(3600),
 };
-/// Of each gateway, at the same time.
+/// Hostile mounts of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
 
 /// The surroundings of all processes.
@@ -80,36 +81,37 @@ pub struct Surroundings {
     pub rng: Arc<SeededRng>,
     pub database: Arc<Database>,
     pub masters: Vec<NodeId>,
-    /// Of each master, where they keep the metadata together.
+    /// Seat of each master, if masters keep the metadata together.
     pub seats: BTreeMap<NodeId, Seat>,
     /// The orders of operators to any master that serves.
     pub orders: Arc<Mutex<Vec<Edit>>>,
-    /// Whether gateways bring hostile mounts.
+    /// Set if gateways have hostile mounts.
     pub hostile: Arc<AtomicBool>,
     pub tuning: Tuning,
-    /// What a master and a gateway share that run in one process, by the number of either.
+    /// State that a master and a gateway share if they run in one process, by the number of either.
     pub shared: BTreeMap<NodeId, Arc<OwnMaster>>,
 }
 
 /// The settings that differ from seed to seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
-    /// Of a session.
+    /// Lease of a session.
     pub lease: Duration,
-    /// The master reads missing rows itself.
+    /// Set if the master reads missing rows itself.
     pub near: bool,
-    /// So many leases are held at a time, about.
+    /// Approximate number of leases held at a time.
     pub leases: usize,
     pub cache_bytes: u64,
     pub segment_bytes: u64,
-    /// Gateways have a door for NFS.
+    /// Set if gateways have a door for NFS.
     pub files: bool,
-    /// Which gateways are told that operations are done when they have run, by bits.
+    /// Two bits for each gateway; if both are 0, it is answered when operations have run, before
+    /// they are durable.
     pub hasty: u64,
 }
 
 impl Tuning {
-    /// One in four.
+    /// Returns whether the gateway is one of these; they are one in four.
     fn is_hasty(&self, gateway: NodeId) -> bool {
         self.hasty >> (gateway.0 % 32 * 2) & 3 == 0
     }

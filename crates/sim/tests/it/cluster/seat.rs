@@ -27,12 +27,12 @@ use crate::member::{MemberShown, config};
 
 /// Between two looks of a master at its member and at the map in its rows.
 const LOOK: Duration = Duration::from_millis(250);
-/// Makes the first rows, where masters share a database.
+/// Node that makes the first rows, if masters share a database.
 const MAKER: NodeId = NodeId(3000);
-/// Of a new log.
+/// Generation of a new log.
 const FIRST_GENERATION: u64 = 1;
 
-/// The place of a master, with all that is its own.
+/// The place of a master, with everything that it owns.
 #[derive(Clone)]
 pub struct Seat {
     pub disk: SimDisk,

@@ -37,31 +37,32 @@ use super::seat::{self, Seat};
 /// A turn of the world, microseconds.
 const TICK_US: u64 = 2_000;
 const CLIENTS: usize = 6;
-/// Clients that only read, of each gateway.
+/// Read-only clients of each gateway.
 const READERS: usize = 2;
-/// In seeds from this one on, directories are filled as well: by so many clients, and so many that
-/// come in between.
+/// First seed in which directories are filled as well: by this many makers, and as many others that
+/// look into the directories.
 pub const MAKING: u64 = 1 << 32;
 const MAKERS: usize = 2;
-/// In seeds from this one on, there are hostile mounts as well.
+/// First seed with hostile mounts as well.
 pub const HOSTILE: u64 = 1 << 33;
-/// In seeds from this one on, gateways serve NFS: clients of it work, and only so many others.
+/// First seed in which gateways serve NFS: clients of NFS work, and only this many others beside
+/// them.
 pub const SERVING: u64 = 1 << 34;
 const BESIDE: usize = 2;
-/// In seeds with this bit, and of any kind otherwise, three masters keep the metadata together.
+/// Bit of seeds, of any kind otherwise, in which three masters keep the metadata together.
 pub const TOGETHER: u64 = 1 << 35;
-/// In seeds with this bit, and of any kind otherwise, the first masters share their processes with
+/// Bit of seeds, of any kind otherwise, in which the first masters share their processes with
 /// gateways.
 pub const PAIRED: u64 = 1 << 36;
-/// How often streams break while they break again and again, and how often it is looked at
-/// whether members have what they should, microseconds.
+/// Interval at which streams break while they break again and again, and interval of checks that
+/// members have the blocks that they should, microseconds.
 const FLAKY_US: u64 = 100_000;
 const LOOK_US: u64 = 500_000;
-/// How long all may take to become well, seconds.
+/// Time that all may take to become well, seconds.
 const RECOVERY_SECS: u64 = 90;
 const CLIENT_HOST: NodeId = NodeId(2000);
 
-/// Which nodes there are.
+/// The nodes of a world.
 #[derive(Clone, Debug)]
 pub struct Layout {
     pub masters: Vec<NodeId>,
@@ -84,7 +85,7 @@ impl Layout {
         }
     }
 
-    /// What each gateway and the master share that runs in the same process.
+    /// Returns the state that each gateway shares with the master in the same process.
     fn pairs(&self) -> BTreeMap<NodeId, Arc<OwnMaster>> {
         let pair = |(master, gateway): (&NodeId, &NodeId)| {
             let own = Arc::<OwnMaster>::default();
@@ -138,13 +139,13 @@ pub struct World {
     /// One master after the other is cut off together with a gateway that has leased all rows that
     /// it reads, and nothing else goes wrong.
     aimed: bool,
-    /// Whether they fill directories.
+    /// Set if clients fill directories.
     makes: bool,
     /// Clients of NFS, where there are any.
     files: Option<files::Shared>,
     /// The ways that `Fault::Beside` cuts: longer than other faults last.
     beside: Vec<(NodeId, NodeId)>,
-    /// One in so many streams breaks from time to time.
+    /// Number of streams of which one breaks from time to time.
     flaky: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Clients: some ask any master, some stay with one that may have been replaced and read there,
-//! some write through the newest.
+//! Clients: some ask any master, some stay with a master that may have been replaced and read
+//! there, and some write through the newest.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ const MS: u64 = 1_000;
 enum Habit {
     /// Any that says that it is one.
     Any,
-    /// It stays with one as long as that says so, and reads only.
+    /// Stays with one master as long as that claims to serve, and only reads.
     Stays,
-    /// The one that began last.
+    /// Asks the master that began last.
     Newest,
 }
 
@@ -45,7 +45,7 @@ pub struct Client {
     stays_with: Option<u64>,
 }
 
-/// What a master answered: which client, which of its questions.
+/// The answer of a master: the client, the number of its question, and the result.
 pub type Answer = (usize, u64, Result<u32>);
 
 pub fn clients() -> Vec<Client> {

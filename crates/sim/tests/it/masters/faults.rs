@@ -13,51 +13,51 @@ use super::world::World;
 pub enum Fault {
     /// From the first nothing reaches the second.
     Cut(u64, u64),
-    /// All that comes from the first reaches the second late.
+    /// Delays everything from the first to the second.
     Late(u64, u64),
-    /// The second hears the first no more, but for its answers.
+    /// Drops everything from the first to the second, except answers.
     Unheard(u64, u64),
-    /// Nobody hears it any more, but for its answers.
+    /// Drops everything that it sends, except answers.
     Silent(u64),
-    /// Nothing reaches it.
+    /// Drops everything that is sent to it.
     Deaf(u64),
-    /// Nothing that it sends arrives.
+    /// Drops everything that it sends.
     Mute(u64),
-    /// As `Mute`, from the moment at which the next entries that it sends have reached a member.
+    /// Mutes it like `Mute`, from the moment when the next entries that it sends have reached a
+    /// member.
     MuteAtEntry(u64),
-    /// Of all that it sends entries are lost, and nothing else.
+    /// Drops the entries that it sends, and nothing else.
     EntriesLost(u64),
     Alone(u64),
-    /// Power is cut.
+    /// Cuts the power.
     Crash(u64),
-    /// The process is killed.
+    /// Kills the process.
     Kill(u64),
     /// As `Kill`, and a bit of the last record of its log flips meanwhile.
     RotAtEnd(u64),
     CrashAll,
-    /// The process is stopped, and goes on.
+    /// Stops the process, and lets it go on later.
     Stop(u64),
-    /// As `Stop`, from the moment at which the next answer of another member has come, before the
-    /// process sees it.
+    /// Stops it like `Stop`, from the moment when the next answer of another member has arrived,
+    /// before the process sees it.
     StopAtAnswer(u64),
-    /// The next member that gets a vote is alone from then on, and the one that voted dies and is
-    /// soon back.
+    /// Isolates the next member that gets a vote; the voter dies and is back soon.
     PartAtVote,
-    /// The machine is suspended: its process is stopped, and what is sent to it is lost. Its clocks
-    /// run on, and its timers stand still.
+    /// Suspends the machine: its process is stopped, and messages to it are lost. Its clocks run
+    /// on, and its timers stop.
     Suspend(u64),
     Slow(u64),
     Full(u64),
     /// Its wall clock is set, by up to a thousand seconds. Only a lease that is counted by that
     /// clock outlasts this.
     Jump(u64),
-    /// No client changes anything by its master, which has nothing under way then.
+    /// Lets no client change anything through its master, which has nothing under way then.
     Spared(u64),
-    /// Of all members only those that were removed hear it, and it hears no other ones.
+    /// Connects it only to removed members, which hear it; it hears no others.
     AmongRemoved(u64),
-    /// Its disk is lost. It is replaced after that.
+    /// Loses its disk. It is replaced after that.
     Wiped(u64),
-    /// All processes end, and one member recovers: it goes on alone. The others come back.
+    /// Ends all processes; one member recovers and goes on alone. The others come back.
     MajorityLost,
 }
 
@@ -159,7 +159,8 @@ impl World {
         }
     }
 
-    /// The one that was just elected, or nearly, is alone; one of its voters dies and is soon back.
+    /// Isolates the member that was just elected, or nearly; one of its voters dies and is back
+    /// soon.
     pub fn part(&mut self, elected: u64, voter: u64, lasts_us: u64) {
         let is_cut = self.rng.below(2) == 0;
         let away_us = 20_000 + self.rng.below(300_000);

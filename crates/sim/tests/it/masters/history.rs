@@ -1,9 +1,10 @@
-//! What clients saw of registers, and whether one order of all operations explains it.
+//! The operations of clients on registers, and the check that one order of all operations explains
+//! them.
 //!
 //! Every swap writes a value of its own and finds the value before it. So each value has one
 //! writer, and swaps that follow one another form a run that no other operation interrupts. Only a
-//! swap whose outcome is unknown can begin a run. It remains to be seen whether the runs can be
-//! put in an order that agrees with the times of all operations.
+//! swap whose outcome is unknown can begin a run. The check then looks for an order of the runs
+//! that agrees with the times of all operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,15 +73,15 @@ impl Call {
 
 /// Operations without any other between them.
 struct Run {
-    /// The value that it begins with.
+    /// Value that it begins with.
     first: u32,
-    /// The end of the operation that ended first, and the begin of the one that began last.
+    /// End of the operation that ended first, and begin of the operation that began last.
     ended: u64,
     begun: u64,
 }
 
 impl Run {
-    /// Whether some operation of it had ended when one of `other` began.
+    /// Returns whether some operation of it had ended when an operation of `other` began.
     fn is_before(&self, other: &Run) -> bool {
         self.ended < other.begun
     }
@@ -173,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether there is an order: tries all of them.
+    /// Returns whether there is an order; tries all of them.
     fn search(calls: &[Call], done: u32, value: u32) -> bool {
         let is_open = |at: &usize| done >> at & 1 == 0;
         let open: Vec<usize> = (0..calls.len()).filter(is_open).collect();

@@ -37,7 +37,7 @@ use crate::cluster::{each, number, trace};
 
 /// Seeds of the test command, of each kind.
 const SEEDS: u64 = 4;
-/// In one of so many seeds at most a bug must be found.
+/// Number of seeds of which at least one must find a bug.
 const BUG_SEEDS: u64 = 24;
 /// Three members that stay, and any faults.
 const STAYING: Scene = Scene { changes: false, script: None, jumps: true };
@@ -52,7 +52,7 @@ const fn aimed_at_changes(script: Script) -> Scene {
     Scene { changes: true, script: Some(script), jumps: true }
 }
 
-/// Of members that change, a majority is lost, and one goes on without the others.
+/// Members change, a majority is lost, and one member goes on without the others.
 const RECOVERING: Scene = aimed_at_changes(scripts::given_up);
 
 /// All that can be planted here, each with the scene in which it is found.
@@ -79,7 +79,7 @@ const PLANTED: [(Planted, Scene); 18] = [
 /// More of them, which these worlds cannot find: see `snapshots.rs` and `damaged.rs`.
 const OF_DISKS: [Bug; 3] = [Bug::NewerEntriesDropped, Bug::DamagedFills, Bug::DamagedLeads];
 
-/// Whether these worlds, and no others, look for it.
+/// Returns whether only these worlds look for the bug.
 pub fn is_planted_here(bug: Bug) -> bool {
     OF_DISKS.contains(&bug) || PLANTED.iter().any(|(planted, _)| *planted == Planted::Of(bug))
 }
@@ -127,9 +127,9 @@ fn what_masters_acknowledge_stays_when_one_goes_on_alone() {
     check_seeds(RECOVERING);
 }
 
-/// Seeds of members that change which found faults in an earlier program. In all but the last one
-/// nobody could lead any more: a voter that did not know of its vote yet refused the only other one
-/// that was left. In the last one the leader was no voter of a step that was interrupted. So it
+/// Seeds of changing members which found faults in an earlier program. In all except the last,
+/// nobody could lead any more: a voter that did not know of its vote yet refused the only other
+/// member that was left. In the last, the leader was no voter of a step that was interrupted. So it
 /// could neither end that step, nor hand over.
 const STOOD_STILL: [u64; 5] = [1020, 1070, 1093, 1291, 10460];
 

@@ -15,9 +15,9 @@ use super::world::World;
 use crate::member::config;
 
 const MS: u64 = 1_000;
-/// There are no more masters than this.
+/// Most masters at a time.
 const MASTERS_MAX: usize = 5;
-/// A machine whose master was removed runs on for at most so long.
+/// Longest time for which a machine whose master was removed runs on.
 const RETIRES_US: u64 = 12_000 * MS;
 
 /// Something that an operator does.
@@ -26,11 +26,11 @@ pub enum Change {
     Join,
     /// A master is removed.
     Leave,
-    /// A new one joins, and one leaves.
+    /// A new master joins, and an old one leaves.
     Replace,
-    /// As `Replace`, of one whose process is ended first.
+    /// Replaces a master like `Replace`, after its process was ended.
     ReplaceDead,
-    /// As `Replace`, of one that has lost its disk.
+    /// Replaces a master like `Replace`, after it has lost its disk.
     ReplaceWiped,
 }
 
@@ -98,9 +98,9 @@ impl World {
         }
     }
 
-    /// All masters end. The one whose log goes furthest recovers, so nothing is lost that was
-    /// acknowledged, and others join. The former ones come back in so long, and one of them may not
-    /// reach the one that recovered.
+    /// Ends all masters. The member with the longest log recovers, so nothing acknowledged is lost,
+    /// and others join. The former masters come back after `returns_us`, and one of them may not
+    /// reach the recovered member.
     pub fn go_on_alone(&mut self, returns_us: u64) {
         let masters = self.members();
         for id in &masters {
@@ -145,7 +145,7 @@ impl World {
         MemberStore::open_any(Arc::new(place.disk.clone()), config(&self.rng))
     }
 
-    /// What `cairn cluster recover` does with the disk of a member.
+    /// Does the same as `cairn cluster recover` with the disk of a member.
     fn recover_member(&self, id: u64) -> Result<()> {
         let store = self.opened(id)?;
         let former = store.generation().max(store.superseded());
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Has another master join in so long, and then this one leave.
+    /// Makes another master join after `after_us`, and then this one leave.
     pub fn replace(&mut self, id: u64, after_us: u64) {
         self.operator.begun += 1;
         let at_us = self.now_us + after_us;

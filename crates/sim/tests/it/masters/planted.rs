@@ -13,7 +13,7 @@ pub enum Planted {
     Of(Bug),
     /// A member that has lost its disk takes part again under its former id.
     WipedVotes,
-    /// A member that is told of a change of members still counts those that have left.
+    /// A member that learns of a change of members still counts removed ones.
     RemovedVotes,
     /// The clock by which leases count stands still while a machine is suspended.
     ClockStops,
@@ -35,14 +35,14 @@ impl Planted {
     }
 }
 
-/// Those that each member was told to be voters.
+/// Voters that each member has learned of.
 #[derive(Default)]
 pub struct ToldVoters {
     told: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 impl ToldVoters {
-    /// The same message, in which all that have voted before still do.
+    /// Returns the same message, changed so that all former voters still vote.
     pub fn keep(&mut self, to: u64, bytes: &Bytes) -> Result<Bytes> {
         let (envelope, mut parsed) = message::parse(bytes)?;
         let Message::Append { entries, .. } = &mut parsed else { return Ok(bytes.clone()) };

@@ -20,11 +20,11 @@ use super::wires::{Port, Wires};
 use crate::cluster::host::Given;
 use crate::member::{MemberShown, config};
 
-/// What others see of a process.
+/// The state of a process that others see.
 #[derive(Clone, Default)]
 pub struct ProcessShown {
     pub member: MemberShown,
-    /// The master, if it says that it serves, and how many began before it.
+    /// Master, if it claims to serve, and the number of masters that began before it.
     pub master: Arc<Mutex<Option<(u64, Master)>>>,
 }
 
@@ -51,7 +51,7 @@ pub struct Start {
     pub changes: bool,
     pub list: MasterList,
     pub shown: ProcessShown,
-    /// How many masters have begun.
+    /// Number of masters that have begun.
     pub masters: Arc<AtomicU64>,
 }
 

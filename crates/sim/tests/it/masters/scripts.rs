@@ -15,15 +15,15 @@ const MS: u64 = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Of(Fault),
-    /// That of the member that serves when the step begins.
+    /// A fault of the member that serves when the step begins.
     OfServing(fn(u64) -> Fault),
-    /// That of a member that does not serve then.
+    /// A fault of a member that does not serve then.
     OfFollower(fn(u64) -> Fault),
     /// The operator changes something.
     Change(Change),
 }
 
-/// When a step begins, what it is and how long it lasts, microseconds.
+/// The begin of a step, the step, and its duration; times in microseconds.
 pub type Planned = (u64, Step, u64);
 
 /// The members at the begin of a script: one serves, or may.
@@ -181,8 +181,8 @@ fn stopped_again(cast: &mut Cast<'_>) {
     }
 }
 
-/// A former master comes back, is slow to apply what it missed, and is alone with another one that
-/// may make it the leader.
+/// A former master comes back, is slow to apply the entries that it missed, and is alone with
+/// another member that may make it the leader.
 fn heir_that_is_behind(cast: &mut Cast<'_>) {
     let serving = cast.serving;
     let away_us = cast.between(3_500, 6_000);
@@ -256,9 +256,9 @@ fn power_cuts(cast: &mut Cast<'_>) {
     }
 }
 
-/// One, two or all masters die while clients write, by a cut of power or not, and come back in any
-/// order. Their logs have gone round their rings meanwhile. Of all, the one that served comes back
-/// last every second time: it leads at once, and the others answer it from the first message on.
+/// One, two or all masters die while clients write, by a power cut or not, and come back in any
+/// order. Their logs have wrapped around meanwhile. If all died, the serving master comes back last
+/// every second time: it leads at once, and the others answer its first message.
 pub fn masters_die(cast: &mut Cast<'_>) {
     let at_us = cast.between(2_000, 5_000);
     let count = 3 - cast.rng.below(5).saturating_sub(2) as usize;
@@ -300,7 +300,7 @@ pub fn unheard_quietly(cast: &mut Cast<'_>) {
     cast.of(rest_us, Fault::Silent(serving), lasts_us);
 }
 
-/// As [`heard_by_one`], while nothing is under way: the logs of both are the same.
+/// Runs [`heard_by_one`] while nothing is under way: the logs of both are the same.
 pub fn heard_by_one_quietly(cast: &mut Cast<'_>) {
     let (serving, deaf) = (cast.serving, cast.others[0]);
     let rest_us = cast.between(100, 500);
@@ -349,9 +349,9 @@ pub fn given_up(cast: &mut Cast<'_>) {
     cast.of(0, Fault::MajorityLost, returns_us);
 }
 
-/// The master acknowledges an entry that one other member has, and dies for the others before it
-/// says so to any. The one that has the entry is elected, and no entry of its own arrives: so it
-/// cannot know that what it has is committed, though the other one answers it.
+/// The master acknowledges an entry that one other member has, and is cut off before it tells
+/// anybody. The member with the entry is elected, and none of its own entries arrive: so it cannot
+/// know that the entry is committed, though the other member answers it.
 pub fn heir_untold(cast: &mut Cast<'_>) {
     let lasts_us = cast.between(6_500, 8_500);
     cast.of(0, Fault::MuteAtEntry(cast.serving), lasts_us);

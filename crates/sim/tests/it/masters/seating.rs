@@ -20,13 +20,13 @@ use super::verbs::Swap;
 
 /// Between two looks who leads, and who may begin.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two looks of a master at the members.
+/// Interval between two looks of a master at the members.
 const SEATED: Duration = Duration::from_millis(500);
-/// A master serves so long before it hands over since its disk is full.
+/// Time that a master serves before it hands over because its disk is full.
 const REST: Duration = Duration::from_secs(3);
-/// An operator waits so long for the answer to a removal.
+/// Time that an operator waits for the answer to a removal.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// A register that no client asks for: an edit of the map.
+/// Register that no client uses: an edit of the map.
 const MAP: u8 = 200;
 
 /// The masters of the map, what an operator wants, and what masters know of it. Clones are the
@@ -38,15 +38,15 @@ pub struct MasterList {
 
 #[derive(Default)]
 pub struct MasterListState {
-    /// Those of the cluster map.
+    /// Masters of the cluster map.
     pub masters: BTreeSet<u64>,
-    /// Those of them that an operator wants to remove.
+    /// Masters that an operator wants to remove.
     pub asked: BTreeSet<u64>,
-    /// Those that beat.
+    /// Masters that beat.
     pub up: BTreeSet<u64>,
-    /// New ones that ask whether they may begin, and the generations that they are told.
+    /// New masters that ask whether they may begin, and the generations that they get.
     entering: BTreeMap<u64, Option<Result<u64, String>>>,
-    /// The voters, when the master that serves had nothing to change.
+    /// Voters when the serving master had nothing to change.
     pub settled: Option<BTreeSet<u64>>,
     /// Masters that were given up.
     pub former: BTreeSet<u64>,
@@ -208,7 +208,7 @@ impl Duties {
         Ok(())
     }
 
-    /// Answers one that asks whether it may begin. One that was removed is not let in at all.
+    /// Answers a new master that asks whether it may begin. A removed one is refused.
     async fn admit(&self, id: u64) {
         let Duties { served, seating, .. } = self;
         let entered = match served.masters().contains(&id) {

@@ -46,7 +46,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     result.and_then(|lost| if lost == 0 { Ok(()) } else { Err(format!("{lost} entries are lost")) })
 }
 
-/// How many entries are lost.
+/// Installs a snapshot; returns the number of lost entries.
 fn install(seed: u64) -> Result<usize> {
     let rng = Arc::new(SeededRng::new(seed));
     let log = entries(&rng, 20 + rng.below(40));

@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 
 use crate::cluster::digest::Digest;
 
-/// Where the answer of a message goes.
+/// Sender for the answer to a message.
 type Waiting = oneshot::Sender<Result<Bytes>>;
 
-/// From one member to another. Number 0: from, or to, any.
+/// The way from one member to another. Number 0 stands for any.
 pub type Way = (u64, u64);
 
-/// Something on its way.
+/// A message or answer on its way.
 pub struct Item {
     pub from: u64,
     pub to: u64,
@@ -41,15 +41,15 @@ struct WiresState {
     now_us: u64,
     next: u64,
     items: BTreeMap<(u64, u64), Item>,
-    /// How many faults cut each way.
+    /// Number of faults that cut each way.
     cuts: BTreeMap<Way, u32>,
-    /// How many faults let nothing but answers pass each way.
+    /// Number of faults that let only answers pass each way.
     unheard: BTreeMap<Way, u32>,
-    /// How many faults lose the entries that a member sends.
+    /// Number of faults that lose the entries that a member sends.
     entries_lost: BTreeMap<u64, u32>,
-    /// How many faults make each way slow.
+    /// Number of faults that make each way slow.
     late: BTreeMap<Way, u32>,
-    /// Nobody hears that they are lost.
+    /// Lost messages, whose senders never learn of the loss.
     lost: Vec<Waiting>,
     digest: Digest,
 }
@@ -67,7 +67,7 @@ fn subtract<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
     }
 }
 
-/// Whether this message brings entries.
+/// Returns whether this message brings entries.
 pub fn has_entries(bytes: &Bytes) -> bool {
     match message::parse(bytes) {
         Ok((_, Message::Append { entries, .. })) => !entries.is_empty(),

@@ -27,20 +27,20 @@ use crate::cluster::host::Host;
 
 /// A turn of the world, microseconds.
 const TICK_US: u64 = 2_000;
-/// How long things go wrong, and how long all may take to become well.
+/// Duration of the faults, and time that all may take to become well.
 const FAULTS_US: u64 = 30_000_000;
 const RECOVERY_US: u64 = 120_000_000;
-/// How long members may take to agree when nobody asks for anything. A leader waits 30 s for an
-/// answer to a part of a snapshot that is lost, and then begins anew.
+/// Time that members may take to agree while clients rest. A leader waits 30 s for an answer to a
+/// part of a snapshot that is lost, and then begins anew.
 const AGREEING_US: u64 = 75_000_000;
 const RESTING_US: u64 = 500_000;
-/// A range whose first entry is overwritten is asked for so often at most, by several members.
+/// Most requests in a row for a range whose first entry is overwritten, by several members.
 const RANGE_REPEATS: u64 = 12;
-/// Between two looks at processes that have ended by themselves.
+/// Interval between two looks at processes that have ended by themselves.
 const LOOK_US: u64 = 500_000;
 /// Clocks differ by less than a tenth, the margin of leases.
 const RATES_PPM: [u64; 2] = [20_000, 45_000];
-/// What operators do, each as often as it is here.
+/// Changes that operators make; a change is as frequent as it is listed.
 const CHANGES: [Change; 8] = [
     Change::Join,
     Change::Leave,
@@ -87,12 +87,12 @@ pub struct Place {
     pub stays_down: bool,
 }
 
-/// What a run is about.
+/// The subject of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// Members come and go.
+    /// Set if members come and go.
     pub changes: bool,
-    /// One script again and again, instead of any.
+    /// Script to repeat; `None` for any.
     pub script: Option<Script>,
     /// Wall clocks jump where the faults say so.
     pub jumps: bool,
@@ -110,9 +110,9 @@ pub struct World {
     pub history: History,
     most_ppm: u64,
     seed: u64,
-    /// Questions that were asked.
+    /// Number of questions that were asked.
     pub turns: u64,
-    /// How many masters have begun.
+    /// Number of masters that have begun.
     masters: Arc<AtomicU64>,
     planned: VecDeque<Planned>,
     pub ending: Vec<Begun>,
@@ -126,11 +126,11 @@ pub struct World {
     /// Masters that were removed run on until the end.
     pub keeps_removed: bool,
     pub next_id: u64,
-    /// A member that is to be stopped for so long at its next answer.
+    /// Member to be stopped at its next answer, and for how long.
     pub awaited: Option<(u64, u64)>,
-    /// A member that is to be mute for so long when its next entries have arrived.
+    /// Member to be mute once its next entries have arrived, and for how long.
     pub awaited_entry: Option<(u64, u64)>,
-    /// The member that gets the next vote is to be alone for so long.
+    /// Time for which the member that gets the next vote is isolated.
     pub awaited_vote: Option<u64>,
     pub faults: usize,
 }
@@ -373,7 +373,7 @@ impl World {
         self.ids().into_iter().filter(|id| begun(id).is_some()).max_by_key(begun)
     }
 
-    /// How many masters began before that of `id`, if it says that it serves.
+    /// Returns the number of masters that began before that of `id`, if it claims to serve.
     pub fn begun(&self, id: u64) -> Option<u64> {
         self.places[&id].shown.master.lock().as_ref().map(|(begun, _)| *begun)
     }
@@ -415,7 +415,7 @@ impl World {
         wrong
     }
 
-    /// Whether the voters are masters of the map, and three or more.
+    /// Returns whether the voters are masters of the map, and at least three.
     fn is_seated(&self) -> bool {
         if !self.scene.changes {
             return true;
@@ -429,7 +429,7 @@ impl World {
         is_settled && self.operator.acts.is_empty()
     }
 
-    /// Those of the masters of the map.
+    /// Returns the fences of the masters of the map.
     fn fences(&self) -> impl Iterator<Item = (u64, Fence)> {
         let members = self.members();
         let is_member = move |(id, _): &(&u64, &Place)| members.contains(*id);
@@ -564,7 +564,7 @@ impl World {
     }
 }
 
-/// Whether this is the answer of a member that votes for the one that asked.
+/// Returns whether this answer grants a vote.
 fn is_vote(bytes: &[u8]) -> bool {
     matches!(message::parse_reply(bytes), Ok(Reply::Voted { granted: true, .. }))
 }
