@@ -88,7 +88,7 @@ pub enum Bug {
     BoundLeaseIgnored,
     /// A new master does not wait for sessions that were bound to any master before.
     BoundToAnyMaster,
-    /// A member that lacks damaged rows fills another member with the rows that it has.
+    /// A member with damaged rows fills another member with its other rows.
     DamagedFills,
     /// A member with damaged rows offers itself as leader.
     DamagedLeads,

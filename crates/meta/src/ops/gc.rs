@@ -15,8 +15,8 @@ use crate::rows::{
 };
 use crate::{Context, Stop, Verb, View};
 
-/// Extent rows drained in one step: 64 x 1,024 extents would be too many for one operation, 3 x
-/// 1,024 always fit.
+/// Extent rows drained in one step. A row has up to 1,024 extents: 64 rows would be too many for
+/// one operation, 3 always fit.
 const STEP_CHUNKS: usize = 3;
 /// Part rows drained in one step.
 const STEP_PARTS: usize = 500;
