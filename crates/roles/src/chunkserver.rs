@@ -14,19 +14,19 @@ use crate::copies::Copies;
 use crate::duties::{self, Pace, until};
 use crate::node::Node;
 
-/// How long requests in progress have when the chunkserver stops.
+/// Time that requests in progress get to finish when the chunkserver stops.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// Corrupt blocks that wait to be healed.
+/// Number of corrupt blocks that may wait to be healed.
 const SICK: usize = 1000;
 
-/// A node with a store of blocks, which nobody has been let in to yet.
+/// A node with a block store, before it accepts any connection.
 pub struct ChunkserverNode {
     node: Node,
     pub store: Store,
     pub served: Arc<Chunkserver>,
     /// Its connections to other chunkservers.
     pub pool: Arc<Pool>,
-    /// Takes blocks that do not check out, to be healed.
+    /// Takes blocks that fail their checksum, to heal them.
     pub sick: mpsc::Sender<Sick>,
     to_heal: mpsc::Receiver<Sick>,
     copies: Arc<Copies>,
@@ -44,8 +44,8 @@ impl ChunkserverNode {
         ChunkserverNode { node, store, served, pool, sick, to_heal, copies }
     }
 
-    /// Says twice a second how the store fares, and besides what `own` says. `disk` is the number
-    /// of the disk.
+    /// Sends a beat twice a second: the state of the store, on the disk with the number `disk`, and
+    /// the other fields as `own` returns them.
     pub fn beat(&self, disk: u128, own: impl Fn() -> Beat + Send + Sync + 'static) {
         let (store, served) = (self.store.clone(), Arc::clone(&self.served));
         let copies = Arc::clone(&self.copies);
@@ -64,12 +64,13 @@ impl ChunkserverNode {
         });
     }
 
-    /// The taker of connections that move blocks, for the listener.
+    /// Returns the taker of connections that move blocks, for the listener.
     pub fn taker(&self) -> Taker {
         self.served.taker()
     }
 
-    /// Answers other nodes and does its duties, until `stopped` or its sender is gone.
+    /// Answers other nodes and does the duties of a chunkserver, until `stopped` is true or its
+    /// sender is dropped.
     pub fn start(
         self,
         listener: Arc<dyn Listen>,
@@ -92,12 +93,12 @@ impl ChunkserverNode {
 pub struct Running {
     served: Arc<Chunkserver>,
     listening: JoinHandle<()>,
-    /// Its work until it is told to stop; more may be added.
+    /// Tasks that run until `stopped`; callers may add more.
     pub work: JoinSet<()>,
 }
 
 impl Running {
-    /// Waits, after it was told to stop, until requests in progress have ended or were given up.
+    /// Waits, once `stopped` is true, until requests in progress have ended, for [`DRAIN`] at most.
     pub async fn drain(mut self) {
         self.served.stop(DRAIN).await;
         let _ = self.listening.await;

@@ -1,5 +1,6 @@
-//! The work of a chunkserver so that each of its groups is whole here. It catches up with the other
-//! members, heals blocks that fail their checksum, and forgets groups it is no longer in.
+//! The work of a chunkserver that keeps each of its groups whole on this node. It catches up with
+//! the other members, heals blocks that fail their checksum, and forgets groups that it no longer
+//! belongs to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,14 +24,14 @@ use tokio::time::{sleep, timeout};
 
 /// Groups that are copied at the same time.
 const GROUPS: usize = 2;
-/// How often all groups are looked at, if the map does not change.
+/// Period between two looks at all groups, if the map does not change.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How often a disk that failed is tried, and the masters are told.
+/// Period at which a failed disk is tried again, and reported to the masters.
 const TRIAL_PERIOD: Duration = Duration::from_secs(1);
-/// Corrupt blocks that are tried again if no other member could be asked. Of more, those that are
-/// forgotten are found again by the next reader or scrub.
+/// Number of corrupt blocks kept to be tried again because no other member could be asked. Any
+/// beyond that are dropped, and found again by the next reader or scrub.
 const UNHEALED: usize = 10_000;
-/// Blocks deleted at once.
+/// Number of blocks deleted at once.
 const PAGE: usize = 500;
 
 pub struct Copies {
@@ -47,7 +48,7 @@ impl Copies {
         Copies { agent, served, store, running: Mutex::default(), unchecked: Mutex::default() }
     }
 
-    /// How far it is with each group that it copies.
+    /// Returns the progress of each group that is being copied.
     pub fn progress(&self) -> Vec<Copying> {
         let running = self.running.lock();
         let one = |(group, progress): (&GroupId, &Arc<Progress>)| Copying {
@@ -58,7 +59,7 @@ impl Copies {
         running.iter().map(one).collect()
     }
 
-    /// Catches up wherever the map says that it must, for ever.
+    /// Catches up wherever the map requires it, indefinitely.
     pub async fn keep_up(self: Arc<Self>) {
         let mut epochs = self.agent.epochs();
         let mut work = JoinSet::new();
@@ -97,7 +98,7 @@ impl Copies {
         }
     }
 
-    /// Whether nobody else copies the group.
+    /// Marks the group as being copied. Returns false if it already was.
     fn begin(&self, group: GroupId) -> bool {
         let mut running = self.running.lock();
         let is_new = !running.contains_key(&group);
@@ -189,7 +190,8 @@ impl Copies {
         }
     }
 
-    /// The master decides whether what only this node has was ever published.
+    /// Reports blocks that only this node has to the master, which decides whether they were ever
+    /// published.
     async fn tell_of_extra(&self, group: GroupId, extra: &[(BlockId, Owner)]) -> Result<()> {
         for page in extra.chunks(EXTRA_BLOCKS) {
             let extra = Extra { group, blocks: page.to_vec() };
@@ -198,8 +200,9 @@ impl Copies {
         Ok(())
     }
 
-    /// Tries the disk while it fails, and tells the masters of that, indefinitely. When it takes
-    /// writes again all groups are compared: it has missed deletions.
+    /// Tries the disk again and again while it fails, and reports that to the masters,
+    /// indefinitely. When the disk takes writes again, all groups are compared: this node has
+    /// missed deletions.
     pub async fn watch_disk(self: Arc<Self>) {
         let mut has_failed = false;
         loop {
@@ -208,7 +211,7 @@ impl Copies {
                 store.try_disk();
                 Ok(())
             });
-            // A trial that hangs goes on, and meanwhile no other one begins.
+            // A trial that hangs goes on, and no other trial begins meanwhile.
             let _ = timeout(TRIAL_PERIOD, trying).await;
             let failure = self.store.disk_failure();
             match (&failure, has_failed) {
@@ -228,7 +231,7 @@ impl Copies {
             if let Some(error) = failure {
                 let fault = DiskFault { error };
                 let told = self.agent.tell(ControlMethod::DiskFault, &fault);
-                // A master of an earlier version takes the disk for a full one.
+                // A master of an earlier version treats the disk as full.
                 let _ = timeout(waits::BEAT, told).await;
             }
         }
@@ -254,7 +257,7 @@ impl Copies {
         }
     }
 
-    /// Heals what readers and scrubs found not to check out, for ever.
+    /// Heals blocks that readers and scrubs found to fail their checksum, indefinitely.
     pub async fn heal(self: Arc<Self>, mut sick: mpsc::Receiver<Sick>) {
         let mut failed = BTreeSet::new();
         loop {
@@ -266,7 +269,7 @@ impl Copies {
                         failed.insert((group, block));
                     }
                 }
-                // The others may be there now.
+                // The other members may be up by now.
                 Err(_) => {
                     for (group, block) in std::mem::take(&mut failed) {
                         if self.heal_one(group, block).await.is_err() {
@@ -291,8 +294,9 @@ impl Copies {
     }
 }
 
-/// Blocks that may not be wanted any more. A block that was copied may have been deleted while the
-/// member that had it was away: now that two have it, neither would find that out.
+/// Returns the blocks that may not be needed any more. A block that was copied may have been
+/// deleted while the member that had it was away: now that two members have it, neither would find
+/// that out.
 fn doubtful(report: &repair::Report) -> Vec<(BlockId, Owner)> {
     [&report.extra[..], &report.copied].concat()
 }

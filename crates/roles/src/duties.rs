@@ -1,6 +1,6 @@
-//! The duties of a process, repeated until it ends: it looks which nodes are up, ends sessions that
-//! have lapsed, collects garbage, compacts segments. All of it gives way to requests: one step at a
-//! time, with rests in between.
+//! The duties of a process, repeated until it ends: it checks which nodes are up, ends sessions
+//! that have lapsed, collects garbage and compacts segments. All of them give way to requests: one
+//! step at a time, with pauses in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,35 +18,38 @@ use cairn_meta::master::host::Sessions;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-/// How often a master looks who is up, and brings the map up to date.
+/// Period at which a master checks which nodes are up and updates the map.
 const LOOK_AROUND_PERIOD: Duration = Duration::from_millis(500);
-/// How often there is a look for sessions that have lapsed.
+/// Period between two checks for sessions that have lapsed.
 const SESSIONS_PERIOD: Duration = Duration::from_millis(250);
-/// Drains looked at to find one that can be done.
+/// Number of drains read to find any that can be carried out.
 const DRAINS: usize = 100;
-/// The first look for old logs comes after such a part of the time between two.
+/// The first look for old logs comes after this fraction of the usual period (`logs`).
 const LOGS_FIRST: u32 = 12;
 
-/// How often there is a look for what is seldom there.
+/// Periods of the duties that mostly find nothing to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Whether there is garbage.
+    /// Period between two checks for garbage.
     pub garbage: Duration,
-    /// Every so many looks a pass is made in any case: uploads that were given up leave no row.
+    /// A full pass is made at each check whose number is a multiple of this, even without known
+    /// garbage: abandoned uploads leave no row.
     pub garbage_looks: u64,
-    /// A pass at one in so many looks forgets calls that were done long ago: all that are known
-    /// are looked at for it.
+    /// A pass forgets calls that were done long ago at each check whose number is a multiple of
+    /// this, as it has to read all known calls.
     pub forget_looks: u64,
-    /// Whether a full disk needs compaction.
+    /// Period between two checks whether a full disk needs compaction.
     pub compact: Duration,
-    /// Every so many looks all segments are looked at, however much is free.
+    /// All segments are considered at each check whose number is a multiple of this, however much
+    /// space is free.
     pub compact_looks: u64,
-    /// Blocks that were written and not published.
+    /// Period at which blocks that were written and not published are deleted.
     pub abandoned: Duration,
-    /// Whether there are logs that are too old, and the rest after each step of such a look.
+    /// Period between two looks for logs that are too old, and the pause after each step of such a
+    /// look.
     pub logs: Duration,
     pub logs_rest: Duration,
-    /// Whether files of logs have grown or closed, and may be compressed.
+    /// Period between two looks for log files that have grown or closed and may be compressed.
     pub settle: Duration,
 }
 
@@ -66,7 +69,7 @@ impl Default for Pace {
     }
 }
 
-/// Does `work` until the process is told to stop.
+/// Does `work` until `stopped` is true or its sender is dropped.
 pub async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     tokio::select! {
         biased;
@@ -75,14 +78,14 @@ pub async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output 
     }
 }
 
-/// Ticks now and then; not more often to make up for time that was missed.
+/// Returns a timer that does not catch up on ticks that were missed.
 fn every(period: Duration) -> Interval {
     let mut timer = interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     timer
 }
 
-/// Brings the cluster map up to date, indefinitely.
+/// Updates the cluster map, indefinitely.
 pub async fn look_around(controller: Arc<Controller>) {
     let mut timer = every(LOOK_AROUND_PERIOD);
     loop {
@@ -93,7 +96,7 @@ pub async fn look_around(controller: Arc<Controller>) {
     }
 }
 
-/// Sees to it that the masters of the map keep the metadata, indefinitely.
+/// Keeps the members that hold the metadata in line with the masters of the map, indefinitely.
 pub async fn seat_members(controller: Arc<Controller>) {
     let mut timer = every(LOOK_AROUND_PERIOD);
     loop {
@@ -141,8 +144,8 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
     }
 }
 
-/// Deletes logs that are too old, indefinitely: step by step, with rests. The first look is not at
-/// once, but soon: a process may not live until the next one.
+/// Deletes logs that are too old, indefinitely: step by step, with pauses. The first look is soon
+/// but not immediate: a process may not live until the next one.
 pub async fn delete_old_logs(fs: Fs, pace: Pace) {
     sleep(pace.logs / LOGS_FIRST).await;
     loop {
@@ -162,7 +165,7 @@ pub async fn delete_old_logs(fs: Fs, pace: Pace) {
     }
 }
 
-/// Compresses the files of logs that are `mine`, indefinitely.
+/// Compresses the log files for which `mine` returns true, indefinitely.
 pub async fn settle_logs(fs: Fs, mine: impl Fn(Ino) -> bool, pace: Pace) {
     let (mut timer, mut settler) = (every(pace.settle), Settler::default());
     // Not at the start, when there is much else to do.
@@ -176,7 +179,8 @@ pub async fn settle_logs(fs: Fs, mine: impl Fn(Ino) -> bool, pace: Pace) {
     }
 }
 
-/// Whether a file is for this gateway to compress, of all that are up: each file is for one.
+/// Returns whether this gateway, of those that are up, compresses a file: each file is assigned to
+/// exactly one gateway.
 pub fn is_of_gateway(map: &ClusterMap, own: NodeId, ino: Ino) -> bool {
     let is_one = |(_, node): &(&NodeId, &cairn_base::map::Node)| {
         node.is_up && node.pin.roles.contains(Role::Gateway)
@@ -189,8 +193,8 @@ pub fn is_of_gateway(map: &ClusterMap, own: NodeId, ino: Ino) -> bool {
 async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     let caller = Caller::system();
     let drains = fs.read(&caller, ListDrains { after: None, limit: DRAINS }).await?;
-    // A body that is being put together waits for its upload; behind many of them there may be
-    // more.
+    // A body that is being assembled waits for its upload; behind a full page of them there may be
+    // more drains.
     let is_waiting = |drain: &Drain| matches!(drain, Drain::Prepared { .. });
     if drains.len() == DRAINS || drains.iter().any(|(_, drain)| !is_waiting(drain)) {
         return Ok(true);
@@ -201,7 +205,7 @@ async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     fs.has_sessions_to_reap(&caller).await
 }
 
-/// Gives the space of deleted blocks back, indefinitely.
+/// Reclaims the space of deleted blocks, indefinitely.
 pub async fn compact(blocks: Store, pace: Pace) {
     let mut timer = every(pace.compact);
     for look in 0u64.. {
@@ -223,7 +227,7 @@ pub async fn compact(blocks: Store, pace: Pace) {
     }
 }
 
-/// Deletes what was written and will not be published, indefinitely.
+/// Deletes blocks that were written and will not be published, indefinitely.
 pub async fn drop_abandoned(fs: Fs, pace: Pace) {
     let mut timer = every(pace.abandoned);
     loop {
@@ -232,7 +236,7 @@ pub async fn drop_abandoned(fs: Fs, pace: Pace) {
     }
 }
 
-/// The same, once.
+/// Deletes blocks that were written and will not be published, once.
 pub async fn drop_abandoned_now(fs: &Fs) {
     if let Err(error) = fs.drop_abandoned().await {
         tracing::debug!(%error, "blocks that were not published stay for the garbage collector");

@@ -14,15 +14,15 @@ use crate::node::Node;
 pub struct Config {
     pub session: client::Config,
     pub fs: cairn_fs::Config,
-    /// Connections in use to each chunkserver, at most.
+    /// Most connections in use to each chunkserver.
     pub connections: usize,
 }
 
-/// Opens a session with whatever master serves; goes on trying until there is one. `before` may
-/// put something in front of the cluster's blocks.
+/// Opens a session with whatever master serves; retries until there is one. `before` may put
+/// something in front of the cluster's blocks.
 ///
 /// # Errors
-/// Those of `before`.
+/// Same errors as `before`.
 pub async fn open<E>(
     node: &Node,
     config: Config,

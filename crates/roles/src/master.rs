@@ -1,4 +1,4 @@
-//! A master: it serves when it is its turn, and stands by otherwise.
+//! A master: it serves when it is its turn, and is a standby otherwise.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,38 +27,38 @@ use tokio::time::sleep;
 use crate::duties::{self, Pace};
 use crate::node::Node;
 
-/// How long requests in progress have when the master stops.
+/// Time that requests in progress get to finish when the master stops.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// Where a master has its metadata.
+/// The place where a master keeps its metadata.
 #[async_trait]
 pub trait Source: Send + Sync {
     type Failure: fmt::Display + From<cairn_base::Error> + Send;
 
-    /// Waits until no other master serves, and starts one. Also says where its metadata are, for
-    /// the log.
+    /// Waits until no other master serves, and starts one. Also returns a description of where its
+    /// metadata are, for the log.
     async fn start(&self) -> Result<(Master, String), Self::Failure>;
 
-    /// Ends what is left of a master that has failed.
+    /// Stops a master that has failed or handed over.
     async fn stop(&self, master: Master) -> Result<(), Self::Failure>;
 
-    /// Whether it may be able to start later.
+    /// Returns whether a start that failed in this way may succeed later.
     fn is_passing(&self, failure: &Self::Failure) -> bool;
 }
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long a session lives that is not renewed.
+    /// Time that a session lives without being renewed.
     pub lease: Duration,
     pub settings: Settings,
     /// See [`cairn_fs::Config::late`].
     pub late: Duration,
     pub pace: Pace,
-    /// Takes records of what mounts ask for.
+    /// Takes audit records of operations of mounts.
     pub audit: Option<LineLog>,
-    /// Of this master, where several keep the metadata together.
+    /// The member of this master, where several masters keep the metadata together.
     pub member: Option<Arc<Member>>,
-    /// Told when this master serves, for a gateway in the same process.
+    /// Notified when this master serves, for a gateway in the same process.
     pub own: Arc<OwnMaster>,
 }
 
@@ -76,10 +76,10 @@ impl Default for Config {
     }
 }
 
-/// A node with all that it needs to serve as the master.
+/// A node with everything it needs to serve as the master.
 pub struct MasterNode {
     pub node: Node,
-    /// Stands by until this master serves.
+    /// Answers as a standby until this master serves.
     pub service: ControlService,
     pub desk: Arc<Desk>,
     pub secrets: Secrets,
@@ -89,11 +89,11 @@ pub struct MasterNode {
 }
 
 impl MasterNode {
-    /// Serves whenever it is this master's turn, indefinitely. If no other could take over
-    /// ([`Settings::is_alone`]) this ends, with the reason, when it serves no longer.
+    /// Serves whenever it is this master's turn, indefinitely. If no other master could take over
+    /// ([`Settings::is_alone`]), returns the reason when it no longer serves.
     ///
     /// # Errors
-    /// The error that kept it from serving the first time, if that does not pass.
+    /// The error that kept it from serving the first time, unless the error is passing.
     pub async fn take_turns<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
         let mut has_served = false;
         loop {
@@ -101,7 +101,7 @@ impl MasterNode {
             let ended = self.serve_once(source, &mut handed_over).await;
             self.service.serve(None);
             if self.config.settings.is_alone {
-                // Its metadata are read again by the next process only.
+                // Only the next process may read its metadata again.
                 return ended;
             }
             match ended {
@@ -122,7 +122,7 @@ impl MasterNode {
         }
     }
 
-    /// Serves until it cannot, or hands over; says why.
+    /// Serves until it cannot, or hands over. Returns the reason.
     async fn serve_once<S: Source>(
         &self,
         source: &S,
@@ -160,7 +160,8 @@ impl MasterNode {
         Ok(reason)
     }
 
-    /// Nobody waits for this master any more, which has given up.
+    /// Hands the lead to another master. This master has given up by now, and no request waits for
+    /// it.
     async fn hand_over(&self, to: NodeId) {
         let Some(member) = &self.config.member else { return };
         match member.hand_over(to.0).await {
@@ -224,12 +225,13 @@ impl MasterNode {
     }
 }
 
-/// By which number the metadata know a cluster.
+/// Returns the number by which the metadata know a cluster.
 pub fn cluster_number(cluster: ClusterId) -> u64 {
     (cluster.0 >> 64) as u64
 }
 
-/// Once changes may be made: sessions of a former master may hold leases until then.
+/// Collects garbage and deletes old logs, once changes may be made: sessions of a former master may
+/// hold leases until then.
 async fn clean_up(fs: Fs, controller: Arc<Controller>, pace: Pace) {
     controller.sessions.opened().await;
     tokio::join!(duties::collect_garbage(fs.clone(), pace), duties::delete_old_logs(fs, pace));
