@@ -1,4 +1,4 @@
-//! Attributes of inodes, as clients are told them and as they ask for them.
+//! Attributes of inodes, as replies show them to clients and as requests set them.
 
 use cairn_base::{BucketId, Timestamp};
 use cairn_posix::{Around, Attributes, Changes, Kind, SetTime};
@@ -9,7 +9,7 @@ use crate::xdr::{Garbage, Reader, Writer};
 const NANOS: u32 = 1_000_000_000;
 const BLOCK_BYTES: u64 = 512;
 
-/// `ftype3`.
+/// Returns the `ftype3` of a kind.
 fn kind(kind: Kind) -> u32 {
     match kind {
         Kind::File => 1,
@@ -20,7 +20,8 @@ fn kind(kind: Kind) -> u32 {
     }
 }
 
-/// Times before 1970 and after 2106 have no form: the nearest that has one.
+/// Writes an `nfstime3`. Times before 1970 and after 2106 have no form: the nearest time that has
+/// one is written.
 fn time(writer: &mut Writer, time: Timestamp) {
     let nanos = time.0.max(0);
     let secs = u32::try_from(nanos / i64::from(NANOS));
@@ -31,7 +32,7 @@ fn time(writer: &mut Writer, time: Timestamp) {
     };
 }
 
-/// `fattr3`. Each bucket is a file system of its own.
+/// Writes an inode's `fattr3`. Each bucket is a file system of its own.
 pub fn write(writer: &mut Writer, bucket: BucketId, shown: &Attributes) {
     writer
         .number(kind(shown.kind))
@@ -47,7 +48,7 @@ pub fn write(writer: &mut Writer, bucket: BucketId, shown: &Attributes) {
     [shown.atime, shown.mtime, shown.ctime].iter().for_each(|at| time(writer, *at));
 }
 
-/// `post_op_attr`.
+/// Writes a `post_op_attr`.
 pub fn write_after(writer: &mut Writer, bucket: BucketId, shown: Option<&Attributes>) {
     writer.flag(shown.is_some());
     if let Some(shown) = shown {
@@ -55,7 +56,7 @@ pub fn write_after(writer: &mut Writer, bucket: BucketId, shown: Option<&Attribu
     }
 }
 
-/// `wcc_data`.
+/// Writes a `wcc_data`.
 pub fn write_around(writer: &mut Writer, bucket: BucketId, around: &Around) {
     writer.flag(around.before.is_some());
     if let Some(before) = &around.before {
@@ -65,8 +66,8 @@ pub fn write_around(writer: &mut Writer, bucket: BucketId, around: &Around) {
     write_after(writer, bucket, around.after.as_ref());
 }
 
-/// How a change of names in directories went. A name that is not found in a directory that is gone
-/// is not what is missing.
+/// Returns the status of a change of names in directories. If a name is not found because its
+/// directory is gone, the status is `STALE`, not `NOENT`.
 pub fn of_children(done: Result<(), Status>, around: &[Around]) -> Status {
     match done {
         Err(Status::NOENT) if around.iter().any(|around| around.is_gone) => Status::STALE,
@@ -75,7 +76,7 @@ pub fn of_children(done: Result<(), Status>, around: &[Around]) -> Status {
     }
 }
 
-/// `sattr3`: what is to be set, or that it cannot be.
+/// Reads a `sattr3`: the changes to make, or the status if they cannot be made.
 pub fn read(arguments: &mut Reader) -> Result<Result<Changes, Status>, Garbage> {
     let mut number = || arguments.flag()?.then(|| arguments.number()).transpose();
     let (mode, uid, gid) = (number()?, number()?, number()?);
@@ -94,7 +95,7 @@ fn read_set_time(arguments: &mut Reader) -> Result<Result<Option<SetTime>, Statu
     }
 }
 
-/// `nfstime3`.
+/// Reads an `nfstime3`.
 pub fn read_time(arguments: &mut Reader) -> Result<Result<Timestamp, Status>, Garbage> {
     let (secs, nanos) = (arguments.number()?, arguments.number()?);
     if nanos >= NANOS {

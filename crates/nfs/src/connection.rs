@@ -1,12 +1,12 @@
-//! A connection: calls in, replies out in any order.
+//! A connection: reads calls, and sends replies in any order.
 //!
-//! A call that needs nothing that is not there is answered by the task of the connection itself,
-//! when that has its turn: those who want to have one are served by where they are.
-//! Any other one becomes a task, whose reply comes back here. No call is taken while too many are
-//! at work, or too many bytes of replies wait for the client.
+//! A call that can be answered from memory is answered by the connection's own task, when it has
+//! its turn: turns go round by client address. Any other call becomes a task, which sends its reply
+//! back to the connection. No call is taken while too many are at work, or too many bytes of
+//! replies wait for the client.
 //!
-//! A call of which it is not known whether it was done has no reply. The connection ends: so the
-//! client makes another one, and sends the same calls again.
+//! A call whose outcome is unknown gets no reply. The connection ends, so that the client makes
+//! another one and sends the same calls again.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -37,28 +37,29 @@ use crate::parties::Part;
 use crate::record::Records;
 use crate::rpc::{Incoming, Reply, read};
 
-/// Parts of replies that are written at once.
+/// Number of parts of replies that are written at once.
 const PARTS: usize = 32;
-/// How often a connection is looked at on which nothing happens.
+/// Period at which a connection is checked for timeouts.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Tasks of one type: the code around a task is compiled once.
 type Work = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
 
-/// A call that has ended, with its reply if it has one, and the bytes that were counted for it.
+/// A call that has ended: its reply, if it has one, and the bytes that were counted for it.
 type Answered = (Option<Reply>, usize);
 
 /// The place that a connection takes among those of all clients.
 pub type Place = Arc<dyn Any + Send + Sync>;
 
-/// A call at work, of which the connection hears when that ends, however it does.
+/// A call at work. The connection receives the outcome when this is dropped, however the call ends.
 struct AtWork {
     sender: UnboundedSender<Answered>,
     bytes: usize,
-    /// Also while it is at work for a client that has left: connecting again and again leads to no
-    /// more calls at work than its connections may have.
+    /// The share of the call's client and its place. Both are held also while the call is at work
+    /// for a client that has left: connecting again and again leads to no more calls at work than
+    /// the client's connections may have.
     _counted: (Part, Place),
-    /// Of the room of long calls, if it is one.
+    /// Share of the memory for long calls, if the call is long.
     _share: Option<Share>,
     reply: Option<Reply>,
 }
@@ -79,29 +80,30 @@ struct Connection {
     desk: Arc<Desk>,
     address: IpAddr,
     records: Records,
-    /// Since when the record has begun that has not come to its end.
+    /// Time at which the record that is being received began.
     begun: Option<Instant>,
-    /// Room for that record, if it is a long one, and the wait for it.
+    /// The share of memory for that record, if it is a long one, and the wait for the share.
     share: Option<Share>,
     waits: Option<Take>,
-    /// Its turn to answer calls, and the wait for it.
+    /// The turn of this connection to answer calls, and the wait for the turn.
     turn: Option<Share>,
     had_turn: Option<Share>,
     waits_for_turn: Option<Take>,
     sender: UnboundedSender<Answered>,
-    /// Calls at work, and the bytes counted for them.
+    /// Number of calls at work, and the bytes counted for them.
     calls: usize,
     call_bytes: usize,
     /// Replies that wait for the client.
     replies: VecDeque<Bytes>,
     reply_bytes: usize,
-    /// Those count for all connections from there.
+    /// Bytes of these replies, counted together with those of all connections of the same party.
     party: Part,
     place: Place,
     full: Full,
-    /// When something came or went last.
+    /// Time at which bytes last arrived or were sent.
     moved: Instant,
-    /// When the client took some of the replies last, or they began to wait for it.
+    /// Time at which the client last took bytes of replies, or at which replies began to wait for
+    /// it.
     taken: Instant,
 }
 
@@ -109,7 +111,7 @@ struct Connection {
 /// last of its calls has ended.
 ///
 /// # Errors
-/// Why it ended otherwise than by the client.
+/// The reason, if the client did not end the connection itself.
 pub async fn converse(
     (mut reader, mut writer): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     (address, place): (IpAddr, Place),
@@ -128,11 +130,12 @@ pub async fn converse(
             if let Poll::Ready(written) = sent {
                 connection.written(written?);
             }
-            // It holds its turn until whoever else is there could ask for one.
+            // Keeps its turn until the other connections that are ready have had the chance to ask
+            // for one.
             yield_now().await;
         }
         connection.had_turn = None;
-        // The replies that were sent may have made room for calls that have come already.
+        // The replies just sent may have made room for calls that have already arrived.
         let has_more = has_more || connection.has_call();
         connection.look_at_record();
         if !takes && !has_more && connection.is_done() {
@@ -170,7 +173,8 @@ pub async fn converse(
     }
 }
 
-/// The sender is kept where the replies are waited for, so there is always a next one.
+/// Returns the next call that has ended. The sender lives in the connection, so the channel never
+/// closes.
 async fn next(answers: &mut UnboundedReceiver<Answered>) -> Answered {
     match answers.recv().await {
         Some(answered) => answered,
@@ -178,7 +182,7 @@ async fn next(answers: &mut UnboundedReceiver<Answered>) -> Answered {
     }
 }
 
-/// Waits for room, if there is to be some.
+/// Waits for a share, or for ever if none is wanted.
 async fn wait(waits: &mut Option<Take>) -> Share {
     match waits {
         Some(waits) => waits.await,
@@ -234,12 +238,12 @@ impl Connection {
         self.calls < CALLS && bytes < CONNECTION_BYTES && is_fair
     }
 
-    /// Whether a call has come that it may take now.
+    /// Returns whether there is a call that the connection may take now.
     fn has_call(&self) -> bool {
         self.waits_for_turn.is_none() && self.has_room() && self.records.is_ready()
     }
 
-    /// Whether it has as many calls at work as it may.
+    /// Returns whether the connection has as many calls at work as it may.
     fn is_full(&self) -> bool {
         self.calls >= CALLS || self.call_bytes >= CONNECTION_BYTES
     }
@@ -248,8 +252,8 @@ impl Connection {
         self.calls == 0 && self.replies.is_empty() && self.waits_for_turn.is_none()
     }
 
-    /// Takes calls that have come, once it has its turn, and for one turn. Whether there may be
-    /// more of them.
+    /// Takes calls that have arrived, once the connection has its turn, and for one turn. Returns
+    /// true if there may be more of them.
     fn take(&mut self) -> io::Result<bool> {
         let turn = self.turn.take();
         if !self.has_call() {
@@ -286,9 +290,10 @@ impl Connection {
         Ok(false)
     }
 
-    /// A long record is read once there is room for it.
+    /// Asks for memory for a long record, which is read once there is a share for it.
     fn look_at_record(&mut self) {
-        // The record waits for calls before it has come, perhaps.
+        // A record that is ready, or that cannot be read yet because of other calls, has no
+        // deadline.
         let comes = self.records.is_partial() && !self.records.is_ready();
         match comes && self.has_room() {
             true => drop(self.begun.get_or_insert_with(Instant::now)),
@@ -308,14 +313,14 @@ impl Connection {
         }
     }
 
-    /// The time for which the record waited for room is not the client's.
+    /// Restarts the deadline of the record: the time that it waited for room is not the client's.
     fn granted(&mut self, room: Share) {
         (self.share, self.waits) = (Some(room), None);
         self.begun = Some(Instant::now());
     }
 
     /// # Errors
-    /// It has ended, and has no reply.
+    /// The call has ended without a reply.
     fn begin(&mut self, mut work: Work, bytes: usize, share: Option<Share>) -> io::Result<()> {
         if let Poll::Ready(reply) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             self.reply(reply.ok_or_else(unknown)?);
@@ -328,7 +333,7 @@ impl Connection {
         let (sender, place) = (self.sender.clone(), Arc::clone(&self.place));
         let counted = (counted, place);
         let mut at_work = AtWork { sender, bytes, _counted: counted, _share: share, reply: None };
-        // Also when the client has left: what it asked for is done, and not half of it.
+        // In a task, so that a call is completed even if the client has left.
         tokio::spawn(async move {
             at_work.end(work.await);
         });
@@ -336,7 +341,7 @@ impl Connection {
     }
 
     /// # Errors
-    /// The call has no reply.
+    /// The call has ended without a reply.
     fn answered(&mut self, (reply, bytes): Answered) -> io::Result<()> {
         self.calls -= 1;
         self.call_bytes -= bytes;
@@ -346,7 +351,7 @@ impl Connection {
 
     fn reply(&mut self, reply: Reply) {
         if self.replies.is_empty() {
-            // From here on the client is waited for.
+            // The client has to take replies from here on.
             self.taken = Instant::now();
         }
         let bytes = reply.len();
@@ -372,7 +377,7 @@ impl Connection {
     }
 
     /// # Errors
-    /// `TimedOut` where nothing has happened for too long.
+    /// `TimedOut` if nothing has happened for too long.
     fn check(&self, is_stopped: bool) -> io::Result<()> {
         if let Some(begun) = self.begun.filter(|_| self.waits.is_none()) {
             let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);

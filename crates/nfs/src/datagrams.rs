@@ -1,5 +1,5 @@
-//! MOUNT and the portmapper by datagrams: some clients ask so for a port and a handle, and mount by
-//! TCP.
+//! MOUNT and the portmapper over datagrams: some clients use them to find a port and a handle, and
+//! then connect by TCP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::limits::{DATAGRAM_BYTES, DATAGRAMS, DATAGRAMS_EACH};
 use crate::parties::Taken;
 use crate::rpc::{Incoming, Reply, no_program, read};
 
-/// Answers until `stopped`. Nobody waits for a call of somebody else.
+/// Answers datagrams until `stopped`. No call waits for the calls of other clients.
 pub async fn serve(
     socket: UdpSocket,
     desk: Arc<Desk>,
@@ -36,7 +36,7 @@ pub async fn serve(
         if !clients.iter().any(|network| network.contains(address)) {
             continue;
         }
-        // What is not taken is asked again.
+        // The client resends a call that is dropped here.
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
         let Some(one) = parties.one(Party::at(address), DATAGRAMS_EACH) else { continue };
         let record = Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default());
@@ -44,7 +44,7 @@ pub async fn serve(
         tokio::spawn(async move {
             let _held = (slot, one);
             if let Some(reply) = reply(desk, from, record).await {
-                // One that is lost is asked for again.
+                // The client resends its call if the reply is lost.
                 let _ = socket.send_to(&reply.head(), from).await;
             }
         });

@@ -1,5 +1,5 @@
-//! The common part of all calls: the file system, and from a handle the user of a client and its
-//! place.
+//! The common part of all calls: the file system, and the step from a handle to a place and the
+//! user that the client acts as.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -31,10 +31,10 @@ use crate::status::Status;
 use crate::watch::Watch;
 use crate::xdr::Writer;
 
-/// How often what was written is looked after.
+/// Period between two sweeps of open files and written bytes.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Clients open files by themselves, and say nothing of that.
+/// Clients open files implicitly, without a call.
 pub const READING: Intent = Intent { resumes: true, ..Intent::READING };
 pub const WRITING: Intent = Intent { resumes: true, ..Intent::WRITING };
 
@@ -43,44 +43,45 @@ pub struct Desk {
     pub posix: Arc<Posix>,
     pub openings: Arc<Openings>,
     pub replies: Replies,
-    /// Of calls at work, and replies that wait.
+    /// Bytes of calls at work and of replies that wait, by party.
     pub bytes: Arc<Taken>,
-    /// Of long calls that come or are at work.
+    /// Shares of the memory for long calls that arrive or are at work.
     pub long: Arc<Shares>,
-    /// Memory of long calls.
+    /// Memory for long calls.
     pub records: Buffers,
-    /// Of connections that answer calls.
+    /// Turns of connections to answer calls.
     pub turns: Arc<Shares>,
-    /// Of calls that read.
+    /// Shares of the bytes that calls may read at the same time.
     reading: Arc<Shares>,
     pub load: Arc<Load>,
-    /// Where the door is, as the portmapper says.
+    /// Port of this door, which the portmapper returns.
     pub port: u16,
     /// The receiver of records of calls.
     pub watch: Watch,
     key: HandleKey,
-    /// Of users, where those that clients name do not count.
+    /// Groups of users as this machine knows them, if those that clients state do not count.
     groups: Option<Groups>,
 }
 
-/// How a door behaves.
+/// Settings of a door.
 #[derive(Clone)]
 pub struct Behaviour {
-    /// Where it is, as the portmapper says.
+    /// Port of this door, which the portmapper returns.
     pub port: u16,
     /// The receiver of records of calls.
     pub watch: Watch,
-    /// Groups of users are those that this machine knows, and not those that clients name.
+    /// The groups of users are looked up on this machine, and those that clients state do not
+    /// count.
     pub looks_up_groups: bool,
 }
 
-/// The client that asks.
+/// The client that makes a call.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub address: IpAddr,
-    /// As it says itself.
+    /// The identity that the client states.
     pub identity: Option<Identity>,
-    /// At which of its calls, if that is to be done once.
+    /// The attempt at its call, if that call takes effect once.
     attempt: Option<Attempt>,
 }
 
@@ -89,7 +90,7 @@ impl Client {
         Client { address, identity, attempt: None }
     }
 
-    /// The same with an attempt at a call that came at `came`.
+    /// Returns this client with an attempt at a call that arrived at `came`, and the attempt.
     pub fn calling(&self, checksum: Checksum, came: Instant) -> (Client, Attempt) {
         let client = match self.address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -101,16 +102,16 @@ impl Client {
     }
 }
 
-/// An inode that a client asks about.
+/// An inode that a call is about.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub ino: Ino,
     pub bucket: BucketId,
     export: u64,
-    /// Where the export begins.
+    /// Root directory of the export.
     top: Ino,
     pub is_read_only: bool,
-    /// On whose behalf.
+    /// The user on whose behalf the call acts.
     pub who: Who,
 }
 
@@ -133,7 +134,7 @@ impl Place {
         Place { ino, bucket, export: number, top, is_read_only, who }
     }
 
-    /// Where the export begins.
+    /// Returns whether this is the root directory of the export.
     pub fn is_top(&self) -> bool {
         self.ino == self.top
     }
@@ -142,7 +143,7 @@ impl Place {
         self.who.clone()
     }
 
-    /// The same, where this is done last for the call.
+    /// Returns this place for the call's last step, `last`.
     pub fn ending_with(&self, last: Step) -> Place {
         Place { who: self.who().ending_with(last), ..self.clone() }
     }
@@ -151,14 +152,15 @@ impl Place {
         if self.is_read_only { Err(Status::ROFS) } else { Ok(()) }
     }
 
-    /// Whether both are of one export.
+    /// Returns whether both places are in the same export.
     pub fn is_beside(&self, other: &Place) -> bool {
         (self.bucket, self.export) == (other.bucket, other.export)
     }
 }
 
 impl Desk {
-    /// `fs` posts nothing: what it says is done is durable.
+    /// Returns a desk over `fs`, which must not run operations on its own to post them later:
+    /// whatever it reports as done is durable.
     pub fn new(
         fs: Fs,
         key: HandleKey,
@@ -171,7 +173,7 @@ impl Desk {
             dirty_bytes_each: DIRTY_BYTES_EACH,
             opens_nothing: false,
         };
-        // Whoever asks brings a user. Without one nothing may be done.
+        // Each call states its user. Without a user nothing may be done.
         let posix = Posix::new(fs, Caller::anonymous(), runtime.clone(), Arc::new(Nobody), options);
         posix.follow_changes();
         let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
@@ -196,7 +198,7 @@ impl Desk {
         })
     }
 
-    /// Looks after what was written, until the desk is gone.
+    /// Sweeps open files and written bytes once every [`SWEEP`], until the desk is dropped.
     pub async fn sweep(desk: std::sync::Weak<Desk>) {
         loop {
             sleep(SWEEP).await;
@@ -206,8 +208,8 @@ impl Desk {
         }
     }
 
-    /// Reads so many bytes for a client once there is room for that: so one client does not keep
-    /// all threads busy.
+    /// Does `work`, which reads `bytes` for a client, once there is room for them: so one client
+    /// does not keep all threads busy.
     pub async fn reads<T>(&self, from: IpAddr, bytes: u64, work: impl Future<Output = T>) -> T {
         let room = self.room_to_read(from, bytes).await;
         let mut work = pin!(work);
@@ -222,16 +224,16 @@ impl Desk {
         self.reading.take(Party::at(from), bytes).await
     }
 
-    /// Has all that was written become durable.
+    /// Waits until all written bytes are durable.
     pub async fn close(&self) {
         self.openings.close_all().await;
     }
 
-    /// The place that a client may ask about with this handle.
+    /// Returns the place that a handle names, if this client may use it.
     ///
     /// # Errors
     /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client,
-    /// `JUKEBOX` if its user has asked for far more than the user may.
+    /// `JUKEBOX` if its user has far exceeded the limit of calls.
     pub async fn place(&self, client: &Client, handle: &[u8]) -> Result<Place, Status> {
         let Handle { bucket, export: number, ino } = Handle::open(&self.key, handle)?;
         let found = self.find(bucket, Some(ino)).await?;
@@ -255,13 +257,13 @@ impl Desk {
         Ok(Place::new(bucket, (export, *top), ino, (identity, client)))
     }
 
-    /// The identity that a client states, with all groups where they are looked up. A user whom
-    /// this machine does not know has only the first one.
+    /// Returns the identity that a client states, with all of its groups if they are looked up
+    /// here. A user that this machine does not know has only the primary group.
     async fn identity(&self, client: &Client) -> Result<Option<Identity>, Status> {
         let Some(groups) = &self.groups else { return Ok(client.identity.clone()) };
         let Some(Identity { uid, gid, .. }) = client.identity else { return Ok(None) };
         if uid == 0 {
-            // Mode bits do not hold it, and where it is squashed it has no groups.
+            // Mode bits do not restrict root, and a squashed root has no groups.
             return Ok(client.identity.clone());
         }
         let found = groups.of(uid, Party::at(client.address)).await;
@@ -280,10 +282,11 @@ impl Desk {
         found.map_err(|error| Status::of(&error))
     }
 
-    /// The top of an export, for whoever mounts it: the rights of its user alone decide.
+    /// Returns the root directory of an export, for a mount: the rights of the export's user alone
+    /// decide.
     ///
     /// # Errors
-    /// `ACCES` if it has just ended.
+    /// `ACCES` if the export has just ended.
     pub async fn top(&self, client: &Client, listed: &ListedExport) -> Result<Place, Status> {
         let found = self.find(listed.id, None).await?;
         let (export, top) = found.as_ref().as_ref().ok_or(Status::ACCES)?;
@@ -295,24 +298,24 @@ impl Desk {
         Ok(Place::new(listed.id, (export, *top), *top, (root, client)))
     }
 
-    /// The handle of an inode that was found by way of a place.
+    /// Returns the handle of an inode that was reached from `place`.
     pub fn handle(&self, place: &Place, ino: Ino) -> [u8; BYTES] {
         Handle { bucket: place.bucket, export: place.export, ino }.seal(&self.key)
     }
 
-    /// The inode of a handle, if this store has made it.
+    /// Returns the inode of a handle, if this store made the handle.
     pub fn inode(&self, handle: &[u8]) -> Option<Ino> {
         Handle::open(&self.key, handle).ok().map(|handle| handle.ino)
     }
 
-    /// Exports that a client may mount.
+    /// Returns the exports that a client may mount.
     pub async fn exports(&self, client: &Client) -> Result<Vec<ListedExport>, Error> {
         let mut listed = self.posix.fs().read(&Caller::system(), ListExports).await?;
         listed.retain(|one| !one.disabled && one.export.admits(client.address));
         Ok(listed)
     }
 
-    /// Sets attributes. Whoever has a file open may cut it, whatever its mode says.
+    /// Sets attributes. A file may be truncated by anybody who has it open, whatever its mode says.
     pub async fn set(
         &self,
         place: &Place,
@@ -331,8 +334,8 @@ impl Desk {
         set.map_err(|error| Status::of_owner(&error))
     }
 
-    /// The result of a look at a place: how that went, attributes, and what was `found`, written by
-    /// `write`.
+    /// Returns the reply to a call that only reads: the status, the attributes of the place, and
+    /// `found`, written by `write`.
     pub async fn tell<T>(
         &self,
         place: &Place,
@@ -349,12 +352,12 @@ impl Desk {
         result.into()
     }
 
-    /// Attributes, where they are told beside something else.
+    /// Returns the attributes of a place, for replies that have them in addition to their result.
     pub async fn shown(&self, place: &Place) -> Option<Attributes> {
         self.shown_or_gone(place).await.0
     }
 
-    /// The same, and whether the inode is not there any more.
+    /// Returns the attributes of a place, and whether its inode does not exist any more.
     pub async fn shown_or_gone(&self, place: &Place) -> (Option<Attributes>, bool) {
         let found = self.posix.attributes(place.who(), place.ino, false).await;
         let is_gone = matches!(found, Err(Error::NotFound(_)));

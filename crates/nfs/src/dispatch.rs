@@ -1,4 +1,4 @@
-//! From a call to the procedure that it is of.
+//! The step from a call to its procedure.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -25,10 +25,11 @@ use crate::{files, inodes, listing, mount, names, portmap, removes, space};
 const PORTMAP: u32 = 100_000;
 const PORTMAP_VERSION: u32 = 2;
 
-/// Bytes of a reply that is none of many bytes.
+/// Bytes of a reply without file data or a listing, at most.
 const REPLY_BYTES: usize = 512;
 
-/// For how long it is tried to find out what became of a call, and the pauses between.
+/// Time for which the outcome of a call is looked for, and the shortest and longest pause between
+/// attempts.
 const UNKNOWN: Duration = Duration::from_secs(60);
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
@@ -38,7 +39,7 @@ const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
 const COMMIT: u32 = 21;
 
-/// How many bytes the reply to a call has, about, at most.
+/// Returns about how many bytes the reply to a call has at most.
 pub fn reply_bytes(call: &Call) -> usize {
     let arguments = call.arguments.clone();
     let wanted = match (call.program, call.procedure) {
@@ -50,19 +51,20 @@ pub fn reply_bytes(call: &Call) -> usize {
     REPLY_BYTES + wanted.unwrap_or(0) as usize
 }
 
-/// Whether a call is one to MOUNT or to the portmapper, which are answered to datagrams.
+/// Returns whether a call is to MOUNT or to the portmapper, which also take datagrams.
 pub fn is_for_datagrams(call: &Call) -> bool {
     matches!(call.program, MOUNT | PORTMAP)
 }
 
-/// Whether a call does something that a second time would not be the same.
+/// Returns whether a procedure is not idempotent: a second run would have another effect.
 fn acts(procedure: u32) -> bool {
     // SETATTR; CREATE to LINK.
     matches!(procedure, 2 | 8..=15)
 }
 
-/// A call that runs, of which the audit is told once, however often it is tried: also if it is
-/// given up. Made where a procedure of NFS or of MOUNT is called, and nowhere else is one called.
+/// A call that runs. When it is dropped, the audit receives one record of it, however often it was
+/// tried, also if it was given up. It is made wherever a procedure of NFS or of MOUNT is called;
+/// procedures are called nowhere else.
 struct Running<'a> {
     desk: &'a Desk,
     client: &'a Client,
@@ -110,8 +112,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Answers a call, of which `record` is all. There is no answer where it is not known what became
-/// of the call.
+/// Answers a call; `record` is the whole call. Returns `None` if the outcome of the call is
+/// unknown.
 pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Option<Reply> {
     let procedure = match call.program {
         NFS => watch::of_nfs(call.procedure),
@@ -136,15 +138,16 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
 
 async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Option<Reply> {
     if (call.program, call.version) == (NFS, VERSION) && acts(call.procedure) {
-        // Calls that only look need not carry the room for it.
+        // Boxed, so that calls that only read need not carry the room for it.
         return Box::pin(act(&desk, client, &call, &record)).await;
     }
     Some(look(&desk, &client, &call).await)
 }
 
-/// A call that acts. It is answered when it is known what became of it: who is told to try later
-/// sends another call, with another number (RFC 1813, `NFS3ERR_JUKEBOX`), which would find done
-/// what may have been done for the first one. Who is told nothing sends the same call again.
+/// Runs a call that acts, and answers it once its outcome is known. A client that gets
+/// `NFS3ERR_JUKEBOX` tries later with another call, under another number (RFC 1813), and that call
+/// would find done what may have been done for the first one. A client that gets no reply sends the
+/// same call again.
 async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<Reply> {
     let (checksum, came) = (checksum(record), Instant::now());
     let work = async {
@@ -164,7 +167,7 @@ async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<
     desk.replies.once(client.address, checksum, work).await.map(Reply::again)
 }
 
-/// Between attempts to find out what became of a call.
+/// The pauses between attempts to find out the outcome of a call.
 struct Patience {
     began: Instant,
     pause: Duration,
@@ -175,7 +178,7 @@ impl Patience {
         Patience { began: Instant::now(), pause: PAUSES[0] }
     }
 
-    /// Waits for a while, for longer each time. False at once if it is over.
+    /// Waits, longer each time. Returns false at once when [`UNKNOWN`] has passed.
     async fn wait(&mut self) -> bool {
         if self.began.elapsed() >= UNKNOWN {
             return false;
@@ -186,8 +189,9 @@ impl Patience {
     }
 }
 
-/// The reply to a call that acts, once no other attempt at the same call, here or elsewhere, can
-/// have another outcome. None where that is not known, or was found only now: then `acted`.
+/// Returns the reply to a call that acts, once no other attempt at the same call, here or
+/// elsewhere, can have another outcome. Returns `None` if that is unknown, or if another attempt
+/// turns out to have acted; `acted` is set then.
 async fn attempt(
     desk: &Desk,
     (client, attempt): (Client, Attempt),
@@ -197,7 +201,7 @@ async fn attempt(
     let reply = nfs(desk, &client, call).await;
     let status = match reply.status(true).map(Status) {
         Some(Status::JUKEBOX) => return is_planted(Bug::UnknownAnswered).then_some(reply),
-        // No attempt at this call gets anything else.
+        // Every attempt at this call gets the same status.
         None | Some(Status::BADHANDLE | Status::ROFS) => return Some(reply),
         Some(status) => status,
     };
@@ -207,17 +211,17 @@ async fn attempt(
         Ok(Settled::Refused(before)) => {
             Some(Refusal::Failed(Status(before)).reply(call.xid, absent(call.procedure)))
         }
-        // What another attempt has made is gone, or this one fails in finding it. What says nothing
-        // of the call may pass.
+        // Either the result of another attempt is gone, or this attempt failed to find it. A status
+        // that only describes the store may be passing, so it is no answer.
         Ok(Settled::Done) if *acted => (!is_of_the_store(status)).then_some(reply),
-        // Another attempt has acted: the next one finds what came of it.
+        // Another attempt has acted: the next attempt finds its result.
         Ok(Settled::Done) => {
             *acted = true;
             None
         }
-        // The master is of a version before.
+        // The master is of an earlier version.
         Err(Error::NotImplemented(_)) => Some(reply),
-        // Nobody can find out whether another attempt has acted. None will from here on.
+        // Nobody can find out whether another attempt has acted. None will act from here on.
         Err(error @ Error::Corrupt { .. }) => {
             let status = Status::of(&error);
             Some(Refusal::Failed(status).reply(call.xid, absent(call.procedure)))
@@ -229,7 +233,8 @@ async fn attempt(
     }
 }
 
-/// Whether a status says how the store is, and nothing of what was asked for.
+/// Returns whether a status only describes the state of the store, and nothing about the object of
+/// the call.
 fn is_of_the_store(status: Status) -> bool {
     matches!(status, Status::IO | Status::NOSPC | Status::SERVERFAULT)
 }
@@ -255,7 +260,8 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
         return rpc::no_procedure(call.xid);
     }
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
-    // Each in a box of its own: one for all would be as large as the largest, and copied each time.
+    // Each future is in a box of its own: one box for all would be as large as the largest, and
+    // copied each time.
     let work: Work<'_> = match call.procedure {
         0 => Box::pin(async move { nothing(&arguments, result) }),
         1 => Box::pin(inodes::getattr(desk, client, arguments, result)),
@@ -287,8 +293,8 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
 /// A procedure at work.
 type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 
-/// How a procedure went, also if it panicked. The connection goes on: a client that lost it would
-/// send the same call again, for ever.
+/// Runs a procedure, also through a panic. The connection goes on: a client that lost it would send
+/// the same call again, for ever.
 async fn caught(work: Work<'_>) -> Done {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!("a call panicked, and is answered SERVERFAULT: please report this");
@@ -296,7 +302,7 @@ async fn caught(work: Work<'_>) -> Done {
     })
 }
 
-/// How many optional fields a result of nothing but a status has.
+/// Returns the number of optional fields in the result of a procedure that failed.
 fn absent(procedure: u32) -> u32 {
     match procedure {
         0 | 1 => 0,
@@ -307,7 +313,7 @@ fn absent(procedure: u32) -> u32 {
     }
 }
 
-/// The only way to a procedure of MOUNT.
+/// Runs a procedure of MOUNT. There is no other way to these procedures.
 async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
     let running = Running::new(desk, client, call, watch::of_mount(call.procedure));
     let reply = mount_procedure(desk, client, call).await;
@@ -341,7 +347,7 @@ fn ports(desk: &Desk, call: &Call) -> Reply {
     done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))
 }
 
-/// Whether somebody is there.
+/// Answers the NULL procedure, with which a client checks that the server is there.
 fn nothing(arguments: &Reader, result: Writer) -> Done {
     arguments.end()?;
     Ok(result.into())
@@ -375,7 +381,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever it asks for, with whatever arguments.
+        /// Any procedure with any arguments.
         #[test]
         fn a_call_is_counted_for_no_more_than_it_may_get(
             program in prop_oneof![Just(NFS), Just(MOUNT), Just(PORTMAP), any::<u32>()],

@@ -15,7 +15,7 @@ use crate::xdr::{Garbage, Reader, Writer};
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
 
-/// At most so many bytes a READ gets, which are its last argument.
+/// Returns the number of bytes that a READ may return, at most. It is the call's last argument.
 pub fn read_bytes(mut arguments: Reader) -> Result<u32, Garbage> {
     let (_, _, count) = (arguments.bytes(HANDLE_BYTES)?, arguments.long()?, arguments.number()?);
     Ok(count.min(IO_BYTES))
@@ -26,7 +26,7 @@ pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     let (offset, count) = (arguments.long()?, arguments.number()?.min(IO_BYTES));
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
-    // Rights are checked at each READ. It begins when there is room for its bytes.
+    // Rights are checked at each READ, which begins when there is room for its bytes.
     let work =
         async { desk.posix.read_once(place.who(), (place.ino, READING), offset, count).await };
     let read = desk.reads(client.address, count.into(), work).await;
@@ -68,7 +68,7 @@ pub async fn write(
     Ok(result.into())
 }
 
-/// Whether what was written is durable.
+/// Writes bytes. Returns whether they are durable.
 async fn write_to(
     desk: &Desk,
     place: &Place,
@@ -101,7 +101,7 @@ pub async fn commit(
     mut result: Writer,
 ) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
-    // More than the range that is asked for becomes durable: all of the file.
+    // More than the requested range becomes durable: the whole file.
     let (_offset, _count) = (arguments.long()?, arguments.number()?);
     arguments.end()?;
     let place = desk.place(client, &handle).await?;

@@ -1,8 +1,9 @@
-//! The groups of users as this machine knows them: a call names 16 at most. They are asked of `id`,
-//! which asks whatever this machine asks (files, LDAP), and kept for a while.
+//! The groups of users as this machine knows them, since a call states 16 at most. The program `id`
+//! looks them up, in whatever sources this machine has (files, LDAP), and they are cached for a
+//! while.
 //!
-//! A client chooses the uids that it names. So not many are asked for at the same time, nor many a
-//! second for one address.
+//! A client chooses the uids that it states. So only a few are looked up at the same time, and per
+//! second for each address.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -15,25 +16,26 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-/// The program that knows them.
+/// The program that looks up groups.
 pub const ID: &str = "id";
 
-/// How long groups are kept.
+/// Time for which the groups of a user are cached.
 const KEPT: Duration = Duration::from_secs(300);
-/// The same where the machine knows no such user: somebody may just have made it.
+/// Time for which an unknown user is cached. It is short: the user may have been created just now.
 const UNKNOWN_KEPT: Duration = Duration::from_secs(30);
-/// The code with which the program ends then. Any other one says that it failed.
+/// Exit code of the program for an unknown user. Any other code but 0 means that it failed.
 const UNKNOWN: i32 = 1;
-/// Users of whom they are kept.
+/// Number of users whose groups are cached.
 const USERS: usize = 4096;
-/// Groups of a user, at most.
+/// Largest number of groups of a user.
 const GROUPS: usize = 1024;
-/// Users who are asked for at the same time (three quarters of them for one address, or /64 of
-/// IPv6), a second, and for how long with the wait for that.
+/// Limits of lookups: how many run at the same time (three quarters of them for one address, or /64
+/// of IPv6), how many begin per second for one address, and the time for one lookup, including the
+/// wait for its turn.
 const AT_ONCE: u64 = 4;
 const A_SECOND: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer.
+/// Largest output of the program, bytes.
 const ANSWER_BYTES: usize = 16 << 10;
 
 type Known = Arc<OnceCell<Option<Arc<[u32]>>>>;
@@ -57,10 +59,11 @@ impl Groups {
         }
     }
 
-    /// All groups of a user, the first one included; none if this machine knows no such user.
+    /// Returns all groups of a user, including the primary one; `None` if this machine does not
+    /// know the user.
     ///
     /// # Errors
-    /// Where that cannot be found out now.
+    /// `NotNow` if they cannot be looked up now.
     pub async fn of(&self, uid: u32, from: Party) -> Result<Option<Arc<[u32]>>, NotNow> {
         let known = self.find(uid, from)?;
         let asked = known.get_or_try_init(|| ask(self.program, uid, self.places.take(from, 1)));
@@ -74,7 +77,7 @@ impl Groups {
         found
     }
 
-    /// Forgets a user of whom nothing was found out: it counts when it is asked for again.
+    /// Forgets a user whose lookup failed. The next lookup counts again.
     fn forget(&self, uid: u32, failed: &Known) {
         let mut users = self.users.lock();
         let is_failed = |known: &Known| Arc::ptr_eq(known, failed) && !known.initialized();
@@ -109,7 +112,7 @@ fn kept(known: &Known) -> Duration {
     if matches!(known.get(), Some(None)) { UNKNOWN_KEPT } else { KEPT }
 }
 
-/// It may be found out later.
+/// The lookup failed, and may succeed later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotNow;
 
@@ -117,7 +120,7 @@ pub struct NotNow;
 async fn ask(program: &'static str, uid: u32, place: Take) -> Result<Option<Arc<[u32]>>, NotNow> {
     let place = place.await;
     let work = move || {
-        // As long as the program runs, and not only as long as somebody waits for it.
+        // The place is held as long as the program runs, not only as long as a call waits for it.
         let _place = place;
         let mut command = Command::new(program);
         command.args(["-G", "--", &uid.to_string()]);

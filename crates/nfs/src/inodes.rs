@@ -48,7 +48,7 @@ pub async fn setattr(
         if let Some(guard) = guard.transpose()? {
             let found = desk.posix.attributes(place.who(), place.ino, true).await;
             let (shown, _) = found.map_err(|error| Status::of_inode(&error))?;
-            // Perhaps it was this very call that changed it.
+            // This very call may have made the change, in an earlier attempt.
             let was_set = async {
                 let was_set = desk.posix.was_set(&place.who).await;
                 was_set.map_err(|error| Status::of(&error))

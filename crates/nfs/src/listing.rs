@@ -11,26 +11,28 @@ use crate::limits::{HANDLE_BYTES, IO_BYTES, LISTING_COST};
 use crate::status::{Done, Status};
 use crate::xdr::{Garbage, Reader, Writer, padding};
 
-/// Bytes of a listing besides its entries: status, attributes, verifier, no entry more, the end.
+/// Bytes of a listing without its entries: status, attributes, verifier, the mark after the last
+/// entry, the end flag.
 const FRAME_BYTES: usize = 4 + 88 + 8 + 4 + 4;
-/// Of an entry besides its name: that there is one, its inode, the length of its name, its cookie.
+/// Bytes of an entry without its name: the mark before the entry, its inode, the length of its
+/// name, its cookie.
 const ENTRY_BYTES: usize = 4 + 8 + 4 + 8;
-/// The additional part of READDIRPLUS: attributes and a handle.
+/// Bytes that READDIRPLUS adds to an entry: attributes and a handle.
 const PLUS_BYTES: usize = 88 + 8 + handle::BYTES;
-/// Cookies mean the same at all times.
+/// The verifier is constant, as cookies never change their meaning.
 const VERIFIER: [u8; 8] = [0; 8];
 
-/// How much of a directory is asked for.
+/// Most bytes of names with their inodes and cookies.
 struct Wanted {
     cookie: u64,
     /// Bytes of names with their inodes and cookies.
     names: usize,
-    /// Bytes of all.
+    /// Most bytes of the whole listing.
     all: usize,
     plus: bool,
 }
 
-/// At most so many bytes a listing gets, which are its last argument.
+/// Returns the number of bytes that a listing may have, at most. It is the call's last argument.
 pub fn list_bytes(mut arguments: Reader, plus: bool) -> Result<u32, Garbage> {
     let _ = (arguments.bytes(HANDLE_BYTES)?, arguments.long()?, arguments.long()?);
     let most =
@@ -67,7 +69,7 @@ async fn list(
     mut result: Writer,
 ) -> Done {
     let place = desk.place(client, handle).await?;
-    // A call that waits for a search holds no room meanwhile.
+    // A call that waits for the search holds no room meanwhile.
     let sought = desk.posix.seek_cookie(&place.who, place.ino, wanted.cookie).await;
     let work = async {
         let part = match sought {
@@ -92,7 +94,7 @@ async fn ask(desk: &Desk, place: &Place, wanted: &Wanted) -> Result<Part, Status
     let limit = (wanted.all.min(wanted.names) / entry).clamp(1, LIST_KEYS);
     let ask = |plus| desk.posix.list_after(place.who(), place.ino, wanted.cookie, limit, plus);
     let listed = match ask(wanted.plus).await {
-        // A caller that may read a directory and not search it gets the names alone.
+        // A caller with the right to read a directory, but not to search it, gets the names alone.
         Err(Error::Denied(_)) if wanted.plus => ask(false).await,
         listed => listed,
     };
@@ -106,7 +108,11 @@ fn of_listing(error: Error) -> Status {
     }
 }
 
-/// As many entries as there is room for, and whether these were all.
+/// Writes as many entries as there is room for. Returns them, and whether the listing ends with
+/// them.
+///
+/// # Errors
+/// `TOOSMALL` if there is no room for even one entry.
 fn entries(
     desk: &Desk,
     place: &Place,
@@ -128,7 +134,7 @@ fn entries(
 }
 
 fn write_entry(desk: &Desk, place: &Place, plus: bool, entry: &Resumable, written: &mut Writer) {
-    // Entries above an export are not shown.
+    // Entries above an export are hidden.
     let is_above = entry.name == ".." && place.is_top();
     let ino: Ino = if is_above { place.ino } else { entry.ino };
     written.flag(true).long(ino.0).bytes(&entry.name).long(entry.cookie);

@@ -1,5 +1,4 @@
-//! How many clients there are, with how many connections, and whether these are enough: for
-//! whoever counts.
+//! Numbers of clients and connections, and the time for which connections were full: for metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +14,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Addresses from which there are connections, or /64 of IPv6.
+    /// Returns the number of addresses, or /64 of IPv6, with connections.
     pub fn clients(&self) -> u64 {
         self.connected.parties() as u64
     }
@@ -24,13 +23,13 @@ impl Load {
         self.connected.sum() as u64
     }
 
-    /// Time that connections had as much at work as one may, all together, microseconds.
+    /// Returns the total time that connections had as many calls at work as they may, microseconds.
     pub fn full_us(&self) -> u64 {
         self.full_us.load(Relaxed)
     }
 }
 
-/// Whether one connection is full, and since when.
+/// Measures for how long one connection is full.
 pub struct Full {
     load: Arc<Load>,
     since: Option<Instant>,

@@ -1,4 +1,4 @@
-//! MOUNT, version 3: from a path to a handle.
+//! MOUNT, version 3: the step from a path to a handle.
 
 use cairn_base::Result;
 use cairn_fs::ops::exports::ListedExport;
@@ -19,7 +19,7 @@ pub async fn mnt(desk: &Desk, client: &Client, mut arguments: Reader, mut result
     Ok(result.into())
 }
 
-/// MOUNT has fewer statuses.
+/// Returns the status, which MOUNT may not have: it has fewer than NFS.
 fn of_mount(status: Status) -> Status {
     match status {
         Status::NOENT | Status::ACCES | Status::NOTDIR | Status::INVAL | Status::NAMETOOLONG => {
@@ -29,14 +29,14 @@ fn of_mount(status: Status) -> Status {
     }
 }
 
-/// The export for the client, or a directory in it.
+/// Finds the export for a path, or a directory in it.
 async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::BYTES], Status> {
     let path = path.strip_prefix(b"/").ok_or(Status::NOENT)?;
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
     let names: Vec<&[u8]> = names.collect();
     let exports = desk.exports(client).await.map_err(|error| Status::of(&error))?;
     let below = exports.iter().find_map(|export| Some((export, below(export, &names)?)));
-    // Whether there is such a bucket is not for everybody.
+    // Clients without access must not learn whether a bucket exists.
     let (export, names) = below.ok_or(Status::ACCES)?;
     let mut place = desk.top(client, export).await?;
     for name in names {
@@ -54,13 +54,13 @@ async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::
     }
 }
 
-/// The names behind those of an export.
+/// Returns the names of a path that follow those of an export; `None` if the path is outside it.
 fn below<'a, 'b>(export: &ListedExport, names: &'a [&'b [u8]]) -> Option<&'a [&'b [u8]]> {
     let top: Vec<&[u8]> = export.bucket.as_bytes().split(|byte| *byte == b'/').collect();
     if names.starts_with(&top) { names.get(top.len()..) } else { None }
 }
 
-/// Mounts are not remembered: nothing depends on them.
+/// Returns an empty list: mounts are not remembered, as nothing depends on them.
 pub fn dump(arguments: &Reader, mut result: Writer) -> Done {
     arguments.end()?;
     result.flag(false);
@@ -78,10 +78,10 @@ pub fn umntall(arguments: &Reader, result: Writer) -> Done {
     Ok(result.into())
 }
 
-/// Exports that the client may mount, and where else clients of them may be.
+/// Lists the exports that the client may mount, and the networks of their clients.
 pub async fn export(desk: &Desk, client: &Client, arguments: Reader, mut result: Writer) -> Done {
     arguments.end()?;
-    // There is no status: where they cannot be listed, there are none.
+    // This procedure has no status: if the exports cannot be listed, the list is empty.
     let exports = desk.exports(client).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "exports were not listed");
         Vec::new()

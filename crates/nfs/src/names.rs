@@ -1,4 +1,4 @@
-//! LOOKUP, and what makes names: CREATE, MKDIR, SYMLINK, MKNOD and LINK.
+//! LOOKUP, and the procedures that make names: CREATE, MKDIR, SYMLINK, MKNOD and LINK.
 
 use bytes::Bytes;
 use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
@@ -11,18 +11,18 @@ use crate::limits::{HANDLE_BYTES, NAME_BYTES, TARGET_BYTES};
 use crate::status::{Done, Refusal, Status};
 use crate::xdr::{Reader, Writer};
 
-/// How a file is created.
+/// Modes of CREATE (`createmode3`).
 const UNCHECKED: u32 = 0;
 const GUARDED: u32 = 1;
 const EXCLUSIVE: u32 = 2;
 
-/// `ftype3` of what MKNOD is asked for.
+/// Values of `ftype3` in an MKNOD.
 const BLOCK_DEVICE: u32 = 3;
 const CHARACTER_DEVICE: u32 = 4;
 const SOCKET: u32 = 6;
 const FIFO: u32 = 7;
 
-/// Modes of what a client names none for.
+/// Modes of new inodes if the client states none.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -58,7 +58,7 @@ async fn find(desk: &Desk, place: &Place, name: &[u8]) -> Result<Attributes, Sta
     let posix = &desk.posix;
     let ino = match name {
         b"." => place.ino,
-        // Nothing leads out of an export.
+        // The root directory of an export is its own parent.
         b".." if place.is_top() => place.ino,
         b".." => {
             let parent = posix.parent(place.who(), place.ino).await;
@@ -77,15 +77,15 @@ async fn find(desk: &Desk, place: &Place, name: &[u8]) -> Result<Attributes, Sta
     if shown.kind == Kind::Directory { Ok(shown) } else { Err(Status::NOTDIR) }
 }
 
-/// The kind of inode to make, besides its name.
+/// The inode to make under a name.
 enum New {
-    /// The file that is there may be the one.
+    /// A file, or the file that is already there.
     Unchecked(Changes),
     Node(Kind, Changes),
     Once(Verifier),
     Directory(Changes),
     Symlink(Bytes, Changes),
-    /// A device.
+    /// A device, which is refused with this status.
     Refused(Status),
 }
 
@@ -131,7 +131,7 @@ pub async fn mknod(desk: &Desk, client: &Client, mut arguments: Reader, result: 
     make_in(desk, client, (&handle, &name), new, result).await
 }
 
-/// Makes something in a directory, and says how that went.
+/// Makes an inode in a directory, and writes the reply.
 async fn make_in(
     desk: &Desk,
     client: &Client,
@@ -205,7 +205,7 @@ async fn find_or_make(
         Some(1..) => Step::Size,
         _ => Step::Names,
     };
-    // So no attempt cuts what another one has made.
+    // No attempt truncates a file that another attempt has made.
     let (place, to_cut) = (&place.ending_with(last), place.ending_with(Step::Size));
     for _ in 0..TRIES {
         let at = (place.ino, name);
@@ -219,7 +219,7 @@ async fn find_or_make(
             Found::Entry(entry) if entry.attributes.kind != Kind::File => {
                 return Err(Status::EXIST);
             }
-            // Of a file that is there only the size is set.
+            // Only the size of an existing file is set.
             Found::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
                 return set_around(desk, &to_cut, entry.attributes.ino, size).await;
@@ -234,7 +234,7 @@ async fn find_or_make(
     Err(Status::JUKEBOX)
 }
 
-/// Sets what something new was not made with.
+/// Sets the attributes that could not be given when the inode was made.
 async fn set_rest(
     desk: &Desk,
     place: &Place,
@@ -246,7 +246,7 @@ async fn set_rest(
         mode: None,
         uid: wanted.uid.filter(|uid| *uid != made.uid),
         gid: wanted.gid.filter(|gid| *gid != made.gid),
-        // New files are empty. The present attributes may be of later calls.
+        // New files are empty. The attributes seen now may be those of later calls.
         size: wanted.size.filter(|size| made.kind == Kind::File && *size != 0),
         ..wanted
     };
@@ -256,8 +256,8 @@ async fn set_rest(
     }
 }
 
-/// Sets attributes of what others may change at the same time: then they hear of no attributes from
-/// before.
+/// Sets attributes of an inode that others may change at the same time. The change is watched, so
+/// that replies to the others leave out attributes from before.
 async fn set_around(
     desk: &Desk,
     place: &Place,

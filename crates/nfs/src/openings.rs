@@ -1,11 +1,11 @@
 //! Files with bytes that were answered UNSTABLE: they stay open until the bytes are written back.
 //!
-//! A client that hears of another verifier than it was told with its bytes sends them again. So the
-//! verifier is another one after a start, and as soon as bytes are dropped that some client may
-//! believe to be here: those of a file that cannot be written back, or that others have written to
-//! since. Each bucket has a verifier of its own: what is dropped in one makes nobody send again
-//! what was written to another. Files of one bucket have the same, as some clients remember one
-//! for each mount.
+//! A client resends unstable bytes when COMMIT returns a verifier that differs from the one WRITE
+//! returned. So the verifier changes at each start, and as soon as bytes are dropped that a client
+//! may still count on: those of a file that cannot be written back, or that others have written to
+//! since. Each bucket has its own verifier, so bytes dropped in one bucket make no client resend
+//! what it wrote to another. All files of a bucket share the verifier, as some clients remember
+//! only one for each mount.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use tokio::time::Instant;
 
 use crate::limits::HELD_FILES;
 
-/// A file to which nobody has written for so long is written back and closed.
+/// A file that has had no writer for this long is written back and closed.
 const LINGER: Duration = Duration::from_secs(3);
 
 pub struct Openings {
     posix: Arc<Posix>,
-    /// Of a bucket of which nothing was dropped.
+    /// Verifier of a bucket in which nothing was dropped.
     verifier: u64,
     state: Arc<Mutex<OpeningsState>>,
 }
@@ -32,22 +32,22 @@ pub struct Openings {
 #[derive(Default)]
 struct OpeningsState {
     held: HashMap<Ino, Held>,
-    /// How often bytes of a bucket were dropped.
+    /// Number of times that bytes of a bucket were dropped.
     drops: HashMap<BucketId, u64>,
 }
 
 struct Held {
     bucket: BucketId,
     file: Descriptor,
-    /// The writers to it right now.
+    /// Number of calls that write to it now.
     writers: u32,
     used: Instant,
-    /// A task writes it back.
+    /// True while a task writes it back.
     is_closing: bool,
 }
 
 impl OpeningsState {
-    /// Bytes of a file are about to be dropped.
+    /// Notes that bytes of a file are about to be dropped: the verifier of its bucket changes.
     fn drop_of(&mut self, ino: Ino) {
         if let Some(held) = self.held.get(&ino) {
             *self.drops.entry(held.bucket).or_default() += 1;
@@ -55,7 +55,7 @@ impl OpeningsState {
     }
 }
 
-/// Somebody writes to a file that stays open meanwhile.
+/// A call that writes to a file. The file stays open while this exists.
 pub struct Writer<'a> {
     openings: &'a Openings,
     ino: Ino,
@@ -78,15 +78,16 @@ impl Openings {
         Arc::new(Openings { posix, verifier, state })
     }
 
-    /// To be asked for before bytes are taken, and after they have become durable.
+    /// Returns the verifier of a bucket. To be read before bytes are taken, and after they have
+    /// become durable.
     pub fn verifier(&self, bucket: BucketId) -> [u8; 8] {
         let drops = self.state.lock().drops.get(&bucket).copied().unwrap_or_default();
         self.verifier.wrapping_add(drops).to_be_bytes()
     }
 
-    /// Has a file that was opened as `file` stay open while it is written to, and after. Whether
-    /// it is `file` that stays open. `None` if there are too many: then the bytes must become
-    /// durable at once.
+    /// Keeps a file, opened as `file`, open while it is written to, and after. Returns the writer,
+    /// and whether `file` is the descriptor that stays open. Returns `None` if too many files are
+    /// open: then the bytes must become durable at once.
     pub fn hold(
         &self,
         (bucket, ino): (BucketId, Ino),
@@ -103,8 +104,7 @@ impl Openings {
         Some((Writer { openings: self, ino }, one.file == file))
     }
 
-    /// Has what was written to a file become durable, but for what is dropped: then there is
-    /// another verifier.
+    /// Makes the bytes written to a file durable. If bytes are dropped, the verifier changes.
     pub async fn commit(&self, ino: Ino) -> Result<()> {
         let file = self.state.lock().held.get(&ino).map(|held| held.file);
         match file {
@@ -113,8 +113,8 @@ impl Openings {
         }
     }
 
-    /// Begins to write back and close files that nobody has written to of late, each for itself: no
-    /// file waits for another. To be called now and then.
+    /// Begins to write back and close files without recent writers, each in a task of its own: no
+    /// file waits for another. To be called regularly.
     pub fn sweep(self: &Arc<Openings>) {
         for (ino, file, used) in self.over(LINGER) {
             let openings = Arc::clone(self);
@@ -122,7 +122,7 @@ impl Openings {
         }
     }
 
-    /// All files, whenever they were written to.
+    /// Writes back and closes all files.
     pub async fn close_all(self: &Arc<Openings>) {
         let mut closing = JoinSet::new();
         let all: Vec<_> = {
@@ -136,7 +136,8 @@ impl Openings {
         while closing.join_next().await.is_some() {}
     }
 
-    /// Files that nobody has written to for so long, and that no task writes back.
+    /// Returns the files that have had no writer for `linger`, and that no task writes back. Marks
+    /// them as closing.
     fn over(&self, linger: Duration) -> Vec<(Ino, Descriptor, Instant)> {
         let mut state = self.state.lock();
         let is_over =
@@ -168,7 +169,8 @@ impl Openings {
                 return;
             }
             if synced.is_err() {
-                // Before anybody can find that there is nothing to be committed.
+                // The verifier must change before anybody can find that there is nothing to be
+                // committed.
                 state.drop_of(ino);
             }
             state.held.remove(&ino);

@@ -1,4 +1,4 @@
-//! Shares of clients in something that all use, by their addresses: so one cannot take all of it.
+//! Amounts of a shared resource by client address, so that no client can take all of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use cairn_base::Party;
 use parking_lot::Mutex;
 
-/// How much each party has. Only those are kept that have something.
+/// The amount that each party has. Only parties that have something are listed.
 #[derive(Default)]
 pub struct Taken(Mutex<HashMap<Party, usize>>);
 
-/// Some of what a party has, until this is dropped.
+/// An amount that a party has until this is dropped.
 pub struct Part {
     taken: Arc<Taken>,
     party: Party,
@@ -22,7 +22,7 @@ impl Taken {
         self.0.lock().get(&party).copied().unwrap_or_default()
     }
 
-    /// How many have something, and how much all of them have.
+    /// Returns the number of parties that have something.
     pub fn parties(&self) -> usize {
         self.0.lock().len()
     }
@@ -31,7 +31,7 @@ impl Taken {
         self.0.lock().values().sum()
     }
 
-    /// One more. `None` if the party has `most`.
+    /// Adds one to the amount of a party. Returns `None` if the party already has `most`.
     pub fn one(self: &Arc<Taken>, party: Party, most: usize) -> Option<Part> {
         let mut taken = self.0.lock();
         let of = taken.entry(party).or_default();
@@ -42,7 +42,7 @@ impl Taken {
         Some(Part { taken: Arc::clone(self), party, amount: 1 })
     }
 
-    /// A part that is to grow.
+    /// Returns an empty part, to be enlarged later.
     pub fn nothing(self: &Arc<Taken>, party: Party) -> Part {
         Part { taken: Arc::clone(self), party, amount: 0 }
     }
@@ -65,7 +65,7 @@ impl Part {
         }
     }
 
-    /// The amount of all that its party has.
+    /// Returns the whole amount of its party.
     pub fn all(&self) -> usize {
         self.taken.of(self.party)
     }

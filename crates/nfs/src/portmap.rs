@@ -1,5 +1,5 @@
-//! The portmapper (RFC 1833), version 2: on which port of this machine a program is. It knows those
-//! of this door, and takes no others.
+//! The portmapper (RFC 1833), version 2: returns the port of a program. It knows the programs of
+//! this door, and takes no registrations.
 
 use crate::limits::{MOUNT, NFS, VERSION};
 use crate::status::Done;
@@ -8,11 +8,11 @@ use crate::xdr::{Garbage, Reader, Writer};
 const TCP: u32 = 6;
 pub const UDP: u32 = 17;
 
-/// Program, version, protocol.
+/// Program, version and protocol of each registration.
 pub const KNOWN: [[u32; 3]; 3] =
     [[NFS, VERSION, TCP], [MOUNT, VERSION, TCP], [MOUNT, VERSION, UDP]];
 
-/// SET or UNSET: nobody else registers here.
+/// Refuses SET and UNSET: no other program registers here.
 pub fn set(mut arguments: Reader, mut result: Writer) -> Done {
     let _ = mapping(&mut arguments)?;
     arguments.end()?;
@@ -36,7 +36,7 @@ pub fn dump(arguments: &Reader, mut result: Writer, port: u16) -> Done {
     Ok(result.into())
 }
 
-/// A request for a port leaves that out.
+/// Reads a mapping: program, version and protocol. Its port means nothing in a request.
 fn mapping(arguments: &mut Reader) -> Result<[u32; 3], Garbage> {
     let asked = [arguments.number()?, arguments.number()?, arguments.number()?];
     let _port = arguments.number()?;

@@ -1,5 +1,5 @@
-//! Record marking (RFC 5531, 11): a stream of records, each of fragments with their length before
-//! them.
+//! Record marking (RFC 5531, 11): a stream of records, each made of fragments with their length
+//! before them.
 
 use std::io;
 
@@ -9,26 +9,26 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::limits::{COPIED_BYTES, READ_BYTES, RECORD_BYTES};
 
-/// A record is longer than any call.
+/// Error: a record is longer than any call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong;
 
-/// Set in the length of the last fragment of a record.
+/// Bit that is set in the length of the last fragment of a record.
 pub const LAST: u32 = 1 << 31;
 
-/// Memory of long records that waits to be used again.
+/// Number of buffers for long records that are kept to be used again.
 const WAITING: usize = 16;
 
-/// Takes a stream apart.
+/// Splits a stream into records.
 #[derive(Default)]
 pub struct Records {
-    /// The bytes of the stream that were not taken yet.
+    /// Bytes of the stream that were read and not taken yet.
     pub came: BytesMut,
-    /// The fragments so far of a record that has several.
+    /// Fragments received so far of a record that has several.
     begun: BytesMut,
-    /// The record that comes, if that is a long one of one fragment. What came before it was taken.
+    /// The long record of one fragment that is being received. Everything before it was taken.
     long: Option<Long>,
-    /// Memory of those; without it each has its own.
+    /// Pool of memory for long records; without a pool each record has memory of its own.
     memory: Option<Buffers>,
 }
 
@@ -37,7 +37,7 @@ struct Long {
     bytes: usize,
 }
 
-/// Memory of long records, of all connections.
+/// Memory for long records, shared by all connections.
 pub fn memory() -> Buffers {
     Buffers::new(RECORD_BYTES, WAITING)
 }
@@ -47,13 +47,13 @@ impl Records {
         Records { memory: Some(memory), ..Records::default() }
     }
 
-    /// Reads some of the stream. Given up, it loses nothing. How much came: nothing at the end.
+    /// Reads from the stream. Cancel safe. Returns the number of bytes, which is 0 at the end.
     pub async fn read(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
         match &mut self.long {
             Some(Long { memory, bytes }) => {
                 let missing = *bytes - memory.len();
                 if missing == 0 {
-                    // It was not taken yet.
+                    // The record is complete, and was not taken yet.
                     return Ok(*bytes);
                 }
                 reader.read_buf(&mut memory.memory().limit(missing)).await
@@ -62,10 +62,11 @@ impl Records {
         }
     }
 
-    /// The next record, if all of it has come.
+    /// Returns the next record, if it is complete.
     ///
     /// # Errors
-    /// [`TooLong`] as soon as that is known: the stream means nothing from there on.
+    /// [`TooLong`] as soon as a record is known to be too long: the rest of the stream is
+    /// meaningless.
     pub fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         if let Some(long) = self.long.take_if(|long| long.memory.len() == long.bytes) {
             return Ok(Some(Bytes::from_owner(long.memory)));
@@ -78,7 +79,7 @@ impl Records {
             self.came.advance(4);
             let fragment = self.came.split_to(len);
             if is_last && self.begun.is_empty() {
-                // A short record does not keep a long buffer.
+                // A short record must not keep a long buffer.
                 return Ok(Some(match len <= COPIED_BYTES {
                     true => Bytes::copy_from_slice(&fragment),
                     false => fragment.freeze(),
@@ -91,7 +92,8 @@ impl Records {
         }
     }
 
-    /// The length of the fragment that has begun, and whether it is the last one of its record.
+    /// Returns the length of the fragment that has begun, and whether it is the last fragment of
+    /// its record.
     fn fragment(&self) -> Result<Option<(usize, bool)>, TooLong> {
         if self.long.is_some() {
             return Ok(None);
@@ -105,8 +107,8 @@ impl Records {
         }
     }
 
-    /// Makes room for what is to be read next: as much as has come already, or a little. A long
-    /// record of which some has come is read into memory that was used before.
+    /// Makes room for the next read: as much as the current record still needs, or a little. A long
+    /// record that has begun to arrive is moved into memory from the pool.
     pub fn reserve(&mut self) {
         if self.long.is_some() {
             return;
@@ -116,7 +118,7 @@ impl Records {
             && len > COPIED_BYTES
             && (READ_BYTES..len + 4).contains(&self.came.len())
         {
-            // A buffer that is much longer than the record would hold what nobody counts.
+            // A buffer much longer than the record would hold memory that is counted nowhere.
             let mut memory = match &self.memory {
                 Some(memory) if len > RECORD_BYTES / 2 => memory.room(),
                 _ => Pooled::with_room(len),
@@ -134,15 +136,15 @@ impl Records {
         if more <= READ_BYTES {
             self.came.reserve(more);
         } else if self.came.capacity() - self.came.len() < more {
-            // No more than that, where a buffer that grows by itself becomes twice as long.
+            // Reserved exactly: a buffer that grows by itself doubles its length.
             let mut longer = BytesMut::with_capacity(self.came.len() + more);
             longer.extend_from_slice(&self.came);
             self.came = longer;
         }
     }
 
-    /// Whether something has come that is to be looked at: a record, or a part of one, or no
-    /// record.
+    /// Returns whether [`Records::next`] has something to return: a record, a part of a record, or
+    /// an error.
     pub fn is_ready(&self) -> bool {
         if let Some(long) = &self.long {
             return long.memory.len() == long.bytes;
@@ -154,13 +156,13 @@ impl Records {
         }
     }
 
-    /// Whether a record has begun and not come to its end.
+    /// Returns whether a record has begun to arrive and is incomplete.
     pub fn is_partial(&self) -> bool {
         !self.came.is_empty() || !self.begun.is_empty() || self.long.is_some()
     }
 
-    /// The length of a record that has begun, if that is a long one: at most, where it is not
-    /// known.
+    /// Returns the length of the record that has begun, if it is a long one: its upper bound, while
+    /// the length is unknown.
     pub fn long(&self) -> Option<usize> {
         if let Some(long) = &self.long {
             return Some(long.bytes);

@@ -1,6 +1,6 @@
-//! Replies to calls that do something once, kept for clients that ask again because they have
-//! heard nothing. A call is the same if its client, its number and all of its bytes are. Of those
-//! that were done before this process began, or by another one, the store knows.
+//! Replies to calls that act once, kept for clients that resend a call because they got no reply.
+//! Two calls are the same if the client, the call's number and all of its bytes are. The store
+//! remembers calls that were done before this process started, or by another process.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::limits::{REPLIED_CLIENTS, REPLIES, REPLY_KEPT};
 
-/// Names a call among those of its client.
+/// Identifies a call among those of its client.
 pub type Checksum = [u8; 16];
-/// Empty while the call is at work.
+/// The reply, which is empty while the call is at work.
 type Kept = Arc<OnceCell<Bytes>>;
 
 #[derive(Default)]
@@ -31,13 +31,13 @@ struct Clients {
 #[derive(Default)]
 struct Client {
     replies: HashMap<Checksum, Kept>,
-    /// When they were asked for first.
+    /// Checksums in the order in which the calls first arrived, with that time.
     order: VecDeque<(Checksum, Instant)>,
-    /// When it asked last.
+    /// Turn of its last call.
     turn: u64,
 }
 
-/// Of all of a call.
+/// Returns the checksum of a whole call.
 pub fn checksum(call: &[u8]) -> Checksum {
     let mut checksum = [0; 16];
     let whole = digest(&SHA256, call);
@@ -46,9 +46,9 @@ pub fn checksum(call: &[u8]) -> Checksum {
 }
 
 impl Replies {
-    /// The reply to a call, which does its `work` once. `work` is not given up. It comes to nothing
-    /// where it is not known what became of the call: that is not kept, and whoever asks again has
-    /// it done anew.
+    /// Returns the reply to a call, and does its `work` only once. `work` returns `None` if the
+    /// outcome of the call is unknown: nothing is kept then, and the next copy of the call does its
+    /// `work` again.
     pub async fn once<F: Future<Output = Option<Bytes>>>(
         &self,
         client: IpAddr,
@@ -72,7 +72,7 @@ impl Replies {
         }
         let client = state.clients.entry(address).or_default();
         client.turn = turn;
-        // A client that began anew may number its calls as before.
+        // A client that restarted may number its calls as before.
         let is_old = |(_, since): &mut (Checksum, Instant)| since.elapsed() > REPLY_KEPT;
         while let Some((old, _)) = client.order.pop_front_if(is_old) {
             client.replies.remove(&old);

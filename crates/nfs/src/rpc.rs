@@ -23,10 +23,10 @@ const GARBAGE_ARGUMENTS: u32 = 4;
 
 const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
-/// The credentials are no such, or of a kind that is not there.
+/// Authentication error: the credentials are malformed, or of an unsupported kind.
 const BAD_CREDENTIALS: u32 = 1;
 
-// Statuses of results that say more than that a call was refused.
+// Statuses of results that mean more than a refused call.
 const OK: u32 = 0;
 const IO: u32 = 5;
 const NO_SPACE: u32 = 28;
@@ -35,7 +35,7 @@ const NOT_NOW: u32 = 10_008;
 
 /// Bytes of the mark of a record.
 const MARK_BYTES: usize = 4;
-/// Most replies take no more, but for bytes of a file.
+/// Initial capacity of a reply, bytes: enough for most, without bytes of files.
 const MOST_REPLIES: usize = 320;
 
 const AUTH_NONE: u32 = 0;
@@ -47,21 +47,21 @@ pub struct Call {
     pub program: u32,
     pub version: u32,
     pub procedure: u32,
-    /// The user as the client says; nobody else says so.
+    /// The user as the client states it, without proof.
     pub identity: Option<Posix>,
     pub arguments: Reader,
 }
 
-/// What came.
+/// An incoming record.
 pub enum Incoming {
     Call(Call),
-    /// A call that is answered by this, whatever it asks for.
+    /// A call that is refused with this reply, whatever it asks for.
     Refused(Reply),
 }
 
-/// A reply as a record: what it begins with, and bytes of a file, which are not copied.
+/// A reply as a record: its head, and bytes of a file, which are not copied.
 pub struct Reply {
-    /// With the mark of the record before it.
+    /// The head, beginning with the mark of the record.
     pub record: Bytes,
     data: Vec<Bytes>,
 }
@@ -69,7 +69,7 @@ pub struct Reply {
 /// Reads a call.
 ///
 /// # Errors
-/// [`Garbage`] for what is no call, and gets no reply.
+/// [`Garbage`] if the record is not a call; it gets no reply.
 pub fn read(record: Bytes) -> Result<Incoming, Garbage> {
     let mut reader = Reader::new(record);
     let xid = reader.number()?;
@@ -112,21 +112,21 @@ fn identity(flavor: u32, credentials: Bytes) -> Result<Option<Posix>, Garbage> {
     }
 }
 
-/// There is room for the mark of its record, which is known at the end.
+/// Returns the head of a reply, with room for the mark of its record, which is known at the end.
 fn reply(xid: u32) -> Writer {
     let mut reply = Writer::with_room(MOST_REPLIES);
     reply.number(0).number(xid).number(REPLY);
     reply
 }
 
-/// A reply to a call that was accepted, with a verifier that says nothing.
+/// Returns the head of a reply to an accepted call, with an empty verifier.
 fn accepted(xid: u32, outcome: u32) -> Writer {
     let mut reply = reply(xid);
     reply.number(ACCEPTED).number(AUTH_NONE).bytes(&[]).number(outcome);
     reply
 }
 
-/// A call of nobody in particular, to another server. Arguments follow.
+/// Returns the head of an anonymous call to another server. The arguments follow.
 pub fn call((program, version, procedure): (u32, u32, u32)) -> Writer {
     let mut call = Writer::default();
     call.number(1).number(CALL).number(VERSION);
@@ -135,10 +135,10 @@ pub fn call((program, version, procedure): (u32, u32, u32)) -> Writer {
     call
 }
 
-/// The result that a reply to a call has.
+/// Returns the result in a reply to a call.
 ///
 /// # Errors
-/// [`Garbage`] if it has none.
+/// [`Garbage`] if there is none.
 pub fn result(reply: Bytes) -> Result<Reader, Garbage> {
     let mut reader = Reader::new(reply);
     let (_xid, kind, denied) = (reader.number()?, reader.number()?, reader.number()?);
@@ -150,7 +150,7 @@ pub fn result(reply: Bytes) -> Result<Reader, Garbage> {
     }
 }
 
-/// What was found out follows.
+/// Returns the head of a successful reply. The result follows.
 pub fn success(xid: u32) -> Writer {
     accepted(xid, SUCCESS)
 }
@@ -159,7 +159,7 @@ pub fn no_program(xid: u32) -> Reply {
     accepted(xid, PROGRAM_UNAVAILABLE).into()
 }
 
-/// The program is there in one version.
+/// Returns the reply to a call of a program in another version than `version`.
 pub fn no_version(xid: u32, version: u32) -> Reply {
     let mut reply = accepted(xid, PROGRAM_MISMATCH);
     reply.number(version).number(version);
@@ -181,7 +181,7 @@ impl From<Writer> for Reply {
 }
 
 impl Reply {
-    /// With the last field of the result: bytes, the number of which is written.
+    /// Returns a reply whose result ends with bytes, preceded by their length.
     pub fn with_data(mut head: Writer, mut data: Vec<Bytes>) -> Reply {
         let bytes: usize = data.iter().map(Bytes::len).sum();
         let padding = padding(bytes);
@@ -193,33 +193,34 @@ impl Reply {
         Reply { record: head.finish(), data }
     }
 
-    /// One without bytes of a file, as it was before.
+    /// Returns a reply without bytes of a file, from the record of an earlier reply.
     pub fn again(record: Bytes) -> Reply {
         Reply { record, data: Vec::new() }
     }
 
-    /// Without the mark of the record.
+    /// Returns the head without the mark of the record.
     pub fn head(&self) -> Bytes {
         self.record.slice(MARK_BYTES.min(self.record.len())..)
     }
 
-    /// All of its bytes.
+    /// Returns the length of the whole record, bytes.
     pub fn len(&self) -> usize {
         self.record.len() + self.data.iter().map(Bytes::len).sum::<usize>()
     }
 
-    /// The first number of the result, if there is a result.
+    /// Returns the first number of the result: `None` if there is no result.
     fn result(&self) -> Option<Option<u32>> {
         Some(result(self.head()).ok()?.number().ok())
     }
 
-    /// The status of the result, `OK` where results have none; nothing if there is no result.
+    /// Returns the status of the result, and `OK` for results without a status; `None` if there is
+    /// no result.
     pub fn status(&self, has_status: bool) -> Option<u32> {
         let first = self.result()?;
         Some(first.filter(|_| has_status).unwrap_or(OK))
     }
 
-    /// How the call went, as the reply says. Not all results begin with a status.
+    /// Returns the outcome of the call according to the reply. Not all results begin with a status.
     pub fn outcome(&self, has_status: bool) -> Outcome {
         match self.status(has_status) {
             Some(OK) => Outcome::Fine,
@@ -229,7 +230,7 @@ impl Reply {
         }
     }
 
-    /// The parts of the record, in order.
+    /// Returns the parts of the record, in order.
     pub fn into_parts(self) -> impl Iterator<Item = Bytes> {
         std::iter::once(self.record).chain(self.data)
     }

@@ -1,8 +1,8 @@
-//! The registration with the rpcbind of this machine (RFC 1833, version 4), which then tells
-//! clients where this door is. For machines on which rpcbind has the port of the portmapper.
+//! The registration with the rpcbind of this machine (RFC 1833, version 4), from which clients then
+//! learn the port of this door. For machines on which rpcbind has the port of the portmapper.
 //!
-//! A registration of somebody else is never changed: one is removed only if it names the address
-//! that this door has.
+//! A registration of another server is never changed: a registration is removed only if it names
+//! the address of this door.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::record::LAST;
 use crate::rpc::{call, result};
 use crate::xdr::{Garbage, Reader, Writer};
 
-/// Where rpcbind takes registrations.
+/// Path of the socket at which rpcbind takes registrations.
 pub const RPCBIND: &str = "/run/rpcbind.sock";
 
 const PROGRAM: (u32, u32) = (100_000, 4);
@@ -28,13 +28,13 @@ const SET: u32 = 1;
 const UNSET: u32 = 2;
 const DUMP: u32 = 4;
 
-/// How often it is looked whether this door is still registered: rpcbind may begin anew.
+/// Period at which the registration is checked: rpcbind may have restarted.
 const LOOK: Duration = Duration::from_secs(30);
-/// rpcbind has to answer within.
+/// Deadline for an answer of rpcbind.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a reply: all registrations of a machine.
 const REPLY_BYTES: usize = 1 << 20;
-/// Bytes of a text in it.
+/// Bytes of a text in a reply.
 const TEXT_BYTES: usize = 1024;
 
 /// A program at an address.
@@ -44,12 +44,12 @@ struct Registration {
     version: u32,
     /// The transport, such as `tcp6`.
     transport: String,
-    /// As rpcbind writes addresses: the two bytes of the port come last.
+    /// The address in the form of rpcbind: the two bytes of the port come last.
     address: String,
 }
 
 impl Registration {
-    /// Whether clients that ask for the one may be told of the other.
+    /// Returns whether both registrations are for the same program, version and transport.
     fn is_for_the_same(&self, other: &Registration) -> bool {
         let of = |one: &Registration| (one.program, one.version, one.transport.clone());
         of(self) == of(other)
@@ -65,12 +65,12 @@ impl Registration {
     }
 }
 
-/// All that a door at `address` is registered as.
+/// Returns all registrations of a door at `address`.
 fn wanted(address: SocketAddr) -> Vec<Registration> {
     let ip = address.ip().to_canonical();
     let mut families = vec![(ip, if ip.is_ipv6() { "6" } else { "" })];
     if ip.is_ipv6() && ip.is_unspecified() {
-        // Such a socket also takes IPv4.
+        // A socket at the unspecified address of IPv6 also takes IPv4.
         families.push((IpAddr::V4(Ipv4Addr::UNSPECIFIED), ""));
     }
     let [first, second] = address.port().to_be_bytes();
@@ -86,7 +86,7 @@ fn wanted(address: SocketAddr) -> Vec<Registration> {
     families.into_iter().flat_map(of).collect()
 }
 
-/// Has the door at `address` registered with the rpcbind at `socket` until `stopped`.
+/// Keeps the door at `address` registered with the rpcbind at `socket` until `stopped`.
 pub async fn register(address: SocketAddr, socket: &Path, mut stopped: watch::Receiver<bool>) {
     let wanted = wanted(address);
     let mut was_told = false;
@@ -125,7 +125,7 @@ async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     }
 }
 
-/// Registers what is not registered yet. How much that was.
+/// Registers the programs that are not registered yet. Returns the number of new registrations.
 async fn set(socket: &Path, wanted: &[Registration]) -> io::Result<usize> {
     let mut rpcbind = UnixStream::connect(socket).await?;
     let all = dump(&mut rpcbind).await?;
@@ -149,7 +149,7 @@ async fn set(socket: &Path, wanted: &[Registration]) -> io::Result<usize> {
     Ok(new)
 }
 
-/// Removes what is registered as it was wanted, and nothing else.
+/// Removes the registrations of this door, and no others.
 async fn unset(socket: &Path, wanted: &[Registration]) -> io::Result<()> {
     let mut rpcbind = UnixStream::connect(socket).await?;
     let all = dump(&mut rpcbind).await?;

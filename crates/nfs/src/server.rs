@@ -1,4 +1,4 @@
-//! Taking connections.
+//! Accepts connections.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,23 +17,25 @@ use crate::desk::Desk;
 use crate::limits::DRAIN;
 use crate::parties::Taken;
 
-/// How the door is served.
+/// Settings of the listeners.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where clients may be: nobody else is answered. Exports say so once more, each for itself.
+    /// Networks of clients: nobody else is answered. Each export restricts its clients further.
     pub clients: Arc<[Network]>,
-    /// Connections at the same time. One address, or /64 of IPv6, has a quarter of them at most.
+    /// Number of connections at the same time. One address, or /64 of IPv6, has a quarter of them
+    /// at most.
     pub connections: usize,
 }
 
-/// Where clients come in: NFS, MOUNT and the portmapper are on all listeners; datagrams are for the
+/// The door's sockets: all listeners take NFS, MOUNT and the portmapper; datagrams are for the
 /// latter two.
 pub struct Sockets {
     pub listeners: Vec<TcpListener>,
     pub datagrams: Vec<UdpSocket>,
 }
 
-/// Serves until `stopped` is true, or its sender is gone; what was written is durable then.
+/// Serves until `stopped` is true, or its sender is dropped. All written bytes are durable when
+/// this returns.
 pub async fn serve(
     sockets: Sockets,
     desk: Arc<Desk>,
@@ -61,7 +63,7 @@ pub async fn serve(
     desk.close().await;
 }
 
-/// Takes connections until `stopped`.
+/// Accepts connections until `stopped`.
 async fn take(
     listener: TcpListener,
     desk: Arc<Desk>,
@@ -93,7 +95,7 @@ async fn take(
     }
 }
 
-/// The next connection of a client, once there is a slot for it.
+/// Returns the next connection of a client, once there is a slot for it.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,

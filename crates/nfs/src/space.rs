@@ -9,9 +9,10 @@ use crate::limits::{HANDLE_BYTES, IO_BYTES, LIST_BYTES};
 use crate::status::Done;
 use crate::xdr::{Reader, Writer};
 
-/// Reads and writes are best a multiple of it, bytes.
+/// Preferred multiple of the sizes of reads and writes, bytes.
 const MULTIPLE: u32 = 4096;
-/// There are links and symbolic links, PATHCONF says the same everywhere, and times can be set.
+/// Properties of the file system: hard and symbolic links, the same PATHCONF everywhere, times can
+/// be set.
 const PROPERTIES: u32 = 1 | 2 | 8 | 16;
 
 pub async fn fsstat(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
@@ -22,7 +23,7 @@ pub async fn fsstat(desk: &Desk, client: &Client, mut arguments: Reader, result:
     let write = |result: &mut Writer, space: Space| {
         result.long(space.bytes).long(space.free_bytes).long(space.free_bytes);
         result.long(space.files).long(space.free_files).long(space.free_files);
-        // It may change at any time.
+        // Seconds for which these values stay the same: none.
         result.number(0);
     };
     Ok(desk.tell(&place, space, result, write).await)
@@ -30,11 +31,11 @@ pub async fn fsstat(desk: &Desk, client: &Client, mut arguments: Reader, result:
 
 pub async fn fsinfo(desk: &Desk, client: &Client, arguments: Reader, result: Writer) -> Done {
     tell(desk, client, arguments, result, |result| {
-        // Reading, and writing: most, best, multiple.
+        // Sizes of reads, then of writes: maximum, preferred, multiple.
         for _ in 0..2 {
             result.number(IO_BYTES).number(IO_BYTES).number(MULTIPLE);
         }
-        // Times are kept in nanoseconds.
+        // Resolution of times: one nanosecond.
         result.number(LIST_BYTES).long(FILE_BYTES).number(0).number(1).number(PROPERTIES);
     })
     .await
@@ -43,14 +44,14 @@ pub async fn fsinfo(desk: &Desk, client: &Client, arguments: Reader, result: Wri
 pub async fn pathconf(desk: &Desk, client: &Client, arguments: Reader, result: Writer) -> Done {
     tell(desk, client, arguments, result, |result| {
         result.number(u32::MAX).number(NAME_BYTES as u32);
-        // Longer names are refused, and so is giving files away; the case of letters is kept, and
-        // makes a difference.
+        // PATHCONF: longer names are refused, giving files away is refused, case matters and is
+        // kept.
         result.flag(true).flag(true).flag(false).flag(true);
     })
     .await
 }
 
-/// The numbers that are the same for all exports.
+/// Answers with numbers that are the same for all exports.
 async fn tell(
     desk: &Desk,
     client: &Client,

@@ -1,11 +1,11 @@
-//! The status that a client is told of an error.
+//! The statuses that clients receive for errors.
 
 use cairn_base::Error;
 
 use crate::rpc::{self, Reply};
 use crate::xdr::Garbage;
 
-/// `nfsstat3` (RFC 1813, 2.6), of which `mountstat3` has some.
+/// An `nfsstat3` (RFC 1813, 2.6); some of its values are also those of `mountstat3`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(pub u32);
 
@@ -34,16 +34,16 @@ impl Status {
     pub const TOOSMALL: Status = Status(10_005);
     pub const SERVERFAULT: Status = Status(10_006);
     pub const BADTYPE: Status = Status(10_007);
-    /// Not now: the client tries again.
+    /// The call cannot be answered now: the client tries again.
     pub const JUKEBOX: Status = Status(10_008);
 
-    /// Whether the client may not do what it asked for.
+    /// Returns whether the status says that the client may not do what it asked for.
     pub fn is_refusal(self) -> bool {
         let refusals = [Status::PERM, Status::ACCES, Status::ROFS, Status::BADHANDLE];
         refusals.contains(&self)
     }
 
-    /// Of what a name stands for, or is to.
+    /// Returns the status of an error about a name that is looked up or made.
     pub fn of_name(error: &Error) -> Status {
         match error {
             Error::TooLarge(_) => Status::NAMETOOLONG,
@@ -51,7 +51,7 @@ impl Status {
         }
     }
 
-    /// Of what a handle stands for.
+    /// Returns the status of an error about the inode of a handle.
     pub fn of_inode(error: &Error) -> Status {
         match error {
             Error::NotFound(_) => Status::STALE,
@@ -59,7 +59,7 @@ impl Status {
         }
     }
 
-    /// Of what only the owner of an inode may.
+    /// Returns the status of an error of an operation that only the owner of an inode may do.
     pub fn of_owner(error: &Error) -> Status {
         match error {
             Error::Denied(_) => Status::PERM,
@@ -81,7 +81,7 @@ impl Status {
             Error::IsDirectory(_) => Status::ISDIR,
             Error::NotDirectory(_) => Status::NOTDIR,
             Error::CrossBucket(_) => Status::XDEV,
-            // As a rule the call was refused before: then it is answered as before.
+            // As a rule the call was refused before, and is answered as before.
             Error::PreconditionFailed(_) => Status::NOT_SYNC,
             Error::NotImplemented(_) => Status::NOTSUPP,
             _ => Status::IO,
@@ -98,17 +98,18 @@ impl Status {
 /// The outcome of a procedure.
 pub type Done = Result<Reply, Refusal>;
 
-/// Why a procedure has no result of its own.
+/// The reason why a procedure has no result of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The arguments are none.
+    /// The arguments cannot be read.
     Garbage,
-    /// Nothing else is known.
+    /// The result is this status, with all optional fields absent.
     Failed(Status),
 }
 
 impl Refusal {
-    /// The reply: after a status come so many flags that say what is left out.
+    /// Returns the reply: the status, and `absent` flags, each of which says that an optional field
+    /// is left out.
     pub fn reply(self, xid: u32, absent: u32) -> Reply {
         let Refusal::Failed(status) = self else { return rpc::garbage(xid) };
         let mut result = rpc::success(xid);

@@ -1,4 +1,4 @@
-//! The outcome of calls, for counting.
+//! The outcomes of calls, for metrics and the audit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_base::trace::Trace;
 use cairn_base::{Stages, UserId};
 
-/// Procedures, each by its name, those of NFS first; the last one is whatever is none.
+/// Names of procedures: those of NFS, of MOUNT, of the portmapper, and one name for anything else.
 pub const PROCEDURES: [&str; 30] = [
     "null",
     "getattr",
@@ -39,18 +39,18 @@ pub const PROCEDURES: [&str; 30] = [
     "portmap",
     "none",
 ];
-/// Where those of MOUNT begin.
+/// Index of the first procedure of MOUNT.
 const MOUNT: usize = 22;
 const PORTMAP: usize = PROCEDURES.len() - 2;
 const NONE: usize = PROCEDURES.len() - 1;
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Fine,
-    /// The request is not possible, or not allowed, or no call.
+    /// The request is impossible, not allowed, or no call.
     Refused,
-    /// It may go well another time.
+    /// The call may succeed another time.
     NotNow,
     Failed,
 }
@@ -58,62 +58,63 @@ pub enum Outcome {
 /// A call that was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Of [`PROCEDURES`].
+    /// Index in [`PROCEDURES`].
     pub procedure: usize,
     pub outcome: Outcome,
-    /// Until the reply was made.
+    /// Stages until the reply was made.
     pub stages: Stages,
     /// Bytes of the call, and of the reply.
     pub received: u64,
     pub sent: u64,
 }
 
-/// A procedure that has run for a call that asks for a change, or was refused.
+/// A procedure that has run for a call that asked for a change, or was refused.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Of [`PROCEDURES`].
+    /// Name from [`PROCEDURES`].
     pub procedure: &'static str,
-    /// `nfsstat3` or `mountstat3`; none where nothing is known.
+    /// Value of `nfsstat3` or `mountstat3`; `None` if the outcome is unknown.
     pub status: Option<u32>,
     pub outcome: Outcome,
-    /// The client may not.
+    /// True if the client lacks the right.
     pub is_refused: bool,
     pub client: IpAddr,
-    /// As the client says.
+    /// The uid that the client states.
     pub uid: Option<u32>,
-    /// As whom the export lets it act, if it came so far.
+    /// The user that the export lets the client act as, if the call got that far.
     pub user: Option<UserId>,
-    /// The inode, or the name below it, or the path that it wanted to mount.
+    /// The inode, the name below it, or the path to be mounted.
     pub object: String,
     pub trace: Option<Trace>,
 }
 
-/// Begins the time of a call, and is told of its end. Must not wait.
+/// Observes calls: begins the timing of each, and receives its outcome. Must not block.
 #[derive(Clone)]
 pub struct Watch {
     pub begin: Arc<dyn Fn() -> Stages + Send + Sync>,
     pub end: Arc<dyn Fn(Ended) + Send + Sync>,
-    /// Is told of each run of a procedure that asks for a change or was refused, if anybody is.
+    /// Receives each run of a procedure that asked for a change or was refused, if there is an
+    /// audit.
     pub audit: Option<Arc<dyn Fn(Ran) + Send + Sync>>,
 }
 
-/// The place of a procedure in [`PROCEDURES`].
+/// Returns the index of a procedure of NFS in [`PROCEDURES`].
 pub fn of_nfs(procedure: u32) -> usize {
     usize::try_from(procedure).ok().filter(|at| *at < MOUNT).unwrap_or(NONE)
 }
 
-/// The same of one of MOUNT.
+/// Returns the index of a procedure of MOUNT in [`PROCEDURES`].
 pub fn of_mount(procedure: u32) -> usize {
     let at = usize::try_from(procedure).ok().and_then(|at| at.checked_add(MOUNT));
     at.filter(|at| *at < PORTMAP).unwrap_or(NONE)
 }
 
-/// Those of the portmapper.
+/// Returns the index of the portmapper's procedures in [`PROCEDURES`].
 pub fn of_portmap() -> usize {
     PORTMAP
 }
 
-/// That of no program.
+/// Returns the index of calls to any other program in [`PROCEDURES`].
 pub fn of_none() -> usize {
     NONE
 }

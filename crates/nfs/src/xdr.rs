@@ -1,13 +1,13 @@
-//! XDR (RFC 4506): numbers of four or eight bytes, big-endian, and bytes with their number before
+//! XDR (RFC 4506): big-endian numbers of four or eight bytes, and bytes with their length before
 //! them and zeros behind them up to a multiple of four.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// The bytes that were sent are not what they have to be.
+/// Error: the bytes are not in the form that is required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbage;
 
-/// Reads what a client sent. Bytes are not copied.
+/// Reads data from a client, without copying bytes.
 #[derive(Clone)]
 pub struct Reader(Bytes);
 
@@ -32,12 +32,12 @@ impl Reader {
         }
     }
 
-    /// Eight bytes that mean something to the client only.
+    /// Reads eight bytes that mean something to the client only.
     pub fn verifier(&mut self) -> Result<[u8; 8], Garbage> {
         Ok(self.long()?.to_be_bytes())
     }
 
-    /// At most `most` bytes.
+    /// Reads bytes, `most` at most.
     pub fn bytes(&mut self, most: usize) -> Result<Bytes, Garbage> {
         let len = usize::try_from(self.number()?).map_err(|_| Garbage)?;
         let padding = padding(len);
@@ -49,28 +49,28 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// There is nothing more.
+    /// Checks that nothing is left.
     pub fn end(&self) -> Result<(), Garbage> {
         if self.0.is_empty() { Ok(()) } else { Err(Garbage) }
     }
 }
 
-/// Zeros behind bytes.
+/// Returns the number of zeros behind `len` bytes.
 pub fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
 
-/// Writes what a client is sent.
+/// Writes data for a client.
 #[derive(Default)]
 pub struct Writer(BytesMut);
 
 impl Writer {
-    /// With room for so many bytes from the start.
+    /// Returns a writer with room for this many bytes.
     pub fn with_room(bytes: usize) -> Writer {
         Writer(BytesMut::with_capacity(bytes))
     }
 
-    /// Puts a number in the place of the first four bytes.
+    /// Replaces the first four bytes by a number.
     pub fn begin_with(&mut self, number: u32) {
         if let Some(first) = self.0.first_chunk_mut() {
             *first = number.to_be_bytes();
@@ -91,7 +91,7 @@ impl Writer {
         self.number(flag.into())
     }
 
-    /// Bytes of which the client knows how many come.
+    /// Writes bytes of a length that the client knows.
     pub fn fixed(&mut self, bytes: &[u8]) -> &mut Writer {
         self.0.put_slice(bytes);
         self.0.put_bytes(0, padding(bytes.len()));
