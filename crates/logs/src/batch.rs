@@ -1,4 +1,4 @@
-//! Records of one request, on their way to lines of files.
+//! The records of one request, on their way to lines of files.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::{day, json, source};
 /// The lines for one source.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// As a component of a path.
+    /// Name of the source, as a component of a path.
     pub source: String,
     pub bytes: Vec<u8>,
-    /// How many of the lines are of each level.
+    /// Number of these lines by level.
     pub levels: OfLevels,
-    /// Of each line, where it ends, and which record of the request it is.
+    /// End of each line in `bytes`, and the number of its record in the request.
     pub ends: Vec<(usize, usize)>,
 }
 
@@ -25,18 +25,18 @@ pub struct Lines {
 #[derive(Debug)]
 pub struct RecordBatch {
     pub received: Timestamp,
-    /// `{"received":"…"`, as each line begins.
+    /// Beginning of each line: `{"received":"…"`.
     head: Vec<u8>,
     sources: HashMap<String, usize>,
     pub lines: Vec<Lines>,
-    /// Records so far, also those that are refused.
+    /// Number of records so far, including refused ones.
     pub records: usize,
-    /// Those that cannot be taken, by their number, and why.
+    /// Records that are refused, by their number, with the reason.
     pub refused: Vec<(usize, Error)>,
     bytes: usize,
-    /// A record found no room: those after it are refused before they are written.
+    /// True once a record found no room: all further records are refused before they are written.
     is_full: bool,
-    /// Records after so many are counted and nothing else.
+    /// Most records in a request. Further records are counted, and nothing else.
     most: usize,
 }
 
@@ -58,12 +58,15 @@ impl RecordBatch {
         }
     }
 
-    /// The batch of a request that is refused where it has more than `most` records.
+    /// Limits the batch: a request with more than `most` records is refused.
     pub fn at_most(self, most: usize) -> RecordBatch {
         RecordBatch { most, ..self }
     }
 
-    /// `TooLarge` if there were more records than may be.
+    /// Checks the number of records.
+    ///
+    /// # Errors
+    /// `TooLarge` if there were more than the limit.
     pub fn check_records(&self) -> Result<()> {
         match self.records > self.most {
             true => {
@@ -74,8 +77,8 @@ impl RecordBatch {
         }
     }
 
-    /// Adds a record: `write` adds further members to the object that the line is. One that cannot
-    /// be taken is noted, and the others stay.
+    /// Adds a record: `write` adds further members to the JSON object of the line. A record that
+    /// cannot be taken is noted, and the others stay.
     pub fn record(&mut self, source: &str, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) {
         let number = self.records;
         self.records += 1;
@@ -105,7 +108,7 @@ impl RecordBatch {
         }
         let at = match self.sources.get(source) {
             Some(at) => *at,
-            // A bucket has no more either.
+            // A bucket has a limit on its sources, too.
             None if self.lines.len() >= SOURCES => {
                 let what = format!("more than {SOURCES} sources in one request");
                 return Err(Error::TooLarge(what));
@@ -145,7 +148,7 @@ impl RecordBatch {
             }
             Err(_) => {
                 bytes.truncate(start);
-                // A record that is refused makes no source.
+                // A refused record must leave no new source behind.
                 if ends.is_empty() {
                     self.lines.pop();
                     self.sources.remove(source);
@@ -155,12 +158,12 @@ impl RecordBatch {
         outcome
     }
 
-    /// The text of the lines of a source, for tests.
+    /// Returns the lines of a source as text, for tests.
     #[cfg(test)]
     pub fn text(&self, source: &str) -> String {
         let lines = self.lines.iter().find(|lines| lines.source == source);
         let bytes = lines.map_or(&[][..], |lines| &lines.bytes);
-        // Without when it was received.
+        // Without the time of receipt.
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         text.replace(std::str::from_utf8(&self.head[1..]).unwrap(), "").replace("{,", "{")
     }
@@ -171,7 +174,8 @@ fn too_many_bytes() -> Error {
     Error::TooLarge(what)
 }
 
-/// Checks, while a record is written, that it does not become many times what it was.
+/// Checks, while a record is written, that the line does not become many times as long as the
+/// record.
 pub fn check_room(out: &[u8]) -> Result<()> {
     match out.len() > LINES_BYTES + RECORD_BYTES {
         true => Err(too_many_bytes()),
@@ -179,7 +183,7 @@ pub fn check_room(out: &[u8]) -> Result<()> {
     }
 }
 
-/// Writes the time of an event, nanoseconds since 1970; 0 is no time.
+/// Writes the time of an event, nanoseconds since 1970; 0 means no time.
 pub fn time(out: &mut Vec<u8>, ns: i64) {
     if ns != 0 {
         json::name(out, "time");

@@ -1,8 +1,8 @@
-//! The `_bulk` of Elasticsearch: lines of actions, each with the line of a document.
+//! The `_bulk` of Elasticsearch: lines of actions, each followed by the line of a document.
 //!
 //! Most shippers send the same action again and again, and documents that are stored as they are.
-//! So an action that is the one before is not read again, and nothing of the body is copied but
-//! documents into lines.
+//! So an action equal to the previous action is not parsed again, and nothing of the body is copied
+//! except documents, into lines.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use crate::batch::RecordBatch;
 use crate::json::{self, Cursor};
 use crate::limits::{ID_BYTES, SOURCE_BYTES};
 
-/// What is asked for in a line of an action. It is the record of the same number.
+/// The action line of one item. The item's record has the same number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item<'a> {
     pub action: &'static str,
     pub index: Cow<'a, str>,
-    /// As it was sent; empty if the store is to make one up.
+    /// Id of the document, as it was sent; empty if the store is to choose one.
     pub id: Cow<'a, str>,
-    /// Why its record is not taken, whatever the document is.
+    /// The reason to refuse the record, whatever the document is.
     refused: Option<&'static str>,
 }
 
@@ -28,12 +28,12 @@ const ONLY_ADDED: &str = "records of logs are only ever added: use create or ind
 const LONG_ID: &str = "an _id of more than 512 bytes";
 const NOT_HERE: &str = "a pipeline or a condition on versions: there are none here";
 
-/// Takes the lines of a body. `index` is that of the path, for actions that name none. Returns an
-/// item for each action, in their order.
+/// Takes the lines of a body. `index` is the one of the path, for actions without an index. Returns
+/// an item for each action, in order.
 ///
 /// # Errors
-/// `Invalid` if a line that should be an action is none, and `TooLarge` for too many; then nothing
-/// of the body counts.
+/// `Invalid` if a line in the place of an action is not an action, `TooLarge` for too many; then
+/// nothing of the body counts.
 pub fn parse<'a>(body: &'a [u8], index: &'a str, batch: &mut RecordBatch) -> Result<Vec<Item<'a>>> {
     let mut actions = Actions::new(body, index)?;
     let mut items = Vec::new();
@@ -48,10 +48,10 @@ pub fn parse<'a>(body: &'a [u8], index: &'a str, batch: &mut RecordBatch) -> Res
     Ok(items)
 }
 
-/// The items of a body, as [`parse`] returns them, of which nothing is taken.
+/// Returns the items of a body, as [`parse`] does, and takes no records.
 ///
 /// # Errors
-/// As [`parse`]; `TooLarge` for more than `most`.
+/// Same errors as [`parse`]; `TooLarge` for more than `most`.
 pub fn items<'a>(body: &'a [u8], index: &'a str, most: usize) -> Result<Vec<Item<'a>>> {
     let mut actions = Actions::new(body, index)?;
     let mut items = Vec::new();
@@ -64,11 +64,11 @@ pub fn items<'a>(body: &'a [u8], index: &'a str, most: usize) -> Result<Vec<Item
     Ok(items)
 }
 
-/// The actions of a body, and what is left of it.
+/// The actions of a body, and the rest of the body.
 struct Actions<'a> {
     rest: &'a [u8],
     index: &'a str,
-    /// The line of the action before, and what it says.
+    /// The line of the previous action, and its item.
     last: Option<(&'a [u8], Item<'a>)>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// The next line that is not empty.
+    /// Returns the next line that is not empty.
     fn line(&mut self) -> Option<&'a [u8]> {
         while !self.rest.is_empty() {
             let end = memchr(b'\n', self.rest).unwrap_or(self.rest.len());
@@ -96,7 +96,7 @@ impl<'a> Actions<'a> {
         None
     }
 
-    /// The next action and its document.
+    /// Returns the next action and its document.
     fn next(&mut self) -> Result<Option<(Item<'a>, &'a [u8])>> {
         let Some(line) = self.line() else { return Ok(None) };
         let item = match &self.last {
@@ -155,7 +155,8 @@ fn event(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     }
     json::check(document)?;
     json::name(out, "event");
-    // Outside of texts a carriage return is only a space, and inside there can be none.
+    // Carriage returns are dropped: outside of texts they are white space, and inside JSON allows
+    // none.
     let mut rest = document;
     while let Some(at) = memchr(b'\r', rest) {
         out.extend_from_slice(rest.get(..at).unwrap_or_default());

@@ -1,8 +1,8 @@
-//! How many records came, and what became of them.
+//! Counts of records by protocol and outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How records came.
+/// The protocol by which records were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     Lines,
@@ -35,20 +35,21 @@ impl Protocol {
     }
 }
 
-/// Records of one protocol.
+/// Counts of the records of one protocol.
 #[derive(Debug, Default)]
 pub struct Count {
-    /// Durable.
+    /// Number of records that are durable.
     pub accepted: AtomicU64,
-    /// Refused for what they are: sent again they would be refused again.
+    /// Number of records refused because of their content: sent again they would be refused again.
     pub refused: AtomicU64,
-    /// Not stored, by no fault of theirs, and their sender was told: it may send them again.
+    /// Number of records that could not be stored, through no fault of their own. Their sender was
+    /// notified, and may send them again.
     pub failed: AtomicU64,
-    /// Not stored, and nobody could be told.
+    /// Number of records that could not be stored, without a sender that could be notified.
     pub lost: AtomicU64,
 }
 
-/// Those of all protocols.
+/// Counts of the records of all protocols.
 #[derive(Debug, Default)]
 pub struct Counts([Count; Protocol::ALL.len()]);
 
@@ -57,7 +58,7 @@ impl Counts {
         &self.0[protocol as usize]
     }
 
-    /// All that is not zero: protocol, what became of the records, and how many.
+    /// Returns all counts that are not zero: protocol, outcome, number of records.
     pub fn read(&self) -> Vec<(&'static str, &'static str, u64)> {
         let all = Protocol::ALL.into_iter().flat_map(|protocol| {
             let Count { accepted, refused, failed, lost } = self.of(protocol);
@@ -68,7 +69,7 @@ impl Counts {
     }
 }
 
-/// Adds to a count.
+/// Adds a number of records to a count.
 pub fn add(count: &AtomicU64, records: usize) {
     count.fetch_add(records as u64, Relaxed);
 }

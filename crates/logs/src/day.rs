@@ -5,38 +5,38 @@ use cairn_base::{Timestamp, day};
 const NS: i64 = 1_000_000_000;
 const DAY_S: i64 = 86_400;
 
-/// The number of the day of a time, since 1970.
+/// Returns the number of the day of a time, counted from 1970-01-01 (UTC).
 pub fn number(time: Timestamp) -> i64 {
     time.0.div_euclid(NS * DAY_S)
 }
 
-/// The day of this number, as [`day`] writes it.
+/// Returns the date with this number, in the form `2026-11-26`.
 pub fn name(number: i64) -> String {
     day(start(number))
 }
 
-/// When a day begins.
+/// Returns the time at which a day begins.
 pub fn start(number: i64) -> Timestamp {
     Timestamp(number.saturating_mul(NS * DAY_S))
 }
 
-/// The number of a day that is written so; `None` for anything else.
+/// Returns the number of a date in the form `2026-11-26`; `None` for anything else.
 pub fn parse(text: &str) -> Option<i64> {
     let mut parts = text.split('-').map(str::parse::<i64>);
     let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
         return None;
     }
-    // Hinnant's `days_from_civil`, where no year is before 0.
+    // Hinnant's `days_from_civil`, for years from 0 on.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (y / 400, y % 400);
     let of_year = (153 * m + 2) / 5 + day - 1;
     let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
-    // Only what is written as it would be here, so no 30th of February, and no sign.
+    // Only the exact form that [`name`] writes counts: no 30th of February, no sign.
     (name(days) == text).then_some(days)
 }
 
-/// A time in UTC to the nanosecond: `2026-11-26T13:31:57.000000001Z`.
+/// Formats a time in UTC to the nanosecond: `2026-11-26T13:31:57.000000001Z`.
 pub fn rfc3339(time: Timestamp) -> String {
     let (seconds, ns) = (time.0.div_euclid(NS), time.0.rem_euclid(NS));
     let of_day = seconds.rem_euclid(DAY_S);

@@ -1,12 +1,12 @@
-//! Appends of many requests to one file become few appends while others are under way.
+//! Gathers appends of many requests to one file into few appends, while others are under way.
 //!
 //! ```text
-//!   append ──► queue of the file ──► a task for each file that is appended to: all that waits,
+//!   append ──► queue of the file ──► a task for each file that is appended to: all lines that wait,
 //!              ▲                     up to a block, in few appends; then the next
 //!   append ────┘
 //! ```
 //!
-//! Files do not wait for each other: the store makes what is done to all of them durable together.
+//! Files do not wait for each other: the store makes appends to all of them durable together.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -22,11 +22,11 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// So many bytes are appended inline.
+/// Bytes up to which waiting lines are appended inline.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// A file that a user appends to. Rights may depend on where a request came from, so one append is
-/// of requests from one place.
+/// A file that a user appends to. Rights may depend on the origin of a request, so one append is
+/// for requests of one origin.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct File {
     principal: Principal,
@@ -35,7 +35,8 @@ struct File {
     key: String,
 }
 
-/// The room that lines take: until they are appended, although their sender may have gone.
+/// The memory that the lines take. It is held until they are appended, even if their sender has
+/// gone.
 pub type Held = Arc<dyn Any + Send + Sync>;
 
 /// Lines that wait for their turn.
@@ -47,13 +48,13 @@ struct Waiting {
     reply: oneshot::Sender<Result<u64>>,
 }
 
-/// Appends to files, and what waits for it.
+/// Appends to files, and the lines that wait for it.
 pub struct Gather {
     fs: Fs,
     files: Mutex<HashMap<File, Vec<Waiting>>>,
 }
 
-/// Forgets a file when its task ends in the midst of its work.
+/// Removes the queue of a file if its task ends early.
 struct Working {
     gather: Arc<Gather>,
     file: File,
@@ -77,8 +78,8 @@ impl Gather {
         &self.fs
     }
 
-    /// Appends lines, at most a block of them, as one record. Durable when it returns; says where
-    /// they begin. The file gets the attributes where it is made.
+    /// Appends lines, at most a block of them, as one record. They are durable when this returns
+    /// the offset at which they begin. The file gets the attributes `made` if it is made.
     pub async fn append(
         self: &Arc<Self>,
         caller: &Caller,
@@ -106,7 +107,7 @@ impl Gather {
         answer.await.map_err(lost)?
     }
 
-    /// Appends lines as one record, and tells those that wait for it.
+    /// Appends lines in one operation, and sends the outcome to the requests that wait for it.
     async fn append_part(
         &self,
         caller: &Caller,
@@ -135,12 +136,13 @@ impl Gather {
                 }
                 Err(error) => Err(error.copy()),
             };
-            // A sender that has gone does not hear it.
+            // The receiver may be gone.
             let _ = reply.send(outcome);
         }
     }
 
-    /// What is to be appended next: the eldest, as many as make a block. Nothing: the task ends.
+    /// Returns what to append next: the oldest lines, as many as fit in a block. If there are none,
+    /// the queue is removed, and its task ends.
     fn next(&self, file: &File) -> Vec<Waiting> {
         let mut files = self.files.lock();
         let Some(queue) = files.get_mut(file) else { return Vec::new() };
@@ -153,7 +155,7 @@ impl Gather {
         let rest = queue.split_off(count);
         let next = std::mem::replace(queue, rest);
         if next.is_empty() {
-            // Under the same lock, so that nobody waits for a task that has ended.
+            // Removed under the same lock, so that no request waits for a task that has ended.
             files.remove(file);
         }
         next
@@ -177,8 +179,8 @@ async fn work(mut working: Working) {
     }
 }
 
-/// Divides what waits into appends that are made at the same time. Bytes that are stored inline are
-/// durable by one sync, a block by two: so what is little goes inline, in several appends that
+/// Divides waiting lines into appends that are made at the same time. Bytes that are stored inline
+/// are durable after one sync, a block after two: so few bytes go inline, in several appends that
 /// become durable together.
 fn parts(waiting: Vec<Waiting>) -> Vec<Vec<Waiting>> {
     let bytes: usize = waiting.iter().map(|waiting| waiting.lines.len()).sum();

@@ -1,7 +1,7 @@
-//! From records to lines in the day files of their sources.
+//! The step from records to lines in the day files of their sources.
 //!
-//! A future is as large as the largest that it waits for, and is moved with each call: so what is
-//! seldom waited for is boxed.
+//! A future is as large as the largest future that it waits for, and is moved with each call: so
+//! futures that are rarely waited for are boxed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,28 +37,28 @@ pub struct Intake {
     counts: Arc<Counts>,
 }
 
-/// Sources that a bucket has.
+/// Sources of a bucket.
 struct Sources {
     names: HashSet<String>,
-    /// When they were listed.
+    /// Monotonic time at which they were listed.
     since: Duration,
 }
 
-/// What became of the records of a request. All that are not here are durable.
+/// The outcome of a request. All records that it does not list are durable.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Records, by their number.
+    /// Number of records of the request.
     pub records: usize,
-    /// Those that would be refused again, and why.
+    /// Records that would be refused again, by their number, with the reason.
     pub refused: Vec<(usize, Error)>,
-    /// Those that could not be stored now, and why.
+    /// Records that could not be stored now, by their number, with the reason.
     pub failed: Vec<(usize, Error)>,
 }
 
-/// The checksum of a request that its user may send again, of which parts are told apart.
+/// Checksum that identifies a request which its user may send again.
 pub type Key = [u8; 32];
 
-/// The checksum of a request, of the parts that make it this one.
+/// Returns the checksum of a request, over the parts that identify it.
 pub fn key_of(parts: &[&[u8]]) -> Key {
     let mut all = Vec::new();
     for part in parts {
@@ -70,7 +70,7 @@ pub fn key_of(parts: &[&[u8]]) -> Key {
     key
 }
 
-/// A request of a user, by its checksum.
+/// Returns the identity of a user's request, from its checksum.
 pub fn call_of(user: UserId, key: &Key) -> CallId {
     let mut checksum = [0; 16];
     checksum.copy_from_slice(&key[..16]);
@@ -80,14 +80,14 @@ pub fn call_of(user: UserId, key: &Key) -> CallId {
 /// The file for the lines of a source.
 struct Place<'a> {
     bucket: &'a str,
-    /// As it is in the path.
+    /// Name of the source, as it is in the path.
     source: String,
     file: String,
-    /// The bucket is made if there is none.
+    /// True if the bucket is made when it is missing.
     is_own: bool,
 }
 
-/// What is to be appended to one file, and which records that is.
+/// The lines to be appended to one file, and the numbers of their records.
 struct Piece {
     lines: Bytes,
     records: Vec<usize>,
@@ -100,7 +100,7 @@ impl Intake {
         Intake { gather: Gather::new(fs), paths, names, sources, counts }
     }
 
-    /// Has records go where these templates say.
+    /// Sets the templates for the paths of records.
     pub fn set_paths(&mut self, paths: Arc<LogPaths>) {
         self.paths = paths;
     }
@@ -117,16 +117,16 @@ impl Intake {
         &self.counts
     }
 
-    /// A batch for records that come now.
+    /// Returns an empty batch for records that arrive now.
     pub fn batch(&self) -> RecordBatch {
         RecordBatch::new(self.fs().clock().now())
     }
 
-    /// Stores records; what is not in the outcome is durable then. With a `key`, records that were
-    /// stored for the same request before are not stored again.
+    /// Stores records. All that are not in the outcome are durable then. With a `key`, records that
+    /// were stored for the same request before are not stored again.
     ///
     /// # Errors
-    /// Where none can be stored: nobody can be found who they are of.
+    /// The error that kept all of them from being stored, such as an unknown user.
     pub async fn push(
         &self,
         caller: &Caller,
@@ -188,13 +188,14 @@ impl Intake {
         key: Option<&Key>,
         held: &Held,
     ) -> Vec<(usize, Error)> {
-        // As it was sent: a request is the same although a template was changed.
+        // The source as it was sent: a request is the same although a template was changed.
         let (source, levels) = (lines.source.clone(), lines.levels);
         let (mut failed, mut missed) = (Vec::new(), None);
         for (at, Piece { lines, records }) in pieces(lines).into_iter().enumerate() {
             let key = key.map(|key| key_of(&[key, source.as_bytes(), &at.to_be_bytes()]));
             let place = (bucket, file.as_str());
-            // What follows a piece that failed fails, too: its sender sends both again, in order.
+            // If a piece fails, all later pieces of the file fail, too: the sender sends them
+            // again, in order.
             let mut stored = match &missed {
                 Some(error) => Err(Error::copy(error)),
                 None => self.append(caller, place, (lines.clone(), held), key.as_ref()).await,
@@ -251,13 +252,14 @@ impl Intake {
                 tracing::info!(bucket, "a bucket for records of logs was made");
                 Ok(())
             }
-            // By another request.
+            // Another request has made it.
             Err(Error::Exists(_)) => self.check_owner(caller.user(), bucket).await,
             Err(error) => Err(error),
         }
     }
 
-    /// The bucket must be of the user: records would go to whoever made one of that name.
+    /// Checks that the bucket belongs to the user: otherwise records would go to another user, who
+    /// made a bucket of that name.
     async fn check_owner(&self, user: UserId, bucket: &str) -> Result<()> {
         let verb = FindBucket { name: bucket.to_owned() };
         let found = match self.fs().read_now(&Caller::system(), &verb) {
@@ -272,7 +274,7 @@ impl Intake {
         }
     }
 
-    /// The bucket for records of a user.
+    /// Returns the bucket for records of a user.
     async fn bucket(&self, caller: &Caller) -> Result<(String, &PathTemplate)> {
         let Principal::User(user) = caller.principal() else {
             return Err(Error::Denied("records of logs belong to a user: send credentials".into()));
@@ -280,7 +282,7 @@ impl Intake {
         let name = self.name_of(user).await?;
         let template = self.paths.of(&name);
         let bucket = template.bucket(&name);
-        // Into a bucket that the operator has named each user writes by its rights.
+        // A bucket that the operator has named is written to with the rights of each user.
         if template.is_own() {
             self.check_owner(user, &bucket).await?;
         }
@@ -302,7 +304,7 @@ impl Intake {
         Ok(name)
     }
 
-    /// The component of a path for a source, if there may be such a source.
+    /// Returns the component of a path for a source, if the bucket may have such a source.
     async fn component(
         &self,
         bucket: &str,
@@ -314,7 +316,7 @@ impl Intake {
         Ok(component)
     }
 
-    /// Whether there may be such a source.
+    /// Checks that the bucket has this source, or has room for another one.
     async fn check_source(&self, bucket: &str, source: &str) -> Result<()> {
         let now = self.fs().clock().monotonic();
         let add = |known: &mut Sources| {
@@ -364,7 +366,7 @@ fn too_many(source: &str) -> Error {
     Error::TooLarge(what)
 }
 
-/// Parts lines where they end, into as few pieces as may be appended at once.
+/// Splits lines, at their ends, into as few pieces as the limit of one append allows.
 fn pieces(lines: Lines) -> Vec<Piece> {
     let Lines { bytes, ends, .. } = lines;
     let mut bytes = Bytes::from(bytes);

@@ -1,4 +1,4 @@
-//! The export format of the journal of systemd: entries of fields, an empty line behind each.
+//! The export format of the systemd journal: entries of fields, each followed by an empty line.
 
 use cairn_base::{Error, Result};
 
@@ -8,18 +8,19 @@ use crate::limits::RECORD_BYTES;
 
 /// The field that names a source.
 const SOURCE: &[u8] = b"_HOSTNAME";
-/// Of entries without it.
+/// Source of entries without that field.
 const DEFAULT: &str = "journal";
 const TIME: &[u8] = b"__REALTIME_TIMESTAMP";
 
-/// A field, and what is behind it; `None` if it has not come whole.
+/// A field, and the bytes behind it; `None` if the field is incomplete. An inner `None` is the end
+/// of an entry.
 type Field<'a> = Option<(Option<(&'a [u8], &'a [u8])>, &'a [u8])>;
 
 fn too_large() -> Error {
     Error::TooLarge(format!("an entry of the journal: at most {RECORD_BYTES} bytes"))
 }
 
-/// The next field; one that is nothing is the end of an entry.
+/// Returns the next field, or the end of an entry.
 fn field(bytes: &[u8]) -> Result<Field<'_>> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() > RECORD_BYTES { Err(too_large()) } else { Ok(None) };
@@ -33,7 +34,7 @@ fn field(bytes: &[u8]) -> Result<Field<'_>> {
         let value = line.get(equals + 1..).unwrap_or_default();
         return Ok(Some((Some((line.get(..equals).unwrap_or_default(), value)), rest)));
     }
-    // Bytes of any kind: their number, 8 bytes long, stands before them, and a new line behind.
+    // A binary value: its length in 8 bytes, the value, and a newline.
     let Some((len, rest)) = rest.split_first_chunk() else { return Ok(None) };
     let len = u64::from_le_bytes(*len);
     if len > RECORD_BYTES as u64 {
@@ -47,7 +48,8 @@ fn field(bytes: &[u8]) -> Result<Field<'_>> {
     }
 }
 
-/// The bytes of the first entry, with the line behind it; `None` if it has not come whole.
+/// Returns the length of the first entry, with the empty line behind it; `None` if the entry is
+/// incomplete.
 fn entry_len(bytes: &[u8]) -> Result<Option<usize>> {
     let mut rest = bytes;
     while let Some((found, after)) = field(rest)? {
@@ -62,11 +64,11 @@ fn entry_len(bytes: &[u8]) -> Result<Option<usize>> {
     if bytes.len() > 2 * RECORD_BYTES { Err(too_large()) } else { Ok(None) }
 }
 
-/// Takes the entries that have come whole, and returns how many bytes they are. At the end of all
-/// bytes an entry needs no empty line behind it.
+/// Takes the complete entries, and returns their length in bytes. The last entry of a body needs no
+/// empty line behind it.
 ///
 /// # Errors
-/// `Invalid` or `TooLarge` for bytes that are no entries; those before them were taken.
+/// `Invalid` or `TooLarge` for bytes that are not entries; the entries before them were taken.
 pub fn parse(bytes: &[u8], is_end: bool, batch: &mut RecordBatch) -> Result<usize> {
     let mut taken = 0;
     while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
@@ -105,7 +107,7 @@ fn entry(bytes: &[u8], batch: &mut RecordBatch) -> Result<()> {
         json::name(&mut fields, &String::from_utf8_lossy(name));
         match std::str::from_utf8(value) {
             Ok(text) => json::text(&mut fields, text),
-            // As `journalctl --output=json` shows it.
+            // In the form of `journalctl --output=json`.
             Err(_) => {
                 let numbers: Vec<String> = value.iter().map(u8::to_string).collect();
                 fields.extend_from_slice(format!("[{}]", numbers.join(",")).as_bytes());

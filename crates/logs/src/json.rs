@@ -1,4 +1,4 @@
-//! JSON: texts and values are written into lines, and what clients send is read where it lies.
+//! JSON: writes texts and values into lines, and reads the JSON of clients in place.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -29,7 +29,7 @@ pub fn text(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(escape);
         if escape.is_empty() {
             let mut number = String::new();
-            // To a text this cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(number, "\\u{byte:04x}");
             out.extend_from_slice(number.as_bytes());
         }
@@ -39,12 +39,12 @@ pub fn text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Writes bytes that should be text: what is not UTF-8 becomes U+FFFD.
+/// Writes bytes that should be text: invalid UTF-8 becomes U+FFFD.
 pub fn lossy(out: &mut Vec<u8>, bytes: &[u8]) {
     text(out, &String::from_utf8_lossy(bytes));
 }
 
-/// Writes `,"name":`, or without the comma where nothing is before it.
+/// Writes `,"name":`, without the comma at the beginning of an object.
 pub fn name(out: &mut Vec<u8>, name: &str) {
     if !matches!(out.last(), Some(b'{' | b'[') | None) {
         out.push(b',');
@@ -53,10 +53,10 @@ pub fn name(out: &mut Vec<u8>, name: &str) {
     out.push(b':');
 }
 
-/// The text of a value that is JSON throughout.
+/// Returns the text of a value after checking that it is JSON.
 ///
 /// # Errors
-/// `Invalid` if it is no JSON, no UTF-8 or too deep.
+/// `Invalid` if it is not JSON, not UTF-8, or too deep.
 pub fn check(bytes: &[u8]) -> Result<&str> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("JSON: {error}"));
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(&error))?;
@@ -65,11 +65,11 @@ pub fn check(bytes: &[u8]) -> Result<&str> {
     Ok(text)
 }
 
-/// What reads a value calls itself for values within it, and `serde_json` does not when it only
-/// looks.
+/// Checks the depth of a value. Code that reads a value recurses for values within it, and
+/// `serde_json` has no limit when it only checks.
 fn check_depth(json: &[u8]) -> Result<()> {
     let most = JSON_DEPTH as usize;
-    // Most values have fewer of these in all, be they within texts or not.
+    // Most values have fewer opening brackets in all, including those within texts.
     if memchr2_iter(b'{', b'[', json).take(most + 1).count() <= most {
         return Ok(());
     }
@@ -92,7 +92,7 @@ fn check_depth(json: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a text of what a text of JSON says; what is none is U+FFFD.
+/// Decodes a JSON string; invalid UTF-8 becomes U+FFFD.
 struct Lossy;
 
 impl Visitor<'_> for Lossy {
@@ -107,7 +107,7 @@ impl Visitor<'_> for Lossy {
     }
 }
 
-/// Where JSON is read that was found to be such.
+/// Reads JSON that was checked before.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     text: &'a str,
@@ -119,13 +119,15 @@ fn unexpected(what: &str) -> Error {
 }
 
 impl<'a> Cursor<'a> {
+    /// Checks `bytes` and returns a cursor at their beginning.
+    ///
     /// # Errors
-    /// `Invalid` if it is no JSON, no UTF-8 or too deep.
+    /// `Invalid` if it is not JSON, not UTF-8, or too deep.
     pub fn new(bytes: &'a [u8]) -> Result<Cursor<'a>> {
         Ok(Cursor { text: check(bytes)?, at: 0 })
     }
 
-    /// The next byte that is no space.
+    /// Returns the next byte that is not a space.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let spaces = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -139,7 +141,7 @@ impl<'a> Cursor<'a> {
         is_there
     }
 
-    /// Calls `member` with each name of an object; it reads or skips the value.
+    /// Calls `member` with each name of an object; `member` reads or skips the value.
     pub fn object(
         &mut self,
         mut member: impl FnMut(&mut Cursor<'a>, &str) -> Result<()>,
@@ -158,7 +160,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Calls `item` for each value of a list; it reads or skips the value.
+    /// Calls `item` for each value of a list; `item` reads or skips the value.
     pub fn list(&mut self, mut item: impl FnMut(&mut Cursor<'a>) -> Result<()>) -> Result<()> {
         if !self.passes(b'[') {
             return Err(unexpected("a list"));
@@ -179,15 +181,15 @@ impl<'a> Cursor<'a> {
         if !inner.contains('\\') {
             return Ok(Cow::Borrowed(inner));
         }
-        // Half of a pair of surrogates is no text, and is there in what some clients send.
+        // Half of a surrogate pair is not text, but some clients send it.
         let text = serde_json::Deserializer::from_str(raw).deserialize_bytes(Lossy);
         text.map(Cow::Owned).map_err(|_| unexpected("a text"))
     }
 
-    /// Reads a value whole by `read`; where that fails, the value is passed over.
+    /// Reads a value with `read`; if that fails, the value is skipped.
     ///
     /// # Errors
-    /// Outside: there is no value. Inside: that of `read`.
+    /// The outer error: there is no value. The inner error: the one of `read`.
     pub fn attempt(
         &mut self,
         read: impl FnOnce(&mut Cursor<'a>) -> Result<()>,
@@ -203,7 +205,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A text, or a number as it is written.
+    /// Reads a text, or a number as it is written.
     pub fn string_or_number(&mut self) -> Result<Cow<'a, str>> {
         match self.peek() {
             Some(b'"') => self.string(),
@@ -211,7 +213,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// With its quotes.
+    /// Reads a text with its quotes.
     fn raw_string(&mut self) -> Option<&'a str> {
         if self.peek() != Some(b'"') {
             return None;
@@ -229,7 +231,7 @@ impl<'a> Cursor<'a> {
         self.text.get(start..self.at)
     }
 
-    /// The next value as it is written.
+    /// Returns the next value as it is written.
     pub fn raw(&mut self) -> Result<&'a str> {
         let missing = || unexpected("a value");
         let first = self.peek().ok_or_else(missing)?;
@@ -273,7 +275,7 @@ impl<'a> Cursor<'a> {
         self.raw().map(|_| ())
     }
 
-    /// Whether a text, an object or the like comes: by its first byte.
+    /// Returns the first byte of the next value, which tells its type.
     pub fn kind(&mut self) -> Option<u8> {
         self.peek()
     }

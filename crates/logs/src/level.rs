@@ -1,11 +1,12 @@
-//! How severe a record is, by what its line has.
+//! The level (severity) of a record, found in its line.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde_json::Value;
 
-/// Names, the most severe first, as syslog has them; the last one is below all of its.
+/// Names of levels, the most severe first, as in syslog; the last level is below all levels of
+/// syslog.
 const LEVELS: [&[&str]; 9] = [
     &["emerg", "emergency", "panic"],
     &["alert"],
@@ -18,7 +19,8 @@ const LEVELS: [&[&str]; 9] = [
     &["trace"],
 ];
 
-/// Where lines have it: of syslog and OpenTelemetry, of Loki, of documents, and of journals.
+/// JSON pointers to the level in lines from syslog and OpenTelemetry, Loki, documents, and
+/// journals.
 const PLACES: [&str; 9] = [
     "/severity",
     "/labels/level",
@@ -31,7 +33,7 @@ const PLACES: [&str; 9] = [
     "/event/PRIORITY",
 ];
 
-/// Smaller is more severe.
+/// A level; smaller is more severe.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Level(usize);
 
@@ -42,7 +44,7 @@ impl Level {
         })
     }
 
-    /// That of the record of a line, if it says so.
+    /// Returns the level of a line's record, if the line has one.
     pub fn of_line(line: &[u8]) -> Option<Level> {
         let line: Value = serde_json::from_slice(line).ok()?;
         let found = PLACES.iter().find_map(|place| match line.pointer(place) {
@@ -57,29 +59,30 @@ impl Level {
     }
 }
 
-/// Members of lines that have the level, and how they are written: the first one that is there
-/// counts.
+/// Names of members that have the level, in quotes. The first of them that a line has with a valid
+/// level counts.
 static MEMBERS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
     ["\"severity\"", "\"level\"", "\"detected_level\"", "\"log.level\"", "\"PRIORITY\"", NUMBER]
         .map(Finder::new)
 });
 const NUMBER: &str = "\"severity_number\"";
 
-/// How severe records are, as they are counted.
+/// The level of a record as metrics count it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LevelClass {
     Error,
     Warning,
     Info,
     Debug,
-    /// The record does not say.
+    /// The record has no level.
     None,
 }
 
 impl LevelClass {
     pub const NAMES: [&str; 5] = ["error", "warning", "info", "debug", "none"];
 
-    /// That of a line, found without reading it as JSON: within a text no such name has its quotes.
+    /// Returns the level of a line without parsing its JSON: within a text, these names have no
+    /// plain quotes.
     pub fn of_line(line: &[u8]) -> LevelClass {
         let level = MEMBERS.iter().find_map(|name| {
             let value = member(line, name)?;
@@ -98,7 +101,7 @@ impl LevelClass {
     }
 }
 
-/// The value of the first member of this name, without quotes.
+/// Returns the value of the first member of this name, without quotes.
 fn member<'a>(line: &'a [u8], name: &Finder<'_>) -> Option<&'a str> {
     let at = name.find(line)?;
     let rest = line.get(at + name.needle().len()..)?.trim_ascii_start().strip_prefix(b":")?;
@@ -108,7 +111,7 @@ fn member<'a>(line: &'a [u8], name: &Finder<'_>) -> Option<&'a str> {
     std::str::from_utf8(rest.get(..end)?).ok()
 }
 
-/// A severity of OpenTelemetry: four numbers for each.
+/// Returns the level for a severity number of OpenTelemetry, which has four numbers for each.
 fn of_number(number: usize) -> Option<Level> {
     let level = *[8, 7, 6, 4, 3, 2].get(number.checked_sub(1)? / 4)?;
     Some(Level(level))
@@ -118,7 +121,7 @@ fn of(text: &str) -> Option<Level> {
     if let Ok(number @ 0..8) = text.parse::<usize>() {
         return Some(Level(number));
     }
-    // OpenTelemetry has WARN2 and the like.
+    // OpenTelemetry has names such as WARN2.
     let name = text.trim_end_matches(|char: char| char.is_ascii_digit()).to_ascii_lowercase();
     LEVELS.iter().position(|names| names.contains(&name.as_str())).map(Level)
 }

@@ -1,4 +1,4 @@
-//! How many records this process has stored, by their source and level.
+//! Numbers of records that this process has stored, by source and level.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use crate::level::LevelClass;
 use crate::limits::LEVEL_SOURCES;
 
-/// Records of a source, by level.
+/// Number of records of a source, by level.
 pub type OfLevels = [u64; LevelClass::NAMES.len()];
 
-/// Sources that are not told apart.
+/// Name under which the sources beyond [`LEVEL_SOURCES`] are counted together.
 pub const OTHERS: &str = "others";
 
-/// By bucket and source.
+/// Counts by bucket and source.
 static COUNTS: Mutex<BTreeMap<(String, String), OfLevels>> = Mutex::new(BTreeMap::new());
 
-/// Counts records of a source. There are few sources that are counted, and one for all others.
+/// Counts records of a source. Only [`LEVEL_SOURCES`] sources have counts of their own.
 pub fn add(bucket: &str, source: &str, records: &OfLevels) {
     let mut counts = COUNTS.lock();
     let mut of = (bucket.to_owned(), source.to_owned());
@@ -27,7 +27,7 @@ pub fn add(bucket: &str, source: &str, records: &OfLevels) {
     all.iter_mut().zip(records).for_each(|(all, more)| *all += more);
 }
 
-/// All counts, by bucket and source.
+/// Returns all counts, by bucket and source.
 pub fn read() -> Vec<((String, String), OfLevels)> {
     COUNTS.lock().iter().map(|(of, counts)| (of.clone(), *counts)).collect()
 }

@@ -1,6 +1,5 @@
-//! Takes messages of syslog over TCP or TLS, for one user. Nothing is acknowledged by this
-//! protocol: a message that cannot be stored is tried again, and meanwhile no more of its
-//! connection is read.
+//! Takes syslog messages over TCP or TLS, for one user. The protocol has no acknowledgements: a
+//! message that cannot be stored is tried again, and its connection is not read further meanwhile.
 
 use std::collections::HashSet;
 use std::io;
@@ -33,26 +32,27 @@ pub trait Incoming: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Incoming for T {}
 
-/// Shakes hands with a sender by TLS.
+/// Does the TLS handshake with a sender.
 pub type ShakeHands = Arc<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
 pub type Handshake = BoxFuture<'static, io::Result<Box<dyn Incoming>>>;
 
-/// Whose messages these are, and where they may come from.
+/// Settings of the listener: the user of the messages, and the senders that are admitted.
 #[derive(Clone)]
 pub struct Options {
-    /// The name of the user as whom records are stored.
+    /// Name of the user as whom records are stored.
     pub user: String,
-    /// None: from anywhere, since senders show certificates.
+    /// Networks of senders. `None`: any address, as senders show certificates.
     pub clients: Option<Arc<[Network]>>,
-    /// None: without TLS.
+    /// TLS handshake. `None`: no TLS.
     pub tls: Option<ShakeHands>,
-    /// At the same time.
+    /// Number of connections at the same time.
     pub connections: usize,
-    /// How long a message may take to come, once it has begun.
+    /// Deadline for receiving a whole message, once it has begun.
     pub patience: Duration,
 }
 
-/// Serves until `stopped` is true, or its sender is gone; what has come whole is durable then.
+/// Serves until `stopped` is true, or its sender is dropped. All complete messages are durable when
+/// this returns.
 pub async fn serve(
     listener: TcpListener,
     intake: Arc<Intake>,
@@ -61,7 +61,7 @@ pub async fn serve(
 ) {
     let places = Shares::new(options.connections as u64);
     let memory = Shares::new(SYSLOG_BYTES);
-    // Received from when all connections have ended.
+    // Closes when the last connection has ended.
     let (alive, mut ended) = mpsc::channel::<()>(1);
     loop {
         let accepted = tokio::select! {
@@ -114,7 +114,7 @@ pub async fn serve(
     }
 }
 
-/// The caller for a user of this name who is not disabled and has some credentials.
+/// Returns the caller for an enabled user of this name that has credentials.
 async fn caller_of(intake: &Intake, name: &str) -> Result<Caller> {
     let (fs, system) = (intake.gather().fs(), Caller::system());
     for credential in fs.read(&system, ListCredentials).await? {
@@ -145,11 +145,11 @@ struct Connection {
     intake: Arc<Intake>,
     user: String,
     sender: IpAddr,
-    /// As whom it stores, and when that was looked up.
+    /// The caller as whom records are stored, and the time of its lookup.
     caller: Option<(Caller, Duration)>,
-    /// Memory that messages take while they come; see [`Connection::room`].
+    /// Memory of messages that are being received; see [`Connection::room`].
     memory: Arc<Shares>,
-    /// Bytes that wait, in which no message ends.
+    /// Number of waiting bytes in which no message ends.
     searched: usize,
     patience: Duration,
     stopped: watch::Receiver<bool>,
@@ -161,7 +161,7 @@ impl Connection {
             None => Box::new(stream),
             Some(shake_hands) => match timeout(SYSLOG_HANDSHAKE, shake_hands(stream)).await {
                 Ok(Ok(stream)) => stream,
-                // Anybody can cause this.
+                // Logged at debug level, as anybody can cause this.
                 Ok(Err(error)) => {
                     let sender = self.sender;
                     tracing::debug!(%sender, %error, "a handshake of syslog failed");
@@ -171,7 +171,7 @@ impl Connection {
             },
         };
         self.serve(&mut *stream).await?;
-        // Senders that wait for the end of TLS get it.
+        // Ends TLS properly, as some senders wait for that.
         let _ = timeout(SYSLOG_HANDSHAKE, stream.shutdown()).await;
         Ok(())
     }
@@ -179,13 +179,13 @@ impl Connection {
     async fn serve(mut self, stream: &mut dyn Incoming) -> Result<()> {
         let mut waiting = BytesMut::new();
         loop {
-            // A sender that has nothing to say holds no memory.
+            // A silent sender holds no memory.
             let mut first = [0; 1];
             let read = tokio::select! {
                 biased;
                 _ = self.stopped.wait_for(|stop| *stop) => return Ok(()),
                 read = stream.read(&mut first) => match read {
-                    // Between messages it does not matter how TLS ends.
+                    // Between messages, any end of TLS will do.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
                     read => read?,
                 },
@@ -205,8 +205,8 @@ impl Connection {
         }
     }
 
-    /// Stores messages until nothing waits. True: the sender has ended, or the server stops. Bytes
-    /// that wait then are of a message that is lost.
+    /// Stores messages until none waits. Returns true if the sender has ended or the server stops:
+    /// bytes that wait then belong to a message that is lost.
     async fn converse(
         &mut self,
         stream: &mut dyn Incoming,
@@ -217,10 +217,11 @@ impl Connection {
         while !waiting.is_empty() {
             if room.is_none() || is_long != (waiting.len() >= SYSLOG_READ_BYTES) {
                 is_long = waiting.len() >= SYSLOG_READ_BYTES;
-                // Not both at once: all could wait for each other.
+                // Connections must not hold memory while they wait for more: all could wait for
+                // each other.
                 drop(room.take());
                 room = self.room(is_long).await;
-                // That this took its time is no fault of the sender.
+                // The time of this wait is no fault of the sender.
                 due = Instant::now() + self.patience;
             }
             waiting.reserve(SYSLOG_READ_BYTES);
@@ -232,7 +233,7 @@ impl Connection {
                 }
             };
             if read == 0 && !is_stopped && waiting.last() != Some(&b'\n') {
-                // The last one may end with the connection.
+                // The last message may end with the connection.
                 waiting.extend_from_slice(b"\n");
             }
             if self.take(waiting).await? {
@@ -248,8 +249,8 @@ impl Connection {
         Ok(false)
     }
 
-    /// Waits for the memory that messages take while they come, of which no network takes all.
-    /// `None`: the server stops.
+    /// Waits for memory to receive messages, of which no network takes all. Returns `None` if the
+    /// server stops.
     async fn room(&mut self, is_long: bool) -> Option<Share> {
         let bytes = if is_long { 4 * RECORD_BYTES } else { 2 * SYSLOG_READ_BYTES };
         let taking = self.memory.take(Party::at(self.sender), bytes as u64);
@@ -260,7 +261,8 @@ impl Connection {
         }
     }
 
-    /// As whom it stores: a user who was disabled is noticed after a while.
+    /// Returns the caller as whom records are stored. A user that was disabled is noticed after
+    /// [`SYSLOG_CALLER`].
     async fn caller(&mut self) -> Result<Caller> {
         let now = self.intake.gather().fs().clock().monotonic();
         match &self.caller {
@@ -279,7 +281,7 @@ impl Connection {
         add(&self.intake.counts().of(Protocol::Syslog).lost, records);
     }
 
-    /// Stores the messages that have come whole. True: there were any.
+    /// Stores the complete messages. Returns true if there were any.
     async fn take(&mut self, waiting: &mut BytesMut) -> Result<bool> {
         let (mut ends, mut taken, mut broken) = (Vec::new(), 0, None);
         while let Some(rest) = waiting.get(taken..) {
@@ -287,7 +289,7 @@ impl Connection {
             match syslog::frame(rest, searched) {
                 Ok(Some((message, used))) => {
                     let start = taken + used - message.len();
-                    // Behind a message that ends with a new line are one or two bytes more.
+                    // A message that ends with a newline is followed by one or two more bytes.
                     let start =
                         if rest.first().is_some_and(u8::is_ascii_digit) { start } else { taken };
                     if !message.is_empty() {
@@ -310,12 +312,12 @@ impl Connection {
         outcome?;
         match broken {
             None => Ok(taken > 0),
-            // Where the next one begins nobody knows.
+            // The beginning of the next message is unknown.
             Some(error) => Err(error),
         }
     }
 
-    /// Stores messages, those that could not be stored again and again.
+    /// Stores messages; those that could not be stored are tried again and again.
     async fn store(&mut self, messages: Vec<Vec<u8>>) -> Result<()> {
         let sender = self.sender.to_string();
         let mut wanted = messages;

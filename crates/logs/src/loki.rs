@@ -10,7 +10,7 @@ use crate::protobuf::Message;
 /// Labels that name a source, the best first.
 const SOURCES: [&str; 9] =
     ["service_name", "job", "app", "container", "unit", "filename", "host", "hostname", "instance"];
-/// Of a stream without any of them.
+/// Source of a stream without any of these labels.
 const DEFAULT: &str = "loki";
 
 /// Nanoseconds of a second.
@@ -18,10 +18,10 @@ const NS: i64 = 1_000_000_000;
 
 /// Labels of a stream.
 struct Labels {
-    /// How good the name of the source is: smaller is better.
+    /// Rank of the label that names the source: smaller is better.
     rank: usize,
     source: String,
-    /// As JSON.
+    /// Labels as JSON.
     json: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Labels {
         Ok(())
     }
 
-    /// `{name="value", …}`, as the stream is written in queries.
+    /// Reads `{name="value", …}`, the form of a stream in queries.
     fn parse(text: &str) -> Result<Labels> {
         let mut labels = Labels::new();
         let bad = || Error::Invalid(format!("labels {text:.100}: use {{name=\"value\", …}}"));
@@ -70,7 +70,7 @@ fn too_many() -> Error {
     Error::TooLarge(format!("labels or metadata: at most {LABELS_BYTES} bytes as JSON"))
 }
 
-/// Where a quoted text ends.
+/// Returns the end of a quoted text.
 fn quoted_end(text: &str) -> Option<usize> {
     let mut bytes = text.bytes().enumerate();
     let (_, quote) = bytes.next().filter(|(_, byte)| matches!(byte, b'"' | b'`'))?;
@@ -85,7 +85,7 @@ fn quoted_end(text: &str) -> Option<usize> {
     None
 }
 
-/// A text that Go has quoted.
+/// Decodes a text as quoted by Go.
 fn unquote(quoted: &str) -> Option<String> {
     let inner = quoted.get(1..quoted.len() - 1)?;
     if quoted.starts_with('`') {
@@ -120,7 +120,7 @@ fn unquote(quoted: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// One line of a stream; `metadata` is an object of JSON, or nothing.
+/// Takes one line of a stream; `metadata` is a JSON object, or empty.
 fn entry(batch: &mut RecordBatch, labels: &Labels, ns: i64, line: &[u8], metadata: &[u8]) {
     batch.record(&labels.source, |out| {
         batch::time(out, ns);
@@ -136,10 +136,11 @@ fn entry(batch: &mut RecordBatch, labels: &Labels, ns: i64, line: &[u8], metadat
     });
 }
 
-/// A `PushRequest`, unpacked. Where labels or an entry are none, only their records are refused.
+/// Takes a `PushRequest`, unpacked. If labels or an entry are malformed, only their records are
+/// refused.
 ///
 /// # Errors
-/// `Invalid` if it is none; then nothing of it counts.
+/// `Invalid` if the body is not one; then nothing of it counts.
 pub fn protobuf(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     for field in Message(body) {
         if let (1, stream) = field? {
@@ -204,10 +205,10 @@ fn protobuf_entry(bytes: &[u8], labels: &Labels, batch: &mut RecordBatch) -> Res
     Ok(())
 }
 
-/// The same as JSON.
+/// Takes a push in the form of JSON.
 ///
 /// # Errors
-/// `Invalid` if it is none; then nothing of it counts.
+/// `Invalid` if the body is not one; then nothing of it counts.
 pub fn json(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let mut has_streams = false;
     Cursor::new(body)?.object(|cursor, name| match name {
@@ -319,7 +320,7 @@ mod tests {
         }
     }
 
-    /// How many records there are, and the numbers of those that are refused.
+    /// Returns the number of records, and the numbers of refused ones.
     fn refused(batch: &RecordBatch) -> (usize, Vec<usize>) {
         (batch.records, batch.refused.iter().map(|(number, _)| *number).collect())
     }

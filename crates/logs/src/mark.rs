@@ -1,22 +1,22 @@
-//! The mark of files that the intake makes. It names the file: so a copy of it at another place
-//! does not count as one.
+//! The mark of files that the intake makes. It names the file: so a copy of the file at another
+//! place does not count as made by the intake.
 
 use cairn_fs::rows::ObjectAttributes;
 
 use crate::day;
 
-/// The user metadata that has it.
+/// Name of the user metadata that holds the mark.
 const NAME: &str = "cairn-log";
-/// How the names of files of days end.
+/// End of the names of day files.
 const END: &str = ".jsonl";
 
-/// The attributes of a file that the intake makes in a bucket.
+/// Returns the attributes of a file that the intake makes in a bucket.
 pub fn made(bucket: &str, file: &str) -> ObjectAttributes {
     let user_metadata = vec![(NAME.to_owned(), format!("{bucket}/{file}"))];
     ObjectAttributes { user_metadata, ..ObjectAttributes::default() }
 }
 
-/// Whether the intake made this file, at this place.
+/// Returns whether the intake made this file, at this place.
 pub fn is_made((bucket, file): (&str, &str), attributes: Option<&ObjectAttributes>) -> bool {
     let metadata = attributes.map_or(&[][..], |attributes| &attributes.user_metadata);
     let is_here = |value: &str| {
@@ -25,12 +25,12 @@ pub fn is_made((bucket, file): (&str, &str), attributes: Option<&ObjectAttribute
     metadata.iter().any(|(name, value)| name == NAME && is_here(value))
 }
 
-/// The file for the records of a source that came on a day.
+/// Returns the key of the file for the records of a source that arrived on a day.
 pub fn file(source: &str, day: &str) -> String {
     format!("{source}/{day}{END}")
 }
 
-/// The source, and the number of the day (since 1970), of a file with such a name.
+/// Returns the source and the number of the day (since 1970) from the key of a file.
 pub fn parse(file: &str) -> Option<(&str, i64)> {
     let (source, name) = file.split_once('/')?;
     let day = day::parse(name.strip_suffix(END)?)?;

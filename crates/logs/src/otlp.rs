@@ -1,5 +1,5 @@
 //! Logs of OpenTelemetry (OTLP), as messages of protocol buffers. Lines have the texts and numbers
-//! of a record as plain JSON, whichever form they came in.
+//! of a record as plain JSON, whichever form they arrived in.
 
 use cairn_base::{Error, Result};
 
@@ -10,7 +10,7 @@ use crate::protobuf::{Message, Value};
 
 /// Attributes that name a source, the best first.
 const SOURCES: [&str; 3] = ["service.name", "host.name", "k8s.pod.name"];
-/// Of records without any of them.
+/// Source of records without any of these attributes.
 const DEFAULT: &str = "otlp";
 
 /// The common fields of the records of a resource.
@@ -26,7 +26,7 @@ impl Resource {
         Resource { rank: SOURCES.len(), source: DEFAULT.to_owned(), attributes: Vec::new() }
     }
 
-    /// Looks whether an attribute names the source.
+    /// Takes the value of an attribute as the source, if the attribute is a better one than before.
     pub(crate) fn named(&mut self, name: &str, value: &str) {
         let rank = SOURCES.iter().position(|source| *source == name);
         if let Some(rank) = rank.filter(|rank| *rank < self.rank && !value.is_empty()) {
@@ -45,7 +45,7 @@ impl Resource {
     }
 }
 
-/// A member that is an object of JSON, unless that is empty.
+/// Writes a member whose value is a JSON object, unless the object is empty.
 pub(crate) fn member(out: &mut Vec<u8>, name: &str, object: &[u8]) {
     if !object.is_empty() {
         json::name(out, name);
@@ -53,15 +53,15 @@ pub(crate) fn member(out: &mut Vec<u8>, name: &str, object: &[u8]) {
     }
 }
 
-/// The text of bytes, such as the id of a trace.
+/// Returns bytes, such as the id of a trace, in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An `ExportLogsServiceRequest`.
+/// Takes an `ExportLogsServiceRequest`.
 ///
 /// # Errors
-/// `Invalid` if it is none; then nothing of it counts.
+/// `Invalid` if the body is not one; then nothing of it counts.
 pub fn protobuf(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     for field in Message(body) {
         if let (1, logs) = field? {
@@ -171,7 +171,7 @@ fn id_member(out: &mut Vec<u8>, name: &str, id: Value<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The pairs in a field of a message, as an object; nothing if there are none.
+/// Writes the pairs in a field of a message as an object; nothing if there are none.
 fn attributes(message: &[u8], field: u64) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     pairs(message, field, DEPTH, &mut out)?;
@@ -206,7 +206,7 @@ fn pairs(message: &[u8], field: u64, depth: u32, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// The name of a pair, and the first field of its value.
+/// Returns the name of a pair, and the first field of its value.
 fn key_value(pair: &[u8]) -> Result<(String, Option<(u64, Value<'_>)>)> {
     let (mut name, mut value) = (String::new(), None);
     for part in Message(pair) {
@@ -254,7 +254,7 @@ fn any_value(value: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A number as JSON, which knows no infinity: there it is a text.
+/// Writes a number as JSON, or as a text if it is infinite or not a number.
 pub(crate) fn double(number: f64, out: &mut Vec<u8>) {
     match number.is_finite() {
         true => out.extend_from_slice(number.to_string().as_bytes()),

@@ -6,10 +6,10 @@ use crate::batch::{self, RecordBatch};
 use crate::json::{self, Cursor};
 use crate::otlp::{Resource, double, member};
 
-/// An `ExportLogsServiceRequest`.
+/// Takes an `ExportLogsServiceRequest` in the form of JSON.
 ///
 /// # Errors
-/// `Invalid` if it is none; then nothing of it counts.
+/// `Invalid` if the body is not one; then nothing of it counts.
 pub fn parse(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let mut has_logs = false;
     Cursor::new(body)?.object(|cursor, name| match name {
@@ -138,7 +138,7 @@ fn log_record(
     Ok(())
 }
 
-/// Pairs as an object; nothing if there are none.
+/// Writes pairs as an object; nothing if there are none.
 fn attributes(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     pairs(cursor, out)?;
@@ -165,7 +165,7 @@ fn pairs(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The name of a pair, and where its value is.
+/// Returns the name of a pair, and the position of its value.
 fn pair<'a>(cursor: &mut Cursor<'a>) -> Result<(String, Option<Cursor<'a>>)> {
     let (mut key, mut value) = (String::new(), None);
     cursor.object(|cursor, name| match name {
@@ -194,7 +194,7 @@ fn string_value(cursor: &mut Cursor<'_>) -> Option<String> {
     read.ok().and(found)
 }
 
-/// It is no deeper than the body, which was found not to be too deep.
+/// The value is no deeper than the body, whose depth was checked.
 fn any_value(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
     batch::check_room(out)?;
     let start = out.len();
@@ -203,7 +203,7 @@ fn any_value(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
         return cursor.skip();
     }
     cursor.object(|cursor, name| {
-        // The last one counts, as there should be one only.
+        // The last value counts, as there should be only one.
         out.truncate(start);
         match name {
             "stringValue" | "bytesValue" => json::text(out, &cursor.string()?),

@@ -1,7 +1,7 @@
-//! Where records go: `BUCKET/SOURCE/DAY.jsonl`, by a template for all users or for one.
+//! The paths of records: `BUCKET/SOURCE/DAY.jsonl`, by a template for all users or for one.
 //!
-//! A template has exactly these three parts. Its values are of a user, of a protocol, and names of
-//! sources that are encoded: none of them adds a part.
+//! A template has exactly these three parts. The values put into it are names of users and
+//! protocols, and encoded names of sources: none of them adds a part.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use cairn_base::{Error, Result};
 use crate::counts::Protocol;
 use crate::limits::SOURCE_BYTES;
 
-/// Where records go if nothing is said.
+/// Template that is used if none is set.
 const DEFAULT: &str = "logs-{user}/{source}/{day}.jsonl";
-/// How buckets for records begin: so retention finds them, and `cairn logs`.
+/// Beginning of the names of buckets for records, by which retention and `cairn logs` find them.
 pub const BUCKETS: &str = "logs-";
 const DAY: &str = "{day}.jsonl";
 const USER: &str = "{user}";
@@ -32,13 +32,15 @@ pub struct PathTemplate {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogPaths {
     all: PathTemplate,
-    /// By name.
+    /// Templates of single users, by name.
     users: HashMap<String, PathTemplate>,
 }
 
 impl PathTemplate {
+    /// Reads a template.
+    ///
     /// # Errors
-    /// `Invalid` if it is none.
+    /// `Invalid` if the text is not a template.
     pub fn parse(text: &str) -> Result<PathTemplate> {
         let bad =
             |why: &str| Err(Error::Invalid(format!("{text:?}: {why}; the default is {DEFAULT}")));
@@ -76,7 +78,7 @@ impl PathTemplate {
         Ok(PathTemplate { bucket: bucket.to_owned(), source: source.to_owned() })
     }
 
-    /// Whether each user has a bucket, which is made at first use.
+    /// Returns whether each user has a bucket of its own, which is made at first use.
     pub fn is_own(&self) -> bool {
         self.bucket.contains(USER)
     }
@@ -85,7 +87,7 @@ impl PathTemplate {
         self.bucket.replacen(USER, user, 1)
     }
 
-    /// The component of a path for an encoded name of a source.
+    /// Returns the component of a path for the encoded name of a source.
     ///
     /// # Errors
     /// `Invalid` if it is too long.
@@ -110,10 +112,10 @@ impl Default for PathTemplate {
 }
 
 impl LogPaths {
-    /// Of texts `TEMPLATE` and `USER=TEMPLATE`.
+    /// Reads texts of the forms `TEMPLATE` and `USER=TEMPLATE`.
     ///
     /// # Errors
-    /// `Invalid` if one is none, or is there twice.
+    /// `Invalid` if a text is neither, or one occurs twice.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<LogPaths> {
         let (mut all, mut users) = (None, HashMap::new());
         for text in texts {

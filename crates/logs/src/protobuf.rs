@@ -1,8 +1,8 @@
-//! Fields of a message of protocol buffers, read where they lie: nothing is allocated for them.
+//! Reads the fields of protocol buffers in place, without allocations.
 
 use cairn_base::{Error, Result};
 
-/// A field's value.
+/// The value of a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
     Varint(u64),
@@ -12,7 +12,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A field that has bytes, text or a message.
+    /// Returns the value of a field with bytes, text or a message.
     pub fn bytes(self) -> Result<&'a [u8]> {
         match self {
             Value::Bytes(bytes) => Ok(bytes),
@@ -20,7 +20,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A field that has a number of any sort.
+    /// Returns the value of a field with a number of any type.
     pub fn number(self) -> Result<u64> {
         match self {
             Value::Varint(number) | Value::Fixed64(number) => Ok(number),
@@ -30,7 +30,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message in their order, by number.
+/// Iterates over the fields of a message in order, with their numbers.
 #[derive(Clone, Debug)]
 pub struct Message<'a>(pub &'a [u8]);
 
@@ -89,7 +89,7 @@ impl<'a> Iterator for Message<'a> {
     }
 }
 
-/// Fields for tests.
+/// Builds fields for tests.
 #[cfg(test)]
 pub mod write {
     fn varint(mut number: u64, out: &mut Vec<u8>) {

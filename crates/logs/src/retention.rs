@@ -1,10 +1,9 @@
-//! How long files of logs stay. The settings are an object of the bucket that has the files; a
-//! server or a master looks at them now and then, and deletes what is too old or too much.
+//! Deletes old files of logs. The settings are an object of the bucket that has the files; a server
+//! or a master looks at them regularly, and deletes files that are too old or too much.
 //!
-//! Nothing is deleted but files that the intake made, of days before today. Times are those of the
-//! wall clock, which may be wrong: each look leaves the time at which it began on the settings, and
-//! where a day or more lies between that and now, nothing is deleted until somebody writes the
-//! settings anew.
+//! Only files that the intake made are deleted, of days before today. Times are those of the wall
+//! clock, which may be wrong: each look leaves the time at which it began on the settings. If a day
+//! or more lies between that time and now, nothing is deleted until the settings are written anew.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,14 +21,14 @@ use crate::limits::{CLOCK_JUMP, RETENTION_BYTES, RETENTION_NAMES};
 use crate::paths::BUCKETS;
 use crate::{day, mark};
 
-/// The key of the settings. No source has a name that begins with a dot.
+/// Key of the settings. No source has a name that begins with a dot.
 pub const SETTINGS: &str = ".retention.json";
 
-/// How long files of a source stay. `None` is no limit.
+/// Limits on the files of a source. `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// Days after the day of a file.
+    /// Number of days that a file stays after its own day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
     /// Bytes of all files. The newest file stays in any case.
@@ -41,7 +40,7 @@ pub struct Retention {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionSettings {
-    /// Of sources that have none of their own.
+    /// Limits of sources without limits of their own.
     #[serde(default)]
     pub all: Retention,
     #[serde(default)]
@@ -58,7 +57,7 @@ impl RetentionSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retained {
     pub deleted: u64,
-    /// Buckets of which nothing was deleted, since the clock jumped.
+    /// Number of buckets in which nothing was deleted because the clock jumped.
     pub held: u64,
 }
 
@@ -76,10 +75,10 @@ impl Retention {
     }
 }
 
-/// Looks at all buckets for records once, without rests.
+/// Looks at all buckets for records once, without pauses.
 ///
 /// # Errors
-/// When the buckets cannot be listed. What goes wrong in one of them is logged.
+/// The error if the buckets cannot be listed. Errors in one of them are logged.
 pub async fn retain(fs: &Fs) -> Result<Retained> {
     let mut look = RetentionLook::default();
     while !look.step(fs).await? {}
@@ -87,11 +86,11 @@ pub async fn retain(fs: &Fs) -> Result<Retained> {
 }
 
 /// A look at all buckets for records, in steps. A step lists a few names at most, and deletes files
-/// among them. What a look holds does not grow with the number of files.
+/// among them. The memory of a look does not grow with the number of files.
 pub struct RetentionLook {
     pub retained: Retained,
     buckets: VecDeque<String>,
-    /// Where the list of buckets goes on.
+    /// Name after which the list of buckets continues.
     after: Option<String>,
     bucket: Option<BucketLook>,
 }
@@ -104,10 +103,10 @@ impl Default for RetentionLook {
 }
 
 impl RetentionLook {
-    /// Does a step. True: it was the last one.
+    /// Does a step. Returns true after the last step.
     ///
     /// # Errors
-    /// When the buckets cannot be listed. What goes wrong in one of them is logged.
+    /// The error if the buckets cannot be listed. Errors in one of them are logged.
     pub async fn step(&mut self, fs: &Fs) -> Result<bool> {
         if let Some(look) = &mut self.bucket {
             match look.step(fs, &mut self.retained).await {
@@ -142,19 +141,19 @@ fn warn(bucket: &str, error: &Error) {
 /// A look at one bucket.
 struct BucketLook {
     bucket: String,
-    /// The object that has the settings.
+    /// Inode of the settings.
     ino: Ino,
     settings: RetentionSettings,
-    /// When it began: only that was compared with the look before.
+    /// Time at which the look began: only this time was compared with the look before.
     now: Timestamp,
     sources: VecDeque<String>,
-    /// Where the list of sources goes on.
+    /// Name after which the list of sources continues.
     after: Option<String>,
     source: Option<SourceLook>,
 }
 
 impl BucketLook {
-    /// `None` if nothing is to be deleted.
+    /// Begins a look. Returns `None` if nothing is to be deleted.
     async fn begin(fs: &Fs, bucket: &str, retained: &mut Retained) -> Result<Option<BucketLook>> {
         let object = match fs.open(&Caller::system(), bucket, SETTINGS).await {
             Err(Error::NotFound(_)) => return Ok(None),
@@ -179,7 +178,7 @@ impl BucketLook {
         Ok(Some(BucketLook { bucket, ino, settings, now, sources, after, source }))
     }
 
-    /// Does a step. True: it was the last one.
+    /// Does a step. Returns true after the last step.
     async fn step(&mut self, fs: &Fs, retained: &mut Retained) -> Result<bool> {
         if let Some(look) = &mut self.source {
             let is_over = look.step(fs, &self.bucket, day::number(self.now)).await;
@@ -203,23 +202,24 @@ impl BucketLook {
             self.after = page.next;
             return Ok(false);
         }
-        // Not the time now: if the clock jumped meanwhile, the next look is to notice.
+        // Not the present time: if the clock jumped meanwhile, the next look must notice.
         let verb =
             Setattr { ino: self.ino, mtime: Some(SetTime::At(self.now)), ..Setattr::default() };
         match fs.run(&Caller::system(), verb).await {
-            // The settings were written anew meanwhile: with a time of their own.
+            // The settings were written anew meanwhile, with a time of their own.
             Ok(_) | Err(Error::NotFound(_)) => Ok(true),
             Err(error) => Err(error),
         }
     }
 }
 
-/// A look at one source: first the sum of its files if that matters, then those that go.
+/// A look at one source: first the sum of its files, if there is a limit on bytes, then the
+/// deletions.
 struct SourceLook {
     source: String,
     retention: Retention,
     is_summed: bool,
-    /// Of all files that are left.
+    /// Bytes of all files that are left.
     bytes: u64,
     newest: Option<i64>,
     after: String,
@@ -233,7 +233,7 @@ impl SourceLook {
         SourceLook { source, retention, is_summed, bytes, newest, after, deleted: 0 }
     }
 
-    /// Does a step. True: it was the last one.
+    /// Does a step. Returns true after the last step.
     async fn step(&mut self, fs: &Fs, bucket: &str, today: i64) -> Result<bool> {
         let after = std::mem::take(&mut self.after);
         let page = list(fs, (bucket, "/"), &format!("{}/", self.source), after).await?;
@@ -256,7 +256,7 @@ impl SourceLook {
         self.newest = Some(file.day);
     }
 
-    /// Whether a file goes. They come in the order of their days.
+    /// Returns whether a file is to be deleted. Must be called in the order of the files' days.
     fn expires(&mut self, file: &File, today: i64) -> bool {
         let Retention { days, bytes } = self.retention;
         let is_old = days.is_some_and(|days| today - file.day > i64::from(days));
@@ -276,7 +276,7 @@ impl SourceLook {
     }
 }
 
-/// Deletes a file as it was seen: somebody may have put another one there.
+/// Deletes a file unless it has changed since it was listed.
 async fn delete(fs: &Fs, bucket: &str, file: File) -> Result<bool> {
     let if_match = Some(EtagMatch::OneOf(vec![file.etag]));
     let conditions = Conditions { if_match, ..Conditions::default() };
@@ -307,7 +307,7 @@ pub(crate) async fn list(
     fs.read(&Caller::system(), verb).await
 }
 
-/// A file that the intake made.
+/// Returns a listed file, if the intake made it.
 fn file_of(bucket: &str, Listed { key, ino, inode }: Listed) -> Option<File> {
     let (_, day) = mark::parse(&key)?;
     let etag = inode.etag(ino);

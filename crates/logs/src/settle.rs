@@ -1,7 +1,7 @@
-//! Day files in few blocks: what many appends made is gathered and compressed in the background.
+//! Compresses day files in the background: the bytes of many appends are gathered into few blocks.
 //!
-//! Only files that the intake made, at the place where it made them. In the file of a day that goes
-//! on, what was appended last stays as it is.
+//! Only files that the intake made are compressed, at the place where it made them. In the file of
+//! a day that goes on, the last appends stay as they are.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,18 +19,19 @@ use crate::paths::BUCKETS;
 use crate::retention::list;
 use crate::{day, mark};
 
-/// Which files were looked at, and how far. What is lost with the process is looked at again.
+/// Remembers the files that were looked at, and how far each is compressed. A new process looks at
+/// all files again.
 #[derive(Default)]
 pub struct Settler {
     seen: HashMap<Ino, Seen>,
 }
 
-/// A file as it was when it was looked at.
+/// The state of a file at the last look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seen {
     data_change: u64,
     is_closed: bool,
-    /// Where the next look begins.
+    /// Offset at which the next look begins.
     from: u64,
 }
 
@@ -39,16 +40,16 @@ struct Seen {
 pub struct SettledLogs {
     pub files: u64,
     pub blocks: u64,
-    /// Before they were compressed.
+    /// Bytes before they were compressed.
     pub bytes: u64,
 }
 
 impl Settler {
-    /// Looks at all files of buckets for records that are `mine`, one block after the other. Each
-    /// is followed by a rest as long as it took.
+    /// Looks at all files for which `mine` returns true, in buckets for records, one block after
+    /// the other. After each block it sleeps for as long as the block took.
     ///
     /// # Errors
-    /// When files cannot be listed. What goes wrong with one of them is logged.
+    /// The error if files cannot be listed. Errors with one of them are logged.
     pub async fn settle(&mut self, fs: &Fs, mine: impl Fn(Ino) -> bool) -> Result<SettledLogs> {
         let (mut settled, mut after) = (SettledLogs::default(), String::new());
         loop {
@@ -84,7 +85,7 @@ impl Settler {
                 let is_closed = is_closed(day, fs.clock().now());
                 match self.settle_file(fs, (ino, &inode), is_closed, settled).await {
                     Ok(()) => {}
-                    // It is gone, or was changed: the next look sees it as it is.
+                    // The file is gone or has changed: the next look sees its new state.
                     Err(Error::NotFound(_)) => {}
                     Err(error) => tracing::warn!(bucket, key, %error, "a log was not compressed"),
                 }
@@ -123,20 +124,21 @@ impl Settler {
         Ok(())
     }
 
-    /// Where a look at a file begins; `None` if nothing changed since the last one.
+    /// Returns the offset at which a look at a file begins; `None` if the file has not changed
+    /// since the last look.
     fn start(&self, ino: Ino, inode: &Inode, is_closed: bool) -> Option<u64> {
         match self.seen.get(&ino) {
             Some(seen) if (seen.data_change, seen.is_closed) == (inode.data_change, is_closed) => {
                 None
             }
-            // All of it once more when its day has ended.
+            // When its day has ended, a file is looked at from the beginning once more.
             Some(seen) if !is_closed && seen.from <= inode.size => Some(seen.from),
             _ => Some(0),
         }
     }
 }
 
-/// Whether nothing more is expected of a day.
+/// Returns whether no more lines are expected for a day.
 fn is_closed(number: i64, now: Timestamp) -> bool {
     let until = day::start(number.saturating_add(1)).0.saturating_add(nanos(SETTLE_AFTER));
     now.0 >= until

@@ -6,8 +6,9 @@ use cairn_base::{Error, Result};
 
 use crate::limits::SOURCE_BYTES;
 
-/// The component of a path for a name: letters, digits, `_`, `-` and dots stay, but for a dot at
-/// the beginning; each other byte becomes `%` and two digits. So two names never share one.
+/// Encodes a name as the component of a path: letters, digits, `_`, `-` and dots stay, except a dot
+/// at the beginning; each other byte becomes `%` and two digits. So two names never share a
+/// component.
 ///
 /// # Errors
 /// `Invalid` for a name that is empty or too long.
@@ -18,7 +19,7 @@ pub fn encode(name: &str) -> Result<String> {
             byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && at > 0);
         match stays {
             true => out.push(byte.into()),
-            // To a text this cannot fail.
+            // Writing to a `String` cannot fail.
             false => drop(write!(out, "%{byte:02X}")),
         }
         if out.len() > SOURCE_BYTES {

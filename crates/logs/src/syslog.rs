@@ -1,4 +1,4 @@
-//! Messages of syslog: where one ends in a stream (RFC 6587), and what is in it (RFC 5424).
+//! Syslog messages: where a message ends in a stream (RFC 6587), and its contents (RFC 5424).
 
 use cairn_base::{Error, Result};
 
@@ -15,12 +15,12 @@ const FACILITIES: [&str; 24] = [
     "local5", "local6", "local7",
 ];
 
-/// The first message of a stream, and how many bytes it takes with what is around it; `None` if it
-/// has not come whole. A message begins with its length, or ends with a new line. None of the first
-/// `searched` bytes is one.
+/// Returns the first message of a stream, and the number of bytes that it takes with its framing;
+/// `None` if it is incomplete. A message begins with its length, or ends with a newline. There is
+/// no newline in the first `searched` bytes.
 ///
 /// # Errors
-/// `TooLarge` if it is longer than a record may be; `Invalid` if its length is none.
+/// `TooLarge` if it is longer than a record may be; `Invalid` if its length is not a number.
 pub fn frame(bytes: &[u8], searched: usize) -> Result<Option<(&[u8], usize)>> {
     let too_large =
         || Error::TooLarge(format!("a message of syslog: at most {RECORD_BYTES} bytes"));
@@ -52,7 +52,8 @@ pub fn frame(bytes: &[u8], searched: usize) -> Result<Option<(&[u8], usize)>> {
     Ok(bytes.get(start..start + len).map(|message| (message, start + len)))
 }
 
-/// Takes a message. One that is not of RFC 5424 is a line of its `sender`, as it is.
+/// Takes a message. A message that does not follow RFC 5424 becomes a line of its `sender`, as it
+/// is.
 pub fn message(bytes: &[u8], sender: &str, batch: &mut RecordBatch) {
     let text = String::from_utf8_lossy(bytes);
     let (pri, rest) = priority(&text);
@@ -86,13 +87,13 @@ pub fn message(bytes: &[u8], sender: &str, batch: &mut RecordBatch) {
         member(out, "message_id", header.id);
         member(out, "data", header.data);
         json::name(out, "message");
-        // A mark that says that UTF-8 comes.
+        // A byte order mark says that the text is UTF-8.
         json::text(out, rest.strip_prefix('\u{feff}').unwrap_or(rest).trim_end_matches('\n'));
         Ok(())
     });
 }
 
-/// The number between `<` and `>`, and what is behind it.
+/// Returns the number between `<` and `>`, and the text behind it.
 fn priority(text: &str) -> (Option<usize>, &str) {
     let found = text.strip_prefix('<').and_then(|text| text.split_once('>'));
     match found.and_then(|(number, rest)| Some((number.parse().ok()?, rest))) {
@@ -101,7 +102,7 @@ fn priority(text: &str) -> (Option<usize>, &str) {
     }
 }
 
-/// What is before a message; `-` for what is not there.
+/// The header of a message; a missing field is `-`.
 struct Header<'a> {
     time: &'a str,
     host: &'a str,
@@ -129,7 +130,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Where structured data ends: `-`, or elements in brackets, in which texts are quoted.
+/// Returns the end of structured data: of `-`, or of elements in brackets, in which texts are
+/// quoted.
 fn data_end(text: &str) -> Option<usize> {
     if text == "-" || text.starts_with("- ") {
         return Some(1);
@@ -177,7 +179,7 @@ mod tests {
         let (text, source) = line("<14>1 - - - - - -");
         assert_eq!(text, "{\"facility\":\"user\",\"severity\":\"info\",\"message\":\"\"}\n");
         assert_eq!(source, "10.0.0.1");
-        // As it was before RFC 5424, and nothing that is known.
+        // Messages from before RFC 5424, and unknown formats.
         let (text, _) = line("<13>Oct 11 22:14:15 box app: it works");
         assert!(text.contains("\"message\":\"Oct 11 22:14:15 box app: it works\""), "{text}");
         let (text, _) = line("<999>1 x");
@@ -191,7 +193,7 @@ mod tests {
         for part in [&b""[..], b"5", b"5 abcd", b"<1>a"] {
             assert_eq!(frame(part, 0).unwrap(), None, "{part:?}");
         }
-        // What was searched before is not searched again.
+        // Bytes that were searched before are not searched again.
         assert_eq!(frame(b"<1>a\nb", 5).unwrap(), None);
         assert_eq!(frame(b"<1>a\nb\n", 5).unwrap(), Some((&b"<1>a\nb"[..], 7)));
         assert_eq!(frame(b"123456789", 0).unwrap_err().kind(), "too_large");

@@ -1,4 +1,4 @@
-//! Bodies that came compressed. What one unpacks to is bounded before it is unpacked.
+//! Compressed bodies. The unpacked size is bounded before a body is unpacked.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::limits::ZSTD_WINDOW_BYTES;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coding {
     Plain,
@@ -19,10 +19,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// By a `Content-Encoding`.
+    /// Returns the coding with the name in a `Content-Encoding`.
     ///
     /// # Errors
-    /// `Invalid` for any other.
+    /// `Invalid` for any other name.
     pub fn parse(name: &str) -> Result<Coding> {
         match name.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Ok(Coding::Plain),
@@ -36,11 +36,11 @@ impl Coding {
         }
     }
 
-    /// How many bytes a body is unpacked, at most `most`. It takes the time of unpacking and no
-    /// memory, so that room can be waited for.
+    /// Returns the unpacked length of a body, bytes, at most `most`. It takes the time of unpacking
+    /// and no memory, so that room for the result can be waited for.
     ///
     /// # Errors
-    /// `TooLarge` for one that is longer, `Invalid` for one that is not packed like this.
+    /// `TooLarge` for a longer body, `Invalid` for a body that is not packed like this.
     pub fn unpacked_len(self, body: &Bytes, most: usize) -> Result<usize> {
         match self {
             Coding::Plain => check_len(body.len(), most),
@@ -59,7 +59,7 @@ impl Coding {
     /// Unpacks a body to at most `most` bytes.
     ///
     /// # Errors
-    /// As [`Coding::unpacked_len`].
+    /// Same errors as [`Coding::unpacked_len`].
     pub fn unpack(self, body: Bytes, most: usize) -> Result<Bytes> {
         match self {
             Coding::Plain if body.len() > most => Err(too_large(most)),
@@ -87,20 +87,20 @@ fn check_len(len: usize, most: usize) -> Result<usize> {
     if len > most { Err(too_large(most)) } else { Ok(len) }
 }
 
-/// Reads to the end and counts, but no more than `most` bytes.
+/// Reads to the end and returns the length, at most `most` bytes.
 fn count(source: impl Read, most: usize) -> Result<usize> {
     let len = io::copy(&mut source.take(most as u64 + 1), &mut io::sink()).map_err(bad)?;
     check_len(len as usize, most)
 }
 
-/// Reads to the end, but no more than `most` bytes in all.
+/// Reads to the end, at most `most` bytes.
 fn read(source: impl Read, out: &mut Vec<u8>, most: usize) -> Result<()> {
     let room = (most - out.len()) as u64;
     source.take(room + 1).read_to_end(out).map_err(bad)?;
     check_len(out.len(), most).map(|_| ())
 }
 
-/// The next frame of zstd: a body may have several.
+/// Returns the next zstd frame: a body may have several.
 fn frame<'a, 'b>(
     rest: &'a mut &'b [u8],
 ) -> Result<StreamingDecoder<&'a mut &'b [u8], FrameDecoder>> {
@@ -119,7 +119,7 @@ fn unzstd(body: &[u8], most: usize) -> Result<Bytes> {
 
 fn snappy_len(body: &[u8], most: usize) -> Result<usize> {
     let len = check_len(snap::raw::decompress_len(body).map_err(bad)?, most)?;
-    // No byte of snappy becomes more than 64 bytes or so: a length that lies takes no memory.
+    // Each byte of snappy becomes about 64 bytes at most, so a false length takes no memory.
     if len / 64 > body.len() {
         return Err(bad(io::Error::other("it says that it is longer than it can be")));
     }
@@ -183,7 +183,7 @@ mod tests {
             let bomb = pack(coding, &zeros);
             assert_eq!(coding.unpack(bomb, 1 << 20).unwrap_err().kind(), "too_large", "{coding:?}");
         }
-        // A length that lies, and a window of a gigabyte.
+        // A false length, and a window of a gigabyte.
         let lies = Bytes::from_static(&[0x80, 0x80, 0x80, 0x04, 0, 1]);
         assert_eq!(Coding::Snappy.unpack(lies, 1 << 30).unwrap_err().kind(), "invalid");
         let window = Bytes::from_static(&[0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0, 1, 0, 0]);

@@ -1,17 +1,17 @@
-//! Rights of those who follow are decided again and again.
+//! Rechecks the rights of followers regularly.
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::Fs;
 
-/// Finds out whether a caller may go on to follow something.
+/// Finds out whether a caller may go on following an object or a source.
 #[derive(Clone)]
 pub struct Checker {
     pub fs: Fs,
     pub caller: Caller,
     pub bucket: String,
     pub key: String,
-    /// The object that is followed; none where it is one of those of a source.
+    /// The object that is followed; `None` for a file of a source.
     pub ino: Option<Ino>,
 }
 

@@ -1,4 +1,4 @@
-//! The feed of a follower: an object, or a source.
+//! The feed of a follower: of an object, or of a source.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::position::Position;
 use super::source::{SourceFeed, SourceFrom, SourcePlace, check_offset, read_last_lines};
 use super::tail::Tails;
 
-/// Where it is followed from.
+/// The place at which a follower begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum From {
-    /// From the end on.
+    /// The end: only bytes that are added later.
     End,
-    /// The last lines.
+    /// The beginning of the last lines, this many.
     Lines(usize),
     At(Position),
 }
@@ -28,7 +28,7 @@ pub enum From {
 pub struct Wanted<'a> {
     pub caller: &'a Caller,
     pub bucket: &'a str,
-    /// The key of an object, or a source with a slash behind it.
+    /// Key of an object, or name of a source followed by a slash.
     pub key: &'a str,
     pub from: From,
 }
@@ -41,14 +41,16 @@ pub enum Feed {
 pub struct ObjectFeed {
     checker: Checker,
     file: FileFollower,
-    /// Of what was not said yet that it is open.
+    /// Offset at which the feed begins, until the follower has received the event that says so.
     begin: Option<u64>,
 }
 
 impl Feed {
+    /// Begins to follow an object or source.
+    ///
     /// # Errors
-    /// Those of opening an object; `Invalid` for a position of something else;
-    /// `RangeNotSatisfiable` for one that is not reached.
+    /// Those of opening an object; `Invalid` for a position of the other kind;
+    /// `RangeNotSatisfiable` for a position behind the end.
     pub async fn new(tails: &Arc<Tails>, wanted: Wanted<'_>) -> Result<Feed> {
         let Wanted { caller, bucket, key, from } = wanted;
         if let Some(source) = key.strip_suffix('/') {
@@ -81,7 +83,8 @@ impl Feed {
         Ok(Feed::Object(ObjectFeed { checker, file, begin: Some(at) }))
     }
 
-    /// Where the first bytes of an object are that come.
+    /// Returns the offset at which the feed of an object begins, unless that was sent already;
+    /// `None` for a source.
     pub fn begin(&self) -> Option<u64> {
         match self {
             Feed::Object(feed) => feed.begin,
@@ -89,7 +92,7 @@ impl Feed {
         }
     }
 
-    /// What comes next, of bytes at most `most`. Giving up loses nothing.
+    /// Returns the next event, with at most `most` bytes. Cancel safe.
     pub async fn next(&mut self, most: usize) -> Result<FeedEvent> {
         match self {
             Feed::Object(feed) => feed.next(most).await,
@@ -97,7 +100,7 @@ impl Feed {
         }
     }
 
-    /// Finds out, again and again, whether the caller may go on.
+    /// Returns the checker that finds out regularly whether the caller may go on.
     pub fn checker(&self) -> Checker {
         match self {
             Feed::Object(feed) => feed.checker.clone(),
@@ -106,7 +109,7 @@ impl Feed {
     }
 }
 
-/// The last lines of an object or a source: their bytes, and how many those are.
+/// Returns the last lines of an object or a source, and their total length in bytes.
 ///
 /// # Errors
 /// Those of opening an object; `TooLarge` for lines that are too long.

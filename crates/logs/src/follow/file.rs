@@ -1,4 +1,4 @@
-//! One who follows a file.
+//! A follower of one file.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl FileFollower {
         self.tail.ino()
     }
 
-    /// The news that there are now, of bytes at most `most`. Giving up loses nothing.
+    /// Returns the news that are available now, with at most `most` bytes. Cancel safe.
     pub async fn ready(&mut self, most: usize) -> Result<Option<Ready>> {
         let seen = *self.seen.borrow_and_update();
         if seen.is_gone {
@@ -65,9 +65,9 @@ impl FileFollower {
         }))
     }
 
-    /// Waits for a change since [`FileFollower::ready`] was called. Giving up loses nothing.
+    /// Waits for a change since the last call of [`FileFollower::ready`]. Cancel safe.
     pub async fn changed(&mut self) {
-        // Its sender is in the tail.
+        // The sender is in the tail, which this follower keeps.
         let _ = self.seen.changed().await;
     }
 }

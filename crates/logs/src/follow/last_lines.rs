@@ -1,15 +1,15 @@
-//! Where the last lines of a file begin.
+//! The search for the beginning of a file's last lines.
 
 use cairn_base::{Error, Result};
 use cairn_fs::Object;
 
 use crate::limits::{LAST_LINES_BYTES, LAST_LINES_STEP};
 
-/// Looks back through files for lines, the last file first.
+/// Searches files backwards for lines, the last file first.
 pub struct LastLines {
-    /// Lines that are still wanted.
+    /// Number of lines still to be found.
     pub wanted: usize,
-    /// Bytes that were looked at.
+    /// Bytes searched so far.
     looked: u64,
 }
 
@@ -18,11 +18,11 @@ impl LastLines {
         LastLines { wanted, looked: 0 }
     }
 
-    /// Where those of the wanted lines begin that this file has. What is behind its last line is
-    /// one, too.
+    /// Returns the offset at which those of the wanted lines begin that are in this file. Bytes
+    /// behind the last newline count as a line.
     ///
     /// # Errors
-    /// `TooLarge` where they are longer than may be looked through.
+    /// `TooLarge` if the lines are longer than the search may go back.
     pub async fn begin(&mut self, object: &Object) -> Result<u64> {
         let size = object.size();
         let mut end = size;
@@ -36,7 +36,7 @@ impl LastLines {
                 )));
             }
             let bytes = object.read_all(start..end).await?;
-            // The new line at the end of a file begins no line.
+            // The newline at the end of a file begins no line.
             let last = if end == size { bytes.len().saturating_sub(1) } else { bytes.len() };
             let mut new_lines = bytes.iter().take(last).enumerate().rev();
             while let Some((at, _)) = new_lines.find(|(_, byte)| **byte == b'\n') {
@@ -47,7 +47,7 @@ impl LastLines {
             }
             end = start;
         }
-        // The first line begins behind no new line.
+        // No newline precedes the first line.
         if size > 0 && self.wanted > 0 {
             self.wanted -= 1;
             return Ok(0);

@@ -1,22 +1,24 @@
-//! Where a follower is: an offset of a file, or those of the files of some days of a source.
+//! The position of a follower: an offset of a file, or offsets in the files of some days of a
+//! source.
 
 use std::fmt::Write as _;
 
 use crate::day;
 
-/// Files of a source that are followed at the same time: yesterday's for a while after midnight.
+/// Number of files of a source in a position: yesterday's is followed, too, for a while after
+/// midnight.
 const DAYS: usize = 8;
 
-/// Up to where bytes were sent.
+/// The offset up to which bytes were sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Position {
     Offset(u64),
-    /// Days by their numbers, in order.
+    /// Numbers of days, in order, each with the offset in its file.
     Days(Vec<(i64, u64)>),
 }
 
 impl Position {
-    /// Reads `1234`, or `2026-11-26:1234` and further days behind commas.
+    /// Reads `1234`, or `2026-11-26:1234` and further days, separated by commas.
     pub fn parse(text: &str) -> Option<Position> {
         if !text.contains(':') {
             return offset(text).map(Position::Offset);
@@ -40,7 +42,7 @@ impl Position {
                 let mut text = String::new();
                 for (number, at) in days {
                     let comma = if text.is_empty() { "" } else { "," };
-                    // To a text this cannot fail.
+                    // Writing to a `String` cannot fail.
                     let _ = write!(text, "{comma}{}:{at}", day::name(*number));
                 }
                 text

@@ -1,4 +1,4 @@
-//! One who follows a source: the files of its days, one after another.
+//! A follower of a source: the files of its days, one after another.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ pub struct SourceFeed {
     tails: Arc<Tails>,
     place: SourcePlace,
     open: Vec<Day>,
-    /// Days that come next, and from where on.
+    /// Days to be opened next, each with the offset to begin at.
     next: VecDeque<(i64, u64)>,
     /// The last day that is known, and the day on which that was looked at.
     last: i64,
     looked: (i64, Duration),
-    /// The file that is asked first.
+    /// Index of the file that is asked first.
     turn: usize,
 }
 
@@ -53,7 +53,7 @@ impl SourcePlace {
         fs.open(&self.caller, &self.bucket, &file).await
     }
 
-    /// Days of which there are files, at least one.
+    /// Returns the days with files, at least one.
     async fn known_days(&self, fs: &Fs) -> Result<Vec<i64>> {
         let days = self.days(fs, None).await?;
         match days.is_empty() {
@@ -65,7 +65,7 @@ impl SourcePlace {
         }
     }
 
-    /// Days of which there are files, those after `after`.
+    /// Returns the days with files, after the day `after`.
     async fn days(&self, fs: &Fs, after: Option<i64>) -> Result<Vec<i64>> {
         let after = after.map(|number| mark::file(&self.source, &day::name(number)));
         let (mut days, mut after) = (Vec::new(), after.unwrap_or_default());
@@ -88,7 +88,7 @@ impl SourcePlace {
     }
 }
 
-/// The last lines of a source: their bytes, and how many those are.
+/// Returns the last lines of a source, and their total length in bytes.
 ///
 /// # Errors
 /// `NotFound` if the source has no files; `TooLarge` for lines that are too long.
@@ -109,8 +109,11 @@ pub async fn read_last_lines(
 }
 
 impl SourceFeed {
+    /// Begins to follow a source.
+    ///
     /// # Errors
-    /// `NotFound` if the source has no files; `RangeNotSatisfiable` if one does not reach so far.
+    /// `NotFound` if the source has no files; `RangeNotSatisfiable` if a file is shorter than its
+    /// offset.
     pub async fn new(
         tails: &Arc<Tails>,
         place: SourcePlace,
@@ -118,7 +121,8 @@ impl SourceFeed {
     ) -> Result<SourceFeed> {
         let fs = tails.fs();
         let days = place.known_days(fs).await?;
-        // A file of a later day comes from a clock that is wrong: others come before it.
+        // A file of a later day was made by a clock that is wrong, and is ignored if there are
+        // others.
         let latest = day::number(fs.clock().now()) + 1;
         let last = days.iter().rfind(|number| **number <= latest).or(days.last());
         let last = last.copied().unwrap_or_default();
@@ -135,18 +139,18 @@ impl SourceFeed {
                 of_known.chain(newer.map(|number| (*number, 0))).collect()
             }
         };
-        // Nothing was looked for later than this.
+        // The time of the last look, as an earlier one would only cause another look.
         let (today, now) = (day::number(fs.clock().now()), fs.clock().monotonic());
         let next = VecDeque::from(next);
         let (tails, looked) = (Arc::clone(tails), (today, now));
         Ok(SourceFeed { tails, place, open: Vec::new(), next, last, looked, turn: 0 })
     }
 
-    /// What comes next, of bytes at most `most`. Giving up loses nothing.
+    /// Returns the next event, with at most `most` bytes. Cancel safe.
     pub async fn next(&mut self, most: usize) -> Result<FeedEvent> {
         loop {
             match self.look().await {
-                // No master answers: what is open goes on.
+                // No master answers: the files that are open are followed further.
                 Err(Error::Unavailable(why)) => tracing::debug!(why, "no look for another day"),
                 looked => looked?,
             }
@@ -157,7 +161,7 @@ impl SourceFeed {
                 let day = Some(*number);
                 match file.ready(most).await? {
                     Some(Ready::Bytes(bytes)) => {
-                        // A line goes on with the next bytes of its file, and with no others.
+                        // A line continues with the next bytes of its own file only.
                         if bytes.last() != Some(&b'\n') {
                             self.turn = turn;
                         }
@@ -165,7 +169,7 @@ impl SourceFeed {
                     }
                     Some(Ready::Cut) => return Ok(FeedEvent::End("truncated")),
                     Some(Ready::Gone) => {
-                        // It may be made again.
+                        // The file may be made again.
                         if self.last == *number {
                             self.last -= 1;
                         }
@@ -186,12 +190,13 @@ impl SourceFeed {
                     false => drop(select_all(changes).await),
                 }
             };
-            // Late: there is a look for another day.
+            // The time is up: the next look for another day is due.
             let _ = timeout(DAY_LOOK, changed).await;
         }
     }
 
-    /// All that is open was read to its end: goes on to another day, or away from one.
+    /// Called when all open files were read to their end: opens the file of another day, or closes
+    /// one.
     async fn turn_over(&mut self) -> Result<Option<FeedEvent>> {
         let now = self.tails.fs().clock().now();
         let has_later = self.open.len() > 1 || !self.next.is_empty();
@@ -214,7 +219,7 @@ impl SourceFeed {
         Ok(Some(FeedEvent::Opened { day: Some(number), at }))
     }
 
-    /// Looks for files of days that have come, now and then.
+    /// Looks for files of further days, at most once every [`DAY_LOOK`] and at each new day.
     async fn look(&mut self) -> Result<()> {
         let fs = self.tails.fs();
         let (now, today) = (fs.clock().monotonic(), day::number(fs.clock().now()));
@@ -223,7 +228,8 @@ impl SourceFeed {
             return Ok(());
         }
         let found = match day == today {
-            // Clocks elsewhere may be ahead. It costs nothing to look, where it is known.
+            // Clocks of other gateways may be ahead, so tomorrow's file is looked for, too. That
+            // costs nothing while the names are cached.
             true => {
                 let mut found = Vec::new();
                 for number in [today, today + 1].into_iter().filter(|number| *number > self.last) {
@@ -256,16 +262,16 @@ impl SourceFeed {
     }
 }
 
-/// Where a source is followed from.
+/// The place at which a follower of a source begins.
 pub enum SourceFrom {
     End,
-    /// The last lines.
+    /// The beginning of the last lines, this many.
     Lines(usize),
     Days(Vec<(i64, u64)>),
 }
 
 impl SourcePlace {
-    /// The days that have the last lines, and where those begin.
+    /// Returns the days that have the last lines, each with the offset at which these begin.
     async fn last_lines(&self, fs: &Fs, days: &[i64], count: usize) -> Result<Vec<(i64, u64)>> {
         let (mut lines, mut from) = (LastLines::new(count), VecDeque::new());
         for number in days.iter().rev() {
@@ -279,7 +285,7 @@ impl SourcePlace {
     }
 }
 
-/// Whether nothing is added to the file of a day any more.
+/// Returns whether nothing is added to the file of a day any more.
 fn is_late(number: i64, now: Timestamp) -> bool {
     let end = day::start(number + 1).0.saturating_add(DAY_LATE.as_nanos() as i64);
     now.0 >= end

@@ -1,39 +1,39 @@
-//! Events that are sent by a server (`text/event-stream`), one for each line.
+//! Server-sent events (`text/event-stream`), one for each line.
 
 use super::position::Position;
 use crate::limits::EVENT_BYTES;
 
-/// Makes events of the bytes of one file, or of those of the days of a source.
+/// Makes events from the bytes of one file, or of the files of a source's days.
 #[derive(Default)]
 pub struct Sse {
     files: Vec<Sent>,
 }
 
-/// How much of a file was sent.
+/// The part of a file that was sent.
 struct Sent {
-    /// Its day, where it is one of a source.
+    /// Number of the file's day, if it belongs to a source.
     day: Option<i64>,
-    /// Up to where whole lines were sent.
+    /// Offset up to which whole lines were sent.
     at: u64,
-    /// Bytes of the line that begins there which were taken: sent as parts, or in `rest`.
+    /// Bytes taken of the line that begins there: sent as parts, or in `rest`.
     taken: u64,
     rest: Vec<u8>,
 }
 
 impl Sse {
-    /// A file is followed from here on. The client is told, so that it can resume before it has
-    /// seen a line.
+    /// Notes that a file is followed from `at` on. Returns an event with this position, so that the
+    /// client can resume even before it has seen a line.
     pub fn opened(&mut self, day: Option<i64>, at: u64) -> Vec<u8> {
         self.files.push(Sent { day, at, taken: 0, rest: Vec::new() });
         format!("id: {}\n\n", self.position().text()).into_bytes()
     }
 
-    /// A file is followed no longer.
+    /// Notes that a file is no longer followed.
     pub fn closed(&mut self, day: Option<i64>) {
         self.files.retain(|file| file.day != day);
     }
 
-    /// Where a client is that has taken all events.
+    /// Returns the position of a client that has received all events.
     pub fn position(&self) -> Position {
         let days: Vec<(i64, u64)> =
             self.files.iter().filter_map(|file| Some((file.day?, file.at))).collect();
@@ -43,7 +43,8 @@ impl Sse {
         }
     }
 
-    /// The events for further bytes of a file. What is no whole line yet waits, unless it is long.
+    /// Returns the events for further bytes of a file. Bytes that are not a whole line yet wait,
+    /// unless the line is long.
     pub fn bytes(&mut self, day: Option<i64>, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len() * 2);
         let Some(at) = self.files.iter().position(|file| file.day == day) else { return out };
@@ -69,23 +70,24 @@ impl Sse {
         out
     }
 
-    /// The event that says why nothing more comes.
+    /// Returns the event that gives the reason why the stream ends.
     pub fn end(reason: &str) -> Vec<u8> {
         format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n").into_bytes()
     }
 
-    /// A comment, so that proxies and clients see that the connection is alive.
+    /// Returns a comment, which shows proxies and clients that the connection is alive.
     pub fn alive() -> Vec<u8> {
         b":\n\n".to_vec()
     }
 
-    /// The first field: after how many milliseconds a client comes again.
+    /// Returns the first field: the milliseconds after which a client reconnects.
     pub fn begin() -> Vec<u8> {
         b"retry: 1000\n\n".to_vec()
     }
 }
 
-/// Takes the beginning of a long line off, as an event of its own. It ends where a character does.
+/// Removes the beginning of a long line, as an event of its own. The event ends at the boundary of
+/// a character.
 fn part(line: &mut Vec<u8>, out: &mut Vec<u8>) {
     let is_start = |byte: &u8| byte & 0xc0 != 0x80;
     let back = line.get(..=EVENT_BYTES).and_then(|head| head.iter().rev().position(is_start));
@@ -95,7 +97,8 @@ fn part(line: &mut Vec<u8>, out: &mut Vec<u8>) {
     *line = rest;
 }
 
-/// A carriage return would end a line of the event, so it begins another one.
+/// Writes the data of an event. A carriage return would end a line of the event, so it begins
+/// another one.
 fn data(line: &[u8], out: &mut Vec<u8>) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     for line in String::from_utf8_lossy(line).split('\r') {

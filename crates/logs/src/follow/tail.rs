@@ -1,4 +1,4 @@
-//! The ends of files that grow: each is read once for all that follow it in this process.
+//! The ends of files that grow: each is read once for all followers of the file in this process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,19 +17,19 @@ use crate::limits::{
     TAIL_BYTES, TAIL_LOOK, TAIL_LOOK_UNLEASED, TAIL_PIECE_BYTES, TAIL_RETRY, TAILS_BYTES,
 };
 
-/// How following goes.
+/// Counters of followers and their reads.
 #[derive(Debug, Default)]
 pub struct FollowCounts {
     followers: AtomicU64,
     shared_reads: AtomicU64,
     own_reads: AtomicU64,
     bytes: AtomicU64,
-    /// Bytes that are kept of the ends of files.
+    /// Bytes of the ends of files that are kept in memory.
     buffered: AtomicU64,
 }
 
 impl FollowCounts {
-    /// One more follows.
+    /// Counts one more follower.
     pub fn come(&self) {
         self.followers.fetch_add(1, Relaxed);
     }
@@ -38,22 +38,22 @@ impl FollowCounts {
         self.followers.fetch_sub(1, Relaxed);
     }
 
-    /// That follow now.
+    /// Returns the number of followers now.
     pub fn followers(&self) -> u64 {
         self.followers.load(Relaxed)
     }
 
-    /// Reads of what was new, for all that follow a file.
+    /// Returns the number of reads of new bytes for all followers of a file.
     pub fn shared_reads(&self) -> u64 {
         self.shared_reads.load(Relaxed)
     }
 
-    /// Reads for one follower: of what was before, or because it was slow.
+    /// Returns the number of reads for a single follower: of older bytes, or because it was slow.
     pub fn own_reads(&self) -> u64 {
         self.own_reads.load(Relaxed)
     }
 
-    /// Bytes that all followers got.
+    /// Returns the number of bytes that all followers received.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -66,14 +66,14 @@ pub struct Tails {
     counts: Arc<FollowCounts>,
 }
 
-/// The state of a file as it was seen last.
+/// The last known state of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// How often it became shorter.
+    /// Number of times that the file became shorter.
     pub cuts: u64,
-    /// It was deleted.
+    /// True if the file was deleted.
     pub is_gone: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct Tail {
     task: OnceLock<AbortHandle>,
 }
 
-/// The bytes that were read last: each piece begins where the one before ends.
+/// The bytes that were read last: each piece begins where the one before it ends.
 #[derive(Default)]
 struct Pieces {
     all: VecDeque<(u64, Bytes)>,
@@ -106,7 +106,7 @@ impl Tails {
         &self.counts
     }
 
-    /// The tail of a file that was opened just now.
+    /// Returns the tail of a file that was opened just now.
     pub fn of(self: &Arc<Self>, object: &Object) -> Arc<Tail> {
         let ino = object.ino();
         let mut open = self.open.lock();
@@ -124,13 +124,13 @@ impl Tails {
         open.insert(ino, Arc::downgrade(&tail));
         let changes = self.fs.watch(ino);
         let task = tokio::spawn(look(Arc::downgrade(&tail), self.fs.clone(), ino, changes));
-        // It is set once, here.
+        // The task is set once, here.
         let _ = tail.task.set(task.abort_handle());
         tail
     }
 }
 
-/// Looks at a file whenever it changes, until nobody follows it or it is gone.
+/// Looks at a file whenever it changes, until it has no followers or is gone.
 async fn look(tail: Weak<Tail>, fs: Fs, ino: Ino, mut changes: RowWatch) {
     let mut is_idle = false;
     loop {
@@ -139,7 +139,7 @@ async fn look(tail: Weak<Tail>, fs: Fs, ino: Ino, mut changes: RowWatch) {
         let pause = match opened {
             Ok(object) => {
                 tail.take(&object, is_idle).await;
-                // Of a row that is not leased nobody hears that it changes.
+                // No notice comes of changes of a row that is not leased.
                 match fs.open_inode_now(&Caller::system(), ino, true) {
                     Some(_) => TAIL_LOOK,
                     None => TAIL_LOOK_UNLEASED,
@@ -156,7 +156,7 @@ async fn look(tail: Weak<Tail>, fs: Fs, ino: Ino, mut changes: RowWatch) {
             }
         };
         drop(tail);
-        // Late: it looks in any case.
+        // The time is up: look in any case.
         is_idle = timeout(pause, changes.changed()).await.is_err();
     }
 }
@@ -170,7 +170,7 @@ impl Tail {
         self.seen.subscribe()
     }
 
-    /// Bytes that begin at an offset, `most` or fewer, if they are kept.
+    /// Returns kept bytes from an offset on, at most `most`; `None` if these are not kept.
     pub fn kept(&self, at: u64, most: usize) -> Option<Bytes> {
         let pieces = self.pieces.lock();
         let behind = pieces.all.partition_point(|(start, _)| *start <= at);
@@ -180,8 +180,8 @@ impl Tail {
         (skip < end).then(|| bytes.slice(skip..end))
     }
 
-    /// Takes in what is new, and tells all followers. Where nothing came for a while, what is kept
-    /// makes room for others.
+    /// Reads new bytes and notifies all followers. If nothing was added for a while, the kept bytes
+    /// are dropped to make room for others.
     async fn take(&self, object: &Object, is_idle: bool) {
         let (known, size) = (self.seen.borrow().size, object.size());
         if size < known {
@@ -220,13 +220,14 @@ impl Tail {
         pieces.bytes += len;
         let mut start = start;
         for piece in bytes.chunks(TAIL_PIECE_BYTES) {
-            // Copies: a slow client holds one of them, and neither all of this nor a cached block.
+            // Copied, so that a slow client holds this piece only, and neither the whole read nor a
+            // cached block.
             pieces.all.push_back((start, Bytes::copy_from_slice(piece)));
             start += piece.len() as u64;
         }
     }
 
-    /// Keeps at most so many bytes.
+    /// Drops the oldest pieces until at most `most` bytes are kept.
     fn forget(&self, most: usize) {
         let mut pieces = self.pieces.lock();
         while pieces.bytes > most {
@@ -236,7 +237,7 @@ impl Tail {
         }
     }
 
-    /// Bytes from an offset on, read for one follower; `None` if the file does not reach there.
+    /// Reads bytes from an offset on for one follower; `None` if the file ends before it.
     pub async fn read(&self, at: u64, most: usize) -> Result<Option<Bytes>> {
         let object = self.tails.fs.open_inode(&Caller::system(), self.ino, true).await?;
         let end = object.size().min(at.saturating_add(most as u64));
@@ -259,7 +260,7 @@ impl Drop for Tail {
         }
         self.forget(0);
         let mut open = self.tails.open.lock();
-        // Another one of the same file may have come meanwhile.
+        // A new tail of the same file may have been made meanwhile.
         if open.get(&self.ino).is_some_and(|tail| tail.strong_count() == 0) {
             open.remove(&self.ino);
         }
