@@ -1,4 +1,4 @@
-//! How records get into segments.
+//! Appends records to segments.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::state::{Segment, position};
 
 const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
 
-/// Records of this length and more are not kept in the system's memory: the cache of `fs` holds
-/// what is read often.
+/// Records of at least this length, bytes, are not kept in the page cache: the cache of `fs` holds
+/// bytes that are read often.
 const WRITE_BEHIND_BYTES: usize = 512 << 10;
 
-/// A record that has no place yet.
+/// A record without a place yet.
 pub(crate) struct Draft<'a> {
     pub kind: Kind,
     pub key: Key,
     pub owner: Owner,
-    /// As they are stored.
+    /// Data as they are stored.
     pub data: &'a [u8],
-    /// Of the data, unpacked.
+    /// Length of the data, unpacked.
     pub length: u32,
-    /// That of the record it is a copy of; `None` for a new one.
+    /// Sequence of the original, if the record is a copy; `None` for a new record.
     pub sequence: Option<u64>,
 }
 
@@ -45,19 +45,20 @@ enum Class {
 }
 
 impl Class {
-    /// The bytes that such a record must leave of a reserve.
+    /// Returns the bytes of a reserve that such a record must leave free.
     fn spared(self, reserve_bytes: u64) -> u64 {
         if self == Class::Move { reserve_bytes / 8 } else { 0 }
     }
 }
 
-/// How a block is written.
+/// Options for writing a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct How {
-    /// In the place of a record of it that is damaged. That one is found until the new one is
-    /// durable, and stays if it cannot be written. Else the block must be new.
+    /// Replaces a damaged record of the block. Readers find the old record until the new one is
+    /// durable, and it stays if the new one cannot be written. Without this option the block must
+    /// be new.
     pub over: bool,
-    /// Where that saves space.
+    /// Compresses the block if that saves space.
     pub compress: bool,
 }
 
@@ -78,7 +79,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Of the data as they are stored.
+    /// Returns the length of the data as they are stored.
     fn stored(&self) -> u32 {
         assert!((1..=BLOCK_BYTES).contains(&self.data.len()));
         self.data.len() as u32
@@ -100,7 +101,7 @@ impl Draft<'_> {
     }
 }
 
-/// Poisons the segment if the writer does not come to its end.
+/// Poisons the segment if the write does not finish.
 struct Writing<'a> {
     shared: &'a Arc<StoreShared>,
     log: &'a Arc<Log>,
@@ -117,7 +118,8 @@ impl Drop for Writing<'_> {
 }
 
 impl StoreShared {
-    /// Writes a block; `done` is called when it is acknowledged or was refused. Blocks.
+    /// Writes a block; `done` is called when the block is acknowledged or refused. Blocks the
+    /// thread.
     pub(crate) fn put(
         self: &Arc<Self>,
         (key, how): (Key, How),
@@ -153,7 +155,8 @@ impl StoreShared {
         };
         let compressed = if how.compress { frames::compress(data) } else { None };
         let begun = match compressed.as_deref().map(append) {
-            // There may be room where records must not be compressed.
+            // If there is no segment for compressed records, another segment may have room for
+            // plain ones.
             None | Some(Err(Error::Full(_))) => append(&data[..]),
             Some(begun) => begun,
         };
@@ -162,7 +165,10 @@ impl StoreShared {
         }
     }
 
-    /// Makes sure that a block is written once, or by one at a time.
+    /// Marks a block as being written.
+    ///
+    /// # Errors
+    /// `Conflict` if it is being written already, `Exists` if it is there and not to be replaced.
     fn claim(&self, key: Key, over: bool) -> Result<()> {
         let mut writer = self.writer.lock();
         if writer.pending.contains(&key) {
@@ -175,9 +181,11 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Reserves space for a record and writes it. An error: there was no space to be had, and
-    /// nothing was written. The result goes to the outcome that `make` returns, given segment,
-    /// offset and sequence.
+    /// Reserves space for a record and writes it. The result of the write goes to the callback that
+    /// `make` returns, given segment, offset and sequence.
+    ///
+    /// # Errors
+    /// There was no space, and nothing was written.
     pub(crate) fn append(
         self: &Arc<Self>,
         draft: &Draft<'_>,
@@ -220,7 +228,8 @@ impl StoreShared {
         let (tell, acknowledged) = match self.config.durability {
             Durability::Sync => (log.written(end, unsynced_bytes), Vec::new()),
             Durability::Async => {
-                // One step with pointing the index to them: see `durable`.
+                // Acknowledging the blocks and pointing the index to them is one step: see
+                // `durable`.
                 let mut state = self.state.write();
                 let acknowledged = log.acknowledge(end, |out| state.settle(log.number, out));
                 (log.written(end, unsynced_bytes), acknowledged)
@@ -249,7 +258,8 @@ impl StoreShared {
             {
                 let sequence = draft.sequence.unwrap_or(writer.next_sequence);
                 let make = |offset| make(log.number, offset, sequence);
-                // Only poison can come between, and the writer is told by a failed reservation.
+                // Only poison can come in between, and the writer learns that by a failed
+                // reservation.
                 let Some(room) = log.reserve(footprint, make) else {
                     return Err(Error::Unavailable(
                         "a segment failed while a block was written to it".to_owned(),
@@ -298,7 +308,8 @@ impl StoreShared {
         self.create_log(bytes, (true, compressed))
     }
 
-    /// Whether compaction may begin to move so much: to move half of it would win nothing.
+    /// Returns whether compaction has room to move this many bytes: moving only a part of them
+    /// would free nothing.
     pub(crate) fn can_move(&self, bytes: u64) -> bool {
         let left = self.left_bytes().unwrap_or(0);
         let writer = self.writer.lock();
@@ -307,29 +318,30 @@ impl StoreShared {
         });
         let reserve = writer.reserve_bytes;
         let owed = if reserve > 0 { 0 } else { self.config.reserve_bytes };
-        // Other writers fill the same segments.
+        // Twice the bytes, as other writers fill the same segments.
         bytes <= room
             || self.least_bytes() + 2 * bytes + owed < left
             || RECORDS_OFFSET + bytes + Class::Move.spared(reserve) <= reserve
     }
 
-    /// Bytes of the disk that may still be used.
+    /// Returns the bytes of the disk that may still be used.
     fn left_bytes(&self) -> Result<u64> {
         Ok(self.disk.free_bytes()?.saturating_sub(self.config.spare_bytes))
     }
 
-    /// The smallest segment that is worth a file.
+    /// Returns the size of the smallest segment worth a file.
     fn least_bytes(&self) -> u64 {
         RECORDS_OFFSET + self.config.segment_bytes / 8
     }
 
-    /// Whether the next segment will be smaller than it should be, or none at all.
+    /// Returns whether there is no space for a whole further segment.
     pub(crate) fn is_short(&self) -> bool {
         let owed = if self.has_reserve() { 0 } else { self.config.reserve_bytes };
         self.left_bytes().unwrap_or(0) < self.config.segment_bytes + owed
     }
 
-    /// Makes a segment of what is left of the disk, at most a whole one. A little stays for hints.
+    /// Makes a segment from the free space of the disk, at most a whole one. A little stays free
+    /// for hints.
     fn roll_for_blocks(&self, footprint: u64, compressed: bool) -> Result<Arc<Log>> {
         self.ensure_reserve()?;
         let left = self.left_bytes()?;
@@ -347,8 +359,8 @@ impl StoreShared {
         self.config.reserve_bytes == 0 || self.writer.lock().reserve_bytes > 0
     }
 
-    /// Puts space by, if there is none. Of what others are left, too: without it compaction could
-    /// not give back what it then frees.
+    /// Makes the reserve if there is none. It may take bytes that are spared for other programs:
+    /// without a reserve, compaction could not return the space that it then frees.
     pub(crate) fn ensure_reserve(&self) -> Result<()> {
         if self.has_reserve() {
             return Ok(());
@@ -396,8 +408,8 @@ impl StoreShared {
         Ok(log)
     }
 
-    /// After a failed write or sync: the segment takes no more writes, and those who wait for it
-    /// get the error. None of them was acknowledged.
+    /// Poisons a segment after a failed write or sync: it takes no more writes. Writers that still
+    /// wait for it, none of which was acknowledged, get the error.
     pub(crate) fn poison(&self, log: &Arc<Log>, error: &std::io::Error) {
         let Some(flights) = log.poison() else { return };
         tracing::error!(segment = log.number, %error, "segment takes no more writes");
@@ -428,11 +440,12 @@ impl StoreShared {
         flights.into_iter().for_each(|flight| finish(flight, || Err(copy_error(error))));
     }
 
-    /// Leaves a hint of what is durable in a failed segment. After a failed sync the page cache may
-    /// show what the disk does not have; the hint keeps the next start from believing it.
+    /// Writes a hint of the durable records of a failed segment. After a failed sync the page cache
+    /// may show bytes that the disk does not have; the hint keeps the next start from trusting
+    /// them.
     fn hint_poisoned(&self, log: &Log) {
         if self.config.durability == Durability::Async {
-            // There, what was not synced was acknowledged too.
+            // With asynchronous durability, unsynced records were acknowledged, too.
             return;
         }
         let (end, entries) = (log.durable_end(), log.take_entries());
@@ -442,7 +455,7 @@ impl StoreShared {
         }
     }
 
-    /// A log was sealed or poisoned.
+    /// Notes that a log was sealed or poisoned.
     pub(crate) fn log_ended(&self) {
         let mut writer = self.writer.lock();
         writer.open_logs = writer.open_logs.saturating_sub(1);

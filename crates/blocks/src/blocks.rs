@@ -1,4 +1,4 @@
-//! Blocks as they are asked for: the trait, and the values that it takes and gives.
+//! The trait of a block store, with the values that it takes and returns.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,34 +11,35 @@ use serde::{Deserialize, Serialize};
 /// Blocks as `fs` sees them, on this machine or on others.
 #[async_trait]
 pub trait Blocks: Send + Sync + 'static {
-    /// Writes a block to every member of a group that takes writes, and says to which; when it
-    /// returns, the block is as durable as the store's durability says. `data` has 1 to
+    /// Writes a block to every member of a group that takes writes, and returns the group; the
+    /// block is then as durable as the store's durability says. `data` has 1 to
     /// `limits::BLOCK_BYTES` bytes. A block is written once: `Exists` if it is there, `Conflict` if
-    /// somebody is writing it right now. After another error the block may be in any group.
+    /// another write of it is in progress. After another error the block may be in any group.
     async fn write(&self, wish: Wish, block: BlockId, owner: Owner, data: Bytes)
     -> Result<GroupId>;
 
-    /// Bytes `range` of a block, verified. `Corrupt` if they do not check out, `NotFound` if there
-    /// is no such block, `RangeNotSatisfiable` if it is not that long.
+    /// Returns bytes `range` of a block, verified. `Corrupt` if they fail verification, `NotFound`
+    /// if there is no such block, `RangeNotSatisfiable` if the block is shorter.
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes>;
 
-    /// As `get` where that can be answered without waiting for a device, `None` where not. Never
+    /// Does the same as `get` if that needs no wait for a device; otherwise returns `None`. Never
     /// blocks.
     fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>>;
 
-    /// Says that bytes of a block are soon read. `true` if they are then brought into memory that
-    /// is not the caller's; `false` if only a `get` brings them nearer. Never blocks.
+    /// Announces that bytes of a block will be read soon. Returns true if they are then brought
+    /// into memory outside the caller, and false if only a `get` brings them nearer. Never blocks.
     fn will_read(&self, _: GroupId, _: BlockId, _: Range<u32>) -> bool {
         false
     }
 
-    /// Forgets blocks, durably. Unknown ones are ignored.
+    /// Deletes blocks, durably. Unknown blocks are ignored.
     async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()>;
 
-    /// Groups in which blocks may be.
+    /// Returns the groups in which blocks may be.
     fn groups(&self) -> Vec<GroupId>;
 
-    /// Up to `limit` blocks after `after`, in the order of their ids: those that any member has.
+    /// Returns up to `limit` blocks after `after`, in the order of their ids: all that any member
+    /// has.
     async fn inventory(
         &self,
         group: GroupId,
@@ -46,58 +47,60 @@ pub trait Blocks: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<BlockInfo>>;
 
-    /// Whether a block is stored in its compressed form.
+    /// Returns whether a block is stored in its compressed form.
     async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool>;
 
     async fn usage(&self) -> Result<Usage>;
 
-    /// As `usage`, with every byte counted once, however many copies there are: what whoever stores
-    /// something may reckon with.
+    /// Returns the same as `usage`, except that every byte counts once, however many copies there
+    /// are: the room that callers may count on.
     async fn room(&self) -> Result<Usage>;
 
-    /// Whether blocks can be read and written, as far as that is known without asking.
+    /// Checks whether blocks can be read and written, as far as that is known without asking.
     ///
     /// # Errors
     /// `Unavailable` with the reason.
     fn available(&self) -> Result<()>;
 
-    /// Where on a disk of this machine a block lies, for who may read the files there.
+    /// Returns the place of a block on a disk of this machine, for callers that may read the files
+    /// there.
     fn place(&self, group: GroupId, block: BlockId) -> Option<BlockPlace>;
 
-    /// How they are best used.
+    /// Returns how the store is best used.
     fn manner(&self) -> Manner;
 
-    /// Counters, in addition to the usage.
+    /// Returns the counters that are not in the usage.
     fn counted(&self) -> Counted;
 }
 
-/// How a store of blocks is best used.
+/// Hints for the best use of a block store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Manner {
-    /// For how long a write is tried again, as another block, if it could not be done just now.
+    /// Time for which a failed write is tried again, as another block.
     pub patience: Duration,
-    /// The bytes that `get` returns are in this machine's memory anyway, or soon: a copy is of no
-    /// use.
+    /// True if the bytes that `get` returns are in this machine's memory anyway, or soon will be,
+    /// so that caching a copy is useless.
     pub is_near: bool,
 }
 
-/// The counters of a block store since this process began.
+/// The counters of a block store since this process started.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// The requests to other nodes, where blocks are on others.
+    /// Requests to other nodes, if blocks are on others.
     pub peers: Peers,
-    /// How a disk in front of them fares, if there is one.
+    /// Counters of a cache on disk in front of these blocks, if there is one.
     pub kept: Option<KeptStats>,
 }
 
-/// Where a block should go, and how.
+/// The preferred place and form of a new block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
-    /// `None` for what is usual.
+    /// Redundancy; `None` for the default.
     pub redundancy: Option<Redundancy>,
-    /// The group to take if it takes writes and has room: that of the block before in the file.
+    /// Group to use if it takes writes and has room: the group of the file's previous block.
     pub group: Option<GroupId>,
-    /// Compressed, where that saves space. A node that cannot do it stores the block plain.
+    /// Compresses the block if that saves space. A node that cannot compress stores the block
+    /// plain.
     pub compress: bool,
 }
 
@@ -110,11 +113,11 @@ pub struct BlockInfo {
     pub length: u32,
 }
 
-/// Nodes that were asked for blocks since this process began, and how long they took.
+/// Counters of requests for blocks to other nodes since this process started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Peers {
-    /// Requests that one of them has from here at the same time, at most, each over a connection
-    /// of its own.
+    /// Most requests that one node has from here at the same time, each over a connection of its
+    /// own.
     pub connections: u64,
     pub nodes: Vec<NodeCounts>,
 }
@@ -123,18 +126,18 @@ pub struct Peers {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeCounts {
     pub node: NodeId,
-    /// From asking for bytes of a block to having them, or to not wanting them any more.
+    /// Reads: from the request to the bytes, or to the moment when they are no longer wanted.
     pub read: Spent,
-    /// From a block's last byte to the block being durable there, as the node says; if it did not
-    /// answer in time, until it was given up.
+    /// Writes: from a block's last byte to the node's report that the block is durable, or to
+    /// giving up.
     pub write: Spent,
-    /// Requests that waited here for a connection.
+    /// Waits of requests here for a connection.
     pub wait: Spent,
-    /// Requests that it failed.
+    /// Number of requests that the node failed.
     pub failed: u64,
 }
 
-/// How often, and for how long altogether.
+/// A count of events, and their total time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spent {
     pub count: u64,
@@ -147,37 +150,38 @@ pub struct Usage {
     pub blocks: u64,
     /// Bytes of segments taken by records of blocks that exist.
     pub live_bytes: u64,
-    /// Bytes of segments taken by all else: what compaction may win, and tombstones.
+    /// Bytes of segments taken by everything else: tombstones, and bytes that compaction may free.
     pub dead_bytes: u64,
-    /// Bytes the file system says are free.
+    /// Bytes that are free according to the file system.
     pub free_bytes: u64,
     pub segments: u64,
-    /// Segments that take no more writes because one failed, since the store was opened.
+    /// Number of segments that take no more writes since a write failed, since the store was
+    /// opened.
     pub poisoned_segments: u64,
-    /// Segments with parts that could not be read when the store was opened.
+    /// Number of segments with parts that could not be read when the store was opened.
     pub damaged_segments: u64,
-    /// Reads that did not check out since the store was opened.
+    /// Number of reads that failed verification since the store was opened.
     pub corrupt_reads: u64,
 }
 
-/// Where a block lies on a disk.
+/// The place of a block on a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockPlace {
     pub segment: u32,
-    /// Of the segment.
+    /// Salt of the segment.
     pub salt: u64,
-    /// Of the record in the segment, bytes.
+    /// Offset of the record in the segment, bytes.
     pub offset: u64,
     pub owner: Owner,
-    /// Of the block, bytes.
+    /// Length of the block, bytes.
     pub length: u32,
 }
 
-/// How [`KeptBlocks`] fare.
+/// The counters of [`KeptBlocks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeptStats {
     pub hits: u64,
     pub misses: u64,
-    /// Of segments on the disk.
+    /// Bytes of segments on the disk.
     pub bytes: u64,
 }

@@ -1,7 +1,8 @@
-//! Compaction: what still lives in a mostly dead segment moves out, and the file goes.
+//! Compaction: the live records of a mostly dead segment are moved, and its file is removed.
 //!
-//! Copies are on the disk before the index points to them, and the index does before the file is
-//! removed. At any moment a crash leaves the original, the copy, or both, which are the same.
+//! Copies are on the disk before the index points to them, and the index points to them before the
+//! file is removed. At any moment a crash leaves the original, the copy, or both, which are the
+//! same.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -22,22 +23,24 @@ use crate::shared::StoreShared;
 use crate::state::{Segment, StoreState};
 use crate::store::Store;
 
-/// Data read and not yet durable again.
+/// Bytes of data that were read and are not durable again yet.
 const BATCH_BYTES: u64 = 16 << 20;
-/// Segments filled to less than an eighth (each restart leaves one) are merged from so many on.
+/// Number of segments filled to less than an eighth (each restart leaves one) from which on they
+/// are merged.
 const SMALL_SEGMENTS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompactReport {
-    /// Segments removed, or that would be.
+    /// Number of segments removed, or to be removed.
     pub segments_removed: u64,
-    /// The bytes they took.
+    /// Bytes of these segments.
     pub removed_bytes: u64,
     pub moved_blocks: u64,
     pub moved_bytes: u64,
-    /// Blocks that do not check out. Their segments stay until they are repaired or deleted.
+    /// Number of blocks that fail verification. Their segments stay until the blocks are repaired
+    /// or deleted.
     pub corrupt_blocks: u64,
-    /// There was no space to move more.
+    /// True if there was no space to move more.
     pub full: bool,
 }
 
@@ -55,13 +58,13 @@ struct Living {
 }
 
 impl Store {
-    /// Whether there is no space for a whole new segment: time to compact.
+    /// Returns whether there is no space for a whole new segment: it is time to compact.
     pub fn is_short_of_space(&self) -> bool {
         self.shared.is_short()
     }
 
-    /// Removes dead segments and rewrites mostly dead ones. With `dry_run` only says what it would
-    /// do. Blocks.
+    /// Removes dead segments and rewrites mostly dead ones. With `dry_run`, only reports what it
+    /// would do. Blocks the thread.
     pub fn compact(&self, dry_run: bool) -> Result<CompactReport> {
         let shared = &self.shared;
         let _alone = shared.compacting.lock();
@@ -93,7 +96,7 @@ impl Store {
 }
 
 impl StoreShared {
-    /// Segments worth it, the deadest first.
+    /// Returns the segments worth compacting, those with the fewest live bytes first.
     fn candidates(&self) -> Vec<Candidate> {
         let short = self.is_short();
         let state = self.state.read();
@@ -152,7 +155,7 @@ impl StoreShared {
         self.remove_segment(number, report)
     }
 
-    /// `None` if it cannot be said what the segment holds: then it stays.
+    /// Returns the entries of a segment; `None` if its contents are uncertain: then it stays.
     fn segment_entries(
         &self,
         number: u32,
@@ -163,7 +166,7 @@ impl StoreShared {
         if let Some(hint) = read_hint(&*self.disk, number, salt, len) {
             return Ok(Some(hint.entries));
         }
-        // Of a poisoned segment nothing counts that was not acknowledged.
+        // In a poisoned segment, records count only if they were acknowledged.
         let end = self.state.read().segments.get(&number).map_or(0, |segment| segment.end);
         let place = RecordPlace { segment: number, salt, offset: 0 };
         let scan = scan::scan(file, place, end.min(len), end)?;
@@ -184,7 +187,7 @@ impl StoreShared {
                 }
                 HintEntry::Block(_) => {}
                 HintEntry::Tombstone(tombstone) => {
-                    // The tombstone of a record in this very file goes with it.
+                    // The tombstone of a record in this very file is removed with it.
                     let needed = tombstone.segment != number && state.may_exist(tombstone.segment);
                     living.tombstones.extend(needed.then_some(*tombstone));
                 }
@@ -249,7 +252,7 @@ impl StoreShared {
         for (segment, original, copy) in copies {
             if is_at(&state, number, original) {
                 state.point(*segment, copy);
-                // Until the original is surely gone, a deletion has to name it too.
+                // Until the original is surely gone, a deletion has to name it, too.
                 state.add_stray(original.key, number);
             } else {
                 let sequence = copy.sequence.saturating_add(1);
@@ -273,14 +276,14 @@ impl StoreShared {
         self.settle_ghosts()
     }
 
-    /// Removes the files of ghosts, durably, and forgets about them.
+    /// Removes the files of ghosts, durably, and forgets these segments.
     fn settle_ghosts(&self) -> Result<()> {
         let ghosts: Vec<u32> = self.state.read().ghosts.iter().copied().collect();
         if ghosts.is_empty() {
             return Ok(());
         }
         for &ghost in &ghosts {
-            // The hint first: without its segment it would say nothing.
+            // The hint first: without its segment it is meaningless.
             for name in [hint_name(ghost), segment_name(ghost)] {
                 match self.disk.remove(&name) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -300,7 +303,7 @@ impl StoreShared {
         Ok(())
     }
 
-    /// See [`StoreState::uncovered`].
+    /// Writes the tombstones in [`StoreState::uncovered`].
     fn cover(self: &Arc<Self>) -> Result<()> {
         let uncovered = self.state.read().uncovered.clone();
         self.write_tombstones(&uncovered, Outcome::Move)?;
@@ -309,7 +312,8 @@ impl StoreShared {
     }
 }
 
-/// Whether so little of a segment lives that it should move. Where space is short, more may.
+/// Returns whether the live part of a segment is small enough to move it. If space is short, it may
+/// be larger.
 fn is_worth_it(live_bytes: u64, used_bytes: u64, short: bool) -> bool {
     if short { live_bytes * 4 <= used_bytes * 3 } else { live_bytes * 2 <= used_bytes }
 }
@@ -320,7 +324,8 @@ fn is_at(state: &StoreState, number: u32, block: &BlockEntry) -> bool {
     })
 }
 
-/// The data of a block as they are stored, or `None` if they cannot be read or do not check out.
+/// Returns the data of a block as they are stored, or `None` if they cannot be read or fail
+/// verification.
 fn read_block(
     file: &dyn DiskFile,
     place: RecordPlace,

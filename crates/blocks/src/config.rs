@@ -5,39 +5,41 @@ use std::sync::Arc;
 use cairn_base::rng::RealRng;
 use cairn_base::{Rng, Threads};
 
-/// When a block is acknowledged. Deletions are always on the disk before they are.
+/// The moment at which a block is acknowledged. Deletions are acknowledged only when they are on
+/// the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// When it is on the disk.
+    /// Acknowledges a block when it is on the disk.
     Sync,
-    /// When it is in the page cache. A power cut loses it; the death of the process does not.
+    /// Acknowledges a block when it is in the page cache. A power cut loses it; the death of the
+    /// process does not.
     Async,
 }
 
 #[derive(Clone)]
 pub struct Config {
-    /// A disk of another cluster is refused.
+    /// Number of the cluster. A disk of another cluster is refused.
     pub cluster: [u8; 16],
-    /// As is another disk of this cluster.
+    /// Number of the disk. Another disk of this cluster is refused.
     pub disk: [u8; 16],
     pub durability: Durability,
-    /// The size of a segment file. A record that does not fit gets a larger one for itself; on a
-    /// disk that is nearly full they are smaller.
+    /// The size of a segment file. A record that does not fit gets a larger file for itself; on a
+    /// disk that is nearly full, files are smaller.
     pub segment_bytes: u64,
-    /// Kept back so that deletions can be recorded and segments be compacted when the disk is full.
-    /// It is 7/8 of `segment_bytes`; with less, only segments with more than a quarter of dead
-    /// bytes could be compacted.
+    /// Bytes reserved so that deletions can be recorded and segments be compacted when the disk is
+    /// full: 7/8 of `segment_bytes`. With a smaller reserve, only segments with more than a quarter
+    /// of dead bytes could be compacted.
     pub reserve_bytes: u64,
-    /// Left free for others on the same disk.
+    /// Bytes left free for other programs on the same disk.
     pub spare_bytes: u64,
-    /// With [`Durability::Async`], syncs once so much is not.
+    /// With [`Durability::Async`], a sync begins at this many unsynced bytes.
     pub unsynced_bytes: u64,
-    /// Threads that sync. Where a lone sync waits long for the disk, several at once are faster
-    /// than one for all.
+    /// Number of threads that sync. On disks where each sync takes long, several syncs at once are
+    /// faster than one for all.
     pub syncers: usize,
-    /// Where the salts of segments come from.
+    /// Source of the salts of segments.
     pub rng: Arc<dyn Rng>,
-    /// The threads for work that waits for the disk; if `None`, threads of the operating system.
+    /// Threads for work that waits for the disk; if `None`, threads of the operating system.
     pub threads: Option<Arc<dyn Threads>>,
 }
 

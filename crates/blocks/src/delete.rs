@@ -12,18 +12,18 @@ use crate::format::record::{Kind, TOMBSTONE_BYTES, Tombstone};
 use crate::log::Outcome;
 use crate::shared::StoreShared;
 
-/// Tombstones in one record.
+/// Number of tombstones in one record.
 const RECORD_TOMBSTONES: usize = BLOCK_BYTES / TOMBSTONE_BYTES;
 
 impl StoreShared {
-    /// Blocks until the tombstones are on the disk.
+    /// Deletes blocks. Blocks the thread until the tombstones are on the disk.
     pub(crate) fn delete(self: &Arc<Self>, group: GroupId, blocks: &[BlockId]) -> Result<()> {
-        // While compaction points the index elsewhere, no one may say where a block is.
+        // No block may be located while compaction points the index elsewhere.
         let _still = self.moving.read();
         let mut graves = Vec::new();
         {
             let state = self.state.read();
-            // An unreadable segment may hold the block too, and may be readable next time.
+            // An unreadable segment may hold the block, too, and may be readable next time.
             let damaged = state.segments.iter().filter(|(_, segment)| segment.damaged);
             let dark: Vec<u32> = damaged
                 .map(|(number, _)| *number)
@@ -48,7 +48,8 @@ impl StoreShared {
         outcome: impl Fn(Vec<HintEntry>) -> Outcome,
     ) -> Result<()> {
         let tombstones: Vec<Tombstone> = {
-            // One sequence below which all is gone; the records get later ones.
+            // All tombstones share one sequence, below which all records are gone; the records of
+            // the tombstones get later sequences.
             let mut writer = self.writer.lock();
             let sequence = writer.next_sequence;
             writer.next_sequence += 1;

@@ -1,17 +1,17 @@
-//! Disks that fail: whether one takes what is written is found out by writing a little to it.
+//! Failing disks: small trial writes find out whether a disk takes writes.
 
 use std::io::{self, ErrorKind};
 
 use cairn_base::Disk;
 use parking_lot::Mutex;
 
-/// The file of a trial. One that is left over is replaced by the next trial.
+/// Name of the file of a trial. A leftover file is replaced by the next trial.
 const TRIAL: &str = "trial";
-/// So many trials in a row must succeed after a write that failed: a disk that is dying takes a
-/// write now and then.
+/// Number of trials in a row that must succeed after a failed write: a dying disk takes a write now
+/// and then.
 const TRIALS: u32 = 5;
 
-/// The errors of a disk, as far as they matter for what is to be written to it.
+/// The errors of a disk that matter for writes.
 #[derive(Default)]
 pub(crate) struct DiskHealth {
     known: Mutex<Known>,
@@ -21,33 +21,34 @@ pub(crate) struct DiskHealth {
 
 #[derive(Default)]
 struct Known {
-    /// A read failed since the last trial.
+    /// True if a read failed since the last trial.
     is_suspect: bool,
     /// The error of the last write that failed.
     failure: Option<String>,
-    /// Trials that succeeded since then.
+    /// Number of trials that have succeeded since then.
     trials: u32,
 }
 
 impl DiskHealth {
-    /// Notes that a write, a sync or the making of a file failed. A full disk does not fail.
+    /// Notes that a write, a sync or the making of a file failed. A full disk is no failure.
     pub(crate) fn note_failed_write(&self, error: &io::Error) {
         if !is_full(error) {
             *self.known.lock() = Known { failure: Some(error.to_string()), ..Known::default() };
         }
     }
 
-    /// Notes that a read failed: a trial says whether writes fail, too.
+    /// Notes that a read failed: a trial will find out whether writes fail, too.
     pub(crate) fn note_failed_read(&self) {
         self.known.lock().is_suspect = true;
     }
 
-    /// The error because of which the disk takes no writes, until trials succeed.
+    /// Returns the error because of which the disk takes no writes, until trials succeed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.known.lock().failure.clone()
     }
 
-    /// Writes a little to the disk, if a call to it has failed before. One trial at a time is made.
+    /// Writes a little to the disk if a call to it has failed before. Only one trial runs at a
+    /// time.
     pub(crate) fn try_disk(&self, disk: &dyn Disk) {
         let Some(_alone) = self.trying.try_lock() else { return };
         {
@@ -76,7 +77,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Does what making a segment and writing to it take.
+/// Makes a file, writes to it and syncs, like the making of a segment.
 fn write_trial(disk: &dyn Disk) -> io::Result<()> {
     let _ = disk.remove(TRIAL);
     let file = disk.create(TRIAL)?;

@@ -1,4 +1,4 @@
-//! The files of a disk: their names, how one is made, how a hint is written.
+//! The files of a disk: their names, and the making of segments, hints and the reserve.
 
 use std::io;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::config::Config;
 use crate::format::hint::Hint;
 use crate::format::segment::{HEADER_OFFSETS, SegmentHeader};
 
-/// Space for tombstones on a full disk.
+/// Name of the file that reserves space for tombstones on a full disk.
 pub(crate) const RESERVE: &str = "reserve";
-/// Files under a name that ends so are not finished.
+/// Suffix of files that are not finished.
 pub(crate) const UNFINISHED: &str = ".new";
 
 pub(crate) fn segment_name(number: u32) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn hint_name(number: u32) -> String {
     format!("{number:08x}.hint")
 }
 
-/// The number in `name` if it ends in `.seg` or `.hint`, with or without `.new`.
+/// Returns the number in a `name` that ends in `.seg` or `.hint`, with or without `.new`.
 pub(crate) fn number_of(name: &str) -> Option<u32> {
     let stem = name.strip_suffix(UNFINISHED).unwrap_or(name);
     let digits = stem.strip_suffix(".seg").or_else(|| stem.strip_suffix(".hint"))?;
@@ -57,7 +57,7 @@ pub(crate) fn create_segment(
     match made {
         Ok(file) => Ok((file, salt)),
         Err(error) => {
-            // A file that cannot be removed either is empty, and found so at the next start.
+            // A file that cannot be removed, either, is empty, and the next start notices that.
             let _ = disk.remove(&unfinished);
             let _ = disk.remove(&name);
             Err(error)

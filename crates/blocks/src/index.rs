@@ -1,5 +1,5 @@
-//! Where each block lies, in memory: 40 bytes a block in sorted runs, so that 100 million blocks
-//! take about 4.5 GB and an inventory is a walk.
+//! The index of blocks in memory: 40 bytes a block in sorted runs, so that 100 million blocks take
+//! about 4.5 GB and an inventory is a walk.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,20 +8,20 @@ use cairn_base::{BlockId, BodyId, GroupId, Owner, SessionId};
 use crate::format::hint::BlockEntry;
 use crate::format::{ALIGN, Key, record};
 
-/// The most slots in one run: a move of 10 KiB when one is inserted in the middle.
+/// Most slots in one run: an insertion in the middle moves 10 KiB.
 const RUN_SLOTS: usize = 256;
 
-/// The lengths of blocks have fewer bits: this one says that the block is compressed.
+/// Bit of a length that says that the block is compressed; lengths of blocks have fewer bits.
 const COMPRESSED: u32 = 1 << 31;
 
-/// Where a record is and how long its data are.
+/// The place of a record, and the length of its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Location {
     pub segment: u32,
-    /// In units of [`ALIGN`].
+    /// Offset in units of [`ALIGN`].
     pub position: u32,
     pub length: u32,
-    /// Of the data as they are in the record.
+    /// Length of the data as they are in the record.
     pub stored: u32,
 }
 
@@ -58,7 +58,8 @@ type RunKey = (GroupId, SessionId, u64);
 #[derive(Default)]
 pub(crate) struct Index {
     runs: BTreeMap<RunKey, Vec<IndexEntry>>,
-    /// The stored lengths of compressed blocks: few blocks are, and entries stay small.
+    /// Stored lengths of compressed blocks, which are kept apart: few blocks are compressed, and
+    /// entries stay small.
     stored: HashMap<Key, u32>,
     blocks: u64,
     groups: BTreeMap<GroupId, GroupUsage>,
@@ -68,7 +69,7 @@ pub(crate) struct Index {
 #[derive(Default)]
 struct GroupUsage {
     blocks: u64,
-    /// Of their records.
+    /// Bytes of their records.
     bytes: u64,
 }
 
@@ -81,7 +82,7 @@ impl Index {
         self.blocks
     }
 
-    /// The run in which `key` is, if it is anywhere.
+    /// Returns the run in which `key` must be, if it is in the index.
     fn run(&self, key: Key) -> Option<(&RunKey, &Vec<IndexEntry>)> {
         let (found, run) = self.runs.range(..=run_key(key)).next_back()?;
         ((found.0, found.1) == (key.group, key.block.session)).then_some((found, run))
@@ -93,7 +94,7 @@ impl Index {
         run.get(at).map(|slot| (self.location(key, slot), slot.owner()))
     }
 
-    /// Sets where a block is and returns where it was.
+    /// Sets the location of a block. Returns the former one.
     pub(crate) fn insert(
         &mut self,
         key: Key,
@@ -166,7 +167,7 @@ impl Index {
         }
     }
 
-    /// Inserts a slot that comes before all others of its session.
+    /// Inserts a slot that precedes all others of its session.
     fn insert_first(&mut self, key: Key, slot: IndexEntry) {
         let next = self.runs.range(run_key(key)..).next().map(|(next, run)| (*next, run.len()));
         let mut run = match next {
@@ -204,7 +205,7 @@ impl Index {
         Some(former)
     }
 
-    /// Blocks of a group after `after`, in the order of their ids.
+    /// Returns the blocks of a group after `after`, in the order of their ids.
     pub(crate) fn after(
         &self,
         group: GroupId,
@@ -226,7 +227,7 @@ impl Index {
             .skip_while(move |(block, _, _)| after.is_some_and(|after| *block <= after))
     }
 
-    /// All groups that have blocks here, and the bytes that their records take.
+    /// Returns all groups that have blocks here, and the bytes of their records.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupId, u64)> {
         self.groups.iter().map(|(group, usage)| (*group, usage.bytes))
     }

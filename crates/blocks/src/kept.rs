@@ -1,7 +1,7 @@
-//! Blocks of elsewhere, of which what is read is kept on a disk here, too.
+//! A cache of remote blocks on a local disk: pieces that are read are kept here, too.
 //!
-//! Blocks never change and their ids are never given again, so nothing that is kept is ever wrong:
-//! it is there, whole and verified, or it is not. Losing it costs a read from where it came from.
+//! Blocks never change and their ids are never reused, so a kept piece is never stale: either it is
+//! there, whole and verified, or it is missing. A lost piece costs one remote read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -18,16 +18,16 @@ use crate::blocks::{BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, U
 use crate::config::{Config, Durability};
 use crate::store::Store;
 
-/// Pieces on their way to the disk; what comes when there are more is not kept.
+/// Number of pieces on their way to the disk; any beyond that are not kept.
 const WRITES: usize = 64;
-/// The number of parts of which one is given back when the cache is full.
+/// Fraction of the cache that is dropped when the cache is full: one of this many parts.
 const PARTS: u64 = 8;
 const SEGMENT_BYTES: Range<u64> = 16 << 20..256 << 20;
 
-/// Pieces of blocks as they are kept: piece `n` of a block is a block of group `n + 1`.
+/// A piece of a block as it is kept: piece `n` of a block is a block of group `n + 1`.
 type Piece = (GroupId, BlockId);
 
-/// Blocks wherever they are, in front of them a disk of this machine.
+/// Remote blocks, behind a cache on a disk of this machine.
 pub struct KeptBlocks {
     elsewhere: Arc<dyn Blocks>,
     kept: Arc<Kept>,
@@ -37,21 +37,22 @@ pub struct KeptBlocks {
 struct Kept {
     store: Store,
     limit_bytes: u64,
-    /// In the order in which they were written, as far as that is known.
+    /// Pieces in the order in which they were written, as far as that is known.
     order: Mutex<VecDeque<Piece>>,
     writes: Semaphore,
-    /// Held by who makes room.
+    /// Held while room is made.
     making_room: tokio::sync::Mutex<()>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 impl KeptBlocks {
-    /// `piece_bytes`: reads begin at multiples of it, and are no longer. Takes up to about
-    /// `limit_bytes` of `disk`, on which nothing else is. Blocks.
+    /// Opens the cache. Reads begin at multiples of `piece_bytes`, and are no longer than that. The
+    /// cache takes up to about `limit_bytes` of `disk`, which must hold nothing else. Blocks the
+    /// thread.
     ///
     /// # Errors
-    /// Those of [`Store::open`].
+    /// Same errors as [`Store::open`].
     pub fn open(
         elsewhere: Arc<dyn Blocks>,
         disk: Arc<dyn Disk>,
@@ -64,7 +65,7 @@ impl KeptBlocks {
             segment_bytes,
             reserve_bytes: segment_bytes / 8 * 7,
             spare_bytes: segment_bytes,
-            // Any store of another kind is refused.
+            // Any other kind of store on the disk is refused.
             ..Config::new(*b"kept blocks     ", *b"kept blocks     ")
         };
         let store = Store::open(disk, config)?;
@@ -73,7 +74,7 @@ impl KeptBlocks {
             let blocks = store.inventory_now(group, None, usize::MAX);
             known.extend(blocks.into_iter().map(|info| (group, info.block)));
         }
-        // Sessions have no order, what one wrote has.
+        // Sessions have no order, but the blocks of one session have.
         known.sort_by_key(|(_, block)| block.counter);
         let kept = Kept {
             store,
@@ -87,7 +88,7 @@ impl KeptBlocks {
         Ok(KeptBlocks { elsewhere, kept: Arc::new(kept), piece_bytes })
     }
 
-    /// As which piece a range of a block is kept, if it is one.
+    /// Returns the piece that a range of a block is kept as; `None` if the range is not a piece.
     fn piece(&self, block: BlockId, range: &Range<u32>) -> Option<Piece> {
         let number = range.start / self.piece_bytes;
         let is_one = range.start.is_multiple_of(self.piece_bytes)
@@ -96,7 +97,7 @@ impl KeptBlocks {
         is_one.then(|| (GroupId(number + 1), block))
     }
 
-    /// Goes on in the background: who reads does not wait for it.
+    /// Writes a piece in the background: the reader does not wait for it.
     fn keep(&self, piece: Piece, bytes: Bytes) {
         let kept = Arc::clone(&self.kept);
         tokio::spawn(async move {
@@ -131,7 +132,8 @@ impl Kept {
         self.store.is_short_of_space() || self.bytes() > self.limit_bytes
     }
 
-    /// Forgets the oldest pieces: those of the oldest segments, which then go without a copy.
+    /// Deletes the oldest pieces. They are in the oldest segments, which compaction then removes
+    /// without copies.
     async fn make_room(&self) -> Result<()> {
         let mut gone: BTreeMap<GroupId, Vec<BlockId>> = BTreeMap::new();
         {
@@ -147,13 +149,15 @@ impl Kept {
         self.store.blocking(|store| store.compact(false).map(drop)).await
     }
 
-    /// The kept bytes of a piece; a piece that fails its checksum, or is too short, is dropped.
+    /// Returns the kept bytes of a piece; a piece that fails its checksum, or is too short, is
+    /// dropped.
     async fn read(&self, (group, block): Piece, length: u32) -> Option<Bytes> {
         match self.store.get(group, block, 0..length).await {
             Ok(bytes) => Some(bytes),
             Err(Error::NotFound(_)) => None,
             Err(error) => {
-                // Of the last piece of a block less may have been asked for before.
+                // The last piece of a block may have been kept with fewer bytes, for a shorter
+                // read.
                 if !matches!(error, Error::RangeNotSatisfiable { .. }) {
                     tracing::warn!(%error, "a kept block is read from where it came from");
                 }

@@ -1,5 +1,5 @@
-//! The segment that is being written: space handed out to many writers at once, and the order in
-//! which what they wrote becomes durable.
+//! The segment that is being written: hands out space to many writers at once, and keeps the order
+//! in which their records become durable.
 //!
 //! ```text
 //!   0 ........ synced ........ written ........ end ........ limit
@@ -22,7 +22,7 @@ use crate::format::segment::RECORDS_OFFSET;
 pub(crate) enum Outcome {
     Put(HintEntry),
     Delete(Vec<HintEntry>),
-    /// Compaction: what it means is decided by the one who waits for it.
+    /// Copies made by compaction, which decides on their effect itself.
     Move(Vec<HintEntry>),
 }
 
@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// Called once, with how it ended.
+/// Called once, with the outcome of a record.
 pub(crate) type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A record between the reservation of its space and its acknowledgement.
@@ -47,7 +47,7 @@ pub(crate) struct Flight {
     pub done: Option<Done>,
 }
 
-/// Tells how a record ended, if nobody was told before.
+/// Reports the outcome of a record, unless it was reported before.
 pub(crate) fn finish(flight: Flight, result: impl Fn() -> Result<()>) {
     if let Some(done) = flight.done {
         done(result());
@@ -58,34 +58,36 @@ pub(crate) struct Log {
     pub number: u32,
     pub salt: u64,
     pub file: Arc<dyn DiskFile>,
-    /// The same file once more for each syncer: Linux reports a failed write-back once per open
-    /// file, so two that share one could each take the other's failure for success.
+    /// One more handle of the same file for each syncer: Linux reports a failed write-back once per
+    /// open file, so two syncers that share a handle could each miss a failure that the other one
+    /// got.
     pub sync_files: Vec<Arc<dyn DiskFile>>,
     pub limit: u64,
-    /// Made of the reserve of a full disk: takes no new blocks.
+    /// True if the file was the reserve of a full disk: it takes no new blocks.
     pub reserved: bool,
-    /// Takes compressed blocks.
+    /// True if the segment takes compressed blocks.
     pub codecs: bool,
     state: Mutex<LogState>,
 }
 
 struct LogState {
     synced: u64,
-    /// Up to here a sync is under way or done.
+    /// Offset up to which a sync is in progress or done.
     syncing: u64,
     written: u64,
     end: u64,
     flights: VecDeque<Flight>,
-    /// Of durable records.
+    /// Entries of durable records.
     entries: Vec<HintEntry>,
-    /// The syncer has been told of it.
+    /// True if this log is in the syncer's queue.
     queued: bool,
     closed: bool,
     poisoned: bool,
 }
 
 impl LogState {
-    /// Returns how many flights from the first on are written, 0 if that at `end` is gone.
+    /// Marks the flight that ends at `end` as written. Returns the number of flights, from the
+    /// first on, that are written; 0 if the flight is gone.
     fn mark_written(&mut self, end: u64) -> usize {
         let Ok(at) = self.flights.binary_search_by_key(&end, |flight| flight.end) else { return 0 };
         self.flights[at].written = true;
@@ -97,7 +99,7 @@ impl LogState {
     }
 }
 
-/// The room that a writer has reserved.
+/// The space that a writer has reserved.
 pub(crate) struct LogRoom {
     pub log: Arc<Log>,
     pub offset: u64,
@@ -139,13 +141,14 @@ impl Log {
         RecordPlace { segment: self.number, salt: self.salt, offset }
     }
 
-    /// Bytes that can still be reserved.
+    /// Returns the bytes that can still be reserved.
     pub(crate) fn room(&self) -> u64 {
         let state = self.state.lock();
         if state.closed { 0 } else { self.limit - state.end }
     }
 
-    /// Space for a record. `make` says what becomes true with it, knowing its offset.
+    /// Reserves space for a record; `None` if there is too little. `make` returns the outcome of
+    /// the record, given its offset.
     pub(crate) fn reserve(
         self: &Arc<Log>,
         footprint: u64,
@@ -163,7 +166,7 @@ impl Log {
         Some(LogRoom { log: Arc::clone(self), offset, synced: state.synced })
     }
 
-    /// The record that ends at `end` is written. Says whether the syncer must be told.
+    /// Marks the record that ends at `end` as written. Returns whether the syncer must be notified.
     pub(crate) fn written(&self, end: u64, unsynced_bytes: u64) -> bool {
         let mut state = self.state.lock();
         let ready = state.mark_written(end);
@@ -174,8 +177,8 @@ impl Log {
         tell
     }
 
-    /// Before it is said to be written: the blocks that need not be durable to be acknowledged.
-    /// `settle` is told of each.
+    /// Acknowledges blocks before they are durable, up to the record that ends at `end`. Must be
+    /// called before [`Log::written`]. Calls `settle` for each block.
     pub(crate) fn acknowledge(&self, end: u64, mut settle: impl FnMut(&Outcome)) -> Vec<Done> {
         let mut state = self.state.lock();
         let ready = state.mark_written(end);
@@ -191,7 +194,7 @@ impl Log {
         acknowledged
     }
 
-    /// Takes no further records. Says whether the syncer must be told.
+    /// Takes no further records. Returns whether the syncer must be notified.
     pub(crate) fn close(&self) -> bool {
         let mut state = self.state.lock();
         let first = !std::mem::replace(&mut state.closed, true);
@@ -205,7 +208,7 @@ impl Log {
         self.state.lock().closed
     }
 
-    /// The step that is due, and up to where bytes are written.
+    /// Returns the step that is due, and the offset up to which bytes are written.
     pub(crate) fn begin_sync(&self) -> (Next, u64) {
         let mut state = self.state.lock();
         state.queued = false;
@@ -222,7 +225,7 @@ impl Log {
         (next, state.written)
     }
 
-    /// All up to `end` is durable: the flights that this ends.
+    /// Marks all bytes up to `end` as durable. Returns the flights that have become durable.
     pub(crate) fn synced(&self, end: u64) -> Vec<Flight> {
         let mut state = self.state.lock();
         if state.poisoned {
@@ -237,8 +240,8 @@ impl Log {
         flights
     }
 
-    /// A write or sync failed: nothing is written here again. The first time, returns those who
-    /// wait; what they wrote may or may not be on the disk.
+    /// Closes the log for ever after a failed write or sync. The first call returns the flights
+    /// that wait; their bytes may or may not be on the disk.
     pub(crate) fn poison(&self) -> Option<Vec<Flight>> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -246,7 +249,7 @@ impl Log {
         first.then(|| state.flights.drain(..).collect())
     }
 
-    /// The offset after the last durable record.
+    /// Returns the offset after the last durable record.
     pub(crate) fn durable_end(&self) -> u64 {
         self.state.lock().synced
     }
@@ -255,13 +258,13 @@ impl Log {
         self.state.lock().end
     }
 
-    /// The entries of all durable records, for the hint.
+    /// Takes the entries of all durable records, for the hint.
     pub(crate) fn take_entries(&self) -> Vec<HintEntry> {
         std::mem::take(&mut self.state.lock().entries)
     }
 }
 
-/// An I/O error for one of several who were hit by it.
+/// Copies an I/O error, for each of the writers that it affects.
 pub(crate) fn copy_error(error: &std::io::Error) -> Error {
     std::io::Error::new(error.kind(), error.to_string()).into()
 }

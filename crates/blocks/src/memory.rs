@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use cairn_base::Buffers;
 
-/// Longer runs get memory of their own. This is as much as a mount or a client of NFS is asked for
-/// at once, and a page.
+/// Bytes of a buffer; longer reads get memory of their own. This is the most that a mount or an NFS
+/// client asks for at once, and a page.
 const BUFFER_BYTES: usize = (1 << 20) + (128 << 10);
-/// Buffers that wait to be used again.
+/// Number of buffers that are kept to be used again.
 const WAITING: usize = 16;
 
 /// Memory to read into.
@@ -21,8 +21,8 @@ impl Default for ReadMemory {
 }
 
 impl ReadMemory {
-    /// For a read by which somebody is given these bytes. None if they are no more than `short`:
-    /// then each has memory of its own.
+    /// Returns the buffers for a read whose bytes go to a client. Returns `None` for reads of at
+    /// most `short` bytes, which have memory of their own.
     pub(crate) fn of(&self, range: &Range<u32>, short: usize) -> Option<&Buffers> {
         (range.len() > short).then_some(&self.0)
     }

@@ -1,8 +1,8 @@
-//! Blocks of a store that another process of this machine has open, read from its files.
+//! Reads blocks of a store that another process of this machine has open, from its files.
 //!
-//! That process says where a block lies; whether its files may be read is for the operating system
-//! to say. The bytes that are read are verified against their record as ever. So a place that is no
-//! longer right (the record was moved since) is an error, and never other bytes.
+//! That process returns the place of a block; the operating system decides whether its files may be
+//! read. The bytes are verified against their record as usual. So a place that is no longer right
+//! (the record has moved) causes an error, and never yields other bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use crate::format::record::RecordPlace;
 use crate::memory::ReadMemory;
 use crate::read::Found;
 
-/// Where a block lies that was found.
+/// Returns the place of a block that was found.
 pub(crate) fn place_of(found: &Found) -> BlockPlace {
     let Found { place: RecordPlace { segment, salt, offset }, owner, length, .. } = *found;
     BlockPlace { segment, salt, offset, owner, length }
 }
 
-/// A mount that got fewer bytes may keep them, and would keep a whole buffer.
+/// Reads of at most this many bytes have memory of their own: a mount may keep the bytes, and would
+/// keep a whole buffer.
 const SHORT_BYTES: usize = 256 << 10;
 
 /// The directory of a store that another process has open.
@@ -38,10 +39,10 @@ impl NearBlocks {
         NearBlocks { disk, memory: ReadMemory::default() }
     }
 
-    /// Bytes `range` of a block, verified. Blocks.
+    /// Returns bytes `range` of a block, verified. Blocks the thread.
     ///
     /// # Errors
-    /// The process that has the store open must then be asked: the block may be elsewhere by now.
+    /// On any error the process that has the store open must be asked: the block may have moved.
     pub fn read(
         &self,
         (group, block): (GroupId, BlockId),
@@ -54,10 +55,10 @@ impl NearBlocks {
         found(&file, Key { group, block }, place).read_or_fail(range, &read, buffers)
     }
 
-    /// As [`NearBlocks::read`] where the bytes are in memory; `None` where not.
+    /// Does the same as [`NearBlocks::read`] if the bytes are in memory; otherwise returns `None`.
     ///
     /// # Errors
-    /// As of [`NearBlocks::read`].
+    /// Same errors as [`NearBlocks::read`].
     pub fn read_now(
         &self,
         (group, block): (GroupId, BlockId),
@@ -72,7 +73,8 @@ impl NearBlocks {
         found(&file, Key { group, block }, place).read(range, &read, buffers)
     }
 
-    /// Opened for each read: one that is kept open takes its space on the disk when it has gone.
+    /// Opens a segment file, anew for each read: an open file would take space on the disk after
+    /// its removal.
     fn file(&self, place: BlockPlace) -> Result<Arc<dyn DiskFile>> {
         Ok(self.disk.open_to_read(&segment_name(place.segment))?)
     }

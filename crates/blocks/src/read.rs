@@ -1,4 +1,4 @@
-//! Reading: nothing leaves here that was not verified against its record.
+//! Reads blocks: every byte that is returned was verified against its record.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace}
 use crate::index::Location;
 use crate::shared::StoreShared;
 
-/// If the wanted data begin so near to the record's header, one read gets both.
+/// If the requested data begin this close to the record's header, bytes, one read gets both.
 const NEAR_BYTES: u64 = 64 << 10;
 
-/// A caller of a store that got fewer bytes may keep them, and would keep a whole buffer.
+/// Reads of at most this many bytes have memory of their own: the caller of a store may keep the
+/// bytes, and would keep a whole buffer.
 const KEPT_BYTES: usize = 768 << 10;
 
-/// Fills a buffer from an offset; `false`: it would have to wait.
+/// Fills a buffer from an offset; returns false if it would have to wait.
 pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>;
 
 /// A record as the index knows it.
@@ -32,7 +33,7 @@ pub(crate) struct Found {
     pub key: Key,
     pub owner: Owner,
     pub length: u32,
-    /// Of the data as they are in the record, if that is known.
+    /// Length of the data as they are in the record, if that is known.
     pub stored: Option<u32>,
 }
 
@@ -60,7 +61,8 @@ impl StoreShared {
         let read = |buf: &mut [u8], offset| match found.file.read_at_nowait(buf, offset)? {
             None => Ok(false),
             Some(got) if got == buf.len() => Ok(true),
-            // Short: at the end of the file, or of what is in memory. The blocking read knows.
+            // A short read: at the end of the file, or of the bytes in memory. The blocking read
+            // finds out.
             Some(_) => Ok(false),
         };
         self.counted(found.read(range, &read, self.memory.of(range, KEPT_BYTES)))
@@ -79,7 +81,7 @@ impl StoreShared {
 }
 
 impl Found {
-    /// As [`Found::read`] with a `read` that waits.
+    /// Does the same as [`Found::read`], with a `read` that waits.
     pub(crate) fn read_or_fail(
         &self,
         range: &Range<u32>,
@@ -97,8 +99,9 @@ impl Found {
         waited.ok_or_else(waits)
     }
 
-    /// `None`: it would have to wait, or the block is compressed: to unpack it takes as long as to
-    /// hand it to another thread. Into memory of its own, if not into one of `buffers`.
+    /// Returns bytes of a block. Returns `None` if it would have to wait, or if the block is
+    /// compressed: unpacking takes as long as handing the read to another thread. The bytes are in
+    /// one of `buffers`, or in memory of their own.
     pub(crate) fn read(
         &self,
         range: &Range<u32>,
@@ -115,7 +118,7 @@ impl Found {
             return Ok(None);
         }
         match self.read_plain(range, read, buffers) {
-            // It was taken for plain.
+            // The block was assumed to be plain.
             Err(Error::Corrupt { .. })
                 if self.stored.is_none() && self.compressed(read).is_some() =>
             {
@@ -125,7 +128,8 @@ impl Found {
         }
     }
 
-    /// The stored length of a compressed block; `None` if it is plain, or that cannot be said.
+    /// Returns the stored length of a compressed block; `None` if it is plain or its length is
+    /// unknown.
     fn compressed(&self, read: ReadAt<'_>) -> Option<u32> {
         let stored = match self.stored {
             Some(stored) => stored,
@@ -139,10 +143,10 @@ impl Found {
         (stored != self.length).then_some(stored)
     }
 
-    /// Tells the system that a range is soon read. Blocks.
+    /// Announces to the system that a range will be read soon. Blocks the thread.
     pub(crate) fn will_read(&self, range: &Range<u32>) {
         let stored = self.stored.unwrap_or(self.length);
-        // Of a compressed block, any part may be needed.
+        // Any part of a compressed block may be needed.
         let (start, end) =
             if stored == self.length { (range.start, range.end) } else { (0, stored) };
         let data = self.place.offset + (HEADER_BYTES + record::table_bytes(stored)) as u64;

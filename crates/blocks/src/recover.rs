@@ -1,4 +1,4 @@
-//! Opening: what is on the disk becomes the index.
+//! Opening: builds the index from the files on the disk.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -25,12 +25,13 @@ use crate::state::{Segment, StoreState};
 pub struct OpenReport {
     pub segments: u64,
     pub blocks: u64,
-    /// Segments that had no valid hint and were read.
+    /// Number of segments without a valid hint, which were read.
     pub scanned_segments: u64,
-    /// Segments where something that had been durable does not check out. Blocks may be missing.
+    /// Number of segments in which bytes that had been durable fail verification. Blocks may be
+    /// missing.
     pub damaged_segments: u64,
-    /// Records at the end of a segment whose write was cut off, before they were acknowledged. (A
-    /// last record that rotted before its segment got a hint looks the same.)
+    /// Number of records at the end of a segment whose write was cut off, before they were
+    /// acknowledged. (A last record that rotted before its segment got a hint looks the same.)
     pub torn_records: u64,
 }
 
@@ -38,15 +39,15 @@ struct Opening {
     disk: Arc<dyn Disk>,
     config: Config,
     state: StoreState,
-    /// Entries of segments that were scanned; those of others are in their hints.
+    /// Entries of segments that were scanned; those of other segments are in their hints.
     scanned: HashMap<u32, Vec<HintEntry>>,
     report: OpenReport,
     next_sequence: u64,
-    /// A segment for compressed records was found.
+    /// True if a segment for compressed records was found.
     codecs: bool,
     /// For each block, the highest sequence of its tombstones.
     dead: HashMap<Key, u64>,
-    /// Where tombstones are known for.
+    /// Blocks and segments for which there are tombstones.
     graves: HashSet<(Key, u32)>,
 }
 
@@ -109,7 +110,7 @@ impl Opening {
         let Some(header) = self.read_header(&*file, number)? else {
             tracing::error!(segment = number, "both headers of a segment are broken");
             self.report.damaged_segments += 1;
-            // Its records may be found again one day, so tombstones for them are kept.
+            // Its records may be readable again one day, so tombstones for them are kept.
             self.state.unreadable.insert(number);
             return Ok(());
         };
@@ -157,11 +158,12 @@ impl Opening {
                 return Ok(Some(header));
             }
         }
-        // Broken is one thing; a disk that does not answer is no reason to go on without.
+        // A broken header is one thing; but if the disk does not answer, opening must fail.
         failed.map_or(Ok(None), |error| Err(error.into()))
     }
 
-    /// Reads a segment without a hint and leaves one. `false`: it was empty and is removed.
+    /// Reads a segment without a hint and writes a hint. Returns false if the segment was empty and
+    /// is removed.
     fn scan(&mut self, number: u32, segment: &mut Segment, len: u64) -> Result<bool> {
         let place = RecordPlace { segment: number, salt: segment.salt, offset: 0 };
         let Scan { entries, end, used_end, damaged, torn } =
@@ -244,7 +246,7 @@ impl Opening {
         let Some((old, _)) = self.state.index.get(key) else {
             return self.state.point(number, block);
         };
-        // Of equal records the one in the older segment is the original and surely whole.
+        // Of equal records, the record in the older segment is the original and surely whole.
         let sequence = self.sequence_at(old.segment, old.offset());
         if sequence.is_some_and(|sequence| sequence >= block.sequence) {
             self.state.add_stray(key, number);
@@ -266,7 +268,8 @@ impl Opening {
         let mut report = self.report;
         report.blocks = self.state.index.len();
         report.segments = self.state.segments.len() as u64;
-        // One of another version, or from before the disk was made larger, may have another length.
+        // A reserve of another version, or from before the disk was enlarged, may have another
+        // length.
         let reserve_bytes = if has_reserve { self.disk.open(RESERVE)?.len()? } else { 0 };
         let writer = Writer {
             active: None,
@@ -299,7 +302,7 @@ impl Opening {
     }
 }
 
-/// The hint of a segment, if it is valid and fits the segment, which is `len` bytes long.
+/// Returns the hint of a segment, if it is valid and fits the segment, which is `len` bytes long.
 pub(crate) fn read_hint(disk: &dyn Disk, number: u32, salt: u64, len: u64) -> Option<Hint> {
     let file = disk.open(&hint_name(number)).ok()?;
     let hint_len = file.len().ok().filter(|hint_len| *hint_len <= 4096 + len.saturating_mul(2))?;

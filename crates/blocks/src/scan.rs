@@ -1,4 +1,4 @@
-//! Reading a segment record by record, past what is broken: used where there is no hint.
+//! Reads a segment record by record, past broken parts: used if there is no hint.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{DiskFile, Result};
@@ -9,25 +9,26 @@ use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace,
 use crate::format::segment::RECORDS_OFFSET;
 
 const WINDOW_BYTES: u64 = 128 << 10;
-/// After a failed read, the pieces that are tried one by one.
+/// Bytes of the pieces that are tried one by one after a failed read.
 const PIECE_BYTES: usize = 4096;
 
 /// The contents of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub entries: Vec<HintEntry>,
-    /// The offset after the last good record.
+    /// Offset after the last good record.
     pub end: u64,
-    /// Up to here there are bytes other than zero.
+    /// Offset after the last byte that is not zero.
     pub used_end: u64,
-    /// Something that had been durable does not check out.
+    /// True if bytes that had been durable fail verification.
     pub damaged: bool,
-    /// Records whose write was cut off, as far as can be told: such a one was not acknowledged.
+    /// Number of records whose write was cut off, as far as can be known: such records were not
+    /// acknowledged.
     pub torn: u64,
 }
 
-/// Reads the segment. The last bytes may be in the page cache only and are synced, so that all in
-/// `entries` is durable. Bytes below `known_durable` are durable already.
+/// Reads the segment. Its last bytes may be in the page cache only, and are synced, so that
+/// everything in `entries` is durable. Bytes below `known_durable` are durable already.
 pub(crate) fn scan(
     file: &dyn DiskFile,
     place: RecordPlace,
@@ -58,8 +59,8 @@ pub(crate) fn scan(
         scan.end = end;
     }
     if unsynced {
-        // Not written again: acknowledged bytes are never overwritten, not even with the same
-        // ones.
+        // The bytes are not written again: acknowledged bytes are never overwritten, not even with
+        // the same bytes.
         file.sync_data()?;
     }
     Ok(scan)
@@ -76,7 +77,7 @@ fn entry(header: &RecordHeader) -> HintEntry {
     })
 }
 
-/// Reads a whole record and adds what it says. `false`: it does not check out.
+/// Reads a whole record and adds its entries. Returns false if it fails verification.
 fn read_record(
     file: &dyn DiskFile,
     header: &RecordHeader,
@@ -85,7 +86,7 @@ fn read_record(
 ) -> bool {
     let mut bytes = vec![0; header.footprint() as usize];
     if cairn_base::disk::read_exact_at(file, &mut bytes, header.place.offset).is_err() {
-        // It may be readable next time; until then the block is there, and reading it fails.
+        // The record may be readable next time; until then the block exists, and reading it fails.
         scan.damaged = true;
         if header.kind == Kind::Block {
             scan.entries.push(entry(header));
@@ -110,7 +111,7 @@ fn read_record(
     true
 }
 
-/// The data as they are stored in `bytes`, a whole record, if they check out.
+/// Returns the stored data in `bytes`, a whole record, if they pass verification.
 pub(crate) fn data<'a>(header: &RecordHeader, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (table, rest) = bytes.get(HEADER_BYTES..)?.split_at_checked(table_len(header))?;
     let data = rest.get(..header.stored as usize)?;
@@ -124,7 +125,7 @@ fn table_len(header: &RecordHeader) -> usize {
 /// All headers of a segment that belong there.
 struct Headers {
     headers: Vec<RecordHeader>,
-    /// Where a record was expected and none was found, although one follows.
+    /// Offsets at which a record was expected and none was found, although a record follows.
     gaps: Vec<u64>,
     used_end: u64,
     unread: bool,
@@ -171,7 +172,7 @@ struct ScanWindow<'a> {
 }
 
 impl ScanWindow<'_> {
-    /// The bytes from `offset` on: a sector at least, but for the end of the file.
+    /// Returns the bytes from `offset` on: at least a sector, or fewer at the end of the file.
     fn at(&mut self, offset: u64) -> &[u8] {
         let end = self.start + self.bytes.len() as u64;
         let wanted = (offset + ALIGN).min(self.len);

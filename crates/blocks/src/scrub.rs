@@ -1,4 +1,4 @@
-//! Scrubbing: every record of every block is read and verified before somebody needs it.
+//! Scrubbing: reads and verifies every record of every block before a client needs it.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use cairn_base::{BlockId, Error, GroupId, Owner, Result};
 use crate::format::Key;
 use crate::store::Store;
 
-/// Blocks looked up at a time.
+/// Number of blocks looked up at a time.
 const PAGE_BLOCKS: usize = 1024;
 
 /// A block that cannot be read.
@@ -16,16 +16,16 @@ pub struct SickBlock {
     pub group: GroupId,
     pub block: BlockId,
     pub owner: Owner,
-    /// `Corrupt` or `Io`.
+    /// The error, `Corrupt` or `Io`.
     pub error: Error,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScrubProgress {
     pub blocks: u64,
-    /// Of data, verified or not.
+    /// Bytes of data, verified or not.
     pub bytes: u64,
-    /// Of the blocks that there were at the start.
+    /// Number of blocks at the start.
     pub total_blocks: u64,
 }
 
@@ -34,14 +34,14 @@ pub struct ScrubReport {
     pub blocks: u64,
     pub bytes: u64,
     pub sick: Vec<SickBlock>,
-    /// The callback said to stop.
+    /// True if the callback stopped the scrub.
     pub stopped: bool,
 }
 
 impl Store {
-    /// Reads and verifies all blocks. Calls `progress` after each, with the block if it is sick,
-    /// which may sleep to limit the rate, or break to stop. Blocks that come or go meanwhile are
-    /// skipped. Blocks.
+    /// Reads and verifies all blocks. Calls `progress` after each, with the block if it is sick;
+    /// `progress` may sleep to limit the rate, or break to stop. Blocks that appear or vanish
+    /// meanwhile are skipped. Blocks the thread.
     pub fn scrub(
         &self,
         mut progress: impl FnMut(&ScrubProgress, Option<&SickBlock>) -> ControlFlow<()>,

@@ -17,16 +17,16 @@ use crate::log::Log;
 use crate::memory::ReadMemory;
 use crate::state::StoreState;
 
-/// Lock order: `moving`, `writer`, `state`, a log's own.
+/// The shared state. Locks are taken in the order `moving`, `writer`, `state`, a log's own.
 pub(crate) struct StoreShared {
     pub disk: Arc<dyn Disk>,
     pub config: Config,
     pub state: RwLock<StoreState>,
     pub writer: Mutex<Writer>,
-    /// Something about `writer` changed.
+    /// Signals that something about `writer` has changed.
     pub changed: Condvar,
     pub syncer: OnceLock<Syncer>,
-    /// Held to read while it must not change in which segment a block is.
+    /// Held for reading while no block may move to another segment.
     pub moving: RwLock<()>,
     pub compacting: Mutex<()>,
     pub corrupt_reads: AtomicU64,
@@ -36,30 +36,30 @@ pub(crate) struct StoreShared {
 
 pub(crate) struct Writer {
     pub active: Option<Arc<Log>>,
-    /// Somebody is making a segment.
+    /// True while a segment is being made.
     pub rolling: bool,
     pub closed: bool,
-    /// Logs that are neither sealed nor poisoned.
+    /// Number of logs that are neither sealed nor poisoned.
     pub open_logs: usize,
     pub next_segment: u32,
     pub next_sequence: u64,
-    /// Segments are made for compressed records: there is one already.
+    /// True if there is a segment for compressed records already.
     pub codecs: bool,
-    /// Length of the reserve; 0 where there is none.
+    /// Length of the reserve; 0 if there is none.
     pub reserve_bytes: u64,
-    /// Blocks being written.
+    /// Blocks that are being written.
     pub pending: HashSet<Key>,
 }
 
-/// The task or thread that syncs.
+/// The way in which logs are synced.
 pub(crate) enum Syncer {
     Threads(Sender<Arc<Log>>),
-    /// Any writer that has a turn.
+    /// Logs to be synced, by any writer before it waits.
     Turns(Mutex<VecDeque<Arc<Log>>>),
 }
 
 impl StoreShared {
-    /// Does what blocks where that is allowed.
+    /// Runs `work` on a thread that may block.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         match &self.config.threads {
             None => drop(tokio::task::spawn_blocking(work)),

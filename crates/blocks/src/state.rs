@@ -15,14 +15,14 @@ use crate::log::{Log, Outcome};
 pub(crate) struct Segment {
     pub file: Arc<dyn DiskFile>,
     pub salt: u64,
-    /// Set while it is written and until it is sealed.
+    /// The log, while the segment is written and until it is sealed.
     pub log: Option<Arc<Log>>,
     /// The offset after the last record, once sealed.
     pub end: u64,
     /// Bytes of records that the index points to.
     pub live_bytes: u64,
     pub poisoned: bool,
-    /// Parts of it could not be read: never removed, so that no evidence is.
+    /// True if parts of it could not be read: it is never removed, so that no evidence is lost.
     pub damaged: bool,
 }
 
@@ -36,15 +36,15 @@ impl Segment {
 pub(crate) struct StoreState {
     pub index: Index,
     pub segments: BTreeMap<u32, Segment>,
-    /// Segments that hold, or may hold, a record of a block besides that in the index: a failed
-    /// write, a copy that compaction left. Deleting the block needs a tombstone for each.
+    /// Segments that hold, or may hold, another record of a block than the one in the index: a
+    /// failed write, or a copy left by compaction. Deleting the block needs a tombstone for each.
     pub strays: HashMap<Key, Vec<u32>>,
     /// Segments whose removal may not be durable.
     pub ghosts: BTreeSet<u32>,
-    /// Segments whose headers are broken. They stay, and tombstones for them do.
+    /// Segments with broken headers. They stay, and so do tombstones for them.
     pub unreadable: BTreeSet<u32>,
     /// Tombstones that the next compaction must write before it drops any: a deletion that was cut
-    /// off recorded others of the same block.
+    /// off recorded only some tombstones of the same block.
     pub uncovered: Vec<Tombstone>,
 }
 
@@ -56,7 +56,7 @@ impl StoreState {
         }
     }
 
-    /// Whether a file of this segment may still be found after a crash.
+    /// Returns whether a file of this segment may still be found after a crash.
     pub(crate) fn may_exist(&self, segment: u32) -> bool {
         self.segments.contains_key(&segment)
             || self.ghosts.contains(&segment)
@@ -67,7 +67,7 @@ impl StoreState {
         self.segments.get(&segment).map(|found| (Arc::clone(&found.file), found.salt))
     }
 
-    /// Points the index to a record and keeps the books.
+    /// Points the index to a record, and updates the counts of live bytes.
     pub(crate) fn point(&mut self, segment: u32, entry: &BlockEntry) {
         let location = Location::new(segment, entry);
         if let Some(old) = self.index.insert(entry.key, entry.owner, location) {
@@ -90,7 +90,7 @@ impl StoreState {
         }
     }
 
-    /// A record in `segment` is durable.
+    /// Applies the outcome of a record in `segment`, which is durable.
     pub(crate) fn settle(&mut self, segment: u32, outcome: &Outcome) {
         match outcome {
             Outcome::Put(HintEntry::Block(entry)) => {
@@ -120,7 +120,7 @@ impl StoreState {
     }
 }
 
-/// The position of a record at `offset`, in units of [`ALIGN`].
+/// Returns the position of a record at `offset`, in units of [`ALIGN`].
 pub(crate) fn position(offset: u64) -> u32 {
     u32::try_from(offset / ALIGN).expect("segments are limited to 2 TiB")
 }

@@ -1,4 +1,4 @@
-//! The store of one disk: what its parts share, and its public face.
+//! The store of one disk: its public interface.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::near::place_of;
 use crate::recover::OpenReport;
 use crate::shared::StoreShared;
 
-/// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
-/// much takes as long as handing it to another thread.
+/// Longest read, bytes, that is tried on the caller's thread first. Copying and verifying this much
+/// takes as long as handing the read to another thread.
 const INLINE_READ_BYTES: usize = 128 << 10;
 
-/// The blocks of one disk. Clones are the same store. Must be used within a tokio runtime, but for
-/// what is said to block.
+/// The blocks of one disk. Clones are the same store. Must be used within a tokio runtime, except
+/// for calls that block.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) shared: Arc<StoreShared>,
@@ -31,25 +31,26 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a directory that is its own; an empty one is a new store. Blocks for as
-    /// long as reading what has no hint takes.
+    /// Opens the store in a directory of its own; an empty directory becomes a new store. Blocks
+    /// the thread for as long as it takes to read segments without hints.
     pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Store> {
         let (shared, report) = crate::recover::open(disk, config)?;
         Ok(Store { shared: Arc::new(shared), report })
     }
 
-    /// The disk that it keeps its blocks on.
+    /// Returns the number of the disk that holds the blocks.
     pub fn disk(&self) -> u128 {
         u128::from_be_bytes(self.shared.config.disk)
     }
 
-    /// The findings of opening it.
+    /// Returns the findings of opening the store.
     pub fn open_report(&self) -> OpenReport {
         self.report
     }
 
-    /// Makes all durable that was acknowledged, and leaves hints so that the next start is fast.
-    /// Takes no writes from then on. Blocks. Not closing loses nothing that was durable.
+    /// Makes everything durable that was acknowledged, and writes hints so that the next start is
+    /// fast. The store takes no writes from then on. Blocks the thread. Without a close, nothing
+    /// durable is lost.
     pub fn close(&self) -> Result<()> {
         let shared = &self.shared;
         let mut writer = shared.writer.lock();
@@ -74,7 +75,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes durable all that was acknowledged, where the durability is `Async`. Blocks.
+    /// Makes everything durable that was acknowledged, if the durability is `Async`. Blocks the
+    /// thread.
     pub fn sync(&self) -> Result<()> {
         let state = self.shared.state.read();
         let logs: Vec<Arc<Log>> =
@@ -89,7 +91,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a block of a group, as [`Blocks::write`].
+    /// Writes a block of a group, under the rules of [`Blocks::write`].
     pub async fn put(
         &self,
         group: GroupId,
@@ -100,7 +102,8 @@ impl Store {
         self.put_as(group, block, owner, data, How::default()).await
     }
 
-    /// As [`Store::put`], in the place of a record of it that is damaged ([`How::over`]).
+    /// Writes a block in the place of its damaged record ([`How::over`]); otherwise like
+    /// [`Store::put`].
     pub async fn replace(
         &self,
         group: GroupId,
@@ -112,7 +115,7 @@ impl Store {
         self.put_as(group, block, owner, data, how).await
     }
 
-    /// As [`Store::put`].
+    /// Writes a block with options; otherwise like [`Store::put`].
     pub async fn put_as(
         &self,
         group: GroupId,
@@ -125,19 +128,19 @@ impl Store {
         let (written, is_written) = tokio::sync::oneshot::channel();
         let shared = Arc::clone(&self.shared);
         self.shared.run(move || {
-            // Nobody listens if the caller gave up; the block is written all the same.
+            // If the caller gave up, the receiver is gone; the block is written all the same.
             let done = Box::new(move |result| drop(sender.send(result)));
             shared.put((Key { group, block }, how), owner, &data, done);
             let _ = written.send(());
         });
-        // An error means that it ended early, which the other one says, too.
+        // An error means that the write ended early, which the receiver reports, too.
         let _ = stage::time(Stage::Write, is_written).await;
         let ended =
             || Error::Unavailable("the thread that writes a segment ended: see the log".to_owned());
         stage::time(Stage::Sync, receiver).await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Does what blocks where that is allowed.
+    /// Runs work that blocks on a thread that may block.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
@@ -153,27 +156,27 @@ impl Store {
         receiver.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// The error because of which the disk takes no writes, until trials succeed.
+    /// Returns the error because of which the disk takes no writes, until trials succeed.
     pub fn disk_failure(&self) -> Option<String> {
         self.shared.health.failure()
     }
 
-    /// Writes a little to the disk, if a call to it has failed before. Blocks.
+    /// Writes a little to the disk, if a call to it has failed before. Blocks the thread.
     pub fn try_disk(&self) {
         self.shared.health.try_disk(&*self.shared.disk);
     }
 
-    /// Groups that have blocks here.
+    /// Returns the groups that have blocks here.
     pub fn groups(&self) -> Vec<GroupId> {
         self.shared.state.read().index.groups().map(|(group, _)| group).collect()
     }
 
-    /// Groups that have blocks here, with the bytes of segments that those take.
+    /// Returns the groups that have blocks here, with the bytes of segments that these take.
     pub fn bytes_by_group(&self) -> Vec<(GroupId, u64)> {
         self.shared.state.read().index.groups().collect()
     }
 
-    /// The entry of one block in the index.
+    /// Returns the entry of one block in the index.
     pub fn stat(&self, group: GroupId, block: BlockId) -> Result<BlockInfo> {
         let state = self.shared.state.read();
         let found = state.index.get(Key { group, block });
@@ -181,20 +184,20 @@ impl Store {
         Ok(BlockInfo { block, owner, length: location.length })
     }
 
-    /// As [`Blocks::is_compressed`]; does not wait for anything.
+    /// Returns whether a block is compressed, as [`Blocks::is_compressed`], without any wait.
     pub fn is_compressed_now(&self, group: GroupId, block: BlockId) -> Result<bool> {
         let found = self.shared.find(Key { group, block })?;
         Ok(found.stored != Some(found.length))
     }
 
-    /// Reads and verifies the whole of one block. Blocks.
+    /// Reads and verifies one whole block. Blocks the thread.
     pub fn verify(&self, group: GroupId, block: BlockId) -> Result<BlockInfo> {
         let info = self.stat(group, block)?;
         self.shared.read(Key { group, block }, &(0..info.length))?;
         Ok(info)
     }
 
-    /// As [`Blocks::inventory`]; does not wait for anything.
+    /// Lists blocks, as [`Blocks::inventory`], without any wait.
     pub fn inventory_now(
         &self,
         group: GroupId,
@@ -206,7 +209,7 @@ impl Store {
         state.index.after(group, after).take(limit).map(info).collect()
     }
 
-    /// As [`Blocks::usage`]. Blocks.
+    /// Returns the usage, as [`Blocks::usage`]. Blocks the thread.
     pub fn usage_now(&self) -> Result<Usage> {
         let free_bytes = self.shared.disk.free_bytes()?;
         let state = self.shared.state.read();
@@ -230,7 +233,8 @@ impl Store {
 
 #[async_trait]
 impl Blocks for Store {
-    /// There is one group here, and it is as good as any other.
+    /// A store on one disk has one group only, so the wishes for a group and redundancy do not
+    /// count.
     async fn write(
         &self,
         wish: Wish,

@@ -1,5 +1,5 @@
-//! The threads that make what was written durable: one `fdatasync` for all that is written when
-//! it begins, while others go on writing, and the next may begin meanwhile.
+//! The threads that make records durable: one `fdatasync` covers everything that was written when
+//! it begins. Meanwhile others write on, and the next sync may begin.
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
@@ -16,14 +16,14 @@ use crate::log::{Log, Next, finish};
 use crate::shared::{StoreShared, Syncer};
 
 impl StoreShared {
-    /// Has the syncer look at a log.
+    /// Puts a log in the queue of the syncer.
     pub(crate) fn tell(self: &Arc<Self>, log: &Arc<Log>) {
         let syncer = self.syncer.get_or_init(|| match &self.config.threads {
             None => Syncer::Threads(spawn(&Arc::downgrade(self), self.config.syncers)),
             Some(_) => Syncer::Turns(Mutex::default()),
         });
         match syncer {
-            // They end only when the store is dropped, and this holds the store.
+            // The threads end only when the store is dropped, and `self` keeps the store.
             Syncer::Threads(sender) => drop(sender.send(Arc::clone(log))),
             Syncer::Turns(due) => {
                 due.lock().push_back(Arc::clone(log));
@@ -35,7 +35,8 @@ impl StoreShared {
         }
     }
 
-    /// To be called before waiting for a sync: where there is no thread for it, it is done now.
+    /// To be called before waiting for a sync: if there are no threads for syncs, they are done
+    /// now.
     pub(crate) fn before_waiting(&self) {
         let Some(Syncer::Turns(due)) = self.syncer.get() else { return };
         loop {
@@ -77,7 +78,7 @@ impl StoreShared {
         flights.into_iter().for_each(|flight| finish(flight, || Ok(())));
     }
 
-    /// Writes the hint of a full segment and gives back what it did not use.
+    /// Writes the hint of a full segment, and returns its unused space.
     fn seal(&self, log: &Arc<Log>) {
         let end = log.durable_end();
         {
@@ -89,8 +90,8 @@ impl StoreShared {
             segment.end = end;
         }
         let hint = Hint { segment: log.number, salt: log.salt, end, entries: log.take_entries() };
-        // On a full disk the hint may need what is given back. Without one the segment is read at
-        // the next start; a longer file is only longer.
+        // On a full disk the hint may need the returned space. Without a hint the segment is read
+        // at the next start; a file that was not cut is only longer.
         let cut = log.file.set_len(end);
         if let Err(error) = files::write_hint(&*self.disk, &hint).and(cut) {
             tracing::warn!(segment = log.number, %error, "a segment was not sealed");

@@ -9,19 +9,20 @@ use ruzstd::encoding::{CompressionLevel, FrameCompressor};
 
 use super::{record, take_u32};
 
-/// Bytes of the block in one frame; the last may have fewer.
+/// Bytes of the block in one frame; the last frame may have fewer.
 pub(crate) const FRAME_BYTES: usize = 64 << 10;
 const ENTRY_BYTES: usize = 8;
 
-/// The frames of one block, as its table tells.
+/// The frames of one block, according to its table.
 pub(crate) struct Frames {
-    /// Of the block, unpacked.
+    /// Length of the block, unpacked.
     length: usize,
-    /// For each frame, where it ends in the data, and the crc32c of its bytes unpacked.
+    /// For each frame, its end in the data, and the crc32c of its unpacked bytes.
     entries: Vec<(usize, u32)>,
 }
 
-/// The data in their compressed form, if that saves an eighth at least, and space on the disk.
+/// Returns the data in their compressed form, if that saves an eighth at least, and space on the
+/// disk.
 pub(crate) fn compress(data: &[u8]) -> Option<Vec<u8>> {
     let table_bytes = table_bytes(data.len());
     let most = data.len() - data.len() / 8;
@@ -56,14 +57,14 @@ fn unpack(frame: &[u8], length: usize) -> Option<Vec<u8>> {
     (decoder.decode_all(frame, &mut out).ok()? == length).then_some(out)
 }
 
-/// Bytes of the table of a block of this length.
+/// Returns the bytes of the table of a block of this length.
 fn table_bytes(length: usize) -> usize {
     length.div_ceil(FRAME_BYTES) * ENTRY_BYTES
 }
 
 impl Frames {
-    /// Reads the table, which the data begin with. `None`: it makes no sense for a block of
-    /// `length` bytes that takes `stored`.
+    /// Reads the table at the beginning of the data. Returns `None` if the table is impossible for
+    /// a block of `length` bytes that takes `stored` bytes.
     pub(crate) fn parse(data: &[u8], length: u32, stored: u32) -> Option<Frames> {
         let length = length as usize;
         let table = data.get(..table_bytes(length))?;
@@ -80,7 +81,7 @@ impl Frames {
         (end_before == stored as usize).then_some(Frames { length, entries })
     }
 
-    /// The frames that hold a range of the block, which is not empty.
+    /// Returns the frames that hold a range of the block, which must not be empty.
     fn holding(range: &Range<u32>) -> Range<usize> {
         range.start as usize / FRAME_BYTES..(range.end as usize).div_ceil(FRAME_BYTES)
     }
@@ -92,14 +93,14 @@ impl Frames {
         }
     }
 
-    /// The data that must be read for a range of the block.
+    /// Returns the range of the data that must be read for a range of the block.
     pub(crate) fn stored(&self, range: &Range<u32>) -> Option<Range<usize>> {
         let frames = Frames::holding(range);
         Some(self.start(frames.start)?..self.start(frames.end)?)
     }
 
-    /// A range of the block, from the data that [`Frames::stored`] names. `None`: they are not
-    /// frames of this block.
+    /// Returns a range of the block, unpacked from the data that [`Frames::stored`] names. `None`
+    /// if these are not frames of this block.
     pub(crate) fn unpack(&self, mut data: &[u8], range: &Range<u32>) -> Option<Vec<u8>> {
         let frames = Frames::holding(range);
         let first = frames.start * FRAME_BYTES;
@@ -114,7 +115,7 @@ impl Frames {
         }
         out.truncate(range.end as usize - first);
         out.drain(..range.start as usize - first);
-        // A small range does not keep the memory of whole frames.
+        // A small range must not keep the memory of whole frames.
         out.shrink_to_fit();
         Some(out)
     }

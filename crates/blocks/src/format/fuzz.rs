@@ -1,5 +1,5 @@
-//! Arbitrary and almost right bytes into every parser: none panics, and none takes for its own
-//! what it did not write.
+//! Feeds arbitrary and slightly wrong bytes to every parser: none panics, and none accepts bytes
+//! that it did not write.
 
 use cairn_base::{BlockId, BodyId, GroupId, Owner, SessionId};
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn entry() -> impl Strategy<Value = HintEntry> {
     )
 }
 
-/// Changes some bytes; whether any is different in the end.
+/// Changes some bytes. Returns whether any differs in the end.
 fn spoil(bytes: &mut Vec<u8>, changes: &[(usize, u8)], len: usize) -> bool {
     let before = bytes.clone();
     for (at, value) in changes {
@@ -102,7 +102,7 @@ proptest! {
         }
         let mut junk = junk.concat();
         prop_assert_eq!(RecordHeader::decode(&junk), None);
-        // Past the checksum, so that the fields themselves are what is read.
+        // Repairs the checksum, so that the fields themselves are parsed.
         junk.truncate(record::HEADER_BYTES - 4);
         junk.splice(..8, *b"CrnR\x01\x01\x00\x01");
         super::seal(&mut junk);

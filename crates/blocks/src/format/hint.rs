@@ -1,4 +1,4 @@
-//! Hint files: what a sealed segment holds, so that starting need not read the segment.
+//! Hint files: the contents of a sealed segment, so that a start need not read the segment.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::BLOCK_BYTES;
@@ -25,7 +25,7 @@ pub(crate) struct BlockEntry {
     pub owner: Owner,
     /// The record's offset, in units of [`ALIGN`].
     pub position: u32,
-    /// Of the data, unpacked and as they are in the record.
+    /// Lengths of the data: unpacked, and as they are in the record.
     pub length: u32,
     pub stored: u32,
     pub sequence: u64,
@@ -64,7 +64,7 @@ impl Hint {
         out
     }
 
-    /// `None` if anything about it is wrong: the segment is read instead.
+    /// Decodes a hint. Returns `None` if anything about it is wrong: the segment is read instead.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Hint> {
         let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let rest = &mut checked(header)?;

@@ -1,7 +1,7 @@
 //! Every byte on the disk: pure functions between bytes and values. docs/format-blocks.md has the
 //! tables.
 //!
-//! Nothing here trusts a byte: no length is believed before it is checked against a limit.
+//! No byte is trusted here: every length is checked against a limit before it is used.
 
 pub(crate) mod frames;
 pub(crate) mod hint;
@@ -11,7 +11,7 @@ pub(crate) mod segment;
 use cairn_base::{BlockId, GroupId};
 
 /// Records begin at multiples of this, bytes. It is the smallest sector of any disk, so a torn
-/// write spoils whole units; blocks below 16 KiB seldom get here, so little is lost to padding.
+/// write spoils whole units. Few blocks are below 16 KiB, so little is lost to padding.
 pub(crate) const ALIGN: u64 = 512;
 
 /// The name of a block on this disk.
@@ -21,7 +21,7 @@ pub(crate) struct Key {
     pub block: BlockId,
 }
 
-/// Takes the first `N` bytes.
+/// Splits off the first `N` bytes.
 pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, tail) = rest.split_first_chunk::<N>()?;
     *rest = tail;
@@ -50,7 +50,7 @@ pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
     (cairn_base::checksum::crc32c(body) == u32::from_le_bytes(*crc)).then_some(body)
 }
 
-/// Appends the crc32c of all that is in `out`.
+/// Appends the crc32c of everything in `out`.
 pub(crate) fn seal(out: &mut Vec<u8>) {
     let crc = cairn_base::checksum::crc32c(out);
     out.extend_from_slice(&crc.to_le_bytes());

@@ -9,7 +9,7 @@ use super::{ALIGN, Key, checked, seal, take, take_u8, take_u16, take_u32, take_u
 const MAGIC: [u8; 4] = *b"CrnR";
 const VERSION: u8 = 1;
 const CODEC_PLAIN: u8 = 0;
-/// See [`super::frames`].
+/// Code of zstd; see [`super::frames`].
 const CODEC_ZSTD: u8 = 1;
 const CHECKSUM_CRC32C: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 144;
@@ -18,11 +18,12 @@ const RESERVED_BYTES: usize = 36;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Block,
-    /// Its data are [`Tombstone`]s.
+    /// A record whose data are [`Tombstone`]s.
     Tombstones,
 }
 
-/// Where a record is. It is part of the record, so that one which ended up elsewhere is refused.
+/// The place of a record. It is part of the record, so that a record found at another place is
+/// refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordPlace {
     pub segment: u32,
@@ -36,13 +37,13 @@ pub(crate) struct RecordHeader {
     pub place: RecordPlace,
     pub key: Key,
     pub owner: Owner,
-    /// Grows with every record of this disk. A copy made by compaction keeps it.
+    /// Number that grows with every record of this disk. A copy made by compaction keeps it.
     pub sequence: u64,
-    /// All of the segment below this offset was durable when this record was begun.
+    /// Offset below which the whole segment was durable when this record was begun.
     pub synced: u64,
     /// Bytes of data, unpacked.
     pub length: u32,
-    /// Bytes of data as they are here: fewer, if the block is compressed.
+    /// Bytes of data in the record: fewer, if the block is compressed.
     pub stored: u32,
     pub table_crc: u32,
 }
@@ -77,7 +78,8 @@ impl RecordHeader {
         out
     }
 
-    /// `None` if these bytes are not a header that this version wrote for a valid record.
+    /// Decodes a header. Returns `None` if these bytes are not a header that this version wrote for
+    /// a valid record.
     pub(crate) fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         if !bytes.starts_with(&MAGIC) {
             return None;
@@ -124,7 +126,7 @@ impl RecordHeader {
         })
     }
 
-    /// As `decode`, and the record says that it belongs at `place`.
+    /// Decodes a header as `decode` does, and checks that the record belongs at `place`.
     pub(crate) fn decode_at(bytes: &[u8], place: RecordPlace) -> Option<RecordHeader> {
         RecordHeader::decode(bytes).filter(|header| header.place == place)
     }
@@ -134,7 +136,7 @@ impl RecordHeader {
     }
 }
 
-/// Bytes from the start of a record to its data, by their stored length.
+/// Returns the bytes from the start of a record to its data, by their stored length.
 pub(crate) fn data_offset(stored: u32) -> u64 {
     HEADER_BYTES as u64 + table_bytes(stored) as u64
 }
@@ -143,17 +145,17 @@ pub(crate) fn table_bytes(stored: u32) -> usize {
     (stored as usize).div_ceil(SUB_BLOCK_BYTES) * 4
 }
 
-/// Bytes of a whole record.
+/// Returns the bytes of a whole record.
 pub(crate) fn footprint(stored: u32) -> u64 {
     (data_offset(stored) + u64::from(stored)).next_multiple_of(ALIGN)
 }
 
-/// The crc32c of each sub-block.
+/// Returns the crc32c of each sub-block.
 pub(crate) fn table(data: &[u8]) -> Vec<u8> {
     data.chunks(SUB_BLOCK_BYTES).flat_map(|piece| crc32c(piece).to_le_bytes()).collect()
 }
 
-/// Whether `data`, whole sub-blocks of a record from number `first` on, are what `table` says.
+/// Returns whether `data`, whole sub-blocks of a record from number `first` on, match `table`.
 pub(crate) fn verify(table: &[u8], first: usize, data: &[u8]) -> bool {
     let (sums, _) = table.as_chunks::<4>();
     let Some(sums) = sums.get(first..) else { return false };
@@ -164,13 +166,13 @@ pub(crate) fn verify(table: &[u8], first: usize, data: &[u8]) -> bool {
             .all(|(piece, sum)| crc32c(piece) == u32::from_le_bytes(*sum))
 }
 
-/// Says that a block is gone. It must last as long as the file of `segment`, which holds a record
-/// of the block.
+/// The deletion of a block. It must last as long as the file of `segment`, which holds a record of
+/// the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tombstone {
     pub key: Key,
     pub segment: u32,
-    /// Records of the block with a lower sequence are gone.
+    /// Sequence below which all records of the block are gone.
     pub sequence: u64,
 }
 
@@ -193,7 +195,7 @@ impl Tombstone {
         Some(Tombstone { key, segment, sequence })
     }
 
-    /// All in the data of a record of tombstones.
+    /// Returns all tombstones in the data of a record.
     pub(crate) fn decode_all(data: &[u8]) -> Option<Vec<Tombstone>> {
         let (all, rest) = data.as_chunks::<TOMBSTONE_BYTES>();
         if !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! The header of a segment file, there twice: at byte 0 and at byte 4,096.
+//! The header of a segment file, stored twice: at byte 0 and at byte 4,096.
 
 use cairn_base::{Error, Result};
 
@@ -6,13 +6,13 @@ use super::{checked, seal, take, take_u32, take_u64};
 
 const MAGIC: [u8; 8] = *b"CairnSeg";
 const VERSION: u32 = 1;
-/// Its records may be compressed.
+/// Version of segments whose records may be compressed.
 const VERSION_CODECS: u32 = 2;
 /// Bytes of one copy.
 pub(crate) const HEADER_BYTES: usize = 64;
-/// Where the copies are: on two sectors of any disk.
+/// Offsets of the copies, which are on two sectors of any disk.
 pub(crate) const HEADER_OFFSETS: [u64; 2] = [0, 4096];
-/// Where the first record is.
+/// Offset of the first record.
 pub(crate) const RECORDS_OFFSET: u64 = 8192;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct SegmentHeader {
     pub cluster: [u8; 16],
     pub disk: [u8; 16],
     pub number: u32,
-    /// Random: no record of another segment, not even of one of this number, checks out here.
+    /// Random number: no record of another segment, even of the same number, is valid here.
     pub salt: u64,
-    /// Its records may be compressed: programs that know no codecs refuse it.
+    /// True if records may be compressed: programs that know no codecs refuse the segment.
     pub codecs: bool,
 }
 
@@ -41,7 +41,10 @@ impl SegmentHeader {
         out
     }
 
-    /// `None`: these bytes are no header. An error: they are one, of a version unknown here.
+    /// Decodes a header. Returns `None` if these bytes are no header.
+    ///
+    /// # Errors
+    /// The header has a version that is unknown here.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<SegmentHeader>> {
         let Some(mut rest) = bytes.get(..HEADER_BYTES).and_then(checked) else { return Ok(None) };
         let rest = &mut rest;
