@@ -1,7 +1,8 @@
-//! Files that are read in sequence: what comes next is fetched before it is asked for.
+//! Read-ahead: the next bytes of files that are read in sequence are fetched before they are asked
+//! for.
 //!
-//! Clients that read ahead themselves ask for several ranges at once, in any order. So a read that
-//! is near the last one goes on from it.
+//! Clients that read ahead themselves ask for several ranges at once, in any order. So a read near
+//! the last one counts as its continuation.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -11,15 +12,16 @@ use cairn_base::Ino;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How far ahead of the last read is fetched, bytes.
+/// Bytes that are fetched ahead of the last read.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Bytes that are fetched at once.
 const STEP_BYTES: u64 = 1 << 20;
-/// Shorter reads are of programs that look around in a file.
+/// Reads shorter than this, bytes, cause no read-ahead: programs look around in a file with them.
 const SHORT_BYTES: u64 = 64 << 10;
-/// Files that are remembered.
+/// Number of files that are remembered.
 const FILES: usize = 256;
-/// Steps that are fetched at the same time, of all files. They have memory that nobody counts.
+/// Number of steps that are fetched at the same time, of all files. Their memory is counted
+/// nowhere.
 const STEPS: usize = 16;
 
 pub struct Ahead {
@@ -30,15 +32,15 @@ pub struct Ahead {
 #[derive(Default)]
 struct AheadFiles {
     read: HashMap<Ino, Progress>,
-    /// The eldest first.
+    /// Files in the order in which they were remembered, the oldest first.
     order: VecDeque<Ino>,
 }
 
 #[derive(Clone, Copy)]
 struct Progress {
-    /// Where the furthest read of the sequence ends.
+    /// End of the furthest read of the sequence.
     read: u64,
-    /// Up to where was fetched.
+    /// Offset up to which bytes were fetched.
     fetched: u64,
 }
 
@@ -49,8 +51,8 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Ranges that should be fetched now that this one is read: none, if it does not go on from
-    /// what was read before. They may lie behind the end of the file.
+    /// Returns the ranges that should be fetched now that this range is read: none, if it does not
+    /// continue an earlier read. They may lie behind the end of the file.
     pub fn next(&self, ino: Ino, range: &Range<u64>) -> Vec<Range<u64>> {
         if range.end.saturating_sub(range.start) < SHORT_BYTES {
             return Vec::new();
@@ -72,7 +74,7 @@ impl Ahead {
         (start..end).step_by(STEP_BYTES as usize).map(|at| at..at + STEP_BYTES).collect()
     }
 
-    /// A place for one more step.
+    /// Takes a place for one more step, if there is one.
     pub fn room(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.steps).try_acquire_owned().ok()
     }

@@ -1,22 +1,22 @@
-//! Answers that are there at once, or take a while.
+//! Answers that are either available at once or take a while.
 
 use std::future::{IntoFuture, Ready, ready};
 use std::pin::Pin;
 
 use futures_util::future::Either;
 
-/// The work that is left to do for an answer.
+/// The work that remains for an answer.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The answer to a call. A caller that does not care when it comes awaits it.
+/// The answer to a call. A caller that does not mind waiting awaits it.
 #[must_use]
 pub enum Answer<T> {
-    /// It was known here.
+    /// The answer itself, which was known here.
     Now(T),
-    /// Takes little time of a processor, and often waits for nothing: worth trying on the thread
-    /// that asks.
+    /// Work that takes little processor time and often need not wait: worth trying on the caller's
+    /// thread.
     Soon(Work<T>),
-    /// Takes more time, or waits.
+    /// Work that takes more time, or waits.
     Later(Work<T>),
 }
 

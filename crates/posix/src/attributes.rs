@@ -1,15 +1,15 @@
-//! Inodes as they are shown.
+//! The attributes of inodes, as callers see them.
 
 use cairn_base::{Ino, Timestamp};
 use cairn_fs::rows::{Inode, Kind};
 
-/// The size that a directory shows.
+/// Size of a directory, bytes, as callers see it.
 const DIRECTORY_BYTES: u64 = 4096;
 
-/// An inode, with what was written to it here.
+/// The attributes of an inode, including local writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attributes {
-    /// Never used again for anything else.
+    /// Number of the inode, which is never reused.
     pub ino: Ino,
     pub kind: Kind,
     /// Permission bits with setuid, setgid and sticky, no kind bits.
@@ -20,12 +20,12 @@ pub struct Attributes {
     pub size: u64,
     pub atime: Timestamp,
     pub mtime: Timestamp,
-    /// Grows with every change.
+    /// Time of the last change; grows with every change.
     pub ctime: Timestamp,
-    /// When it was made.
+    /// Time at which the inode was made.
     pub btime: Timestamp,
-    /// Names this state of it: another state has another number, which need not be greater. A
-    /// change that was made here and is not durable yet has another number later.
+    /// Number of this state of the inode: another state has another number, which need not be
+    /// greater. The number of a local change is replaced when the change becomes durable.
     pub change: u64,
 }
 

@@ -9,15 +9,15 @@ use crate::handle::{Descriptor, Handle};
 use crate::posix::Posix;
 
 impl Posix {
-    /// A descriptor was closed: what was written to the file is written back, and whoever closed
-    /// it hears what went wrong. Then the locks of the process on the file go.
+    /// Closes a descriptor: the file's written bytes are written back, and the caller receives any
+    /// error. Then the locks of the process on the file are released.
     pub fn flush(self: &Arc<Posix>, file: Descriptor, owner: u64) -> Answer<Result<()>> {
         let handle = match self.files.handle(file) {
             Ok(handle) => handle,
             Err(error) => return Answer::Now(Err(error)),
         };
         let is_locked = handle.node.locks.is_known(owner);
-        // Nobody will read a file that has no name and is about to be closed.
+        // No reader can come for a file that has no name and is about to be closed.
         let is_clean = !handle.node.is_dirty() || handle.node.is_nameless();
         if is_clean && !is_locked {
             return Answer::Now(handle.hear(self.fs.meta().lost()));
@@ -36,8 +36,8 @@ impl Posix {
         })
     }
 
-    /// The last descriptor of an open file is gone. The next one may be open by now, and the kernel
-    /// may call whoever locks by that what it called this one's.
+    /// Releases a file after its last descriptor is gone. The next descriptor may be open by now,
+    /// and the kernel may give its lock owner the number that this one had.
     pub fn release(self: &Arc<Posix>, file: Descriptor) -> Answer<()> {
         let Some(handle) = self.files.take(file) else { return Answer::Now(()) };
         let node = Arc::clone(&handle.node);
@@ -54,7 +54,7 @@ impl Posix {
         let node = &handle.node;
         let is_last = self.files.is_last(node.ino);
         if is_last && !node.is_nameless() {
-            // Writes through a mapping come after the last flush.
+            // Writes through a mapping arrive after the last flush.
             node.flush_later(|bytes| self.dirt.less(bytes)).await;
         }
         for owner in lockers {

@@ -1,5 +1,5 @@
-//! Where a listing goes on that nobody has open: a number for each name, the same at all times and
-//! in all processes.
+//! Cookies of listings of directories that are not held open: a number for each name, the same at
+//! all times and in all processes.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use cairn_base::Ino;
 use parking_lot::Mutex;
 
-/// Names remembered, in each of two generations.
+/// Number of names remembered, in each of two generations.
 const NAMES: usize = 1 << 15;
-/// Numbers below are no names.
+/// Lowest number of a name.
 pub const FIRST: u64 = 3;
 
-/// The number of a name: a hash (FNV-1a, its bits mixed) of what a listing goes on after. It fits
-/// in 63 bits, since some clients take it for a signed one.
+/// Returns the number of a name: a hash (FNV-1a, its bits mixed) of the cursor after which a
+/// listing continues. It fits in 63 bits, since some clients treat it as signed.
 pub fn number_of(cursor: &[u8]) -> u64 {
     let hash = cursor.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -22,12 +22,12 @@ pub fn number_of(cursor: &[u8]) -> u64 {
     ((mixed ^ (mixed >> 32)) >> 1).max(FIRST)
 }
 
-/// Names that were given of late, also those that are gone since.
+/// Names that were listed recently, including those that are gone since.
 #[derive(Default)]
 pub struct Cookies(Mutex<[HashMap<(Ino, u64), Bytes>; 2]>);
 
 impl Cookies {
-    /// A name was given. Returns its number.
+    /// Remembers a name that is listed. Returns its number.
     pub fn give(&self, directory: Ino, cursor: Bytes) -> u64 {
         let number = number_of(&cursor);
         let mut generations = self.0.lock();
@@ -39,7 +39,7 @@ impl Cookies {
         number
     }
 
-    /// The name with a number, if it was given of late.
+    /// Returns the name with a number, if it was listed recently.
     pub fn find(&self, directory: Ino, number: u64) -> Option<Bytes> {
         let generations = self.0.lock();
         generations.iter().find_map(|names| names.get(&(directory, number)).cloned())
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_as_they_are() {
-        // Clients have them from before an update.
+        // The numbers must not change: clients may have them from before an update.
         assert_eq!(number_of(b"a"), 0x177b_e898_b75c_37b8);
         assert_eq!(number_of("häuser/".as_bytes()), 0x10b4_9493_5be1_7ac7);
         for name in 0..10_000u32 {

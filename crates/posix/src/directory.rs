@@ -1,5 +1,5 @@
-//! A directory that is open: how far it was listed. A listing goes on after the last name it gave,
-//! whatever changes meanwhile: what is there all the time is listed once.
+//! An open directory, and its position in the listing. A listing continues after the last name that
+//! it returned, whatever changes meanwhile: an entry that exists all the time is listed once.
 
 use std::sync::Arc;
 
@@ -13,29 +13,30 @@ use crate::handle::Heard;
 use crate::known::Moment;
 use crate::who::Who;
 
-/// `.` and `..` come first.
+/// Number of positions for `.` and `..`, which come first.
 pub const DOTS: u64 = 2;
 
-/// A directory that somebody has open.
+/// A directory that a program has open.
 pub struct Directory {
     pub ino: Ino,
     pub listing: Mutex<Listing>,
     pub heard: Heard,
 }
 
-/// Entries have positions from [`DOTS`] on, in the order in which they were given.
+/// The entries of a listing. They have positions from [`DOTS`] on, in the order in which they were
+/// listed.
 #[derive(Default)]
 pub struct Listing {
-    /// Where pages began: the first position, and the name before it.
+    /// Beginnings of pages: the first position, and the name before it.
     pages: Vec<(u64, Option<Bytes>)>,
-    /// The page that was asked for last.
+    /// First position of the current page.
     pub first: u64,
     pub entries: Arc<[Listed]>,
     pub next: Option<Bytes>,
     pub has_attributes: bool,
-    /// When it was asked for.
+    /// Moment at which the page was asked for.
     pub moment: Option<Moment>,
-    /// The page after it, already asked for.
+    /// The page after this one, if it was already asked for.
     pub ahead: Option<Ahead>,
 }
 
@@ -45,32 +46,33 @@ pub struct Ahead {
     pub found: JoinHandle<Result<Found>>,
 }
 
-/// A page, and when it was asked for.
+/// A page, and the moment at which it was asked for.
 pub struct Found {
     pub page: readdir::Page,
     pub moment: Moment,
 }
 
-/// Where a page begins: its first position, and the name before it.
+/// The beginning of a page: its first position, and the name before it.
 pub type Start = (u64, Option<Bytes>);
 
 impl Listing {
-    /// From the beginning, as it is now.
+    /// Restarts from the beginning, with the present entries.
     pub fn restart(&mut self) {
         *self = Listing { pages: vec![(DOTS, None)], first: DOTS, ..Listing::default() };
     }
 
-    /// The position behind the page.
+    /// Returns the position behind the page.
     pub fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
-    /// Where the page with position `at` began.
+    /// Returns the beginning of the page with position `at`.
     pub fn page_with(&self, at: u64) -> Option<Start> {
         self.pages.iter().rev().find(|(first, _)| *first <= at).cloned()
     }
 
-    /// Where a page with `at`, a position of this one, as its first goes on after.
+    /// Returns the name after which a page has to continue so that it begins at `at`, a position in
+    /// the current page.
     pub fn before(&self, at: u64) -> Option<Bytes> {
         match (at - self.first).checked_sub(1) {
             Some(index) => Some(self.entries[index as usize].cursor()),
@@ -78,7 +80,7 @@ impl Listing {
         }
     }
 
-    /// The next page to ask for is one that begins so.
+    /// Sets the beginning of the next page to ask for.
     pub fn begin(&mut self, (first, after): Start) {
         if self.pages.last().is_none_or(|(last, _)| *last < first) {
             self.pages.push((first, after.clone()));

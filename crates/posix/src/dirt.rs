@@ -1,4 +1,4 @@
-//! How much was written and not written back, of all files.
+//! Counts the bytes that were written and not written back, over all files.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 pub struct Dirt {
     bytes: AtomicU64,
-    /// Beyond that, writers wait.
+    /// Number of bytes from which on writers wait.
     most: u64,
-    /// Beyond that, writers of one party wait.
+    /// Number of bytes of one party from which on its writers wait.
     most_each: u64,
     accounts: Mutex<HashMap<Party, Weak<Account>>>,
     written_back: AtomicU64,
@@ -20,7 +20,7 @@ pub struct Dirt {
 }
 
 /// The bytes that one party wrote and that are not written back. A file counts for the party that
-/// wrote to it first since it was all written back.
+/// was the first to write to it since it was last written back completely.
 #[derive(Default)]
 pub struct Account(AtomicU64);
 
@@ -41,7 +41,7 @@ impl Dirt {
         Dirt { bytes, most, most_each, accounts, written_back, is_less }
     }
 
-    /// Of those who write, by where they are.
+    /// Returns the account of a party.
     pub fn account(&self, party: Party) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.get(&party).and_then(Weak::upgrade) {
@@ -57,18 +57,18 @@ impl Dirt {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Of all time.
+    /// Returns the number of bytes written back since the process started.
     pub fn written_back(&self) -> u64 {
         self.written_back.load(Ordering::Relaxed)
     }
 
-    /// Whether a writer of this account waits.
+    /// Returns whether a writer of this account has to wait.
     pub fn is_full(&self, account: &Account) -> bool {
         self.bytes() >= self.most || account.0.load(Ordering::Relaxed) >= self.most_each
     }
 
-    /// Counts bytes that `keep` is about to keep; it tells how many more than before it keeps then.
-    /// They are counted first: they may be written back as soon as they are there.
+    /// Counts bytes that `keep` then keeps; `keep` returns by how many its bytes have grown. The
+    /// bytes are counted first, as they may be written back as soon as they are kept.
     pub fn take(&self, bytes: u64, keep: impl FnOnce() -> u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.uncount(bytes - keep());
@@ -78,14 +78,14 @@ impl Dirt {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// So many were written back.
+    /// Counts bytes that were written back.
     pub fn less(&self, bytes: u64) {
         self.uncount(bytes);
         self.written_back.fetch_add(bytes, Ordering::Relaxed);
         self.is_less.notify_waiters();
     }
 
-    /// Returns when there is less than there was when this was called.
+    /// Waits until bytes are written back after this call.
     pub fn wait(&self) -> impl Future<Output = ()> + '_ {
         self.is_less.notified()
     }

@@ -1,9 +1,10 @@
-//! Making a file that somebody may ask for twice: the second time it is the file that was made.
+//! Exclusive creation of a file that is safe to repeat: the second request finds the file that the
+//! first one made.
 //!
-//! A client that asks chooses a verifier, which is kept in the times of the file, as other servers
-//! of NFS do, until the times are set. That takes two operations: should this process die between
-//! them, whoever asks again is told that the file exists. A verifier as a field of [`Create`],
-//! which is on the wire, would make it one.
+//! The client chooses a verifier, which is kept in the times of the file until these are set, as in
+//! other NFS servers. That takes two operations: if this process dies between them, a repeated
+//! request fails because the file exists. A verifier as a field of [`Create`], which is on the
+//! wire, would need only one operation.
 
 use std::sync::Arc;
 
@@ -21,18 +22,20 @@ use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::{Step, Who};
 
-/// The verifier that tells a request from all others.
+/// The verifier that distinguishes a request from all others.
 pub type Verifier = [u8; 8];
 
-/// The times that stand for a verifier: whole seconds.
+/// Returns the times that encode a verifier: whole seconds.
 fn times(verifier: Verifier) -> [Timestamp; 2] {
     let [a, b, c, d, e, f, g, h] = verifier;
     [[a, b, c, d], [e, f, g, h]].map(|half| Timestamp::from_secs(u32::from_be_bytes(half).into()))
 }
 
 impl Posix {
+    /// Makes a file, or finds the file that was made with the same verifier.
+    ///
     /// # Errors
-    /// `Exists` if there is anything of that name that was not made by the same verifier.
+    /// `Exists` if there is an inode of that name that was not made with the same verifier.
     pub fn create_once(
         self: &Arc<Posix>,
         who: Who,

@@ -1,4 +1,4 @@
-//! All that is open.
+//! The open files and directories.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,14 +20,14 @@ pub struct Files {
     nodes: Mutex<HashMap<Ino, Opened>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     directories: RwLock<HashMap<u64, Arc<Directory>>>,
-    /// Files are read that nobody opens.
+    /// True if files are read without being opened.
     opens_nothing: bool,
-    /// Those.
+    /// Handles for files that are read without being opened.
     readers: RwLock<HashMap<Ino, Arc<Handle>>>,
     next: AtomicU64,
-    /// Memory of what is written to them.
+    /// Memory for the bytes that are written to files.
     whole: Buffers,
-    /// As in [`Node::new`].
+    /// Receives dropped files, as in [`Node::new`].
     pub dropped: OnceLock<Dropped>,
 }
 
@@ -51,7 +51,7 @@ impl Files {
         }
     }
 
-    /// The node of a file that is open, as far as that is heard of.
+    /// Returns the node of a file that is open, as far as this process knows.
     pub fn node(&self, ino: Ino) -> Option<Arc<Node>> {
         if self.opens_nothing {
             return self.readers.read().get(&ino).map(|reader| Arc::clone(&reader.node));
@@ -59,7 +59,7 @@ impl Files {
         self.nodes.lock().get(&ino).map(|opened| Arc::clone(&opened.node))
     }
 
-    /// Those of all files that are open, by their numbers.
+    /// Returns the nodes of all open files, by inode number.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes = self.nodes.lock();
         let mut all: Vec<_> = nodes.values().map(|opened| Arc::clone(&opened.node)).collect();
@@ -90,7 +90,7 @@ impl Files {
         handle.ok_or_else(|| Error::Invalid("the file descriptor is not open".into()))
     }
 
-    /// By which a file is read that nobody opens.
+    /// Returns the handle for reading a file that is not opened.
     pub fn reader(&self, ino: Ino, caller: impl FnOnce() -> Caller) -> Arc<Handle> {
         if let Some(reader) = self.readers.read().get(&ino) {
             return Arc::clone(reader);
@@ -103,18 +103,17 @@ impl Files {
         Arc::clone(self.readers.write().entry(ino).or_insert_with(fresh))
     }
 
-    /// Forgets the readers of which this is not true.
+    /// Forgets readers for which `stays` returns false.
     pub fn keep_readers(&self, stays: impl Fn(&Node) -> bool) {
         self.readers.write().retain(|_, reader| stays(&reader.node));
     }
 
-    /// Takes a handle away. Whether its file is still open by others is to be said later, by
-    /// [`Files::close`].
+    /// Removes a handle. [`Files::close`] finds out later whether its file still has other handles.
     pub fn take(&self, file: Descriptor) -> Option<Arc<Handle>> {
         self.handles.write().remove(&file.0)
     }
 
-    /// One handle less of a node. Whether that was the last one.
+    /// Counts one handle less for a node. Returns whether that was the last one.
     pub fn close(&self, ino: Ino) -> bool {
         let mut nodes = self.nodes.lock();
         let Some(opened) = nodes.get_mut(&ino) else { return false };
@@ -126,17 +125,17 @@ impl Files {
         true
     }
 
-    /// Whether a node has this one handle only.
+    /// Returns whether a node has only one handle.
     pub fn is_last(&self, ino: Ino) -> bool {
         self.nodes.lock().get(&ino).is_some_and(|opened| opened.handles == 1)
     }
 
-    /// Whether programs of this machine have locks on a file.
+    /// Returns whether programs of this machine have locks on a file.
     pub fn is_locked(&self, ino: Ino) -> bool {
         self.node(ino).is_some_and(|node| node.locks.is_used())
     }
 
-    /// Files that are open.
+    /// Returns the number of open files.
     pub fn count(&self) -> u64 {
         self.nodes.lock().len() as u64
     }

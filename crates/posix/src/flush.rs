@@ -1,4 +1,4 @@
-//! Writing back what was written.
+//! Writes back dirty bytes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::posix::Posix;
 
 impl Posix {
-    /// Has what was written to a file, and all that was done, become durable.
+    /// Makes the bytes written to a file, and all operations so far, durable.
     pub fn sync(self: &Arc<Posix>, file: Descriptor) -> Answer<Result<()>> {
         let handle = match self.usable(file) {
             Ok(handle) => handle,
@@ -23,7 +23,7 @@ impl Posix {
         Answer::later(async move { posix.sync_file(&handle).await })
     }
 
-    /// Has all that was done become durable.
+    /// Makes all operations so far durable.
     pub fn sync_directory(self: &Arc<Posix>, directory: Descriptor) -> Answer<Result<()>> {
         let directory = match self.files.directory(directory) {
             Ok(directory) => directory,
@@ -32,7 +32,7 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::later(async move {
             posix.fs.meta().flush().await?;
-            // Also if something came to nothing that nobody who has it open has heard of.
+            // Also reports losses that nobody who has the file open was notified of.
             directory.heard.hear(posix.fs.meta().lost())
         })
     }
@@ -43,7 +43,7 @@ impl Posix {
         handle.hear(self.fs.meta().lost())
     }
 
-    /// Waits until writers may go on; they may not while nothing can be written back.
+    /// Waits until writers may go on. They may not while write-back fails.
     pub(crate) async fn has_room(&self, handle: &Handle) -> Result<()> {
         let (node, account) = (&handle.node, handle.account(&self.dirt));
         let began = Instant::now();
@@ -53,7 +53,7 @@ impl Posix {
             if !self.dirt.is_full(account) {
                 return Ok(());
             }
-            // It is other files that hold the rest.
+            // Other files hold the rest of the bytes.
             let _ = tokio::time::timeout(waits::DIRTY_ROOM_LOOK, less).await;
             if began.elapsed() > waits::DIRTY_ROOM {
                 return Err(Error::Unavailable(
@@ -64,8 +64,8 @@ impl Posix {
         Ok(())
     }
 
-    /// Writes back what has been waiting, and lets go of what is not read any more. To be called
-    /// every few seconds.
+    /// Writes back bytes that have waited for a while, and forgets files that are not read any
+    /// more. To be called every few seconds.
     pub fn sweep(self: &Arc<Posix>) {
         self.files.keep_readers(Node::sweep);
         for node in self.files.nodes() {
@@ -79,7 +79,7 @@ impl Posix {
         }
     }
 
-    /// Writes back what was written to a file, and waits for that, but not for long. It goes on
+    /// Writes back the bytes of a file and waits for that, but not for long. The write-back goes on
     /// meanwhile and after.
     pub(crate) async fn write_back_soon(self: &Arc<Posix>, node: Arc<Node>) {
         let posix = Arc::clone(self);
@@ -90,8 +90,8 @@ impl Posix {
         }
     }
 
-    /// Writes back what was written, of all files; what fails is logged. Ends where nothing could
-    /// be written back for [`waits::WRITTEN_BACK`].
+    /// Writes back the bytes of all files; errors are logged. Gives up if nothing could be written
+    /// back for [`waits::WRITTEN_BACK`].
     pub async fn flush_all(&self) {
         let mut flushed = pin!(async {
             for node in self.files.nodes() {

@@ -1,5 +1,5 @@
-//! Directories that were removed here and that programs still have open, or are in: they are asked
-//! for until the kernel forgets them. Numbers are never used again.
+//! Removed directories that local programs still have open, or have as their working directory:
+//! they can be looked at until the kernel forgets them. Inode numbers are never reused.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use cairn_base::{Ino, Timestamp};
 use cairn_fs::rows::Inode;
 use parking_lot::Mutex;
 
-/// Remembered at the same time, at most.
+/// Most directories that are remembered.
 const DIRECTORIES: usize = 1 << 14;
 
 #[derive(Default)]
 pub struct Gone(Mutex<HashMap<Ino, Inode>>);
 
 impl Gone {
-    /// A directory was removed that was like this. The kernel knows it.
+    /// Notes that a directory with these attributes was removed. The kernel knows it.
     pub fn remember(&self, ino: Ino, inode: Inode, now: Timestamp) {
         let mut gone = self.0.lock();
         if gone.len() < DIRECTORIES {

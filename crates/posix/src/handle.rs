@@ -1,4 +1,4 @@
-//! The open files, by number.
+//! Open files and directories, by number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,33 +11,34 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::owners::{Lockers, lost};
 
-/// Names something that is open. None is used again.
+/// The number of an open file or directory. Numbers are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Descriptor(pub u64);
 
-/// A file that somebody has open.
+/// An open file.
 pub struct Handle {
-    /// No other one of this session ever had it.
+    /// Number of the handle, unique in this session.
     pub number: u64,
     pub node: Arc<Node>,
     pub caller: Caller,
     /// The account that written bytes count for, once there are any.
     account: OnceLock<Arc<Account>>,
-    /// It was opened so, and nobody keeps pages of what is written by it.
+    /// True if all writes go to the end of the file, and no client caches pages of them.
     pub appends: bool,
     pub writes: bool,
-    /// The state of the file that it writes over: the number of the last change of its bytes.
+    /// Base of its writes: the number of the last change of the file's bytes when it was opened.
     pub base: Option<u64>,
-    /// Written bytes are durable before the program hears that they are written.
+    /// True if written bytes are durable before the write returns.
     pub syncs: bool,
     pub lockers: Lockers,
     heard: Heard,
-    /// Of what was dropped of its file, by whomever it was written.
+    /// Number of losses of the file's written bytes, by any writer, that were reported to this
+    /// handle.
     heard_losses: Heard,
 }
 
 impl Handle {
-    /// `lost`: operations that have come to nothing by now.
+    /// Returns a handle. `lost` is the number of operations that are lost by now.
     pub fn new(
         number: u64,
         node: Arc<Node>,
@@ -64,7 +65,7 @@ impl Handle {
         }
     }
 
-    /// Of what is written by it.
+    /// Returns the account for bytes that are written through this handle.
     pub fn account(&self, dirt: &Dirt) -> &Arc<Account> {
         self.account.get_or_init(|| {
             let source = self.caller.origin().source;
@@ -72,17 +73,21 @@ impl Handle {
         })
     }
 
+    /// Reports losses, each of them once.
+    ///
     /// # Errors
-    /// Once, if anything came to nothing that was done before: operations, of which `lost` are by
-    /// now, or what was written to the file.
+    /// `Io` if operations (of which `lost` are lost by now) or bytes written to the file were lost
+    /// since the last call.
     pub fn hear(&self, lost: u64) -> Result<()> {
         let (operations, bytes) =
             (self.heard.hear(lost), self.heard_losses.hear(self.node.losses()));
         operations.and(bytes)
     }
 
+    /// Checks that the locks taken through this handle still exist.
+    ///
     /// # Errors
-    /// `Io` when locks that were taken by this descriptor are lost.
+    /// `Io` if they are lost.
     pub fn check_locks(&self, now: SessionId) -> Result<()> {
         match self.lockers.any(|owners| self.node.locks.lost(owners, now)) {
             false => Ok(()),
@@ -90,13 +95,13 @@ impl Handle {
         }
     }
 
-    /// It is closed: the owners whose locks go with it.
+    /// Returns the owners whose locks must be released when this handle is closed.
     pub fn leave_locks(&self) -> Vec<u64> {
         self.lockers.left(&self.node.locks, self.number)
     }
 }
 
-/// How many operations that were lost with a server whoever has something open was told of.
+/// Number of lost operations that were reported to whoever has a file or directory open.
 pub struct Heard(AtomicU64);
 
 impl Heard {
@@ -104,8 +109,10 @@ impl Heard {
         Heard(AtomicU64::new(lost))
     }
 
+    /// Reports a loss, once.
+    ///
     /// # Errors
-    /// Once, if more are lost by now.
+    /// `Io` if more operations are lost than were reported.
     pub fn hear(&self, lost: u64) -> Result<()> {
         if self.0.fetch_max(lost, Ordering::SeqCst) >= lost {
             return Ok(());

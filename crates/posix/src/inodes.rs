@@ -1,4 +1,4 @@
-//! Inodes: their attributes, asked for and changed, and who may do what with them.
+//! Inodes: reads and changes their attributes, and returns the rights on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::handle::Descriptor;
 use crate::posix::Posix;
 use crate::who::{Step, Who};
 
-/// Files there is room for, as far as anybody asks.
+/// Number of files that there is room for, which has no real limit.
 const FILES: u64 = 1 << 40;
 
 /// The attributes of an inode to set.
@@ -36,11 +36,11 @@ pub struct Changes {
 pub struct Rights {
     pub reads: bool,
     pub writes: bool,
-    /// Or searches, of a directory.
+    /// The right to execute a file, or to search a directory.
     pub executes: bool,
 }
 
-/// How much room there is.
+/// The room for files and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
     pub bytes: u64,
@@ -50,9 +50,9 @@ pub struct Space {
 }
 
 impl Posix {
-    /// Shows an inode, and says how long that may be kept. If its times shall stay as they are
-    /// shown (`stays`), what little is not written back is so first: a program may go by them. The
-    /// kernel also asks so where it checks rights.
+    /// Returns the attributes of an inode, and the time for which they may be kept. If the returned
+    /// times must stay (`stays`), a small amount of unwritten bytes is written back first: a
+    /// program may go by the times. The kernel calls this also for checks of rights.
     pub fn attributes(
         self: &Arc<Posix>,
         who: Who,
@@ -94,7 +94,7 @@ impl Posix {
                 (found, keeps) = posix.attributes_of(&who, ino).await;
             }
             let inode = match (found, &node) {
-                // Removed elsewhere, and read here for a while yet.
+                // The file was removed elsewhere, and stays readable here for a while.
                 (Err(Error::NotFound(_)), Some(node)) => match node.last() {
                     Some(object) => Inode { nlink: 0, ..object.inode().clone() },
                     None => return Err(Error::NotFound(format!("inode {ino}"))),
@@ -110,8 +110,8 @@ impl Posix {
         }
     }
 
-    /// Changes an inode. Where it is cut by an open `file`, the mode was checked when that was
-    /// opened; the rest counts for whoever cuts it.
+    /// Changes an inode. If the file is truncated through an open `file`, its mode was checked when
+    /// it was opened; all other rights are those of the caller.
     pub fn set_attributes(
         self: &Arc<Posix>,
         who: Who,
@@ -143,7 +143,7 @@ impl Posix {
         if let Some(node) = self.files.node(ino)
             && node.is_dirty()
         {
-            // Bytes that were written come before the attributes that are set now.
+            // Bytes that were written before must not overwrite the attributes that are set now.
             node.flush(|bytes| self.dirt.less(bytes)).await?;
         }
         let caller = self.caller(who);
@@ -176,8 +176,8 @@ impl Posix {
         }
     }
 
-    /// The rights of `who` on an inode. A server whose clients check nothing asks before it lists
-    /// what it keeps.
+    /// Returns the rights of `who` on an inode. A server whose clients check no rights calls this
+    /// before it lists names from its cache.
     pub fn rights(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Rights>> {
         let posix = Arc::clone(self);
         Answer::soon(async move {
@@ -195,7 +195,7 @@ impl Posix {
         })
     }
 
-    /// Of the store, or what a quota leaves of it to the bucket of an inode.
+    /// Returns the space of the store, or the part that a quota leaves to the bucket of an inode.
     pub fn space(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Space>> {
         let posix = Arc::clone(self);
         Answer::later(async move {
@@ -206,7 +206,7 @@ impl Posix {
             if ino == Ino::ROOT {
                 return Ok(space);
             }
-            // A caller that may not look into a bucket sees the store.
+            // A caller without access to a bucket sees the space of the store.
             let Ok(bucket) = posix.fs.read(&posix.caller(&who), Statfs { ino }).await else {
                 return Ok(space);
             };

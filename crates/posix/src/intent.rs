@@ -7,14 +7,15 @@ use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 pub struct Intent {
     pub reads: bool,
     pub writes: bool,
-    /// Needs the right to execute it in place of that to read it.
+    /// True if the caller needs the right to execute the file instead of the right to read it.
     pub executes: bool,
-    /// It was opened so, and nobody keeps pages of what is written by it.
+    /// True if all writes go to the end of the file, and no client caches pages of them.
     pub appends: bool,
-    /// Written bytes are durable when they are written.
+    /// True if written bytes are durable when they are written.
     pub syncs: bool,
-    /// Somebody who has the file open elsewhere may ask: its owner may whatever the mode says, and
-    /// who may execute it may read it. As servers of NFS do, whose clients open files on their own.
+    /// True if the caller may have the file open already, as clients of NFS open files on their
+    /// own: then its owner may do anything whatever the mode says, and a caller that may execute
+    /// the file may read it.
     pub resumes: bool,
 }
 
@@ -30,7 +31,7 @@ impl Intent {
     pub const WRITING: Intent = Intent { reads: false, writes: true, ..Intent::READING };
     pub const BOTH: Intent = Intent { writes: true, ..Intent::READING };
 
-    /// The rights it takes.
+    /// Returns the rights that this intent needs.
     pub(crate) fn wanted(self) -> u32 {
         let bit = |is_wanted, bit| if is_wanted { bit } else { 0 };
         bit(self.reads, READ) | bit(self.writes, WRITE) | bit(self.executes, SEARCH)

@@ -1,26 +1,27 @@
-//! The keeper of names and attributes, which hears that they must be asked for again.
+//! The cache of names and attributes in front of this file system, and the calls that invalidate
+//! it.
 
 use cairn_base::Ino;
 
-/// A cache of attributes and names: the kernel behind a mount, for one. These calls must not wait:
-/// whoever makes a change elsewhere waits for them.
+/// A cache of attributes and names, such as the kernel behind a mount. These calls must not wait: a
+/// change elsewhere waits for them.
 pub trait Keeper: Send + Sync {
-    /// Whether it says when it forgets inodes ([`crate::Posix::forget`]). Of others nothing is
-    /// remembered.
+    /// Returns whether the keeper reports that it forgets inodes ([`crate::Posix::forget`]). For
+    /// other keepers no inodes are remembered.
     fn counts(&self) -> bool;
 
-    /// Whether names may be kept.
+    /// Returns whether names may be kept.
     fn keeps_names(&self) -> bool;
 
-    /// All names are to be asked for again.
+    /// Invalidates all names.
     fn forget_names(&self);
 
-    /// The attributes of an inode are to be asked for again, and with them its bytes. Whether the
-    /// inode was known.
+    /// Invalidates the attributes of an inode, and with them its bytes. Returns whether the keeper
+    /// knew the inode.
     fn forget_attributes(&self, ino: Ino) -> bool;
 }
 
-/// Keeps nothing, as a server of requests that end with their answers.
+/// A keeper that keeps nothing, for servers whose requests end with their answers.
 pub struct Nobody;
 
 impl Keeper for Nobody {

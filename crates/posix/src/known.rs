@@ -1,10 +1,10 @@
-//! The inodes that the kernel knows, and what it was told of their bytes.
+//! The inodes that the kernel knows, and the attributes and entries that it last received.
 //!
-//! A change elsewhere invalidates an inode's attributes in the kernel, and is then let go on. The
-//! next `read` has to ask for the attributes, and when these have another size or mtime than the
-//! kernel knows, it drops its pages (`FUSE_AUTO_INVAL_DATA`). So nobody who waits for the change
-//! waits for the pages, which reads in progress may have locked. Dropping them from here while the
-//! kernel asks would not do: it ignores answers that were invalidated meanwhile.
+//! A change elsewhere invalidates an inode's attributes in the kernel, and may then proceed. The
+//! next `read` has to ask for the attributes, and if their size or mtime differs from those that
+//! the kernel knows, it drops its pages (`FUSE_AUTO_INVAL_DATA`). So the change does not wait for
+//! the pages, which reads in progress may have locked. Dropping the pages from here while the
+//! kernel asks would not work: it ignores answers that were invalidated meanwhile.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,24 +20,24 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub struct Known {
     shards: [Mutex<HashMap<u64, One>>; SHARDS],
-    /// Counts changes; each gets a number.
+    /// Number of the last change. Each change gets a number.
     changes: AtomicU64,
-    /// The last change that concerned everything.
+    /// Number of the last change that concerned all inodes.
     all: AtomicU64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct One {
     lookups: u64,
-    /// The last change of it.
+    /// Number of its last change.
     changed: u64,
-    /// The last one that was not this mount's.
+    /// Number of its last change by another client.
     changed_elsewhere: u64,
-    /// The last one of the names in it.
+    /// Number of the last change of the names in it.
     names_changed: u64,
-    /// The attributes that the kernel was told last.
+    /// The attributes that the kernel last received.
     shown: Option<ShownToKernel>,
-    /// When it was told of the entries of a directory, and until when it keeps that.
+    /// Moment of the last listing that the kernel received, and the time until which it keeps that.
     listed: Option<(Moment, Instant)>,
 }
 
@@ -45,16 +45,16 @@ struct One {
 struct ShownToKernel {
     size: u64,
     mtime: Timestamp,
-    /// The true mtime.
+    /// The mtime in the store, which may differ from the mtime that the kernel received.
     true_mtime: Timestamp,
     data_change: u64,
-    /// The last change of the names in it that there was.
+    /// Number of the last change of the names in it before these attributes.
     names_at: u64,
-    /// When it was asked for.
+    /// Moment at which they were asked for.
     at: Moment,
 }
 
-/// Changes there were up to a moment.
+/// The number of changes up to a moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Moment(u64);
 
@@ -63,12 +63,12 @@ impl Known {
         &self.shards[ino.0 as usize % SHARDS]
     }
 
-    /// Now. If it is the same later, nothing changed in between.
+    /// Returns the present moment. If it is still the same later, nothing changed in between.
     pub fn moment(&self) -> Moment {
         Moment(self.changes.load(Ordering::SeqCst))
     }
 
-    /// The kernel gets to know an inode once more.
+    /// Counts one more lookup of an inode by the kernel.
     pub fn enter(&self, ino: Ino) {
         let mut shard = self.shard(ino).lock();
         let now = self.changes.load(Ordering::SeqCst);
@@ -77,7 +77,8 @@ impl Known {
         shard.entry(ino.0).or_insert(fresh).lookups += 1;
     }
 
-    /// The kernel forgets an inode some times. Whether it does not know it any more.
+    /// Counts `times` fewer lookups, as the kernel forgets an inode. Returns whether the kernel
+    /// does not know it any more.
     pub fn leave(&self, ino: Ino, times: u64) -> bool {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return true };
@@ -89,12 +90,13 @@ impl Known {
         true
     }
 
-    /// An inode changed elsewhere; `names` in it, if it is a directory.
+    /// Notes that an inode was changed elsewhere, with `names` if it is a directory whose names
+    /// changed.
     pub fn change(&self, ino: Ino, names: bool) {
         self.note_change(ino, names, true);
     }
 
-    /// As [`Known::change`], by an operation of this mount.
+    /// Notes a change like [`Known::change`], by an operation of this mount.
     pub fn change_here(&self, ino: Ino, names: bool) {
         self.note_change(ino, names, false);
     }
@@ -113,16 +115,16 @@ impl Known {
         }
     }
 
-    /// The kernel is told of the entries of a directory, as they were at `moment`, and keeps them
-    /// so long.
+    /// Notes that the kernel receives the entries of a directory as they were at `moment`, and
+    /// keeps them for `keeps`.
     pub fn list(&self, ino: Ino, moment: Moment, keeps: Duration) {
         if let Some(one) = self.shard(ino).lock().get_mut(&ino.0) {
             one.listed = Some((moment, Instant::now() + keeps));
         }
     }
 
-    /// Whether it keeps them, and they are still the same. A listing of the directory then need not
-    /// tell them again.
+    /// Returns whether the kernel keeps the entries of a directory, and they are still the same. A
+    /// listing need not return them again then.
     pub fn is_listed(&self, ino: Ino) -> bool {
         let shard = self.shard(ino).lock();
         let Some(one) = shard.get(&ino.0) else { return false };
@@ -134,12 +136,12 @@ impl Known {
         one.changed.max(self.all.load(Ordering::SeqCst))
     }
 
-    /// Something else changed.
+    /// Notes a change of something that is not an inode.
     pub fn change_other(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Everything may have changed. Returns all inodes that the kernel knows.
+    /// Notes that everything may have changed. Returns all inodes that the kernel knows.
     pub fn change_all(&self) -> Vec<Ino> {
         let number = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         self.all.fetch_max(number, Ordering::SeqCst);
@@ -149,13 +151,12 @@ impl Known {
         self.shards.iter().flat_map(inodes).collect()
     }
 
-    /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
-    /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
-    /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
-    /// after any change of these. There it holds until the next change, since the kernel does not
-    /// look at each mtime, but at the one it has when it is asked for the names.
-    ///
-    /// Returns that mtime.
+    /// Notes that the kernel receives attributes that were asked for at `moment`, and returns the
+    /// mtime to send. If bytes changed and somebody reset size and mtime to their old values, the
+    /// kernel receives an mtime that is a nanosecond off, this once, so that it drops its pages.
+    /// The same holds for a directory whose names the kernel keeps, after any change of these.
+    /// There the mtime stays until the next change, since the kernel does not look at each mtime,
+    /// but at the one it has when it is asked for the names.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &Inode) -> Timestamp {
         let Inode { size, data_change, mtime: true_mtime, .. } = *inode;
         let mut shard = self.shard(ino).lock();
@@ -165,7 +166,7 @@ impl Known {
             Kind::Directory if shown.names_at < names_at => shown.mtime == true_mtime,
             Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
-                // A change that was made here gets its number when the server has run it.
+                // A local change gets its number when the server has run it.
                 let changed_elsewhere = one.changed_elsewhere.max(self.all.load(Ordering::SeqCst));
                 let got_number = shown.data_change >= Inode::NO_BATCH
                     && data_change < Inode::NO_BATCH
@@ -179,7 +180,7 @@ impl Known {
             true => Timestamp(true_mtime.0.wrapping_add(1)),
             false => true_mtime,
         };
-        // Of what it asked for before a change, the kernel takes no answer.
+        // The kernel ignores an answer to a request from before a change.
         if self.last_change(one) <= moment.0 {
             let at = moment;
             one.shown = Some(ShownToKernel { size, mtime, true_mtime, data_change, names_at, at });
@@ -241,7 +242,7 @@ mod tests {
         known.change(ino, false);
         assert_eq!(show(100), 100, "its mode, or its owner");
         known.change(ino, true);
-        // The kernel asks twice before it is asked for the names.
+        // The kernel asks for attributes twice before it is asked for the names.
         assert_eq!((show(100), show(100)), (101, 101));
         known.change(ino, true);
         assert_eq!((show(200), show(200)), (200, 200));

@@ -1,7 +1,7 @@
-//! POSIX over the store, for whoever serves a protocol of files: a mount of the kernel, NFS.
+//! POSIX over the store, for doors that serve a protocol of files: a mount of the kernel, NFS.
 //!
-//! It is not: a protocol (it knows no request, no errno and no kernel), nor does it decide on
-//! rights: the store's operations do.
+//! This crate is not a protocol (it knows no request, no errno and no kernel), and it does not
+//! decide on rights: the store's operations do.
 //!
 //! ```text
 //!   a door ── call, with values ──► Posix ── Answer: now, soon or later ──► a door

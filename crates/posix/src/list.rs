@@ -1,4 +1,4 @@
-//! Listing directories that are open: positions count what was given.
+//! Listings of open directories: positions count the entries that were listed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::Who;
 
-/// Entries asked for at once.
+/// Number of entries asked for at once.
 const PAGE: usize = 1000;
 
 /// Entries of a directory, from a position on.
 pub struct Page {
     entries: Arc<[Listed]>,
-    /// The index of the first one, and the position behind it.
+    /// Index of the first entry, and the position behind the page.
     start: usize,
     next: u64,
-    /// The moment by which they may be kept, where their attributes were asked for.
+    /// Moment at which they were asked for, if their attributes may be kept.
     moment: Moment,
     keeps: Duration,
 }
@@ -35,7 +35,7 @@ pub struct Page {
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
     listed: &'a Listed,
-    /// The position to go on from.
+    /// Position after which the listing continues.
     pub next: u64,
 }
 
@@ -63,8 +63,8 @@ impl<'a> Name<'a> {
 }
 
 impl Posix {
-    /// The entries of an open directory from position `at` on; the first is 2, after `.` and `..`.
-    /// `None` at the end.
+    /// Returns the entries of an open directory from position `at` on; the first is 2, after `.`
+    /// and `..`. Returns `None` at the end.
     pub fn list(
         self: &Arc<Posix>,
         who: Who,
@@ -93,27 +93,28 @@ impl Posix {
         })
     }
 
-    /// Shows an entry of a page whose attributes were asked for: the keeper knows it once more.
+    /// Shows an entry of a page whose attributes were asked for: the keeper knows its inode once
+    /// more.
     ///
     /// # Errors
-    /// `Invalid` where they were not.
+    /// `Invalid` if they were not asked for.
     pub fn list_entry(&self, page: &Page, name: Name<'_>) -> Result<Entry> {
         let Some(inode) = &name.listed.inode else {
             return Err(Error::Invalid("the entry was listed without its attributes".into()));
         };
         let entry = self.entry((name.listed.ino, inode), page.moment, page.keeps);
-        // A caller that keeps no names has not listed them to keep attributes.
+        // A keeper that keeps no names has not listed them to keep attributes.
         let keeps = self.keeps_name(entry.keeps);
         Ok(Entry { keeps, keeps_name: keeps, ..entry })
     }
 
-    /// Whether the keeper keeps the names of a directory, and they are still the same.
+    /// Returns whether the keeper keeps the names of a directory, and they are still the same.
     pub fn is_listed(&self, ino: Ino) -> bool {
         self.known.is_listed(ino)
     }
 
-    /// A directory that is open, and the one it is in. A parent that is not found, or says nothing
-    /// of that, is in itself, as the root is.
+    /// Returns an open directory and its parent. A parent that cannot be found or looked at is the
+    /// directory itself, as for the root.
     pub fn dots(
         self: &Arc<Posix>,
         who: Who,
@@ -127,7 +128,8 @@ impl Posix {
         Answer::later(async move { Ok(posix.parent_of(&who, directory.ino).await) })
     }
 
-    /// The directory that a directory is in: what `..` stands for, also where nobody has it open.
+    /// Returns the parent of a directory, which is the meaning of `..`, whether or not the
+    /// directory is open.
     pub fn parent(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Ino>> {
         let posix = Arc::clone(self);
         Answer::soon(async move {
@@ -147,7 +149,7 @@ impl Posix {
         (Attributes::of(ino, &inode), parent)
     }
 
-    /// Has the page with the entry at position `at` in `listing`; `false` at the end.
+    /// Loads the page with the entry at position `at` into `listing`. Returns false at the end.
     async fn page(
         self: &Arc<Posix>,
         who: &Who,
@@ -169,10 +171,10 @@ impl Posix {
                 if !attributes || is_fresh || listing.moment == Some(self.known.moment()) {
                     return Ok(true);
                 }
-                // All that the keeper learns from here on is as it is now.
+                // Entries that the keeper receives from here on are as they are now.
                 (at, listing.before(at))
             } else if at < end {
-                // Back to where a page began.
+                // Back to the beginning of a page.
                 let found = listing.page_with(at);
                 found.ok_or_else(|| {
                     Error::Invalid(format!("position {at} is in no page of this listing"))
@@ -188,8 +190,8 @@ impl Posix {
         }
     }
 
-    /// Asks for the page after `listing.next`, and for the one after that: whoever wants attributes
-    /// and has begun goes on, mostly.
+    /// Asks for the page after `listing.next`, and for the one after it: most callers that want
+    /// attributes and have begun go on.
     async fn fetch(
         self: &Arc<Posix>,
         who: &Who,
@@ -205,7 +207,7 @@ impl Posix {
             None => None,
         };
         let found = match found {
-            // It may have been asked for long ago.
+            // The page may have been asked for long ago.
             Some(found) if found.moment == self.known.moment() => found,
             _ => self.ask_page(who, ino, after, PAGE, attributes).await?,
         };
@@ -239,8 +241,8 @@ impl Posix {
         if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
             found = self.fs.read(&self.caller(who), readdir.clone()).await;
             if matches!(found, Err(Error::Denied(_))) && attributes {
-                // It may be read, not searched. The kernel keeps attributes for everybody, and
-                // lets those see them who may search.
+                // The directory may be read, but not searched. The kernel keeps attributes for all
+                // users, and shows them to users with the right to search.
                 let plain = Readdir { attributes: false, ..readdir.clone() };
                 self.fs.read(&self.caller(who), plain).await?;
                 found = self.fs.read(&who.as_root().caller(&self.user), readdir).await;

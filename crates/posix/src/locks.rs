@@ -1,5 +1,5 @@
-//! Advisory locks: of fcntl(2) and flock(2), held by this session. So they hold between all
-//! sessions, and end with theirs. The two know nothing of each other.
+//! Advisory locks of fcntl(2) and flock(2), held by this session. So they hold between all
+//! sessions, and end with theirs. The two kinds do not affect each other.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use crate::node::Node;
 use crate::posix::Posix;
 use crate::wanted::{LockKind, Wanted};
 
-/// How often it is looked whether who waits for a lock has given up, and how often in all before
-/// the store is asked again.
+/// Period at which a wait checks whether its caller has given up, and the number of these checks
+/// before the store is asked again.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 20;
 
-/// For how long somebody waits for a lock.
+/// The time for which a caller waits for a lock.
 pub enum Patience {
-    /// Not at all.
+    /// Does not wait.
     No,
-    /// Until this says that nobody waits any more.
+    /// Waits until this returns true, because the caller has given up.
     Until(Box<dyn Fn() -> bool + Send + Sync>),
 }
 
-/// The outcome of a lock.
+/// The outcome of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locked {
-    /// It is as it was asked for.
+    /// The lock is as it was asked for.
     Done,
-    /// Somebody else has it.
+    /// Another owner has it.
     Busy,
-    /// Nobody waits for it any more.
+    /// The caller gave up.
     GivenUp,
 }
 
-/// Somebody who has a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// As its machine numbers it, if that is this one; else 0.
+    /// Process id, if the holder is in this session; otherwise 0.
     pub pid: u32,
     pub exclusive: bool,
     pub start: u64,
@@ -52,7 +52,7 @@ pub struct Holder {
 }
 
 impl Posix {
-    /// The other holder of a lock that does not allow this one.
+    /// Returns another holder's lock that conflicts with the wanted one, if there is any.
     pub fn test_lock(
         self: &Arc<Posix>,
         file: Descriptor,
@@ -68,7 +68,7 @@ impl Posix {
             let test = TestLock { ino: handle.node.ino, lock: wanted.lock(session) };
             let held = posix.fs.read(&handle.caller, test).await?;
             Ok(held.map(|lock| Holder {
-                // Another machine's number of a process means nothing here.
+                // A process id of another session may belong to another machine.
                 pid: if lock.session == session { lock.pid } else { 0 },
                 exclusive: lock.exclusive,
                 start: lock.start,
@@ -101,11 +101,12 @@ impl Posix {
     async fn lock(&self, handle: &Handle, asked: Wanted, patience: &Patience) -> Result<Locked> {
         let (node, caller) = (&handle.node, &handle.caller);
         if asked.kind == LockKind::Read {
-            // It may have been exclusive: then others see now what was written under it.
+            // The lock may have been exclusive: others may now see the bytes that were written
+            // under it.
             self.write_back(node).await?;
         }
         loop {
-            // It hears of changes from here on.
+            // From here on, changes cause a notification.
             let changed = self.locks_changed.notified();
             tokio::pin!(changed);
             let wanted = node.locks.takes(asked, handle.number);
@@ -119,7 +120,8 @@ impl Posix {
                 return Ok(Locked::Done);
             }
             let Patience::Until(is_over) = patience else { return Ok(Locked::Busy) };
-            // Leases what decides it: so its change is heard of.
+            // The rows that decide on the lock are leased, so that their change causes a
+            // notification.
             let Some(held) = self.fs.read(caller, TestLock { ino, lock }).await? else { continue };
             let holder = || match held.session == session {
                 true => Awaited::Text(format!("a lock that process {} has", held.pid)),
@@ -156,7 +158,7 @@ impl Posix {
         Ok(())
     }
 
-    /// Bytes that were written under a lock are seen by the next holder.
+    /// Writes back the bytes that were written under a lock, so that its next holder sees them.
     async fn write_back(&self, node: &Node) -> Result<()> {
         match node.is_dirty() {
             true => node.flush(|bytes| self.dirt.less(bytes)).await,
@@ -164,11 +166,11 @@ impl Posix {
         }
     }
 
-    /// An owner closed the file: all its locks go.
+    /// Releases all locks of an owner that has closed the file.
     pub(crate) async fn release_locks(&self, handle: &Handle, owner: u64) {
         let (node, session) = (&handle.node, self.fs.session());
         if node.locks.lost(&HashSet::from([owner]), session) {
-            // Before it is forgotten that it may not be written back.
+            // Dropped while it is still known that these bytes must not be written back.
             self.dirt.less(node.discard_lost().await);
             return node.locks.forget(owner);
         }

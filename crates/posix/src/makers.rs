@@ -1,9 +1,9 @@
-//! Directories in which files are being made from here.
+//! Directories in which local programs are making files.
 //!
-//! The kernel keeps names that are not there, and one that is about to be made has to be forgotten
-//! before anybody else can see it. All that can be told to the kernel is to forget all names. A
-//! program that makes one file often makes many. The kernel keeps no missing names of such a
-//! directory, so there is nothing to forget.
+//! The kernel caches missing names, and the name of a new file has to be forgotten before another
+//! client can see the file. The only message to the kernel for that is to forget all names. A
+//! program that makes one file often makes many, so the kernel keeps no missing names of such a
+//! directory, and there is nothing to forget.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use cairn_base::Ino;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// For so long after the last file was made.
+/// Time after the last new file for which a directory is in this list.
 const AFTER: Duration = Duration::from_secs(1);
 const DIRECTORIES: usize = 1024;
 
@@ -22,8 +22,8 @@ pub struct Makers {
 }
 
 impl Makers {
-    /// A file is about to be made in `directory`. Whether it was one before: if not, the kernel
-    /// must forget names after this.
+    /// Notes that a file is about to be made in `directory`. Returns whether the directory was in
+    /// the list: if not, the kernel must forget names after this.
     pub fn make(&self, directory: Ino) -> bool {
         let (mut made, now) = (self.made.lock(), Instant::now());
         if made.len() >= DIRECTORIES {
@@ -36,7 +36,7 @@ impl Makers {
         last.is_some_and(|last| now.duration_since(last) < AFTER)
     }
 
-    /// Whether the kernel must keep no missing name of `directory`.
+    /// Returns whether the kernel must keep no missing names of `directory`.
     pub fn is_one(&self, directory: Ino) -> bool {
         self.made.lock().get(&directory).is_some_and(|last| last.elapsed() < AFTER)
     }

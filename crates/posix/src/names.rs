@@ -1,6 +1,6 @@
-//! Names: looking them up and making them.
+//! Names: looks them up and makes them.
 //!
-//! Names that are looked for are bytes. New names are text: S3 and HTTP, which show them as well,
+//! Names that are looked up are bytes. New names are text: S3 and HTTP, which show them as well,
 //! have no others.
 
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::{Step, Who};
 
-/// The inode that a name stands for.
+/// The result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     Entry(Entry),
-    /// Nothing, and so long that may be kept.
+    /// There is no such name, and its absence may be kept for this long.
     Nothing(Duration),
 }
 
-/// The mode of something new.
+/// The mode of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode {
     /// Permission bits.
     pub bits: u32,
-    /// The bits to take away, where the directory has no default list.
+    /// Permission bits to remove, if the directory has no default list.
     pub umask: u32,
 }
 
@@ -51,7 +51,8 @@ impl Posix {
             Some(found) => {
                 return Answer::Now(self.looked_up(parent, (found, self.keeps(moment)), moment));
             }
-            // In this order: what was true under a lease was true when this began.
+            // In this order, as facts under a lease at the first check were true when this call
+            // began.
             None if !self.fs.lease_left().is_zero() && self.whole.lacks(parent, name) => {
                 return Answer::Now(Ok(self.nothing(parent, Duration::ZERO)));
             }
@@ -89,7 +90,7 @@ impl Posix {
         Found::Nothing(self.keeps_absence(parent, keeps))
     }
 
-    /// Asks the store, and says how long the answer may be kept.
+    /// Asks the store. Also returns how long the answer may be kept.
     async fn look_up(&self, who: &Who, verb: Lookup) -> (Result<Arc<(Ino, Inode)>>, Duration) {
         let caller = who.caller(&self.user);
         let mut found = self.fs.read_kept(&caller, verb.clone()).await;
@@ -97,7 +98,8 @@ impl Posix {
             found = self.fs.read_kept(&self.caller(who), verb).await;
             return (found, Duration::ZERO);
         }
-        // Rows that are leased now may be kept; those that came may not have been.
+        // Only rows that are leased now may be kept; the rows of the answer may not have been
+        // leased.
         let moment: Moment = self.known.moment();
         match self.fs.read_kept_now(&caller, &verb) {
             Some(leased) if !matches!(leased, Err(Error::Denied(_))) => {
@@ -181,7 +183,7 @@ impl Posix {
         })
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn read_link(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Bytes>> {
         let posix = Arc::clone(self);
         Answer::soon(async move { posix.fs.read(&who.caller(&posix.user), Readlink { ino }).await })

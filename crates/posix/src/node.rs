@@ -1,4 +1,4 @@
-//! A file that is open: what was written to it and not written back yet.
+//! An open file: the bytes that were written to it and are not written back yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,83 +17,85 @@ use crate::dirt::Account;
 use crate::owners::{self, Held};
 use crate::runs::{Frozen, Runs, overlay};
 
-/// Blocks of one file on their way at the same time.
+/// Number of blocks of one file that are uploaded at the same time.
 const PARALLEL_BLOCKS: usize = 4;
 /// Attempts to write back while others change the same file.
 const TRIES: u32 = 16;
-/// How long a file that was removed elsewhere can still be read by who goes on reading it.
+/// Time without a read after which a file that was removed elsewhere can no longer be read here.
 const LINGER: Duration = Duration::from_secs(30);
-/// And how long at most: the server ends a session that holds deleted blocks for longer than twice
-/// that.
+/// Longest time for which such a file can be read: the server ends a session that holds deleted
+/// blocks for longer than twice this time.
 const FORMER: Duration = Duration::from_secs(60);
-/// Runs that go into the metadata in place of a block, if they are short together.
+/// Number of runs that go into the metadata instead of a block, if they are short together.
 const INLINE_RUNS: usize = 4;
-/// Small writes to one chunk after which it is rewritten.
+/// Number of small writes to one chunk after which it is rewritten.
 const SMALL_WRITES: u32 = 32;
-/// Changes from here on are of what was written and not written back: neither the master nor a
-/// session numbers operations so. They begin with the time, so that none comes twice.
+/// Numbers of changes from here on belong to unwritten bytes: neither the master nor a session
+/// numbers operations so. They begin with the time, so that none is used twice.
 const WRITTEN: u64 = Inode::NO_BATCH | Inode::NO_BATCH >> 1;
-/// From this many bytes on, what is whole is written back while more is written.
+/// Number of dirty bytes from which on whole blocks are written back while writes go on.
 const EAGER_BYTES: u64 = 2 * limits::BLOCK_BYTES as u64;
 
-/// Is told of a file before bytes of it are dropped, since others wrote to it. Must not wait, nor
-/// ask for anything of the file.
+/// Receives a file before bytes of it are dropped because others wrote to it. Must not wait, nor
+/// call the file.
 pub type Dropped = Arc<dyn Fn(Ino) + Send + Sync>;
 
 pub struct Node {
     pub ino: Ino,
     fs: Fs,
     writer: FileWriter,
-    /// If there is one, bytes do not overwrite what others have written since they were taken.
+    /// If set, bytes do not overwrite what others have written since the file was opened.
     dropped: Option<Dropped>,
     state: Mutex<NodeState>,
     pub locks: Held,
-    /// Held by the one that writes back.
+    /// Held during a write-back.
     writing_back: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct NodeState {
     dirty: Runs,
-    /// Runs on their way, under what is dirty.
+    /// Runs that are being written back, beneath the dirty runs.
     frozen: Arc<Frozen>,
-    /// When it was last written to, while that was not written back.
+    /// Time of the last write, while it is not written back.
     written: Option<Timestamp>,
-    /// Names what was written here last: no other state of the file has it.
+    /// Number of the last local write: no other state of the file has it.
     change: u64,
-    /// On whose behalf it is written back.
+    /// The caller on whose behalf the bytes are written back.
     writer: Option<Caller>,
     /// The account of dirty and frozen bytes.
     account: Option<Arc<Account>>,
-    /// How often bytes were dropped that somebody had written.
+    /// Number of times that written bytes were lost.
     losses: u64,
-    /// A task writes back what is whole.
+    /// True while a task writes back whole blocks.
     is_eager: bool,
-    /// The session counts as one of its names.
+    /// True if the session counts as one of the file's names.
     retained: bool,
-    /// That is its only name, so nobody can open it any more.
+    /// True if that is its only name, so that it cannot be opened any more.
     is_nameless: bool,
-    /// The chunk that was written to last in small runs, and how often.
+    /// The chunk that last received small writes, and their number.
     small_writes: (u32, u32),
-    /// As it was read last.
+    /// The file as it was last read.
     last: Option<Last>,
-    /// What dirty and frozen bytes were taken over, where they overwrite nothing else.
+    /// The change of the file's bytes that dirty and frozen bytes were written over, if they must
+    /// not overwrite any other.
     base: Option<u64>,
-    /// What the file was before and after the last write-backs between which nobody else wrote,
-    /// each over what the one before had left. What it was in between is of this node as well.
+    /// Changes of the file's bytes before and after the last write-backs without another writer in
+    /// between, each over the result of the one before. All states in between came from this node
+    /// as well.
     own: Option<(u64, u64)>,
-    /// How often bytes were dropped since others wrote to the file.
+    /// Number of times that bytes were dropped because others wrote to the file.
     drops: u64,
 }
 
 impl NodeState {
-    /// The file was written to over `before`, which made it `after`.
+    /// Notes that the file was written to over the change `before`, which made it `after`.
     fn wrote_over(&mut self, before: u64, after: u64) {
         let first = self.own.filter(|(_, last)| *last == before).map_or(before, |own| own.0);
         (self.own, self.base) = (Some((first, after)), Some(after));
     }
 
-    /// So many bytes are dirty no more.
+    /// Counts bytes that are no longer dirty.
     fn uncount(&self, bytes: u64) {
         if let Some(account) = &self.account {
             account.less(bytes);
@@ -101,18 +103,18 @@ impl NodeState {
     }
 }
 
-/// A file as it was read last.
+/// A file as it was last read.
 struct Last {
     object: Object,
     read: Instant,
-    /// Since when it is kept as it was then.
+    /// Time since which it is kept in that state.
     opened: Instant,
 }
 
-/// The local state of a file, over the one in the store.
+/// The local state of a file, on top of the one in the store.
 pub struct Local {
     pub end: u64,
-    /// When it was written, and what names that.
+    /// Time of the last write, and its number.
     written: Option<(Timestamp, u64)>,
     retained: bool,
     patches: Frozen,
@@ -120,7 +122,7 @@ pub struct Local {
 }
 
 impl Node {
-    /// `whole`: memory of runs that become whole blocks.
+    /// Returns a node. `whole` is the memory for runs that become whole blocks.
     pub fn new(fs: &Fs, ino: Ino, dropped: Option<Dropped>, whole: &Buffers) -> Node {
         let now = fs.clock().now().0.unsigned_abs();
         let change = WRITTEN | now & !WRITTEN;
@@ -139,8 +141,9 @@ impl Node {
         }
     }
 
-    /// Takes bytes over `base`, as the file was when it was opened. Returns by how much there are
-    /// more of them, and whether somebody should write back what is whole.
+    /// Takes bytes that are written over `base`, the state of the file when it was opened. Returns
+    /// by how much the number of dirty bytes has grown, and whether somebody should write back
+    /// whole blocks.
     pub fn write(
         &self,
         (caller, account): (&Caller, &Arc<Account>),
@@ -154,7 +157,7 @@ impl Node {
         state.written = Some(self.fs.clock().now());
         state.change = WRITTEN | state.change.wrapping_add(1);
         let is_clean = before == 0 && state.frozen.is_empty();
-        // A write by root does not have others' earlier writes written back as if by root.
+        // A write by root must not let earlier writes of others be written back as root.
         if (is_clean || !is_root(caller))
             && !state.writer.as_ref().is_some_and(|writer| writer.acts_as(caller))
         {
@@ -165,8 +168,8 @@ impl Node {
         if is_clean {
             state.account = Some(Arc::clone(account));
             let base = base.filter(|_| self.dropped.is_some());
-            // What was written back since the file was opened hides nothing of what its opener saw:
-            // unless others had written in between.
+            // Bytes that were written back since the file was opened hide nothing that its opener
+            // saw, unless others had written in between.
             let base_of = |base| match state.own {
                 Some((first, last)) if (first..=last).contains(&base) => last,
                 _ => base,
@@ -180,7 +183,7 @@ impl Node {
         (more, eager)
     }
 
-    /// The local state, with the bytes of `range`. To be asked for before the store is.
+    /// Returns the local state, with the bytes of `range`. Must be called before the store is read.
     pub fn local(&self, range: &Range<u64>) -> Local {
         let state = self.state.lock();
         let mut patches = Frozen::new();
@@ -203,7 +206,7 @@ impl Node {
         }
     }
 
-    /// How often bytes were dropped since others wrote to the file.
+    /// Returns the number of times that bytes were dropped because others wrote to the file.
     pub fn drops(&self) -> u64 {
         self.state.lock().drops
     }
@@ -213,15 +216,15 @@ impl Node {
         !state.dirty.is_empty() || !state.frozen.is_empty()
     }
 
-    /// Something was written, and not so much that whoever wants to know its time could not wait
-    /// until it is written back, which gives it the time that stays.
+    /// Returns whether the file has dirty bytes, but so few that a caller that wants its time can
+    /// wait until they are written back, which gives the file its final time.
     pub fn is_soon_flushed(&self) -> bool {
         let state = self.state.lock();
         let bytes = state.dirty.bytes() + length(&state.frozen);
         (1..=limits::BLOCK_BYTES as u64).contains(&bytes) && !state.is_nameless
     }
 
-    /// An answer for which much of the file may have to be written back.
+    /// Returns an answer for work that may first have to write back much of the file.
     pub fn answer<T>(&self, work: impl Future<Output = T> + Send + 'static) -> Answer<T> {
         match self.dirty_bytes() > limits::INLINE_BYTES as u64 {
             true => Answer::later(work),
@@ -229,12 +232,12 @@ impl Node {
         }
     }
 
-    /// Bytes written and not written back.
+    /// Returns the number of bytes written and not written back.
     pub fn dirty_bytes(&self) -> u64 {
         self.state.lock().dirty.bytes()
     }
 
-    /// Whether anything was written to it since it was opened.
+    /// Returns whether the file was written to since it was opened.
     pub fn was_written(&self) -> bool {
         self.state.lock().writer.is_some()
     }
@@ -247,7 +250,7 @@ impl Node {
         self.state.lock().retained
     }
 
-    /// Its last name has gone.
+    /// Notes that its last name is gone.
     pub fn set_nameless(&self) {
         self.state.lock().is_nameless = true;
     }
@@ -256,13 +259,14 @@ impl Node {
         self.state.lock().is_nameless
     }
 
-    /// It was read: this can be read for a while even if it is removed elsewhere.
+    /// Remembers a file that was read: it stays readable for a while even if it is removed
+    /// elsewhere.
     pub fn remember(&self, object: &Object) {
         let now = Instant::now();
         self.state.lock().last = Some(Last { object: object.clone(), read: now, opened: now });
     }
 
-    /// As it was when it was read last.
+    /// Returns the file as it was last read.
     pub fn last(&self) -> Option<Object> {
         let mut state = self.state.lock();
         let last = state.last.as_mut()?;
@@ -270,7 +274,7 @@ impl Node {
         Some(last.object.clone())
     }
 
-    /// Forgets what was not read for a while. Whether it was read since.
+    /// Forgets a file that was not read for a while. Returns whether it is still remembered.
     pub fn sweep(&self) -> bool {
         let mut state = self.state.lock();
         let is_over = |last: &Last| last.read.elapsed() > LINGER || last.opened.elapsed() > FORMER;
@@ -280,15 +284,15 @@ impl Node {
         state.last.is_some()
     }
 
-    /// The body of the file may be another one now.
+    /// Forgets the file's body, which may be another one now.
     pub async fn forget_body(&self) {
         self.writer.forget().await;
     }
 
-    /// The session in which something may be written.
+    /// Returns the session in which bytes may be written.
     ///
     /// # Errors
-    /// `Io` when locks were taken in another one: what is written is written under them.
+    /// `Io` if locks were taken in another session: the bytes were written under these locks.
     pub fn session(&self) -> Result<SessionId> {
         let now = self.fs.session();
         match self.locks.session(now) {
@@ -297,7 +301,7 @@ impl Node {
         }
     }
 
-    /// Drops what was written and not written back. Returns how many bytes that were.
+    /// Drops bytes that are not written back. Returns their number.
     pub fn discard(&self) -> u64 {
         let mut state = self.state.lock();
         let bytes = state.dirty.bytes();
@@ -311,9 +315,9 @@ impl Node {
         self.state.lock().losses
     }
 
-    /// As [`Node::discard`], of what was written under locks that are lost.
+    /// Drops bytes as [`Node::discard`] does, because they were written under locks that are lost.
     pub async fn discard_lost(&self) -> u64 {
-        // Bytes that are being written back come back first.
+        // Waits for a write-back in progress, which may return its bytes.
         let _held = self.writing_back.lock().await;
         let bytes = self.discard();
         if bytes > 0 {
@@ -324,20 +328,21 @@ impl Node {
         bytes
     }
 
-    /// Writes back everything; durable when it returns, but for bytes that are dropped since others
-    /// wrote to the file. `done` is told of bytes that went.
+    /// Writes back everything. All bytes are durable when this returns, except bytes that are
+    /// dropped because others wrote to the file. `done` receives the number of bytes that are no
+    /// longer dirty.
     ///
     /// # Errors
-    /// The error that keeps it from being written back now. Bytes that failed stay, to be tried
-    /// again. So the next caller hears of the failure as well, and nobody hears of bytes that were
+    /// The error that keeps bytes from being written back now. These bytes stay, to be tried again.
+    /// So the next caller gets the error as well, and no caller gets an error for bytes that were
     /// written back after all.
     pub async fn flush(&self, done: impl Fn(u64)) -> Result<()> {
         self.write_back(false, &done).await.map(drop)
     }
 
-    /// Writes back what is whole.
+    /// Writes back whole blocks.
     pub async fn flush_whole(&self, done: impl Fn(u64)) {
-        // A task that waits to write back gets in between.
+        // The lock is released in between, for a task that waits to write back.
         let written = loop {
             match self.write_back(true, &done).await {
                 Ok(true) => {}
@@ -348,7 +353,7 @@ impl Node {
         self.note(written.map(drop));
     }
 
-    /// Writes back everything. A failure is tried again by the next sync or close.
+    /// Writes back everything. After a failure, the next sync or close tries again.
     pub async fn flush_later(&self, done: impl Fn(u64)) {
         let written = self.write_back(false, &done).await;
         self.note(written.map(drop));
@@ -360,7 +365,7 @@ impl Node {
         }
     }
 
-    /// Writes back what is there when its turn comes. Whether that was anything.
+    /// Writes back the bytes that are there when its turn comes. Returns whether there were any.
     async fn write_back(&self, only_whole: bool, done: &impl Fn(u64)) -> Result<bool> {
         let _held = self.writing_back.lock().await;
         let (frozen, caller, mut over) = {
@@ -382,7 +387,7 @@ impl Node {
         let sent = self.send(&caller, &frozen, &mut over).await;
         let mut state = self.state.lock();
         state.frozen = Arc::default();
-        // Also of bytes that were published before others failed.
+        // Bytes may have been published before others failed.
         if let (Some(before), Some(over)) = (before, over)
             && before.base != over.base
         {
@@ -398,8 +403,8 @@ impl Node {
                 done(bytes);
                 Ok(true)
             }
-            // Also those that were taken meanwhile: they are over the same. Nobody finds nothing
-            // to be written back before it was told.
+            // Bytes taken meanwhile are dropped, too: they are over the same base. `dropped` is
+            // called before anybody can find that there is nothing to write back.
             Err(Error::PreconditionFailed(_)) if over.is_some() => {
                 let gone = state.dirty.bytes() + bytes;
                 if let Some(dropped) = &self.dropped {
@@ -426,7 +431,7 @@ impl Node {
         }
     }
 
-    /// Somebody writes back, or waits to.
+    /// Returns whether a write-back is in progress or waits.
     pub fn is_writing_back(&self) -> bool {
         self.writing_back.try_lock().is_err()
     }
@@ -443,11 +448,11 @@ impl Node {
             tries += 1;
             let is_other_session = self.fs.session() != now;
             match error {
-                // The body is another one now, or blocks were of a session that has ended.
+                // The body has been replaced, or blocks belonged to a session that has ended.
                 Error::Conflict(_) if tries < TRIES => {}
                 Error::Unavailable(_) | Error::Invalid(_) if is_other_session && tries < TRIES => {}
                 error => {
-                    // The outcome may not be known: a body that was tried is not spare.
+                    // The outcome may be unknown: a body that was tried must not be used again.
                     self.writer.forget().await;
                     return Err(error);
                 }
@@ -475,7 +480,7 @@ impl Node {
         self.compact_inline(caller, frozen).await
     }
 
-    /// Rewrites a chunk that has taken many small writes: each further one would cost more.
+    /// Rewrites a chunk after many small writes: each further one would cost more.
     async fn compact_inline(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
         let Some((offset, run)) = frozen.first() else { return Ok(()) };
         let small = run.len() <= limits::INLINE_BYTES;
@@ -495,7 +500,7 @@ impl Node {
             is_due
         };
         if is_due && let Err(error) = self.fs.compact_chunk(caller, self.ino, chunk).await {
-            // It is done when there is no more room, at the latest.
+            // It will be compacted when there is no more room, at the latest.
             tracing::debug!(ino = %self.ino, %error, "not compacted");
         }
         Ok(())
@@ -506,12 +511,13 @@ fn is_root(caller: &Caller) -> bool {
     caller.posix().is_some_and(|posix| posix.uid == 0)
 }
 
-/// Bytes of runs.
+/// Returns the number of bytes in runs.
 fn length(runs: &Frozen) -> u64 {
     runs.iter().map(|(_, run)| run.len() as u64).sum()
 }
 
-/// Which runs go into the metadata, and which share blocks: few small ones, and all others.
+/// Divides runs into those that go into the metadata and those that share blocks: a few small runs
+/// go into the metadata, all others into blocks.
 fn pack(frozen: &Frozen) -> (Frozen, Vec<Frozen>) {
     if frozen.len() <= INLINE_RUNS && length(frozen) <= limits::INLINE_BYTES as u64 {
         return (frozen.clone(), Vec::new());
@@ -539,8 +545,8 @@ fn pack(frozen: &Frozen) -> (Frozen, Vec<Frozen>) {
 }
 
 impl Local {
-    /// The inode with what is here. What is over others' bytes is about to be dropped, and hides
-    /// nothing.
+    /// Returns the inode with the local state on top. Bytes that were written over another state
+    /// than the present one are about to be dropped, and hide nothing.
     pub fn over(&self, mut inode: Inode) -> Inode {
         if self.retained {
             inode.nlink = inode.nlink.saturating_sub(1);
@@ -561,12 +567,13 @@ impl Local {
         !self.patches.is_empty()
     }
 
-    /// Whether the bytes of a file are others than those over which these were taken.
+    /// Returns whether the local bytes were written over another state of the file than the present
+    /// one.
     pub fn is_over_others(&self, inode: &Inode) -> bool {
         self.written.is_some() && self.base.is_some_and(|base| base != inode.data_change)
     }
 
-    /// Puts the bytes that are here over `bytes`, which begin where `range` does.
+    /// Copies the local bytes over `bytes`, which begin at the start of `range`.
     pub fn overlay(&self, range: &Range<u64>, bytes: &mut [u8]) {
         for (start, run) in &self.patches {
             overlay(*start, run, range, bytes);

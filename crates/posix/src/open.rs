@@ -24,8 +24,8 @@ use crate::who::Who;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
     pub file: Descriptor,
-    /// Somebody here has locks on it: each descriptor that is closed is to be heard of, since all
-    /// locks of its process go with it.
+    /// True if a local program has locks on it: each close of a descriptor must be reported, since
+    /// it releases all locks of its process.
     pub is_locked: bool,
 }
 
@@ -46,7 +46,7 @@ impl Posix {
                 && let Some(node) = posix.files.node(ino)
                 && inode.as_ref().is_some_and(|inode| node.local(&(0..0)).is_over_others(inode))
             {
-                // What was taken before others wrote goes before more is taken.
+                // Bytes taken before others wrote are dropped before more are taken.
                 node.flush(|bytes| posix.dirt.less(bytes)).await?;
             }
             let base = inode.map(|inode| inode.data_change);
@@ -54,7 +54,7 @@ impl Posix {
         })
     }
 
-    /// Whether somebody who may not open a file by its mode may go on with it.
+    /// Returns whether a caller that may not open a file by its mode may go on using it.
     async fn resumes(&self, who: &Who, ino: Ino, intent: Intent) -> bool {
         if !intent.resumes {
             return false;
@@ -68,7 +68,7 @@ impl Posix {
         }
     }
 
-    /// `object`: what is read of it even if it is removed elsewhere soon.
+    /// Opens a file. `object` is its state for readers, even if it is removed elsewhere soon.
     fn opened(
         &self,
         ino: Ino,
@@ -83,8 +83,9 @@ impl Posix {
         Opened { file: Descriptor(handle.number), is_locked: self.files.is_locked(ino) }
     }
 
-    /// The contents of a file to read, as they are now. A caller that opens it reads them even if
-    /// the file is removed elsewhere before the first read. And the inode, where it was asked for.
+    /// Returns the contents of a file to read, as they are now: the caller can read them even if
+    /// the file is removed elsewhere before the first read. Also returns the inode, if it was asked
+    /// for.
     async fn open_as(
         &self,
         caller: &Caller,
@@ -92,7 +93,7 @@ impl Posix {
         intent: Intent,
     ) -> Result<(Option<Object>, Option<Inode>)> {
         let wanted = intent.wanted();
-        // A caller that only reads is checked where it is opened.
+        // A caller that only reads is checked when the inode is opened.
         let is_checked = wanted != READ;
         let mut found = None;
         if is_checked {
@@ -109,7 +110,7 @@ impl Posix {
         }
     }
 
-    /// Opens a file that is made if there is none; `exclusive` if there must be none.
+    /// Opens a file, and makes it if it does not exist; with `exclusive` it must not exist.
     pub fn create(
         self: &Arc<Posix>,
         who: Who,

@@ -1,4 +1,4 @@
-//! The owners on this machine of locks on a file, and their names.
+//! The local owners of locks on a file, and their names.
 //!
 //! ```text
 //!   seen in fcntl(2) ──► what the kernel calls the owner: a process, or the open file
@@ -6,7 +6,7 @@
 //!   in neither       ──► the one of the two that has a lock already, or else the kernel's
 //! ```
 //!
-//! So a lock that was seen is found by an unlock that was not, and the other way round.
+//! So a lock whose call was seen is found by an unlock whose call was not, and the other way round.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::wanted::Wanted;
 
-/// The owners on this machine that have locks on a file, or tried to get one.
+/// The local owners that have locks on a file, or tried to get one.
 #[derive(Default)]
 pub struct Held {
     owners: Mutex<HashMap<u64, Owner>>,
@@ -24,13 +24,13 @@ pub struct Held {
 
 #[derive(Default)]
 struct Owner {
-    /// In which it got a lock.
+    /// Session in which it got a lock.
     session: Option<SessionId>,
-    /// Open files by which it asked, by number. The kernel may give a new owner the number of one
-    /// whose file it has closed, and says that it was closed only later. So an owner is gone when
-    /// all of these are.
+    /// Numbers of the open files through which it asked. The kernel may give a new owner the number
+    /// of an owner whose file it has closed, and reports the close only later. So an owner is gone
+    /// when all of these are closed.
     handles: HashSet<u64>,
-    /// It has a lock on all of the file of which is not known by which call it is.
+    /// True if it has a lock on the whole file, by an unknown call.
     is_vague: bool,
 }
 
@@ -49,8 +49,8 @@ impl Held {
         }
     }
 
-    /// The owner to lock for, by an open file: two locks of one owner must not be in each other's
-    /// way.
+    /// Returns the owner to lock for, through an open file: two locks of one owner must not
+    /// conflict with each other.
     pub fn takes(&self, wanted: Wanted, handle: u64) -> Wanted {
         let owners = self.owners.lock();
         let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
@@ -63,8 +63,8 @@ impl Held {
         }
     }
 
-    /// The owners to unlock for, by an open file. An earlier request may have locked for an owner
-    /// that was seen where this one is not, or the other way round.
+    /// Returns the owners to unlock for, through an open file. An earlier request may have locked
+    /// for an owner whose call was seen while that of this request is not, or the other way round.
     pub fn gives(&self, wanted: Wanted, handle: u64) -> Vec<Wanted> {
         let owners = self.owners.lock();
         let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
@@ -79,8 +79,8 @@ impl Held {
         gives
     }
 
-    /// An open file was closed by which an owner asked. Whether that was the last one: then its
-    /// locks are to be given back.
+    /// Notes that an open file through which an owner asked was closed. Returns whether that was
+    /// the last one: then its locks must be released.
     pub fn left(&self, owner: u64, handle: u64) -> bool {
         let mut owners = self.owners.lock();
         let Some(known) = owners.get_mut(&owner) else { return false };
@@ -100,13 +100,13 @@ impl Held {
         self.owners.lock().remove(&owner);
     }
 
-    /// Whether any of `owners` got locks in another session than `now`.
+    /// Returns whether any of `owners` got locks in another session than `now`.
     pub fn lost(&self, owners: &HashSet<u64>, now: SessionId) -> bool {
         let known = self.owners.lock();
         owners.iter().filter_map(|owner| known.get(owner)?.session).any(|session| session != now)
     }
 
-    /// A session in which locks were taken, one that is not `now` if there is such.
+    /// Returns a session in which locks were taken, other than `now` if possible.
     pub fn session(&self, now: SessionId) -> Option<SessionId> {
         let owners = self.owners.lock();
         let sessions = || owners.values().filter_map(|owner| owner.session);
@@ -114,14 +114,15 @@ impl Held {
     }
 }
 
-/// Owners that used a descriptor to lock its file.
+/// The owners that used a descriptor to lock its file.
 #[derive(Default)]
 pub struct Lockers(Mutex<Used>);
 
 #[derive(Default)]
 struct Used {
     owners: HashSet<u64>,
-    /// The kernel's number of the open file, once that was seen: no process while it is open.
+    /// The kernel's number of the open file, once it was seen: it is no process while the file is
+    /// open.
     file: Option<u64>,
 }
 
@@ -130,20 +131,20 @@ impl Lockers {
         self.0.lock().owners.insert(owner);
     }
 
-    /// Whether there are any of which this is true.
+    /// Returns whether there are any, and `is` is true for them.
     pub fn any(&self, is: impl Fn(&HashSet<u64>) -> bool) -> bool {
         let used = self.0.lock();
         !used.owners.is_empty() && is(&used.owners)
     }
 
-    /// The descriptor is closed: the owners whose locks go with it.
+    /// Returns the owners whose locks go when the descriptor is closed.
     pub fn left(&self, held: &Held, handle: u64) -> Vec<u64> {
         let used = self.0.lock();
         used.owners.iter().copied().filter(|owner| held.left(*owner, handle)).collect()
     }
 
-    /// Learns what the kernel calls the open file; and of a request that was not seen, that it is
-    /// by a process: only fcntl(2) locks for one.
+    /// Learns the kernel's number of the open file. If the call of a request was not seen, finds
+    /// out whether it is a process, which only fcntl(2) locks for.
     pub fn learn(&self, wanted: Wanted) -> Wanted {
         let mut used = self.0.lock();
         match (wanted.space, used.file) {
@@ -157,7 +158,7 @@ impl Lockers {
     }
 }
 
-/// The answer once the locks on a file are lost.
+/// Returns the error for a file whose locks are lost.
 pub fn lost(ino: Ino) -> Error {
     let what = format!("inode {ino}: its locks were lost with the session");
     Error::Io(std::io::Error::other(what))
@@ -189,7 +190,7 @@ mod tests {
     }
 
     impl File {
-        /// Whether the lock was had.
+        /// Returns whether the lock was granted.
         fn lock(&mut self, handle: u64, asked: Wanted) -> bool {
             let lockers = &self.open[handle as usize - 1];
             let wanted = self.held.takes(lockers.learn(asked), handle);
@@ -216,10 +217,10 @@ mod tests {
     const FILES: [u64; 3] = [0, 71, 72];
     const PROCESS: u64 = 80;
 
-    /// By which open file, whether it is seen in its call, and whether it is to lock.
+    /// The open file, whether the call is seen, and whether it is to lock.
     type Step = (u64, bool, bool);
 
-    /// All that a program may do in five steps.
+    /// Returns everything that a program may do in five steps.
     fn programs() -> impl Iterator<Item = Vec<Step>> {
         let step = |number: u32| (1 + u64::from(number & 1), number & 2 != 0, number & 4 != 0);
         (0..8_u32.pow(5)).map(move |number| (0..5).map(|at| step(number >> (3 * at))).collect())
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Of a process, by whatever open file.
+    /// Locks of a process, by any open file.
     #[test]
     fn a_lock_by_fcntl_is_one_lock_however_much_of_it_is_seen() {
         for program in programs() {
@@ -280,7 +281,7 @@ mod tests {
         file.unlock(1, wanted(FILES[1], Space::Flock));
         let [left] = file.locks.held[..] else { panic!("{:?}", file.locks) };
         assert_eq!((left.owner, left.space), (FILES[1], Space::Fcntl));
-        // And the other one when this one goes.
+        // The other lock goes with the first.
         assert!(file.lock(1, wanted(FILES[1], Space::Flock)));
         file.unlock(1, wanted(FILES[1], Space::Fcntl));
         let [left] = file.locks.held[..] else { panic!("{:?}", file.locks) };
@@ -319,14 +320,14 @@ mod tests {
     fn an_owner_that_is_named_again_before_its_file_is_closed_keeps_its_locks() {
         let held = Held::default();
         held.got(&wanted(7, Space::Fcntl), 1, SESSION);
-        // Closed by its program. The kernel calls the next open file the same, which has a lock
-        // before the mount hears that the first one was closed.
+        // The program closed it. The kernel calls the next open file the same, which has a lock
+        // before the mount receives the close of the first one.
         held.tried(7, 2);
         held.got(&wanted(7, Space::Fcntl), 2, SESSION);
         assert!(!held.left(7, 1), "the lock of the second would go");
         assert!(held.is_known(7) && held.session(SESSION) == Some(SESSION));
         assert!(held.left(7, 2));
-        // A caller that asked for nothing has nothing to give back.
+        // A caller that asked for nothing has nothing to release.
         held.forget(7);
         assert!(!held.left(7, 3));
     }

@@ -1,4 +1,4 @@
-//! A file system: what is open, and what of it others may keep.
+//! A file system: its open files, and the parts of it that callers may cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,22 +27,23 @@ use crate::watches::Watches;
 use crate::who::{Attempt, Step, Who};
 use crate::whole::Whole;
 
-/// Attempts at an operation for a call, where it is not known what became of it.
+/// Attempts at an operation for a call, while its outcome is unknown.
 const TRIES: u32 = 3;
 
-/// How a file system behaves.
+/// Settings of a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes written and not written back, of all files: beyond that writers wait.
+    /// Bytes written and not written back, of all files: beyond this, writers wait.
     pub dirty_bytes: u64,
-    /// The same of what is written from one address: others go on.
+    /// Bytes written and not written back that come from one address: beyond this, its writers
+    /// wait, and others go on.
     pub dirty_bytes_each: u64,
-    /// Somebody else opens, closes and locks files, and nothing is written: they are read by their
-    /// inodes only.
+    /// True if clients open, close and lock files elsewhere, and write nothing: files are read by
+    /// their inodes only.
     pub opens_nothing: bool,
 }
 
-/// The work done so far.
+/// Counters of the work so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stats {
     pub files_open: u64,
@@ -53,11 +54,11 @@ pub struct Stats {
     pub bytes_written_back: u64,
 }
 
-/// The store as a file system of one session. It hears alone of what changes in the session: no two
-/// of them share one.
+/// The store as a file system of one session. It alone receives the changes for the session: two of
+/// them never share a session.
 pub struct Posix {
     pub(crate) fs: Fs,
-    /// As whom the store knows it.
+    /// The user whose rights the store applies.
     pub(crate) user: Caller,
     pub(crate) runtime: Runtime,
     pub(crate) keeper: Arc<dyn Keeper>,
@@ -68,18 +69,18 @@ pub struct Posix {
     pub(crate) watches: Watches,
     pub(crate) cookies: Cookies,
     pub(crate) ahead: Ahead,
-    /// A search for a cookie that is not known looks at all of a directory: one after the other.
+    /// A search for an unknown cookie reads a whole directory: they run one after the other.
     pub(crate) seeks: Arc<Shares>,
     pub(crate) files: Files,
     pub(crate) dirt: Dirt,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
-    /// A lock may have become free.
+    /// Notified when a lock may have become free.
     pub(crate) locks_changed: Notify,
 }
 
 impl Posix {
-    /// Work that nobody waits for is done in tasks of `runtime`.
+    /// Returns a file system. Background work runs in tasks of `runtime`.
     pub fn new(
         fs: Fs,
         user: Caller,
@@ -112,13 +113,13 @@ impl Posix {
         &self.fs
     }
 
-    /// From now on bytes that were taken overwrite nothing that others have written since: they are
-    /// dropped, and `dropped` is told before. For files that are opened after this.
+    /// From now on, written bytes overwrite nothing that others have written since: they are
+    /// dropped, and `dropped` is called before. Applies to files that are opened after this call.
     pub fn never_overwrite(&self, dropped: impl Fn(Ino) + Send + Sync + 'static) {
         let _ = self.files.dropped.set(Arc::new(dropped));
     }
 
-    /// From now on it hears of what changes elsewhere, and tells its keeper.
+    /// Receives changes from elsewhere from now on, and invalidates them at the keeper.
     pub fn follow_changes(self: &Arc<Posix>) {
         let posix = Arc::downgrade(self);
         self.fs.on_change(move |changed| {
@@ -128,7 +129,7 @@ impl Posix {
         });
     }
 
-    /// Must not wait for anything: whoever makes the change waits for this.
+    /// Invalidates what has changed. Must not wait for anything, as the change waits for this.
     fn changed(&self, changed: Changed) {
         match changed {
             Changed::All => {
@@ -144,7 +145,7 @@ impl Posix {
                 self.known.change(ino, matches!(changed, Changed::Tally(_)));
                 self.whole.end(ino);
                 self.watches.change(ino);
-                // An inode that is only just on its way to the keeper is found by its name.
+                // An inode that is just on its way to the keeper is found by its name.
                 if !self.keeper.forget_attributes(ino) {
                     self.keeper.forget_names();
                 }
@@ -169,20 +170,20 @@ impl Posix {
         }
     }
 
-    /// The keeper forgets an inode some times.
+    /// Notes that the keeper forgets an inode some times.
     pub fn forget(&self, ino: Ino, times: u64) {
         if self.known.leave(ino, times) {
             self.gone.forget(ino);
         }
     }
 
-    /// The caller of an operation that changes something.
+    /// Returns the caller of an operation that changes something.
     pub(crate) fn caller(&self, who: &Who) -> Caller {
         who.caller_in_groups(&self.user)
     }
 
-    /// Runs an operation: once, if it is for a call. Its outcome may have been lost, so it is run
-    /// again then.
+    /// Runs an operation; if it is for a call, the operation takes effect once. It is run again if
+    /// its outcome may have been lost.
     pub(crate) async fn run<V: Callable + WireVerb + Clone>(
         &self,
         who: &Who,
@@ -215,12 +216,12 @@ impl Posix {
         }
     }
 
-    /// Keeps the outcome of an attempt before whoever called is told: `status`, 0 if what was asked
-    /// for is there. No other attempt at the same call has another one then. An outcome of which
-    /// the last step is kept needs nothing more.
+    /// Records the outcome of an attempt before the client receives it: `status`, 0 if the
+    /// requested result exists. No other attempt at the same call can have another outcome then. If
+    /// the last step succeeded, its outcome is recorded already.
     ///
     /// # Errors
-    /// Where it could not be kept, or not be found out whether it is.
+    /// The error if the outcome could not be recorded, or it is unknown whether it was.
     pub async fn settle(&self, attempt: &Attempt, status: u32) -> Result<Settled> {
         let call = attempt.next();
         if status == 0 && call.step > 0 {
@@ -229,10 +230,10 @@ impl Posix {
         self.fs.run(&Caller::system(), SettleCall { call, status, found: attempt.found() }).await
     }
 
-    /// Whether what a call sets was set before.
+    /// Returns whether the changes of a call were made before.
     ///
     /// # Errors
-    /// Where that cannot be found out now.
+    /// The error if that cannot be found out now.
     pub async fn was_set(&self, who: &Who) -> Result<bool> {
         match who.call(Step::Size) {
             Some(call) => self.fs.read(&Caller::system(), FindCall { call }).await,
@@ -240,7 +241,7 @@ impl Posix {
         }
     }
 
-    /// An inode that was made, perhaps before.
+    /// Returns an inode that was made, now or by an earlier attempt.
     pub(crate) async fn made(&self, who: &Who, made: Once<(Ino, Inode)>) -> Result<(Ino, Inode)> {
         match made {
             Once::Done(made) => Ok(made),
@@ -250,7 +251,7 @@ impl Posix {
         }
     }
 
-    /// How long may be kept what was read from leased rows since `moment`.
+    /// Returns the time for which rows read under leases since `moment` may be kept.
     pub(crate) fn keeps(&self, moment: Moment) -> Duration {
         match self.known.moment() == moment {
             true => self.fs.lease_left(),
@@ -262,22 +263,22 @@ impl Posix {
         if self.keeper.keeps_names() { keeps } else { Duration::ZERO }
     }
 
-    /// An open file that can be used.
+    /// Returns an open file that can be used.
     ///
     /// # Errors
-    /// `Invalid` for a number of no open file; `Io` when its locks are lost.
+    /// `Invalid` for a number that is not open; `Io` if its locks are lost.
     pub(crate) fn usable(&self, file: Descriptor) -> Result<Arc<Handle>> {
         let handle = self.files.handle(file)?;
         handle.check_locks(self.fs.session())?;
         Ok(handle)
     }
 
-    /// Whether a file is open and can be used.
+    /// Returns whether a file is open and can be used.
     pub fn is_usable(&self, file: Descriptor) -> bool {
         self.usable(file).is_ok()
     }
 
-    /// Whether a file is open, can be used, and was opened for writing.
+    /// Returns whether a file is open, can be used, and was opened for writing.
     pub fn is_writable(&self, file: Descriptor) -> bool {
         self.usable(file).is_ok_and(|handle| handle.writes)
     }

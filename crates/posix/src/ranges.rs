@@ -11,21 +11,24 @@ use crate::handle::{Descriptor, Handle};
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// The treatment of a range. Room is not set apart: a file is as long as asked for, and a hole.
+/// The treatment of a range. No room is reserved: a file is extended to the requested length with a
+/// hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
-    /// The file reaches to its end at least.
+    /// Extends the file at least to the end of the range.
     Extend,
-    /// Nothing, but that the file is no longer setuid.
+    /// Changes nothing, except that the file is no longer setuid.
     KeepSize,
-    /// A hole; the size stays.
+    /// Makes a hole; the size stays.
     Punch,
-    /// Zeros; the size stays, or reaches to its end at least.
+    /// Writes zeros; the file is extended to the end of the range if it is shorter, unless the size
+    /// stays.
     Zero { keeps_size: bool },
 }
 
 impl Posix {
-    /// In each way the file is no longer setuid after that, where whoever asks is not root.
+    /// Treats a range. After each treatment the file is no longer setuid, unless the caller is
+    /// root.
     ///
     /// # Errors
     /// `Denied` for a file that was not opened for writing.
@@ -72,11 +75,11 @@ impl Posix {
         }
     }
 
-    /// Copies `length` bytes of a file, by reference. Returns how many bytes that were.
+    /// Copies `length` bytes of a file by reference. Returns the number of bytes copied.
     ///
     /// # Errors
-    /// `TooLarge`, `Conflict`, `CrossBucket` and `NotImplemented` where the bytes must be moved;
-    /// `Denied` where the target was not opened for writing.
+    /// `TooLarge`, `Conflict`, `CrossBucket` and `NotImplemented` if the bytes must be moved;
+    /// `Denied` if the target was not opened for writing.
     pub fn copy_range(
         self: &Arc<Posix>,
         (source, source_offset): (Descriptor, u64),
@@ -124,8 +127,8 @@ impl Posix {
         Ok(copied)
     }
 
-    /// Copies all of a file that has at most `length` bytes into an empty one: they share a body
-    /// then. Returns how many bytes that were; `None` if they are not such files.
+    /// Copies a whole file of at most `length` bytes into an empty file: they share a body then.
+    /// Returns the number of bytes; `None` if these are no such files.
     async fn clone_file(
         &self,
         (source, target): (&Handle, &Handle),

@@ -18,18 +18,18 @@ use crate::node::Local;
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// Times that a file is opened again whose bytes are elsewhere by now.
+/// Number of times that a file is opened again because its bytes have moved.
 const TRIES: u32 = 3;
 
 /// The source of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     File(Descriptor),
-    /// A file that nobody opened here: whoever reads it may, as somebody else has checked.
+    /// A file that is not opened here. The rights of the reader were checked elsewhere.
     Unopened(Ino),
 }
 
-/// The thing that is looked for in a file.
+/// The kind of range that is looked for in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sought {
     Data,
@@ -37,7 +37,7 @@ pub enum Sought {
 }
 
 impl Posix {
-    /// At most `size` bytes from `offset` on; fewer where the file ends.
+    /// Returns at most `size` bytes from `offset` on; fewer at the end of the file.
     pub fn read(
         self: &Arc<Posix>,
         source: Source,
@@ -61,8 +61,8 @@ impl Posix {
         })
     }
 
-    /// As [`Posix::read`], for a caller that opens nothing: whoever may open the file with this
-    /// intent may read it. In parts, one after the other.
+    /// Reads like [`Posix::read`], for a caller that opens nothing: any caller that may open the
+    /// file with this intent may read it. The bytes are returned in consecutive parts.
     pub fn read_once(
         self: &Arc<Posix>,
         who: Who,
@@ -71,7 +71,7 @@ impl Posix {
         size: u32,
     ) -> Answer<Result<Vec<Bytes>>> {
         let range = offset..offset.saturating_add(u64::from(size));
-        // Nothing is here beside the store.
+        // There are no local bytes on top of the store's.
         if self.files.node(ino).is_none()
             && let Some(Ok(object)) = self.fs.open_inode_now(&who.caller(&self.user), ino, false)
             && let Some(parts) = object.read_parts_now(clip(&range, object.size()))
@@ -100,8 +100,8 @@ impl Posix {
         parts
     }
 
-    /// Reads what is in the store. If that has to be waited for, and the file is read in sequence,
-    /// what is read next is fetched meanwhile.
+    /// Reads bytes of the store. If the read has to wait, and the file is read in sequence, the
+    /// next bytes are fetched meanwhile.
     async fn read_stored(
         self: &Arc<Posix>,
         object: &Object,
@@ -125,7 +125,7 @@ impl Posix {
         work.await
     }
 
-    /// By which a file is read.
+    /// Returns the handle through which a source is read.
     fn reader(&self, source: Source) -> Result<Arc<Handle>> {
         match source {
             Source::File(file) => self.usable(file),
@@ -133,7 +133,7 @@ impl Posix {
         }
     }
 
-    /// Where all of it is in memory.
+    /// Returns bytes if all of them are in memory.
     fn read_now(&self, handle: &Handle, range: &Range<u64>) -> Option<Bytes> {
         let node = &handle.node;
         let local = node.local(range);
@@ -149,19 +149,20 @@ impl Posix {
 
     async fn read_range(&self, handle: &Handle, range: Range<u64>) -> Result<Bytes> {
         let node = &handle.node;
-        // First: what is written back in the meantime is in one of the two, or both.
+        // The local state first: bytes that are written back meanwhile are in it, in the store, or
+        // in both.
         let mut local = node.local(&range);
         let mut object = self.object(handle).await?;
         if local.is_over_others(object.inode()) {
-            // Bytes of others are not hidden by what was taken before.
+            // Bytes taken before others wrote must not hide those of the others.
             node.flush(|bytes| self.dirt.less(bytes)).await?;
             local = node.local(&range);
             object = self.object(handle).await?;
         }
         for _ in 0..TRIES {
             match merge(&object, &local, &range).await {
-                // The server has forgotten that it told this block, or the session is another
-                // one, or the file got another body: the file is opened anew and read again.
+                // The server has forgotten that it named this block, or the session has changed, or
+                // the file got another body: the file is opened anew and read again.
                 Err(Error::Denied(_) | Error::Conflict(_)) => {
                     object = self.fs.open_inode_anew(&handle.caller, node.ino, true).await?;
                 }
@@ -183,7 +184,8 @@ impl Posix {
         }
     }
 
-    /// Where, from `offset` on, there are data or a hole; `None` if there are none before the end.
+    /// Returns the offset, from `offset` on, of the next data or hole; `None` if there is none
+    /// before the end.
     pub fn seek(
         self: &Arc<Posix>,
         source: Source,
@@ -208,7 +210,7 @@ fn clip(range: &Range<u64>, size: u64) -> Range<u64> {
     range.start.min(size)..range.end.min(size)
 }
 
-/// The bytes of the store with those that are here over them.
+/// Returns the bytes of the store with the local bytes on top.
 async fn merge(object: &Object, local: &Local, range: &Range<u64>) -> Result<Bytes> {
     let all = clip(range, object.size().max(local.end));
     let stored = clip(&all, object.size());

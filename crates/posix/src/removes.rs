@@ -1,4 +1,4 @@
-//! Names that go or move.
+//! Removals and renames.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ impl Posix {
         })
     }
 
-    /// The directory of a name, before that goes: programs may be in it. The kernel has just asked
-    /// for it, so mostly it is known here.
+    /// Returns the directory of a name that is about to be removed: programs may use the directory.
+    /// The kernel has just looked it up, so mostly it is cached here.
     async fn directory_at(&self, who: &Who, parent: Ino, name: &[u8]) -> Option<(Ino, Inode)> {
         if !self.keeper.counts() {
-            // Nobody would say when it is to be forgotten.
+            // Nothing would report when it is to be forgotten.
             return None;
         }
         let lookup = Lookup { parent, name: name.to_vec() };
@@ -45,8 +45,8 @@ impl Posix {
         found.ok().filter(|(_, inode)| inode.is_directory())
     }
 
-    /// A directory was removed; programs may be in it. If the call was done before, what has the
-    /// name now is another directory, and is there.
+    /// Notes that a directory was removed; programs may still use it. If the call was done before,
+    /// the name may now belong to another directory, which exists.
     fn remember_directory<T>(&self, removed: &Once<T>, found: Option<(Ino, Inode)>) {
         if let (Once::Done(_), Some((ino, inode))) = (removed, found) {
             self.gone.remember(ino, inode, self.fs.clock().now());
@@ -68,7 +68,7 @@ impl Posix {
         })
     }
 
-    /// Moves a name, also onto itself, where nothing changes.
+    /// Moves a name. A move onto itself changes nothing.
     pub fn rename(
         self: &Arc<Posix>,
         who: Who,

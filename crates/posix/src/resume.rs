@@ -1,11 +1,11 @@
-//! Listing directories that nobody has open: each entry has a cookie, after which a listing goes on
-//! whatever changed meanwhile.
+//! Listings of directories that are not held open: each entry has a cookie, after which a listing
+//! continues whatever has changed meanwhile.
 //!
-//! A cookie is a hash of the name. A name that was given recently is remembered, although it may be
-//! gone by now. Any other name is looked for in the directory, which takes longer, and finds it
-//! after a restart and in another process. Only after a name that is neither remembered nor there
-//! any more a listing has to begin again. Numbers in the rows of entries would be found at once,
-//! and for as long as they are not used again.
+//! A cookie is a hash of the name. A recently listed name is remembered, even if it is gone by now.
+//! Any other name is searched for in the directory, which takes longer, but works after a restart
+//! and in another process. Only after a name that is neither remembered nor present a listing has
+//! to begin again. Numbers in the rows of entries would be found at once, and for as long as they
+//! are not reused.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ use crate::who::Who;
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// An entry, and where to go on after it.
+/// An entry, and the cookie after which a listing continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resumable {
     pub name: Bytes,
     pub ino: Ino,
     pub kind: Kind,
     pub cookie: u64,
-    /// If it was asked for. `.` and `..` have none, and neither have files that are written to
-    /// here.
+    /// Attributes, if they were asked for. `.` and `..` have none, nor have files with local
+    /// writes.
     pub entry: Option<Entry>,
 }
 
@@ -43,10 +43,10 @@ pub struct Part {
 }
 
 impl Posix {
-    /// At most `limit` entries of a directory, those after `cookie`; 0 is the beginning.
+    /// Returns at most `limit` entries of a directory after `cookie`; 0 is the beginning.
     ///
     /// # Errors
-    /// `Conflict` where the listing has to begin again.
+    /// `Conflict` if the listing has to begin again.
     pub fn list_after(
         self: &Arc<Posix>,
         who: Who,
@@ -92,10 +92,10 @@ impl Posix {
         })
     }
 
-    /// Finds out which entry a cookie is of, so that a listing need not search for it.
+    /// Finds the entry of a cookie, so that a listing need not search for it.
     ///
     /// # Errors
-    /// As [`Posix::list_after`].
+    /// Same errors as [`Posix::list_after`].
     pub async fn seek_cookie(&self, who: &Who, ino: Ino, cookie: u64) -> Result<()> {
         if cookie >= FIRST && self.cookies.find(ino, cookie).is_none() {
             let cursor = self.cursor(who, ino, cookie).await?;
@@ -104,7 +104,7 @@ impl Posix {
         Ok(())
     }
 
-    /// The place to go on after the entry with a cookie.
+    /// Returns the cursor after the entry with a cookie.
     async fn cursor(&self, who: &Who, ino: Ino, cookie: u64) -> Result<Bytes> {
         if let Some(cursor) = self.cookies.find(ino, cookie) {
             return Ok(cursor);

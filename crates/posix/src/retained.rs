@@ -1,4 +1,5 @@
-//! Files that are open when their last name goes: the session keeps them until they are closed.
+//! Files that are open when their last name is removed: the session keeps them until they are
+//! closed.
 
 use cairn_base::{Ino, Result};
 use cairn_fs::ops::for_call::Once;
@@ -9,7 +10,8 @@ use crate::posix::Posix;
 use crate::who::Who;
 
 impl Posix {
-    /// Before a name goes: if its file is open here and has no other, the session keeps it.
+    /// Makes the session keep a file whose name is about to be removed, if the file is open here
+    /// and has no other name.
     pub(crate) async fn retain(&self, who: &Who, parent: Ino, name: &[u8]) -> Option<Ino> {
         let lookup = Lookup { parent, name: name.to_vec() };
         let (ino, inode) = self.fs.read(&self.caller(who), lookup).await.ok()?;
@@ -31,16 +33,16 @@ impl Posix {
         }
     }
 
-    /// The name is gone: what is written to the file is for those alone that have it open. Or it
-    /// stayed after all, and closing the file needs not remove it. So it is where the call was done
-    /// before: what has the name now is not what that removed. Until this is known, the file is
-    /// written back as any other: it may be closed meanwhile.
+    /// Takes note of the outcome of a removal. If the name is gone, bytes written to the file are
+    /// only for those that have it open. If the name stayed after all, or the call was done before
+    /// (then the name belongs to another file now), closing the file need not remove it. Until the
+    /// outcome is known, the file is written back as any other: it may be closed meanwhile.
     pub(crate) async fn removed<T>(&self, removed: &Result<Once<T>>, retained: Option<Ino>) {
         let Some(ino) = retained else { return };
         let node = self.files.node(ino).filter(|node| node.is_retained());
         match (removed, node) {
             (Ok(Once::Done(_)), Some(node)) => node.set_nameless(),
-            // Whoever closed it has let go of it.
+            // Closing the file has let go of it already.
             (_, None) => {}
             (Ok(Once::Before(_)) | Err(_), Some(node)) => {
                 node.set_retained(false);
@@ -49,7 +51,7 @@ impl Posix {
         }
     }
 
-    /// A file that has no name any more was closed.
+    /// Ends the session's hold on a file without a name.
     pub(crate) async fn let_go(&self, ino: Ino) {
         let session = self.fs.session();
         if let Err(error) = self.fs.run(&self.user, LetGo { ino, session }).await {

@@ -1,5 +1,5 @@
 //! Bytes written to a file and not written back: runs that do not overlap. No run crosses a
-//! border of blocks, so that each can become one block.
+//! boundary between blocks, so that each can become one block.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::{Buffers, Pooled};
 
-/// From this length on, bytes, a run that grows gets room for a whole block. The part that it does
-/// not fill costs addresses and no memory, unless the memory was used before.
+/// Length, bytes, from which on a growing run gets room for a whole block. The unused part costs
+/// addresses and no memory, unless the memory was used before.
 const GROWS_WHOLE: usize = 128 << 10;
-/// A run that is as long at once is soon a whole block, mostly.
+/// Length, bytes, of a new run that will most likely become a whole block soon.
 const BEGINS_WHOLE: usize = 1 << 20;
-/// Memory of blocks that waits to be used again.
+/// Number of buffers for blocks that are kept to be used again.
 const WAITING: usize = 8;
 
 /// Memory for runs that become whole blocks.
@@ -25,11 +25,11 @@ pub fn whole_blocks() -> Buffers {
 pub struct Runs {
     runs: BTreeMap<u64, Pooled>,
     bytes: u64,
-    /// Memory of runs that become whole blocks; without it each has its own.
+    /// Memory for runs that become whole blocks; without it each run has its own.
     whole: Option<Buffers>,
 }
 
-/// Runs that are on their way.
+/// Runs that are being written back.
 pub type Frozen = Vec<(u64, Bytes)>;
 
 fn block_of(offset: u64) -> u64 {
@@ -54,7 +54,7 @@ impl Runs {
         self.bytes
     }
 
-    /// The end of the last run.
+    /// Returns the end of the last run.
     pub fn end(&self) -> u64 {
         self.runs.last_key_value().map_or(0, |(start, run)| start + run.len() as u64)
     }
@@ -88,8 +88,8 @@ impl Runs {
         run[at..at + overlap].copy_from_slice(&data[..overlap]);
         let (had, len) = (run.len(), at + data.len());
         if run.capacity() < len {
-            // A run that grows goes on growing: from some length on, to a whole block, so that it
-            // is not copied again.
+            // A run that grows goes on growing: from some length on it gets room for a whole block,
+            // so that it is not copied again.
             match at > 0 {
                 _ if len >= BEGINS_WHOLE => move_to(run, room(whole)),
                 true if len >= GROWS_WHOLE => move_to(run, room(whole)),
@@ -102,7 +102,8 @@ impl Runs {
         self.absorb(start, end);
     }
 
-    /// Joins the run at `start`, which now reaches `end`, with those behind it that it reaches.
+    /// Joins the run at `start`, which now reaches to `end`, with the runs behind it that it
+    /// reaches.
     fn absorb(&mut self, start: u64, end: u64) {
         let behind = |runs: &BTreeMap<u64, Pooled>| {
             let next = runs.range(start + 1..=end).next()?;
@@ -118,7 +119,7 @@ impl Runs {
         }
     }
 
-    /// Takes all runs; or only those that are whole blocks.
+    /// Takes all runs, or only those that are whole blocks.
     pub fn take(&mut self, only_whole: bool) -> Frozen {
         let is_taken = |run: &Pooled| !only_whole || run.len() == BLOCK_BYTES;
         let mut taken = Vec::new();
@@ -133,7 +134,7 @@ impl Runs {
         taken
     }
 
-    /// Puts runs back that could not be written back; what was written meanwhile is newer.
+    /// Puts back runs that could not be written back; bytes that were written meanwhile are newer.
     pub fn put_back(&mut self, frozen: &Frozen) {
         let whole = self.whole.clone();
         let newer = std::mem::replace(self, Runs { whole, ..Runs::default() });
@@ -145,7 +146,7 @@ impl Runs {
         }
     }
 
-    /// Copies of the runs that reach into `range`.
+    /// Returns copies of the runs that overlap `range`.
     pub fn copy(&self, range: &Range<u64>) -> Frozen {
         let from = self.runs.range(..=range.start).next_back().map_or(range.start, |(at, _)| *at);
         let mut copies = Frozen::new();
@@ -166,18 +167,18 @@ impl Runs {
     }
 }
 
-/// Room for a whole block.
+/// Returns room for a whole block.
 fn room(whole: Option<&Buffers>) -> Pooled {
     whole.map_or_else(|| Pooled::with_room(BLOCK_BYTES), Buffers::room)
 }
 
-/// Puts a run into other memory.
+/// Moves a run to other memory.
 fn move_to(run: &mut Pooled, mut memory: Pooled) {
     memory.memory().extend_from_slice(run);
     *run = memory;
 }
 
-/// Puts the bytes of a run that lie in `range` over `bytes`, which begin where it does.
+/// Copies the bytes of a run that lie in `range` over `bytes`, which begin at the start of `range`.
 pub fn overlay(start: u64, run: &[u8], range: &Range<u64>, bytes: &mut [u8]) {
     let first = start.max(range.start);
     let last = (start + run.len() as u64).min(range.end);

@@ -1,4 +1,4 @@
-//! The attributes that are shown of an inode, and for how long they may be kept.
+//! The attributes that callers see of an inode, and the time for which they may be kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use crate::who::Who;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub attributes: Attributes,
-    /// How long the attributes may be kept, and how long the name.
+    /// Times for which the attributes and the name may be kept.
     pub keeps: Duration,
     pub keeps_name: Duration,
 }
 
 impl Posix {
-    /// Whether an inode is a file that is open here and was written to: its attributes are to be
-    /// asked for by themselves. Bytes that are written back between a look at the store and one at
-    /// those that are here would be in neither.
+    /// Returns whether an inode is a file that is open here and was written to: then its attributes
+    /// must be asked for separately. Bytes that are written back between a look at the store and a
+    /// look at the local bytes would be in neither.
     pub(crate) fn is_written_here(&self, ino: Ino) -> bool {
         self.files.node(ino).is_some_and(|node| node.was_written())
     }
 
-    /// The same with its present attributes, if it is written to here.
+    /// Returns an entry with its present attributes, if the file is written to here.
     pub(crate) async fn as_written(self: &Arc<Posix>, who: &Who, entry: Entry) -> Entry {
         let ino = entry.attributes.ino;
         if !self.is_written_here(ino) {
@@ -42,14 +42,15 @@ impl Posix {
         }
     }
 
-    /// An inode as the keeper gets to see it. It was asked for since `moment`.
+    /// Returns the attributes of an inode as the keeper receives them. They were asked for at
+    /// `moment`.
     pub(crate) fn show(&self, ino: Ino, moment: Moment, inode: &Inode) -> Attributes {
         let mtime = self.known.show(ino, moment, inode);
         Attributes { mtime, ..Attributes::of(ino, inode) }
     }
 
-    /// The same with what was written here, and whether that is anything: then nothing of it may be
-    /// kept, since what was written back meanwhile is in neither.
+    /// Returns the attributes with local writes, and whether there were any: then the attributes
+    /// may not be kept, since bytes that were written back meanwhile are in neither.
     fn show_with_local(&self, ino: Ino, moment: Moment, inode: &Inode) -> (Attributes, bool) {
         match self.files.node(ino) {
             Some(node) => {
@@ -60,7 +61,8 @@ impl Posix {
         }
     }
 
-    /// Shows an inode that was found by a name: the keeper knows it once more.
+    /// Returns the entry of an inode that was found by a name: the keeper knows the inode once
+    /// more.
     pub(crate) fn entry(
         &self,
         (ino, inode): (Ino, &Inode),
@@ -75,7 +77,7 @@ impl Posix {
         Entry { attributes, keeps, keeps_name: self.keeps_name(keeps) }
     }
 
-    /// How long it may be kept that there is no such name.
+    /// Returns the time for which the absence of a name may be kept.
     pub(crate) fn keeps_absence(&self, parent: Ino, keeps: Duration) -> Duration {
         match self.makers.is_one(parent) {
             true => Duration::ZERO,
@@ -83,7 +85,8 @@ impl Posix {
         }
     }
 
-    /// The inode that was just made under a name, as it is leased now, and how long it may be kept.
+    /// Returns the inode that was just made under a name, as it is leased now, and the time for
+    /// which it may be kept.
     pub(crate) fn as_leased(
         &self,
         who: &Who,
@@ -97,7 +100,7 @@ impl Posix {
         }
     }
 
-    /// Of a directory that is empty it is known from here on what is in it.
+    /// If a directory is empty, its contents are known from here on.
     pub(crate) fn look_whether_empty(&self, ino: Ino) {
         let moment = self.known.moment();
         if let Some(Ok(found)) = self.fs.read_kept_now(&self.user, &Getattr { ino })
@@ -107,7 +110,7 @@ impl Posix {
         }
     }
 
-    /// Attributes, from leased rows if that goes.
+    /// Returns attributes, from leased rows if possible.
     pub(crate) async fn attributes_of(&self, who: &Who, ino: Ino) -> (Result<Inode>, Duration) {
         let verb = Getattr { ino };
         let caller = who.caller(&self.user);

@@ -1,12 +1,12 @@
-//! Locks that are asked for.
+//! Requests for locks.
 
 use cairn_base::SessionId;
 use cairn_fs::rows::{Lock, Space};
 
-/// The last byte of a lock to the end of the file, wherever that is.
+/// Last byte of a lock that reaches to the end of the file, wherever that is.
 pub const END: u64 = i64::MAX as u64;
 
-/// The lock that a range will have.
+/// The kind of lock that a range will have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
     Read,
@@ -14,18 +14,18 @@ pub enum LockKind {
     Unlock,
 }
 
-/// The wanted lock of a caller.
+/// A lock as a caller wants it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The door's number of the owner; once it is known who has locks, the name by which it has
-    /// them.
+    /// Number of the owner at the door; once it is known which owner has locks, the name under
+    /// which it has them.
     pub owner: u64,
-    /// The number of the process on the owner's machine.
+    /// Process id on the owner's machine.
     pub pid: u32,
     pub start: u64,
     pub last: u64,
     pub kind: LockKind,
-    /// Of a door that cannot tell by which call it is: both.
+    /// The call that the lock is by: both, if the door cannot tell.
     pub space: Space,
 }
 
@@ -35,7 +35,7 @@ impl Wanted {
         Lock { session, owner, pid, exclusive: kind == LockKind::Write, start, last, space }
     }
 
-    /// Whether it is on all of a file, as locks by flock(2) are.
+    /// Returns whether the lock is on the whole file, as locks by flock(2) are.
     pub fn is_whole(&self) -> bool {
         self.start == 0 && self.last >= END
     }

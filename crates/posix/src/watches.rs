@@ -1,4 +1,4 @@
-//! Inodes of which it is watched whether anybody else changes them meanwhile.
+//! Watches of inodes for changes by others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,19 +9,20 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub struct Watches {
     watched: Mutex<HashMap<Ino, Watched>>,
-    /// How many are watched: mostly none.
+    /// Number of watched inodes, which is mostly 0.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Watched {
     watchers: u32,
-    /// Somebody else changed it, or may have.
+    /// True if another caller changed it, or may have.
     is_mixed: bool,
 }
 
 impl Watches {
-    /// From now on. Of two who watch the same inode, each takes the other for one who changes it.
+    /// Begins to watch an inode. If two watch the same inode, each counts as a change for the
+    /// other.
     pub fn begin(&self, ino: Ino) {
         let mut watched = self.watched.lock();
         let one = watched.entry(ino).or_default();
@@ -30,7 +31,7 @@ impl Watches {
         self.count.store(watched.len(), Ordering::SeqCst);
     }
 
-    /// Whether anybody else changed it, or may have.
+    /// Returns whether another caller changed the inode, or may have.
     pub fn is_mixed(&self, ino: Ino) -> bool {
         self.watched.lock().get(&ino).is_none_or(|one| one.is_mixed)
     }
@@ -46,7 +47,7 @@ impl Watches {
         self.count.store(watched.len(), Ordering::SeqCst);
     }
 
-    /// Somebody else changes an inode.
+    /// Notes that an inode was changed.
     pub fn change(&self, ino: Ino) {
         if self.count.load(Ordering::SeqCst) > 0
             && let Some(one) = self.watched.lock().get_mut(&ino)
@@ -55,7 +56,7 @@ impl Watches {
         }
     }
 
-    /// Anything may have changed.
+    /// Notes that anything may have changed.
     pub fn change_all(&self) {
         self.watched.lock().values_mut().for_each(|one| one.is_mixed = true);
     }

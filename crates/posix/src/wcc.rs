@@ -1,11 +1,12 @@
-//! Attributes before and after a change (NFS calls it weak cache consistency): whoever kept those
-//! from before knows by them whether anybody else changed something in between.
+//! Attributes before and after a change (NFS calls it weak cache consistency): a client that has
+//! the attributes from before can tell by them whether anybody else changed something in between.
 //!
-//! They are exact, or those from before are left out. Exact: a master in this process has seen the
-//! inode right before and right after. Or, at a gateway: the attributes from before were leased,
-//! and nobody was heard to change the inode until those from after were leased in turn. No other
-//! change of this process that is watched was under way. So whoever serves clients has all of their
-//! changes watched. Operations that do not lease what they change, as a rename, leave it out there.
+//! Both are exact, or those from before are left out. They are exact if a master in this process
+//! has seen the inode right before and right after. At a gateway they are exact if the attributes
+//! from before were leased, and no change of the inode was reported until those from after were
+//! leased in turn. In addition, no other watched change of this process may have been in progress.
+//! So a door must have all changes of its clients watched. Operations that do not lease the rows
+//! that they change, such as a rename, leave the attributes out there.
 
 use std::iter::repeat;
 use std::sync::Arc;
@@ -20,18 +21,18 @@ use crate::node::Local;
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// An inode around a change.
+/// The attributes of an inode around a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Around {
-    /// Right before it, if that is known for sure.
+    /// Attributes right before the change, if they are known for sure.
     pub before: Option<Attributes>,
-    /// After it, if the inode is still there and may be looked at.
+    /// Attributes after the change, if the inode still exists and may be looked at.
     pub after: Option<Attributes>,
-    /// It is not there any more.
+    /// True if the inode does not exist any more.
     pub is_gone: bool,
 }
 
-/// Ends a watch also where whoever waits for the change gives up.
+/// Ends a watch, also if the caller gives up on the change.
 struct Watch<'a, const N: usize>(&'a Posix, [Ino; N]);
 
 impl<'a, const N: usize> Watch<'a, N> {
@@ -48,7 +49,7 @@ impl<const N: usize> Drop for Watch<'_, N> {
 }
 
 impl Posix {
-    /// Does `work`, which changes `inodes`, all different.
+    /// Does `work`, which changes `inodes`, all different, and returns their attributes around it.
     pub async fn around<T, W, const N: usize>(
         self: &Arc<Posix>,
         who: &Who,
@@ -79,7 +80,7 @@ impl Posix {
                         around.after = shown.ok().map(|(shown, _)| shown);
                     }
                 }
-                // The master was in this process, and nothing is here beside what it has seen.
+                // The master was in this process, and there are no local bytes.
                 if around.after.is_some()
                     && let Some((before, after)) = sight
                     && self.files.node(ino).is_none()
@@ -97,7 +98,7 @@ impl Posix {
         (done, around)
     }
 
-    /// As an inode is from now on until something else is heard.
+    /// Returns the attributes of an inode that hold until a change is reported.
     async fn leased(&self, who: &Who, ino: Ino) -> Option<Attributes> {
         if let leased @ Some(_) = self.leased_now(who, ino) {
             return leased;
@@ -115,14 +116,16 @@ impl Posix {
         with(local, ino, &found.0)
     }
 
-    /// To be asked for before the store is: what is written back in the meantime is in one of the
-    /// two, or both.
+    /// Returns the local state. Must be called before the store is read: bytes that are written
+    /// back meanwhile are in one of the two, or in both.
     fn local(&self, ino: Ino) -> Option<Local> {
         self.files.node(ino).map(|node| node.local(&(0..0)))
     }
 }
 
-/// `None`: what is here is being written back, or others wrote to the file.
+/// Returns the attributes with the local state on top. Returns `None` if the local bytes were
+/// written over another state of the file: they are being written back, or others wrote to the
+/// file.
 fn with(local: Option<Local>, ino: Ino, inode: &Inode) -> Option<Attributes> {
     match local {
         Some(local) if local.is_over_others(inode) => None,

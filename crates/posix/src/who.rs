@@ -1,4 +1,4 @@
-//! On whose behalf a request is.
+//! The user or client on whose behalf a request is made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use cairn_base::{Error, Ino, Party, Result};
 use cairn_fs::ops::for_call::CallId;
 use tokio::time::Instant;
 
-/// For how long after a call came something is begun for it. What was begun ends within as much
-/// again, and a call is known for longer than both.
+/// Time after the arrival of a call within which work may begin for it. Work that has begun ends
+/// within the same time again, and a call is remembered for longer than both.
 const BEGINS: Duration = Duration::from_secs(80);
 
 /// The process or client that makes a call.
@@ -19,13 +19,13 @@ pub struct Who {
     pub uid: u32,
     pub gid: u32,
     groups: Groups,
-    /// As whom the store knows it, if not as the user of the file system.
+    /// The user whose rights the store applies, if it is not the user of the file system.
     user: Option<Caller>,
-    /// The request may be sent again, and is done once.
+    /// The attempt at the call, if the request may be sent again and takes effect once.
     call: Option<Attempt>,
 }
 
-/// An attempt at a call, and how far it has come.
+/// An attempt at a call, and its progress.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     call: CallId,
@@ -35,14 +35,14 @@ pub struct Attempt {
 
 #[derive(Default, Debug)]
 struct Come {
-    /// The step after the last one that was done, by whichever attempt.
+    /// Number of the next step: all steps before it were done, by any attempt.
     next: AtomicU8,
-    /// The inode that was found to be what the call asks for.
+    /// The inode that turned out to be the result of the call.
     found: AtomicU64,
 }
 
 impl Attempt {
-    /// At a call that came at `came`.
+    /// Returns an attempt at a call that arrived at `came`.
     pub fn new(call: CallId, came: Instant) -> Attempt {
         Attempt { call, came, come: Arc::default() }
     }
@@ -51,7 +51,7 @@ impl Attempt {
         self.come.next.fetch_max(step.saturating_add(1), Ordering::SeqCst);
     }
 
-    /// The call, with the step after the last one that was done.
+    /// Returns the call at its next step: all steps before it were done.
     pub(crate) fn next(&self) -> CallId {
         CallId { step: self.come.next.load(Ordering::SeqCst), ..self.call }
     }
@@ -61,17 +61,17 @@ impl Attempt {
     }
 }
 
-/// The last step of a call of which it is said how many come before.
+/// Number of the last step of a call that is known to end with it.
 const LAST_STEP: u8 = 128;
 
-/// Steps of what is done for a call.
+/// The steps of the work for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Making an inode, or changing names.
+    /// Makes an inode, or changes names.
     Names,
-    /// Truncating it.
+    /// Truncates it.
     Size,
-    /// Setting its attributes.
+    /// Sets its attributes.
     Attributes,
 }
 
@@ -79,7 +79,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 enum Groups {
     Known(Arc<[u32]>),
-    /// To be looked for where they matter.
+    /// Groups that are looked up when they matter.
     Sought {
         process: u32,
         find: fn(u32) -> Vec<u32>,
@@ -95,31 +95,32 @@ impl Who {
         Who { uid, gid, groups: Groups::Known(groups.into()), user: None, call: None }
     }
 
-    /// The same for the store as `user`: where clients of several users share a file system.
+    /// Sets the user whose rights the store applies: needed if clients of several users share a
+    /// file system.
     pub fn for_user(self, user: Caller) -> Who {
         Who { user: Some(user), ..self }
     }
 
-    /// The address that it comes from, if it is one.
+    /// Returns the party of its source address, if it has one.
     pub(crate) fn party(&self) -> Party {
         let source = self.user.as_ref().and_then(|user| user.origin().source);
         source.map_or(Party::Other, Party::at)
     }
 
-    /// As whom the store knows it, if not as the user of the file system.
+    /// Returns the user whose rights the store applies, if it is not the user of the file system.
     pub fn user(&self) -> Option<&Caller> {
         self.user.as_ref()
     }
 
-    /// The same with an attempt at a call. Of a request in several steps, the steps are done that
-    /// were not done before, in this order: making an inode, truncating it, setting its attributes.
-    /// They are counted from the step of the call on.
+    /// Sets the attempt at a call. If a request has several steps, those that were not done before
+    /// are done, in this order: making an inode, truncating it, setting its attributes. They are
+    /// counted from the step of the call on.
     pub fn for_call(self, attempt: Attempt) -> Who {
         Who { call: Some(attempt), ..self }
     }
 
-    /// The same where what comes last for its call is `last`: whatever else an attempt does before,
-    /// no other attempt does its own last step after that.
+    /// Makes `last` the last step of the call: whatever else an attempt does before, no other
+    /// attempt does its own last step after that.
     pub fn ending_with(self, last: Step) -> Who {
         let ending = |attempt: Attempt| Attempt {
             call: CallId { step: LAST_STEP - last as u8, ..attempt.call },
@@ -133,9 +134,10 @@ impl Who {
         Some(CallId { step: call.step.saturating_add(step as u8), ..call })
     }
 
+    /// Checks that work may begin for the call.
+    ///
     /// # Errors
-    /// `Unavailable` where the call came so long ago that it may be forgotten before something that
-    /// is begun for it now is done.
+    /// `Unavailable` if the call is so old that it may be forgotten before the work is done.
     pub(crate) fn begin(&self) -> Result<()> {
         match self.call.as_ref().is_some_and(|attempt| attempt.came.elapsed() > BEGINS) {
             true => Err(Error::Unavailable("the call came too long ago to be done".into())),
@@ -143,33 +145,32 @@ impl Who {
         }
     }
 
-    /// A step of the call was done, now or before.
+    /// Notes that a step of the call was done, now or before.
     pub(crate) fn has_done(&self, step: Step) {
         if let (Some(attempt), Some(call)) = (&self.call, self.call(step)) {
             attempt.done(call.step);
         }
     }
 
-    /// What the call asks for is there, though not made for it.
+    /// Notes that the result of the call exists, though it was not made by this call.
     pub fn has_found(&self, ino: Ino) {
         if let Some(attempt) = &self.call {
             attempt.come.found.store(ino.0, Ordering::SeqCst);
         }
     }
 
-    /// The superuser of the same user.
+    /// Returns the superuser of the same user.
     pub(crate) fn as_root(&self) -> Who {
         Who { user: self.user.clone(), ..Who::root() }
     }
 
-    /// A process: `find` says in which groups it is, where that matters. Somebody has checked
-    /// mode bits before.
+    /// Returns a process: `find` returns its groups, if they matter. Mode bits were checked before.
     pub fn process(uid: u32, gid: u32, process: u32, find: fn(u32) -> Vec<u32>) -> Who {
         Who { uid, gid, groups: Groups::Sought { process, find }, user: None, call: None }
     }
 
-    /// In those groups that are known: enough for most, since mode bits were checked where groups
-    /// are not.
+    /// Returns the caller in the groups that are known. That is enough for most, since mode bits
+    /// were checked if the groups are unknown.
     pub(crate) fn caller(&self, user: &Caller) -> Caller {
         let groups = match &self.groups {
             Groups::Known(groups) => groups.to_vec(),
@@ -182,7 +183,7 @@ impl Who {
         self.user.as_ref().unwrap_or(user)
     }
 
-    /// In all groups.
+    /// Returns the caller in all of its groups.
     pub(crate) fn caller_in_groups(&self, user: &Caller) -> Caller {
         match &self.groups {
             Groups::Sought { process, find } if self.uid != 0 => {
@@ -193,12 +194,12 @@ impl Who {
         }
     }
 
-    /// Whether the store may decide otherwise once all groups are known.
+    /// Returns whether the store may decide otherwise once all groups are known.
     pub(crate) fn has_more_groups(&self) -> bool {
         self.uid != 0 && matches!(self.groups, Groups::Sought { .. })
     }
 
-    /// The same who asks.
+    /// Returns whether both are the same process or client.
     pub(crate) fn is(&self, other: &Who) -> bool {
         let are_same = match (&self.groups, &other.groups) {
             (Groups::Known(one), Groups::Known(other)) => one == other,

@@ -1,10 +1,11 @@
-//! Directories whose possible contents are known here, so that nobody has to be asked for a name
-//! that is not there: programs look for each file before they make it.
+//! Directories whose possible contents are known here, so that the store need not be asked for a
+//! missing name: programs look for each file before they make it.
 //!
-//! A directory is one from when it is made here or seen to be empty, under a lease on its tally.
-//! Any new entry, by any client, changes the tally. Others recall it before anybody sees the entry
-//! they made, and then the directory is no longer here. Entries made from here are noted before
-//! they are sent. Names that are removed stay, so what is known is more than there is.
+//! A directory is in this list from the moment when it is made here or found empty, under a lease
+//! on its tally. Any new entry, by any client, changes the tally. Other clients recall it before
+//! anybody sees the entry that they made, and then the directory is dropped from the list. Entries
+//! made here are noted before they are sent. Removed names stay, so the known contents may be more
+//! than the real ones.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use cairn_base::Ino;
 use parking_lot::Mutex;
 
-/// Names of all directories together: beyond it all are forgotten.
+/// Number of names of all directories together: beyond it all are forgotten.
 const NAMES: usize = 1 << 18;
 const DIRECTORIES: usize = 1 << 12;
 
@@ -24,14 +25,14 @@ pub struct Whole {
 
 #[derive(Default)]
 struct WholeState {
-    /// Hashes of names: two with the same are taken for one, and asked for.
+    /// Hashes of names: two names with the same hash count as one, and are asked for.
     directories: HashMap<Ino, HashSet<u64>>,
     names: usize,
 }
 
 impl Whole {
-    /// A directory was empty a moment ago, and `is_so` says whether it is: nothing has been
-    /// recalled since, nor made from here.
+    /// Adds a directory that was empty a moment ago. `is_so` returns whether it still is: nothing
+    /// has been recalled since, and nothing was made here.
     pub fn begin(&self, directory: Ino, is_so: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         if !is_so() || state.directories.contains_key(&directory) {
@@ -43,7 +44,7 @@ impl Whole {
         state.directories.insert(directory, HashSet::new());
     }
 
-    /// A name is about to be made from here.
+    /// Notes that a name is about to be made here.
     pub fn make(&self, directory: Ino, name: &[u8]) {
         let mut state = self.state.lock();
         let Some(names) = state.directories.get_mut(&directory) else { return };
@@ -55,14 +56,14 @@ impl Whole {
         }
     }
 
-    /// Whether a name is known not to be there.
+    /// Returns whether a name is known to be missing.
     pub fn lacks(&self, directory: Ino, name: &[u8]) -> bool {
         let state = self.state.lock();
         let names = state.directories.get(&directory);
         names.is_some_and(|names| !names.contains(&self.hasher.hash_one(name)))
     }
 
-    /// Others made or removed something there.
+    /// Drops a directory in which others made or removed something.
     pub fn end(&self, directory: Ino) {
         let mut state = self.state.lock();
         if let Some(names) = state.directories.remove(&directory) {
@@ -89,7 +90,7 @@ mod tests {
         assert!(whole.lacks(one, b"a") && !whole.lacks(other, b"a"));
         whole.make(one, b"a");
         whole.make(other, b"a");
-        // It is not empty any more, whoever believes so.
+        // The directory is not empty any more, although `is_so` returns true.
         whole.begin(one, || true);
         assert!(!whole.lacks(one, b"a") && whole.lacks(one, b"b"));
         whole.end(one);

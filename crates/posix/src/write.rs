@@ -1,4 +1,4 @@
-//! Writing files.
+//! Writes to files.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,21 +12,23 @@ use crate::answer::Answer;
 use crate::handle::{Descriptor, Handle};
 use crate::posix::Posix;
 
-/// Owns nothing.
+/// Uid and gid that own nothing.
 const NOBODY: u32 = 65_534;
 
-/// How bytes are written.
+/// Options of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Writing {
-    /// They go to the end of the file, wherever that is by now.
+    /// True if the bytes go to the end of the file, wherever that is by now.
     pub appends: bool,
-    /// They are durable when they are written; so they are where the file was opened so.
+    /// True if the bytes must be durable when the write returns, as always if the file was opened
+    /// so.
     pub syncs: bool,
-    /// The writer is not root, whoever opened the file: it is no longer setuid.
+    /// True if the writer is not root, whoever opened the file: the file is no longer setuid.
     pub kills_setuid: bool,
 }
 
-/// On whose behalf bytes are written: as the file was opened, but not as root by somebody else.
+/// Returns the caller on whose behalf bytes are written: the opener of the file, but not root if
+/// the writer is another user.
 fn writer(opener: &Caller, kills: bool) -> Cow<'_, Caller> {
     match opener.posix() {
         Some(posix) if kills && posix.uid == 0 => {
@@ -96,7 +98,7 @@ impl Posix {
         }
     }
 
-    /// The store orders those who append, in all sessions and at all doors.
+    /// Appends through the store, which orders appends of all sessions and doors.
     async fn append(
         &self,
         handle: &Handle,
@@ -110,7 +112,7 @@ impl Posix {
         }
         let appended = self.fs.append_inode(writer, node.ino, data).await?;
         if appended.offset != offset || !handle.appends {
-            // The writer believed that the end was elsewhere, or keeps pages of it.
+            // The writer assumed another end of the file, or keeps pages of it.
             self.known.change(node.ino, false);
             self.keeper.forget_attributes(node.ino);
         }

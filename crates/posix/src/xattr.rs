@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// Refused by name: of these there are access control lists only.
+/// Refuses names that begin with `system.`, except those of access control lists.
 fn check(name: &[u8]) -> Result<()> {
     match name.starts_with(b"system.") && List::named(name).is_none() {
         true => Err(Error::NotImplemented(String::from_utf8_lossy(name).into_owned())),
@@ -25,21 +25,23 @@ fn none(name: &[u8]) -> Error {
 }
 
 impl Posix {
-    /// An inode, if it is known without asking.
+    /// Returns an inode, if it is known without asking.
     fn known_now(&self, who: &Who, ino: Ino) -> Option<Inode> {
         let found = self.fs.read_kept_now(&who.caller(&self.user), &Getattr { ino });
         found.and_then(|found| found.ok()).map(|found| found.0.clone())
     }
 
+    /// Returns the value of an attribute.
+    ///
     /// # Errors
-    /// `NotFound` if there is none, or no such inode; `NotImplemented` for names that nobody can
+    /// `NotFound` if there is none, or no such inode; `NotImplemented` for names that cannot be
     /// set.
     pub fn get_xattr(self: &Arc<Posix>, who: Who, ino: Ino, name: &[u8]) -> Answer<Result<Bytes>> {
         if let Err(error) = check(name) {
             return Answer::Now(Err(error));
         }
         match (self.known_now(&who, ino), List::named(name)) {
-            // The kernel asks for these at every file that somebody else owns.
+            // The kernel asks for these at every file of another owner.
             (Some(inode), Some(list)) => {
                 return Answer::Now(list.of(&inode).ok_or_else(|| none(name)));
             }
@@ -65,8 +67,10 @@ impl Posix {
         Answer::later(async move { posix.fs.read(&posix.caller(&who), ListXattrs { ino }).await })
     }
 
+    /// Sets an attribute.
+    ///
     /// # Errors
-    /// `TooLarge` for a value that is, or where there are too many.
+    /// `TooLarge` for a value that is too large, or if there are too many attributes.
     pub fn set_xattr(
         self: &Arc<Posix>,
         who: Who,
