@@ -1,7 +1,7 @@
-//! Limits of what one user may ask this process for: requests and bytes a second.
+//! Limits of one user in this process: requests and bytes per second.
 //!
 //! Most users have no limit: then a request costs one look-up in a table of this process. Limits
-//! are rows of the metadata, and are looked at again every few seconds. Each process counts on its
+//! are rows of the metadata, which are read again every few seconds. Each process counts on its
 //! own: with three gateways a user may have three times as much.
 
 use std::collections::HashMap;
@@ -13,26 +13,26 @@ use cairn_base::{Clock, UserId};
 use cairn_meta::rows::UserLimits;
 use parking_lot::Mutex;
 
-/// How long limits are believed.
+/// Time for which the limits of a user are trusted.
 const FRESH: Duration = Duration::from_secs(5);
-/// Users that are remembered.
+/// Number of users that are remembered.
 const USERS: usize = 10_000;
-/// The longest wait for the next bytes of a body: connections without bytes for long are ended. And
-/// that of a request at a door that lets its clients wait.
+/// Longest wait for the next bytes of a body (connections without bytes for long are ended), and of
+/// a request at a door that makes its clients wait.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The debt from which further requests are refused.
+/// Debt from which on further requests are refused.
 const DEBT: Duration = Duration::from_secs(1);
-/// All bodies of a user together send in one round what comes in so long.
+/// The period in which one user's bodies may send their share.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// The recent use of users of this process.
+/// The recent use of each user of this process.
 #[derive(Default)]
 pub struct Throttle {
     users: Mutex<HashMap<UserId, Known>>,
     counts: Arc<ThrottleCounts>,
 }
 
-/// The effects of limits.
+/// Counters of the effects of limits.
 #[derive(Default, Debug)]
 pub struct ThrottleCounts {
     refused: AtomicU64,
@@ -40,25 +40,25 @@ pub struct ThrottleCounts {
 }
 
 impl ThrottleCounts {
-    /// Requests that were refused.
+    /// Returns the number of refused requests.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Pauses before bytes of a body, or before a call of NFS.
+    /// Returns the number of pauses before bytes of a body, or before a call of NFS.
     pub fn delayed(&self) -> u64 {
         self.delayed.load(Relaxed)
     }
 }
 
 struct Known {
-    /// None: the user has no limits.
+    /// `None`: the user has no limits.
     account: Option<Arc<Account>>,
-    /// When the limits are to be looked at again.
+    /// Monotonic time at which the limits must be read again.
     until: Duration,
 }
 
-/// The account of a user who has limits.
+/// The account of a user with limits.
 pub struct Account {
     clock: Arc<dyn Clock>,
     counts: Arc<ThrottleCounts>,
@@ -69,12 +69,12 @@ struct Balances {
     limits: UserLimits,
     requests: Balance,
     bytes: Balance,
-    /// Bodies that are on their way.
+    /// Number of bodies in progress.
     bodies: u64,
 }
 
-/// The part of a limit that is left: what comes in a second at most, and less than nothing for one
-/// who has taken more.
+/// The rest of a limit: at most the amount of one second, and negative for a user that has taken
+/// more.
 struct Balance {
     left: f64,
     at: Duration,
@@ -91,7 +91,7 @@ impl Balance {
         self.at = now;
     }
 
-    /// Goes on at another rate. Whoever has taken too much waits for as long as before.
+    /// Continues at another rate. A user in debt waits for as long as before.
     fn change(&mut self, rate: u64, new: u64) {
         self.left = match rate {
             0 => new as f64,
@@ -99,7 +99,7 @@ impl Balance {
         };
     }
 
-    /// How long it takes until there is as much as this.
+    /// Returns the time until `amount` is available.
     fn wait_for(&self, amount: f64, rate: u64) -> Duration {
         Duration::try_from_secs_f64((amount - self.left).max(0.0) / rate.max(1) as f64)
             .unwrap_or(Duration::MAX)
@@ -126,7 +126,7 @@ impl Account {
     /// Takes one request.
     ///
     /// # Errors
-    /// How long it takes until there is one again.
+    /// The time until a request is allowed again.
     pub fn take_request(&self) -> Result<(), Duration> {
         let taken = self.take();
         if taken.is_err() {
@@ -145,11 +145,12 @@ impl Account {
         Ok(())
     }
 
-    /// Takes one request at a door that lets its clients wait: how long this one has to, before
-    /// anything is done for it.
+    /// Takes one request at a door that makes its clients wait. Returns the time that the request
+    /// has to wait before anything is done for it.
     ///
     /// # Errors
-    /// It would have to wait for too long, and nothing was taken. After this time it is refused.
+    /// The request would have to wait for too long, and nothing was taken. It is to be refused
+    /// after the returned time.
     pub fn take_late(&self) -> Result<Duration, Duration> {
         let mut state = self.state.lock();
         let wait = state.wait_for_request(self.clock.monotonic());
@@ -166,7 +167,7 @@ impl Account {
 }
 
 impl Balances {
-    /// How long it takes until one more request may begin.
+    /// Returns the time until one more request may begin.
     fn wait_for_request(&mut self, now: Duration) -> Duration {
         let Balances { limits, requests, bytes, .. } = self;
         let mut wait = Duration::ZERO;
@@ -184,7 +185,7 @@ impl Balances {
         wait
     }
 
-    /// Takes one request, into debt if need be.
+    /// Takes one request, into debt if necessary.
     fn take_request(&mut self) {
         if self.limits.requests > 0 {
             self.requests.left -= 1.0;
@@ -192,7 +193,7 @@ impl Balances {
     }
 }
 
-/// One body of a user who has limits, from its first bytes until this is dropped.
+/// One body of a user with limits, from its first bytes until this is dropped.
 pub struct CountedBody {
     account: Arc<Account>,
 }
@@ -203,7 +204,7 @@ impl CountedBody {
         CountedBody { account }
     }
 
-    /// How long its next bytes should wait.
+    /// Returns the time for which its next bytes should wait.
     pub fn pause(&self) -> Option<Duration> {
         let now = self.account.clock.monotonic();
         let mut state = self.account.state.lock();
@@ -219,8 +220,9 @@ impl CountedBody {
         })
     }
 
-    /// Takes of so many bytes those that may go at once: how many. The more bodies there are, the
-    /// fewer: so each of them moves in each round, and all together do not send more than comes in.
+    /// Takes the bytes that may be sent at once, and returns their number, at most `count`. The
+    /// more bodies there are, the fewer bytes: so each body moves in each round, and all together
+    /// send no more than the limit.
     pub fn take(&self, count: usize) -> usize {
         let mut state = self.account.state.lock();
         let Balances { limits, bytes, bodies, .. } = &mut *state;
@@ -241,7 +243,7 @@ impl Drop for CountedBody {
 }
 
 impl Throttle {
-    /// The account of a user, if it is known and its limits are fresh.
+    /// Returns the account of a user, if it is known and its limits are fresh.
     pub(crate) fn known(&self, user: UserId, now: Duration) -> Option<Option<Arc<Account>>> {
         let users = self.users.lock();
         let known = users.get(&user).filter(|known| now < known.until)?;
@@ -252,7 +254,8 @@ impl Throttle {
         Arc::clone(&self.counts)
     }
 
-    /// Takes limits that were looked at; `None` if that failed: those that are known hold.
+    /// Updates the limits of a user with those just read; `None` if the read failed: the known
+    /// limits stay.
     pub(crate) fn note(
         &self,
         user: UserId,
@@ -271,7 +274,7 @@ impl Throttle {
         match (limits, &known.account) {
             (None, _) => {}
             (Some(limits), Some(account)) => {
-                // Bodies that are on their way hear of it as well.
+                // Bodies in progress also follow the new limits.
                 account.set(limits);
                 if limits == UserLimits::default() {
                     known.account = None;
@@ -294,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// Moved by hand, milliseconds.
+    /// A clock that is advanced by hand, milliseconds.
     #[derive(Default)]
     struct HandClock(AtomicU64);
 
@@ -339,7 +342,7 @@ mod tests {
         let (account, clock) = account(10, 0);
         let begins: Vec<_> = (0..100).map(|_| account.take_late()).collect();
         let wait = |tenths: u64| Ok(Duration::from_millis(100 * tenths));
-        // Those of a second at once, and each of the others in its turn.
+        // The requests of one second are taken at once, and each of the others in its turn.
         assert_eq!(begins[..10], vec![wait(0); 10]);
         for (number, begin) in (1..).zip(&begins[10..60]) {
             let late = begin.unwrap().abs_diff(Duration::from_millis(100 * number));
@@ -362,7 +365,7 @@ mod tests {
         let begin = || CountedBody::begin(Arc::clone(&account));
         let mut bodies: Vec<_> = std::iter::repeat_with(begin).take(4).collect();
         assert_eq!(bodies[0].pause(), None);
-        // Whatever there is, each has its part of a second at once.
+        // Each body has its part of one second at once, however many there are.
         for body in &bodies {
             assert_eq!(body.take(1 << 30), 1 << 18);
         }
@@ -386,13 +389,13 @@ mod tests {
         assert_eq!(bodies[0].take(1 << 30), 1 << 20, "the others have ended");
     }
 
-    /// Bodies that always have more to send, for some time: what each has sent, and the longest
-    /// time between two pieces of one.
+    /// Simulates bodies that always have more to send, for some time. Returns the bytes that each
+    /// has sent, and the longest time between two pieces of one body.
     fn sent(count: usize, rate: u64, millis: u64) -> (Vec<u64>, u64) {
         let (account, clock) = account(0, rate);
         let account = Arc::new(account);
         let bodies: Vec<_> = (0..count).map(|_| CountedBody::begin(Arc::clone(&account))).collect();
-        // When the next piece of each goes, and when the last one went.
+        // Times of the next piece of each body, and of its last piece.
         let (mut due, mut sent) = (vec![None; count], vec![0; count]);
         let (mut last, mut longest) = (vec![0; count], 0);
         for now in 0..millis {
@@ -416,7 +419,7 @@ mod tests {
         for (count, rate) in [(1, 1 << 20), (50, 1 << 20), (400, 64 << 10), (50, 64 << 20)] {
             let (sent, longest) = sent(count, rate, SECS * 1000);
             let all: u64 = sent.iter().sum();
-            // What was saved, and a round that is not paid yet.
+            // The saved second, and a round that is not paid yet.
             let most = rate * (SECS + 2) + (256 << 10);
             assert!((rate * (SECS - 2)..=most).contains(&all), "{count} at {rate}: {all}");
             let part = all / count as u64;

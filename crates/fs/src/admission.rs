@@ -1,4 +1,4 @@
-//! The admission of bytes of uploads, before they come.
+//! The admission of bytes of uploads, before they arrive.
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
@@ -8,9 +8,9 @@ use crate::Fs;
 use crate::incoming::{Held, Quota, Wanted};
 
 impl Fs {
-    /// Lets in bytes of an upload to a bucket, before they come. They count until what is returned
-    /// is dropped; nothing where there is no quota. The object of the key, if it is named, makes
-    /// room.
+    /// Admits bytes of an upload to a bucket, before they arrive. They count until the returned
+    /// value is dropped; returns `None` if there is no quota. The object under the key, if the key
+    /// is stated, makes room.
     ///
     /// # Errors
     /// `Full` if a quota leaves too little.
@@ -27,8 +27,8 @@ impl Fs {
         }
         let incoming = &self.inner.incoming;
         let held = incoming.hold(quotas.iter().map(|(quota, _)| *quota), wanted.bytes());
-        // Others may have published meanwhile what they held: of two at once the later one sees
-        // what the other holds, or has stored.
+        // Others may have published the bytes that they held: of two uploads at once, the later one
+        // sees what the other holds or has stored.
         let Some(room) = self.find_room(bucket, key).await? else { return Ok(None) };
         for (quota, room) in quotas_of(&room) {
             let before = held.quotas.iter().find(|(held, _)| *held == quota);
@@ -40,15 +40,16 @@ impl Fs {
         Ok(Some(held))
     }
 
-    /// Whether there is room for so many bytes now. Nothing is held.
+    /// Checks whether there is room for this many bytes now, without holding it.
     ///
     /// # Errors
-    /// As [`Fs::let_in`].
+    /// Same errors as [`Fs::let_in`].
     pub async fn check_room(&self, bucket: &str, bytes: u64) -> Result<()> {
         self.let_in(bucket, None, Wanted::Exactly(bytes)).await.map(drop)
     }
 
-    /// `None` where the master is of a version before: then quotas decide when bytes are published.
+    /// Returns the room that quotas leave; `None` if the master is of an earlier version: then
+    /// quotas decide when bytes are published.
     async fn find_room(&self, bucket: &str, key: Option<&str>) -> Result<Option<QuotaRoom>> {
         let verb = FindRoom { bucket: bucket.to_owned(), key: key.map(str::to_owned) };
         let system = Caller::system();

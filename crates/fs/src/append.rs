@@ -1,5 +1,5 @@
-//! Appending. The master orders appenders, so each record stands whole and once, wherever the
-//! end was when its turn came.
+//! Appends. The master orders appenders, so each record is stored whole and once, at the end that
+//! the file has at its turn.
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
@@ -21,13 +21,13 @@ use crate::ops::statfs::Replicas;
 use crate::rows::{Content, Extent, Inode, ObjectAttributes, Place};
 use crate::write::PutRequest;
 
-/// Rounds of losing against other appenders before the caller is told to try again.
+/// Lost rounds against other appenders after which the caller has to try again.
 const TRIES: u32 = 16;
 
-/// Rounds that move no inline bytes into blocks before the caller is told to try again.
+/// Rounds without any inline bytes moved into blocks after which the caller has to try again.
 const FUTILE: u32 = 2;
 
-/// From so many inline bytes of a chunk on, appenders wait until they are moved into blocks.
+/// Number of inline bytes of a chunk from which on appenders wait until they are moved into blocks.
 const WAIT_BYTES: u64 = COALESCE_BYTES as u64 / 2 * 3;
 
 /// A file whose inline extents are being moved into blocks.
@@ -43,9 +43,9 @@ impl Drop for Coalescing {
 }
 
 impl Fs {
-    /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if there
-    /// is none; durable when it returns. Says where the record begins, and the object's new state.
-    /// The caller needs the right to write alone.
+    /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if it does
+    /// not exist. The record is durable when this returns its offset and the object's new state.
+    /// The caller needs only the right to write.
     pub async fn append(
         &self,
         caller: &Caller,
@@ -56,7 +56,7 @@ impl Fs {
         self.append_as(caller, (bucket, key), record, ObjectAttributes::default()).await
     }
 
-    /// As [`Fs::append`]. The object gets these attributes where it is made.
+    /// Appends like [`Fs::append`]. If the object is made, it gets the attributes `made`.
     pub async fn append_as(
         &self,
         caller: &Caller,
@@ -70,8 +70,8 @@ impl Fs {
         }
     }
 
-    /// As [`Fs::append_as`], for a request that its user may send again: once, however often that
-    /// is. Says where the record begins.
+    /// Appends like [`Fs::append_as`], for a request that its user may send again: the record is
+    /// appended only once. Returns the offset of the record.
     pub async fn append_once(
         &self,
         caller: &Caller,
@@ -99,8 +99,8 @@ impl Fs {
         self.inner.meta.check_space()?;
         let (mut use_spare, mut futile) = (false, 0);
         for round in 1..=TRIES {
-            // To find its end. The caller is shown nothing of it, and the operation that appends
-            // decides whether the caller may write.
+            // The object is opened to find its end. The caller sees nothing of it, and the
+            // operation that appends decides whether the caller may write.
             let object = match self.open(&Caller::system(), bucket, key).await {
                 Ok(object) => object,
                 Err(Error::NotFound(_)) => {
@@ -111,11 +111,10 @@ impl Fs {
             };
             let (ino, file) = (object.ino(), (object.inode(), false));
             match self.append_to_for(caller, call, (ino, file), &record, use_spare).await {
-                // The end moved on, or the body became shared, or the object was replaced.
+                // The end moved on, the body became shared, or the object was replaced.
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(Error::NotFound(_)) => {}
-                // More inline bytes than there may be: others appended faster than these were
-                // moved.
+                // Too many inline bytes: others appended faster than these were moved.
                 Err(why @ Error::TooLarge(_)) if round < TRIES => {
                     self.make_room((ino, object.size()), &record, why, &mut futile).await?;
                 }
@@ -151,7 +150,8 @@ impl Fs {
         }
     }
 
-    /// Once, to a file as it was seen, and whether the caller has it open.
+    /// Appends once to a file in the given state. The flag says whether the caller has the file
+    /// open.
     pub(crate) async fn append_to(
         &self,
         caller: &Caller,
@@ -210,8 +210,8 @@ impl Fs {
         }
     }
 
-    /// Writes one block of a file, with as many replicas as its bucket asks for, and returns the
-    /// extent that it is, at offset 0. Beside the owner stands whether it is to be compressed.
+    /// Writes one block of a file, with as many replicas as its bucket requires, and returns its
+    /// extent, at offset 0. The flag beside the owner says whether the block is to be compressed.
     pub(crate) async fn write_block(
         &self,
         caller: &Caller,
@@ -232,7 +232,7 @@ impl Fs {
                     let place = Place::Block { group, block, offset: 0 };
                     return Ok(Extent { offset: 0, len, place });
                 }
-                // What came of the first one goes when the session has ended.
+                // Remains of the first attempt are deleted when the session has ended.
                 Err(Error::Unavailable(why))
                     if inner.clock.monotonic() < until && self.session() == session =>
                 {
@@ -250,8 +250,8 @@ impl Fs {
         }
     }
 
-    /// Has inline extents moved into blocks once there are many. The appender does not wait for
-    /// that, unless there are very many.
+    /// Moves inline extents into blocks once there are many. The appender does not wait for that,
+    /// unless there are very many.
     async fn coalesce_soon(&self, ino: Ino, appended: &Appended) {
         let (bytes, offset) = (appended.inline_bytes, appended.offset);
         if bytes < COALESCE_BYTES as u64 {
@@ -271,12 +271,12 @@ impl Fs {
         });
     }
 
-    /// After an append was refused as `TooLarge`: moves inline bytes of the chunk at the end, as it
-    /// was seen, into blocks.
+    /// Moves inline bytes of the chunk at the end of the file into blocks, after an append was
+    /// refused as `TooLarge`.
     ///
     /// # Errors
-    /// As it was refused, if that was not for inline bytes. `Unavailable` once that was `futile`
-    /// too often.
+    /// `refused`, if inline bytes were not the reason. `Unavailable` once too many attempts were
+    /// `futile`.
     pub(crate) async fn make_room(
         &self,
         (ino, size): (Ino, u64),
@@ -298,8 +298,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Moves the inline extents of the chunk at `offset`, all but the last, into blocks. What goes
-    /// wrong is tried again by the next append. False: all of it went wrong.
+    /// Moves the inline extents of the chunk at `offset`, all but the last, into blocks. The next
+    /// append retries what fails. Returns false if everything failed.
     pub(crate) async fn coalesce(&self, caller: &Caller, ino: Ino, offset: u64) -> bool {
         let chunk = (offset / limits::CHUNK_BYTES) as u32;
         let Ok(read) = self.read(caller, ReadChunk { ino, chunk }).await else { return false };
@@ -339,8 +339,8 @@ impl Fs {
         self.replace(caller, ino, (body, chunk), replaces, with).await.map(drop)
     }
 
-    /// Puts a block in the place of extents, if they are as they were; otherwise it is given up.
-    /// Says whether it was done.
+    /// Replaces extents by a block if they have not changed; otherwise the block is abandoned.
+    /// Returns whether they were replaced.
     pub(crate) async fn replace(
         &self,
         caller: &Caller,
@@ -359,7 +359,7 @@ impl Fs {
     }
 }
 
-/// Runs of inline extents, one right behind the other, each run at most one block long.
+/// Returns runs of adjacent inline extents, each run at most one block long.
 fn inline_runs(extents: &[Extent]) -> Vec<Vec<Extent>> {
     let mut runs: Vec<Vec<Extent>> = Vec::new();
     for extent in extents.iter().filter(|extent| matches!(extent.place, Place::Inline(_))) {

@@ -1,4 +1,4 @@
-//! Whole blocks, for backups.
+//! Reads of whole blocks, for backups.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Resource, authorize};
@@ -7,11 +7,11 @@ use cairn_base::{BlockId, Error, GroupId, Result, limits};
 use crate::Fs;
 
 impl Fs {
-    /// The first `length` bytes of a block, verified. Only root may.
+    /// Returns the first `length` bytes of a block, verified. Only root may call this.
     ///
     /// # Errors
-    /// `NotFound` if there is no such block, which is so once no state of the metadata names it and
-    /// no hold keeps it.
+    /// `NotFound` if there is no such block, which is possible once no state of the metadata names
+    /// it and no hold keeps it.
     pub async fn read_block(
         &self,
         caller: &Caller,

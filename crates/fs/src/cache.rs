@@ -1,4 +1,5 @@
-//! Hot pieces of blocks in memory. Blocks never change, so nothing is ever invalidated.
+//! The cache of hot pieces of blocks in memory. Blocks never change, so nothing is ever
+//! invalidated.
 
 #![expect(clippy::disallowed_methods, reason = "the hash decides only what is counted")]
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use cairn_base::BlockId;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
-/// Blocks are cached and read from disk in pieces of this length, bytes.
+/// Bytes of the pieces in which blocks are cached and read from disk.
 pub const PIECE_BYTES: u64 = 256 << 10;
 
 /// Counters since the start.
@@ -18,24 +19,24 @@ pub const PIECE_BYTES: u64 = 256 << 10;
 pub struct Stats {
     pub cache_hits: u64,
     pub cache_misses: u64,
-    /// Of those, what had been there before and had to go for want of room.
+    /// Number of those misses whose piece had been cached before, and was evicted.
     pub cache_misses_again: u64,
     pub cache_bytes: u64,
-    /// The most that it may have.
+    /// Largest size of the cache, bytes.
     pub cache_limit_bytes: u64,
 }
 
-/// Pieces that had to go and are remembered: with 256 KiB each, of 16 GiB.
+/// Number of evicted pieces that are remembered: 16 GiB of pieces of 256 KiB.
 const EVICTED: usize = 1 << 16;
 
 pub(crate) type Key = (BlockId, u32);
 
-/// Of a block.
+/// A piece of a block.
 #[derive(Clone)]
 struct Piece {
     bytes: Bytes,
-    /// The memory is that of several pieces, which were read together. They also go about together,
-    /// unless some are hit: so these get memory of their own then.
+    /// True if the memory holds several pieces, which were read together. They are also evicted at
+    /// about the same time, unless some are hit: these get memory of their own then.
     is_part: bool,
 }
 
@@ -47,8 +48,7 @@ pub(crate) struct Cache {
     misses_again: AtomicU64,
 }
 
-/// Which pieces had to go for want of room, lately: hashes, of which later ones take the places of
-/// earlier ones.
+/// The pieces that were evicted recently: hashes, of which later ones replace earlier ones.
 struct Evicted {
     hasher: RandomState,
     hashes: Box<[AtomicU32]>,
@@ -71,7 +71,7 @@ impl Evicted {
     }
 }
 
-/// The cache's report of evictions.
+/// Receives evictions from the cache.
 #[derive(Clone)]
 struct Evictions(Arc<Evicted>);
 
@@ -119,12 +119,12 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Keeps bytes that are alone in their memory.
+    /// Inserts bytes that are alone in their memory.
     pub(crate) fn insert(&self, key: Key, bytes: Bytes) {
         self.pieces.insert(key, Piece { bytes, is_part: false });
     }
 
-    /// Keeps a part of bytes that were read together.
+    /// Inserts a part of bytes that were read together.
     pub(crate) fn insert_part(&self, key: Key, bytes: Bytes) {
         self.pieces.insert(key, Piece { bytes, is_part: true });
     }
@@ -151,7 +151,8 @@ impl Cache {
     }
 }
 
-/// The piece that `offset` lies in, and where in the block it begins.
+/// Returns the number of the piece that `offset` lies in, and the offset in the block at which that
+/// piece begins.
 pub(crate) fn piece_of(offset: u32) -> (u32, u32) {
     let piece = offset / PIECE_BYTES as u32;
     (piece, piece * PIECE_BYTES as u32)
@@ -192,7 +193,7 @@ mod tests {
         // Two pieces may share a place.
         let known = second.cache_misses_again;
         assert!(known <= again && known > again - 50, "{known} of {again}");
-        // One without room misses all, and all but the first of each again.
+        // A cache without room misses all pieces, and all but the first of each are misses again.
         let cache = Cache::new(0);
         for _ in 0..10 {
             assert!(cache.get(&key(1)).is_none());

@@ -1,13 +1,13 @@
-//! The meaning of a change of a row for readers that keep rows.
+//! The meaning of a change of a row for readers that cache rows.
 
 use bytes::Bytes;
 use cairn_base::Ino;
 use cairn_meta::keys;
 
-/// The part of the metadata that must be asked for again.
+/// The part of the metadata that must be read again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Changed {
-    /// Anything.
+    /// Everything.
     All,
     /// Attributes or bytes of this inode.
     Inode(Ino),
@@ -15,11 +15,12 @@ pub enum Changed {
     Entry(Ino),
     /// Attributes or bytes of this inode, by an operation of this session that is about to run.
     OurInode(Ino),
-    /// How many entries a directory has, and since when, likewise.
+    /// The tally of this directory, by an operation of this session that is about to run.
     OurTally(Ino),
-    /// An entry of this directory with this name, likewise.
+    /// An entry of this directory with this name, by an operation of this session that is about to
+    /// run.
     OurEntry(Ino, Bytes),
-    /// How many entries a directory has, and since when.
+    /// The tally of this directory: its number of entries, and the time of its last change.
     Tally(Ino),
     /// Locks on some file, or a session that may hold some.
     Locks,
@@ -35,7 +36,7 @@ impl Changed {
             (Some(b'i'), Some(ino)) => Changed::Inode(ino),
             (Some(b'd' | b'D'), Some(ino)) => Changed::Entry(ino),
             (Some(b't'), Some(ino)) => Changed::Tally(ino),
-            // Rights in a bucket: of whatever lies in it.
+            // Rights in a bucket affect everything in it.
             (Some(b'b'), _) => Changed::All,
             (Some(b'l' | b's'), _) => Changed::Locks,
             _ => Changed::Other,

@@ -1,5 +1,5 @@
-//! Files that many small writes made, rewritten in the background: each run of extents that fits in
-//! a block becomes one compressed block. Nothing of the file changes for those who read it.
+//! Files of many small writes are rewritten in the background: each run of extents that fits in a
+//! block becomes one compressed block. Readers of the file see no change.
 
 use bytes::BytesMut;
 use cairn_auth::Caller;
@@ -12,22 +12,21 @@ use crate::rows::{Extent, Place};
 /// The result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoalesceStep {
-    /// Where the next step goes on; `None` at the end.
+    /// Offset at which the next step continues; `None` at the end.
     pub next: Option<u64>,
-    /// The end of all that was looked at, of which nothing needs to be looked at again unless it
-    /// changes.
+    /// End of the part that was looked at, which need not be looked at again unless it changes.
     pub settled: u64,
-    /// Bytes that were rewritten.
+    /// Number of bytes that were rewritten.
     pub bytes: u64,
 }
 
 impl Fs {
     /// Rewrites the first run at or after `from` of a file of `size` bytes that is not one
-    /// compressed block already. If the file `grows`, its last run stays as it is. What somebody
-    /// changes meanwhile stays as they made it.
+    /// compressed block already. If the file `grows`, its last run stays as it is. Concurrent
+    /// changes of the file are kept.
     ///
     /// # Errors
-    /// Those of reading and writing; the file is as it was then.
+    /// Those of reading and writing; the file is unchanged then.
     pub async fn coalesce_step(
         &self,
         ino: Ino,
@@ -60,7 +59,7 @@ impl Fs {
             let with = Extent { offset: start, ..block };
             return match self.replace(caller, ino, (body, chunk), run.clone(), with).await? {
                 true => Ok(CoalesceStep { next: Some(settled), settled, bytes }),
-                // Somebody changed it, or shares it: what follows may be in vain, too.
+                // Another client changed it, or it is shared: the following runs may fail, too.
                 false => Ok(CoalesceStep { next: None, settled: start, bytes: 0 }),
             };
         }
@@ -89,8 +88,8 @@ impl Fs {
     }
 }
 
-/// Runs of extents, one right behind the other, each run as long as a block can be. What is shared
-/// with other files is in none.
+/// Returns runs of adjacent extents, each run at most as long as a block can be. Extents that are
+/// shared with other files are in none.
 fn runs(extents: Vec<Extent>) -> Vec<Vec<Extent>> {
     let mut runs: Vec<Vec<Extent>> = Vec::new();
     for extent in extents {

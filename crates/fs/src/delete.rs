@@ -1,4 +1,4 @@
-//! Deleting many objects.
+//! Deletion of many objects.
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
@@ -7,12 +7,13 @@ use cairn_meta::ops::delete_object::DeleteObjects;
 
 use crate::fs::Fs;
 
-/// Keys in one operation: others get their turn in between.
+/// Number of keys in one operation, so that other operations get their turn in between.
 const STEP: usize = 250;
 
 impl Fs {
-    /// Deletes objects of a bucket, and tells for each key whether there was such an object, or why
-    /// it is still there. After an error nothing was told of the keys that are left.
+    /// Deletes objects of a bucket. Calls `tell` for each key: whether there was such an object, or
+    /// the error because of which it is still there. After an error, `tell` is not called for the
+    /// keys that are left.
     pub async fn delete_objects(
         &self,
         caller: &Caller,
@@ -25,7 +26,7 @@ impl Fs {
             let (step, rest) = keys.split_at(most.min(keys.len()));
             let verb = DeleteObjects { bucket: bucket.to_owned(), keys: step.to_vec() };
             match self.run(caller, verb).await {
-                // The deeper the keys, the fewer of them does one operation take.
+                // The deeper the keys, the fewer of them fit in one operation.
                 Err(Error::TooLarge(_)) if step.len() > 1 => {
                     most = step.len() / 2;
                 }

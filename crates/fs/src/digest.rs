@@ -1,4 +1,4 @@
-//! Digests of object bytes, as S3 wants them.
+//! Digests of object bytes, as S3 defines them.
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
@@ -25,18 +25,18 @@ enum Hasher {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Digests {
     pub md5: Option<[u8; 16]>,
-    /// In the order of the algorithms asked for.
+    /// Checksums, in the order of the requested algorithms.
     pub checksums: Vec<Checksum>,
 }
 
 impl Digests {
-    /// The MD5 in hex; empty if none was asked for.
+    /// Returns the MD5 in hex; empty if none was requested.
     pub fn md5_hex(&self) -> String {
         self.md5.map(|md5| hex(&md5)).unwrap_or_default()
     }
 }
 
-/// Lower-case hex.
+/// Returns lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -106,8 +106,9 @@ fn crc_bytes(crc: u64, algorithm: Algorithm) -> Bytes {
     Bytes::copy_from_slice(&crc.to_be_bytes()[8 - algorithm.checksum_bytes()..])
 }
 
-/// The checksum of an object from those of its parts, given with their sizes in order. For
-/// `FullObject` it is that of all bytes (CRCs only), for `Composite` that of the parts' checksums.
+/// Returns the checksum of an object from those of its parts, given with their sizes in order: for
+/// `FullObject` the checksum of all bytes (CRCs only), for `Composite` the checksum of the parts'
+/// checksums.
 pub fn combine_checksums(
     algorithm: Algorithm,
     kind: ChecksumKind,

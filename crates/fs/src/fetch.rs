@@ -9,7 +9,7 @@ use crate::cache::{PIECE_BYTES, piece_of};
 use crate::fs::Inner;
 
 impl Inner {
-    /// Bytes of a block if they lie in one cached piece.
+    /// Returns bytes of a block if they lie in one cached piece.
     pub(crate) fn cached(&self, _: GroupId, block: BlockId, range: Range<u32>) -> Option<Bytes> {
         let (piece, start) = piece_of(range.start);
         if range.end > start + PIECE_BYTES as u32 {
@@ -21,7 +21,7 @@ impl Inner {
         (wanted.end <= bytes.len()).then(|| bytes.slice(wanted))
     }
 
-    /// Adds bytes of a block piece by piece, if all of these are cached.
+    /// Adds bytes of a block piece by piece, if all of these pieces are cached.
     pub(crate) fn cached_parts(
         &self,
         group: GroupId,
@@ -41,15 +41,15 @@ impl Inner {
         Some(())
     }
 
-    /// Keeps a block that was written here: who wrote a file often reads it next.
+    /// Caches a block that was written here: the writer of a file often reads it next.
     pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
         for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
-            // A copy: each piece leaves the cache by itself, and must not keep more in memory.
+            // Copied: each piece is evicted by itself, and must not keep more memory.
             self.cache.insert((block, piece), Bytes::copy_from_slice(bytes));
         }
     }
 
-    /// Bytes of a block, from memory or from the block store. Never blocks an async worker.
+    /// Returns bytes of a block, from memory or from the block store. Never blocks an async worker.
     pub(crate) async fn fetch(
         &self,
         group: GroupId,
@@ -64,7 +64,8 @@ impl Inner {
         if self.reads_spans && !self.has_some(block, first..=last) {
             return self.fetch_pieces(group, block, range).await;
         }
-        // Some are cached. All of them at once are faster than put together, if that is to be had.
+        // Some pieces are cached. One read of all of them is faster than assembling them, if it
+        // need not wait.
         if self.reads_spans
             && !self.has_all(block, first..=last)
             && let Some(bytes) = self.blocks.get_now(group, block, range.clone())?
@@ -88,8 +89,8 @@ impl Inner {
         pieces.any(|piece| self.cache.has(&(block, piece)))
     }
 
-    /// As [`Inner::fetch`] of several pieces, none of them cached, at once. They are kept if it is
-    /// not as easy to get them again.
+    /// Fetches several pieces at once, none of them cached. They are cached unless it is just as
+    /// easy to get them again.
     async fn fetch_pieces(
         &self,
         group: GroupId,
@@ -116,8 +117,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::fetch`] within one piece. The whole piece is read, if the block is that long;
-    /// of the last piece of a block no more is known than the range asked for, so that much.
+    /// Fetches a range within one piece. Reads from the beginning of the piece to the end of the
+    /// range, and caches these bytes.
     async fn fetch_piece(
         &self,
         group: GroupId,

@@ -1,4 +1,4 @@
-//! Files by number, as a mount uses them: read, written at any place, cut.
+//! Files by inode number, as mounts use them: read, written at any place, truncated.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use crate::ops::write_over::WriteOver;
 use crate::rows::{Content, Extent, Inode, Place};
 use crate::{Fs, Object};
 
-/// Runs in one block, at most.
+/// Most runs in one block.
 pub const PACKED_RUNS: usize = 128;
-/// Extents that one operation publishes.
+/// Number of extents that one operation publishes.
 const PUBLISHED_EXTENTS: usize = 256;
 /// Attempts to make room for extents, while others write to the same chunk.
 const COMPACTIONS: u32 = 4;
-/// Rounds of losing against other writers before the caller is told to try again.
+/// Lost rounds against other writers after which the caller has to try again.
 const TRIES: u32 = 16;
 
 /// Runs of bytes of a file, written as one block and not published yet.
 #[derive(Clone, Debug)]
 pub struct Uploaded {
-    /// At their places in the file.
+    /// Extents at their places in the file.
     extents: Vec<Extent>,
     target: Target,
 }
@@ -47,14 +47,14 @@ pub struct Uploaded {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Target {
     body: BodyId,
-    /// It is not the file's yet.
+    /// True if the body is not the file's yet.
     is_spare: bool,
 }
 
-/// The piece that is written to a file at once.
+/// A piece of a file that is published at once.
 #[derive(Clone, Debug)]
 pub enum Piece {
-    /// At most [`limits::INLINE_BYTES`].
+    /// Offset and bytes, at most [`limits::INLINE_BYTES`].
     Inline(u64, Bytes),
     Block(Uploaded),
 }
@@ -62,13 +62,13 @@ pub enum Piece {
 /// The state of a file that bytes overwrite, some time before they are published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Over {
-    /// The number of the last change of the bytes of the file.
+    /// The number of the last change of the file's bytes.
     pub base: u64,
     /// The time of change that was shown with the bytes.
     pub shown: Timestamp,
 }
 
-/// Writes to one file. Blocks may go ahead; nothing is visible before it is published.
+/// Writes to one file. Blocks may be written in advance; nothing is visible before it is published.
 pub struct FileWriter {
     fs: Fs,
     ino: Ino,
@@ -76,22 +76,22 @@ pub struct FileWriter {
 }
 
 impl Fs {
-    /// Opens a file for reading. `opened` if its mode was checked before.
+    /// Opens a file for reading. With `opened`, its mode was checked before.
     pub async fn open_inode(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
         let guard = self.inner.readers.enter();
         let found = self.read_kept(caller, OpenInode { ino, opened }).await?;
         Ok(Object::new(self, found, guard))
     }
 
-    /// As [`Fs::open_inode`], never from memory, and no extents of it are: a server then tells a
-    /// mount of its blocks again.
+    /// Opens a file like [`Fs::open_inode`], but never from memory, and its extents are not read
+    /// from memory, either: a server then lists its blocks for a mount again.
     pub async fn open_inode_anew(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
         let guard = self.inner.readers.enter();
         let found = self.inner.meta.read_anew(caller, OpenInode { ino, opened }).await?;
         Ok(Object::new(self, Arc::new(found), guard).anew())
     }
 
-    /// As [`Fs::open_inode`] where everything is in memory; `None` otherwise.
+    /// Does the same as [`Fs::open_inode`] if everything is in memory; otherwise returns `None`.
     pub fn open_inode_now(
         &self,
         caller: &Caller,
@@ -103,8 +103,8 @@ impl Fs {
         Some(found.map(|found| Object::new(self, found, guard)))
     }
 
-    /// Calls `changed` before a change that others make of what was read here is acknowledged to
-    /// them. It must not block. Not for a master in this process.
+    /// Calls `changed` before a change that others make to rows read here is acknowledged to them.
+    /// It must not block. Not for a master in this process.
     pub fn on_change(&self, changed: impl Fn(Changed) + Send + Sync + 'static) {
         let Meta::Remote(client) = &self.inner.meta else { return };
         client.set_on_forget(Box::new(move |forgotten| match forgotten {
@@ -115,7 +115,8 @@ impl Fs {
         }));
     }
 
-    /// How long what was read from memory just now stays true if nothing is heard any more.
+    /// Returns the time for which rows that were just read from memory stay true without further
+    /// notice.
     pub fn lease_left(&self) -> Duration {
         match &self.inner.meta {
             Meta::Local { .. } => Duration::ZERO,
@@ -127,7 +128,7 @@ impl Fs {
         FileWriter { fs: self.clone(), ino, target: Mutex::new(None) }
     }
 
-    /// Appends at the end that the file has when it is its turn.
+    /// Appends at the end that the file has at this append's turn.
     pub async fn append_inode(&self, caller: &Caller, ino: Ino, record: Bytes) -> Result<Appended> {
         let (mut use_spare, mut futile) = (false, 0);
         for round in 1..=TRIES {
@@ -153,7 +154,7 @@ impl Fs {
         )))
     }
 
-    /// Cuts a file, or extends it by a hole.
+    /// Truncates a file, or extends it by a hole.
     pub async fn truncate(
         &self,
         caller: &Caller,
@@ -171,7 +172,7 @@ impl Fs {
         }
     }
 
-    /// As [`Fs::truncate`], for a call: `None` if that was done before.
+    /// Truncates like [`Fs::truncate`], for a call: returns `None` if that was done before.
     pub async fn truncate_for(
         &self,
         caller: &Caller,
@@ -190,7 +191,7 @@ impl Fs {
         }
     }
 
-    /// Has a file that the caller has open reach to `end` at least, by a hole.
+    /// Extends a file that the caller has open to `end` at least, by a hole.
     pub async fn extend(&self, caller: &Caller, ino: Ino, end: u64) -> Result<Inode> {
         let session = self.session();
         self.run(caller, Extend { ino, session, opened: true, end }).await
@@ -205,7 +206,7 @@ impl Fs {
             match self.run(caller, punch).await {
                 Ok(punched) if punched.remaining == 0 => return Ok(punched.inode),
                 Ok(punched) => len = punched.remaining,
-                // Each hole parts an extent in two. Some become zeros that are stored.
+                // Each hole splits an extent in two. Some become zeros that are stored.
                 Err(Error::TooLarge(_)) if compactions < COMPACTIONS => {
                     compactions += 1;
                     let last = offset.saturating_add(len - 1);
@@ -220,12 +221,12 @@ impl Fs {
         }
     }
 
-    /// Gives a file `len` bytes of another, by reference; both are open. They begin in each where
-    /// is said beside it. Returns how many bytes that were: fewer where the source ends, or
+    /// Copies `len` bytes of a file to another by reference; both are open. Each file comes with
+    /// the offset to begin at. Returns the number of bytes copied: fewer if the source ends, or
     /// something failed on the way.
     ///
     /// # Errors
-    /// `CrossBucket`, `TooLarge` and `NotImplemented` where the bytes must be moved.
+    /// `CrossBucket`, `TooLarge` and `NotImplemented` if the bytes must be moved.
     pub async fn copy_range(
         &self,
         caller: &Caller,
@@ -263,7 +264,7 @@ impl Fs {
         Ok(done)
     }
 
-    /// Rewrites a chunk of a file that has too many extents, in runs of a block. Bytes that were
+    /// Rewrites a chunk of a file with too many extents, in runs of a block. Bytes that were
     /// changed meanwhile stay as they are.
     pub async fn compact_chunk(&self, caller: &Caller, ino: Ino, chunk: u32) -> Result<()> {
         let Some((body, extents)) = self.read(caller, ReadChunk { ino, chunk }).await? else {
@@ -281,7 +282,8 @@ impl Fs {
                 continue;
             }
             let data = match object.read_all(range.clone()).await {
-                // A server forgot that it told this mount of a block: once more, as it is now.
+                // The server no longer knows that it named this block to the mount: the file is
+                // opened anew.
                 Err(Error::Denied(_)) => {
                     object = self.open_inode_anew(caller, ino, true).await?;
                     if object.size() < range.end {
@@ -318,8 +320,8 @@ impl FileWriter {
         Ok(found)
     }
 
-    /// Writes runs, in order, as one block: at most [`limits::BLOCK_BYTES`] and
-    /// [`PACKED_RUNS`] of them, all in one chunk.
+    /// Writes runs, in order, as one block: at most [`limits::BLOCK_BYTES`] and [`PACKED_RUNS`] of
+    /// them, all in one chunk.
     pub async fn upload(&self, caller: &Caller, runs: &[(u64, Bytes)]) -> Result<Uploaded> {
         let target = self.target(caller).await?;
         let chunk = runs.first().map_or(0, |(offset, _)| (offset / limits::CHUNK_BYTES) as u32);
@@ -343,15 +345,15 @@ impl FileWriter {
         Ok(Uploaded { extents, target })
     }
 
-    /// Publishes runs that do not overlap, in `session`; durable when it returns. Blocks first,
-    /// several in one operation. If it is said what they were taken over, they are published only
-    /// if the file is as it was then. `over` says then what it is now, also if only some of them
-    /// were published.
+    /// Publishes runs that do not overlap, in `session`; they are durable when this returns. Blocks
+    /// come first, several in one operation. With `over`, they are published only if the file is
+    /// still in that state. `over` is then set to the new state, also if only some of the runs were
+    /// published.
     ///
     /// # Errors
-    /// `PreconditionFailed` if it is not; then some of them may have been published. `Conflict` if
-    /// blocks were written for a body that is not the file's any more: upload them again, after
-    /// [`FileWriter::forget`]. `Unavailable` or `Denied` once the session has ended.
+    /// `PreconditionFailed` if the file has another state; then some runs may have been published.
+    /// `Conflict` if blocks were written for a body that is not the file's any more: upload them
+    /// again, after [`FileWriter::forget`]. `Unavailable` or `Denied` once the session has ended.
     pub async fn publish(
         &self,
         caller: &Caller,
@@ -397,7 +399,7 @@ impl FileWriter {
         let data = Data::Blocks { body: target.body, extents };
         let spare = {
             let known = self.target.lock().await;
-            // Once it was the file's, it is spare no more, whatever became of the file since.
+            // A body that became the file's is never spare again, whatever happens to the file.
             (*known == Some(target) && target.is_spare).then_some(target.body)
         };
         self.write(caller, session, (offset, data), spare, over).await?;
@@ -428,7 +430,7 @@ impl FileWriter {
                 Some(Over { base, shown }) => {
                     let over = WriteOver { write: write.clone(), base, shown };
                     match fs.run(caller, over).await {
-                        // The master is of a version before.
+                        // The master is of an earlier version.
                         Err(Error::NotImplemented(_)) => fs.run(caller, write).await,
                         written => written,
                     }
@@ -453,16 +455,17 @@ impl FileWriter {
         }
     }
 
-    /// Blocks from here on are for whatever body the file has then.
+    /// Forgets the body: further blocks are written for the body that the file has then.
     pub async fn forget(&self) {
         *self.target.lock().await = None;
     }
 }
 
-/// Where data or holes are in an object.
+/// Searches for data and holes in an object.
 impl Object {
-    /// The first byte at or after `offset` that is data, or the end; `hole` for a hole instead, of
-    /// which there is one at the end.
+    /// Returns the offset of the first byte at or after `offset` that is data, or with `hole` of
+    /// the first byte of a hole, of which there is one at the end. Returns `None` if there is no
+    /// such byte.
     pub async fn seek(&self, offset: u64, hole: bool) -> Result<Option<u64>> {
         let size = self.size();
         if offset >= size {

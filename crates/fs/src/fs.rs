@@ -1,4 +1,4 @@
-//! The store as doors see it.
+//! The store, as doors see it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,10 +24,10 @@ use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
 use crate::sent::Sending;
 
-/// Whether a change can be recorded now.
+/// Checks whether a change can be recorded now.
 type RecordCheck = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Operations by which root makes room although nothing can be recorded.
+/// Operations with which root makes room even if nothing can be recorded.
 const DELETIONS: [&str; 8] = [
     "delete_object",
     "delete_objects",
@@ -39,21 +39,22 @@ const DELETIONS: [&str; 8] = [
     "abort_resumable",
 ];
 
-/// How much memory and parallelism the store may use.
+/// Limits of the memory and parallelism of the store.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Blocks kept in memory, bytes.
+    /// Bytes of blocks kept in memory.
     pub cache_bytes: u64,
     /// Bytes of all uploads that are in memory, on their way to disk.
     pub upload_bytes: usize,
-    /// Bytes that wait for all clients, beyond which each body has one piece wait and not two.
+    /// Number of waiting bytes of all clients from which on each body has only one piece wait, and
+    /// not two.
     pub sending_bytes: u64,
-    /// Blocks of one upload written at the same time.
+    /// Number of blocks of one upload that are written at the same time.
     pub parallel_blocks: usize,
-    /// For how long blocks may come of a session of another process that has ended. That process
-    /// writes for [`alone`] since it last heard of its master, which was before the end.
-    /// Chunkservers then work for less than a minute on the blocks that it has sent. The rest is
-    /// for what was held up on its way.
+    /// Time for which blocks may still arrive from a session of another process that has ended.
+    /// That process writes for [`alone`] since it last heard of its master, which was before the
+    /// end. Chunkservers then work for less than a minute on the blocks that it has sent. The rest
+    /// is for messages that were held up on their way.
     pub late: Duration,
 }
 
@@ -79,7 +80,7 @@ pub struct Fs {
 pub(crate) struct Inner {
     pub(crate) meta: Meta,
     pub(crate) blocks: Arc<dyn Blocks>,
-    /// Several pieces of a block may be asked for at once: not where a disk keeps each of them.
+    /// True if several pieces of a block may be read at once: not if a disk caches each of them.
     pub(crate) reads_spans: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
@@ -97,21 +98,21 @@ pub(crate) struct Inner {
     pub(crate) coalescing: Mutex<HashSet<Ino>>,
     /// Sessions that have ended and were looked through at least once.
     pub(crate) ended: Mutex<BTreeMap<SessionId, Looks>>,
-    /// No reader of another process reads a state older than this batch.
+    /// Returns a batch before which no reader of another process reads.
     pub(crate) reads_floor: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
-    /// Of users who have limits.
+    /// Accounts of users with limits.
     pub(crate) throttle: Throttle,
-    /// Bytes of uploads that quotas have let in.
+    /// Bytes of uploads that quotas have admitted.
     pub(crate) incoming: Arc<Incoming>,
     /// Names that only root gives to buckets.
     pub(crate) reserved: OnceLock<Vec<String>>,
-    /// Says whether a change can be recorded, where it must be.
+    /// Checks whether a change can be recorded, if it must be.
     pub(crate) records: OnceLock<RecordCheck>,
     counter: AtomicU64,
 }
 
 impl Fs {
-    /// Ends the sessions a former process left behind and opens one of its own.
+    /// Ends the sessions that a former process left behind, and opens a new one.
     pub async fn start(
         master: Master,
         blocks: Arc<dyn Blocks>,
@@ -123,8 +124,8 @@ impl Fs {
         Fs::start_beside(master, None, blocks, clock, rng, config).await
     }
 
-    /// As [`Fs::start`], with sessions of other processes beside its own. The sessions that a
-    /// former process left behind were ended before.
+    /// Starts like [`Fs::start`], with sessions of other processes in addition to its own. The
+    /// sessions that a former process left behind were ended before.
     pub async fn start_beside(
         master: Master,
         sessions: Option<Arc<Sessions>>,
@@ -143,7 +144,7 @@ impl Fs {
         Ok(fs)
     }
 
-    /// Goes on with a session that somebody else opened, over blocks wherever they are.
+    /// Continues a session that was opened elsewhere, over local or remote blocks.
     pub fn over(meta: Meta, blocks: Arc<dyn Blocks>, clock: Arc<dyn Clock>, config: Config) -> Fs {
         let inner = Inner {
             reads_floor: OnceLock::new(),
@@ -182,20 +183,21 @@ impl Fs {
         fs
     }
 
-    /// Has the garbage collector ask what batch the oldest reader elsewhere reads.
+    /// Sets the function that returns the batch which the oldest reader elsewhere reads, for the
+    /// garbage collector.
     pub fn set_reads_floor(&self, floor: impl Fn() -> u64 + Send + Sync + 'static) {
-        // The first one stays.
+        // The first function stays.
         let _ = self.inner.reads_floor.set(Box::new(floor));
     }
 
-    /// From here on only root makes buckets of these names, such as the hosts by which the store is
-    /// reached: what is in a bucket is shown at the host of its name.
+    /// From here on only root makes buckets of these names, such as the host names of the store:
+    /// each bucket is shown at the host of its name.
     pub fn reserve_names(&self, names: Vec<String>) {
-        // The first ones stay.
+        // The first names stay.
         let _ = self.inner.reserved.set(names);
     }
 
-    /// Whether the caller may make a bucket of this name, as far as this process knows.
+    /// Checks whether the caller may make a bucket of this name, as far as this process knows.
     ///
     /// # Errors
     /// `Denied` if the name is reserved.
@@ -209,10 +211,10 @@ impl Fs {
         }
     }
 
-    /// From here on users change nothing where `check` fails. Root deletes all the same, and the
-    /// store itself is not asked.
+    /// From here on users change nothing if `check` fails. Root may delete all the same, and
+    /// operations of the store itself are not checked.
     pub fn require_records(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        // The first one stays.
+        // The first check stays.
         let _ = self.inner.records.set(Box::new(check));
     }
 
@@ -225,15 +227,15 @@ impl Fs {
         check()
     }
 
-    /// Runs an operation that may change the metadata; durable when it returns.
+    /// Runs an operation that may change the metadata; the change is durable when this returns.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         self.check_records(caller, V::NAME)?;
         self.inner.meta.run(caller, verb).await
     }
 
-    /// As [`Fs::run`] where this process may do it on its own; `None` otherwise.
+    /// Does the same as [`Fs::run`] if this process may do it on its own; otherwise returns `None`.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
-        // One that is refused says so where it is waited for.
+        // A refused operation gets its error from the call that waits.
         self.check_records(caller, V::NAME).ok()?;
         self.inner.meta.run_now(caller, verb)
     }
@@ -243,27 +245,27 @@ impl Fs {
         self.inner.meta.read(caller, verb).await
     }
 
-    /// As [`Fs::read`] where everything is in memory; `None` otherwise.
+    /// Does the same as [`Fs::read`] if everything is in memory; otherwise returns `None`.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         self.inner.meta.read_now(caller, verb)
     }
 
-    /// Hears of changes of an inode that was opened here.
+    /// Returns a watch for changes of an inode that was opened here.
     pub fn watch(&self, ino: Ino) -> RowWatch {
         self.inner.meta.watch(keys::inode(ino))
     }
 
-    /// The session of this process: operations that publish blocks name it.
+    /// Returns the session of this process, which operations that publish blocks must name.
     pub fn session(&self) -> SessionId {
         self.inner.meta.session()
     }
 
-    /// The memory that all uploads share, bytes.
+    /// Returns the memory that all uploads share, bytes.
     pub fn upload_memory(&self) -> &Arc<Shares> {
         &self.inner.upload_memory
     }
 
-    /// Bytes of bodies that wait for clients to take them.
+    /// Returns the bytes of bodies that wait for clients to take them.
     pub fn sending(&self) -> &Arc<Sending> {
         &self.inner.sending
     }
@@ -300,7 +302,7 @@ impl Inner {
     }
 }
 
-/// Ends the sessions that former processes beside this master left behind.
+/// Ends the sessions that former processes in addition to this master left behind.
 pub async fn end_own_sessions(master: &Master) -> Result<()> {
     const PAGE: usize = 1000;
     let caller = &Caller::system();

@@ -1,10 +1,10 @@
-//! The garbage collector's memory between its passes.
+//! The state of the garbage collector between its passes.
 
 use std::time::Duration;
 
 use cairn_base::{BlockId, BodyId, GroupId};
 
-/// Something this session wrote and will not publish.
+/// A block or body that this session wrote and will not publish.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Abandoned {
     Block(GroupId, BlockId),
@@ -15,7 +15,7 @@ pub(crate) enum Abandoned {
 /// The parts of an ended session that were looked through.
 #[derive(Clone, Copy)]
 pub struct Looks {
-    /// When the first look began, by the monotonic clock.
+    /// Monotonic time at which the first look began.
     pub first: Duration,
     pub again: bool,
 }

@@ -21,47 +21,47 @@ use crate::ops::retain::LetGoAll;
 use crate::ops::sessions::{EndSession, ListSessions};
 use crate::rows::{Session, SessionState};
 
-/// Rows and blocks handled at once.
+/// Number of rows and blocks handled at once.
 const PAGE: usize = 500;
-/// With less of the disk free, a hold of a backup is warned of.
+/// Percentage of free space on a disk below which a warning is logged about a backup's hold.
 const HOLD_FREE_PERCENT: u64 = 15;
 
-/// The counts of a pass of the garbage collector; of a dry run, those that it would have.
+/// The counts of a pass of the garbage collector; for a dry run, the counts of a real pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GcReport {
-    /// Bodies and uploads whose blocks were put up for freeing.
+    /// Number of bodies and uploads whose blocks were marked as freed.
     pub drained: u64,
-    /// Blocks of former sessions that were never published, put up for freeing.
+    /// Number of blocks of former sessions that were never published, and were marked as freed.
     pub orphans: u64,
     /// Blocks deleted.
     pub blocks_deleted: u64,
-    /// Blocks put up for freeing that a reader may still want.
+    /// Number of blocks deleted.
     pub blocks_waiting: u64,
-    /// Blocks of sessions the metadata does not know: none of them is touched. An older copy of
-    /// the metadata was restored beside newer blocks.
+    /// Number of blocks of sessions that the metadata does not know. They are never deleted: an
+    /// older copy of the metadata was restored beside newer blocks.
     pub blocks_unknown: u64,
 }
 
 /// A look at the blocks of a session that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// At once: most of what it left is there.
+    /// The look at once: most of the session's blocks are there.
     First,
-    /// Later: what a member that was cut off has passed on to its group since.
+    /// A later look, at blocks that a member which was cut off has passed on to its group since.
     Again,
-    /// When no more can come.
+    /// The look when no more blocks can arrive.
     Last,
 }
 
 impl Fs {
-    /// One pass of the garbage collector. Only root may. A dry run changes nothing and counts
-    /// what is garbage now; draining may bring up more.
+    /// Does one pass of the garbage collector. Only root may call this. A dry run changes nothing
+    /// and counts what is garbage now; draining may find more.
     pub async fn collect_garbage(&self, caller: &Caller, dry_run: bool) -> Result<GcReport> {
         self.collect(caller, dry_run, (true, true)).await
     }
 
-    /// As [`Fs::collect_garbage`], without a look at all blocks for those nobody knows; and, unless
-    /// `forgets`, without one at all calls for those that were done long ago.
+    /// Does a pass like [`Fs::collect_garbage`], without a look at all blocks for unknown ones;
+    /// and, unless `forgets`, without a look at all calls for those that were done long ago.
     pub async fn collect_known_garbage(&self, caller: &Caller, forgets: bool) -> Result<GcReport> {
         self.collect(caller, false, (false, forgets)).await
     }
@@ -75,7 +75,7 @@ impl Fs {
         let context = caller.context(self.inner.clock.now());
         authorize(caller, Action::CollectGarbage, Resource::Store, &context)?;
         if let (Meta::Remote(_), false) = (&self.inner.meta, dry_run) {
-            // Here it is not known what other gateways read.
+            // A gateway does not know what other gateways read.
             let text = "garbage collection by a gateway: the master does it by itself";
             return Err(Error::NotImplemented(text.into()));
         }
@@ -102,7 +102,7 @@ impl Fs {
         Ok(report)
     }
 
-    /// Forgets what was done for clients that have done nothing of late.
+    /// Forgets calls of clients that have made none recently.
     async fn forget_calls(&self, caller: &Caller) -> Result<()> {
         let mut after = None;
         loop {
@@ -140,7 +140,7 @@ impl Fs {
         }
     }
 
-    /// Drains one body or upload; whether it came to its end.
+    /// Drains one body or upload. Returns whether that is finished.
     async fn drain(&self, caller: &Caller, key: &Bytes) -> Result<bool> {
         let mut after = 0;
         loop {
@@ -152,7 +152,8 @@ impl Fs {
         }
     }
 
-    /// Looks through the blocks of sessions that have ended for those that nothing names.
+    /// Looks through the blocks of sessions that have ended for blocks without a name in the
+    /// metadata.
     async fn reap_sessions(
         &self,
         caller: &Caller,
@@ -164,7 +165,7 @@ impl Fs {
                 self.free_orphans(caller, session, dry_run, report).await?;
                 continue;
             }
-            // Before the blocks are listed: what comes from here on comes later than that.
+            // Taken before the blocks are listed: blocks that arrive later count as later.
             let now = self.inner.clock.monotonic();
             while self.run(caller, LetGoAll { session }).await? {}
             while self.run(caller, ReleaseAll { session }).await? {}
@@ -185,7 +186,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether there are sessions whose blocks are to be looked through now.
+    /// Returns whether there are sessions whose blocks must be looked through now.
     pub async fn has_sessions_to_reap(&self, caller: &Caller) -> Result<bool> {
         Ok(!self.sessions_to_reap(caller).await?.is_empty())
     }
@@ -203,15 +204,15 @@ impl Fs {
         }
     }
 
-    /// Which look at the blocks of a session is due, if one is. The times are those of this
-    /// process: clocks of others need not agree with its own, and it may begin anew.
+    /// Returns the look at the blocks of a session that is due, if there is one. The times are
+    /// those of this process: clocks of others need not agree with it, and it may restart.
     fn turn(&self, session: SessionId, row: &Session) -> Option<Turn> {
         match row.state {
             SessionState::Ended => {}
             SessionState::Live if is_planted(Bug::LiveSessionReaped) => return Some(Turn::Last),
             _ => return None,
         }
-        // Its process was where this one is, and is no more.
+        // The session's process was a former one at this place, and has ended.
         if row.owner == 0 {
             return Some(Turn::Last);
         }
@@ -296,15 +297,15 @@ impl Fs {
                     _ => report.blocks_unknown += 1,
                 }
             }
-            // On to the next session: all blocks of this one are known by its row.
+            // On to the next session: the row of this session covers all of its blocks.
             if known == Some(last.block.session) {
                 after = Some(BlockId { session: last.block.session, counter: u64::MAX });
             }
         }
     }
 
-    /// Deletes what this session wrote and will not publish: nothing ever named it.
-    /// Returns how many blocks that were. After an error the next call tries all of them again.
+    /// Deletes blocks and bodies that this session wrote and will not publish: nothing ever named
+    /// them. Returns the number of blocks. After an error the next call tries all of them again.
     pub async fn drop_abandoned(&self) -> Result<u64> {
         let abandoned = std::mem::take(&mut *self.inner.abandoned.lock());
         let dropped = self.drop_all(&abandoned).await;
@@ -327,7 +328,7 @@ impl Fs {
         Ok(count)
     }
 
-    /// Deletes the freed blocks that no reader can want any more.
+    /// Deletes the freed blocks that no reader can need any more.
     async fn free_blocks(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
         let elsewhere = self.inner.reads_floor.get().map_or(u64::MAX, |floor| floor());
         self.inner.readers.let_go(self.inner.clock.monotonic());
@@ -335,7 +336,7 @@ impl Fs {
             true => u64::MAX,
             false => self.inner.readers.settled().min(elsewhere).saturating_add(1),
         };
-        // Asked after that batch was settled: a hold that is made from here on holds later ones.
+        // Read after that batch was settled: a hold that is made from here on holds later batches.
         let before = before.min(self.held_from(caller).await?);
         loop {
             let blocks = self.read(caller, ListFreed { before, limit: PAGE }).await?;
@@ -349,8 +350,8 @@ impl Fs {
         }
     }
 
-    /// The batch from which on freed blocks are held; the highest number if none are. Holds whose
-    /// end has passed are removed before they count for nothing.
+    /// Returns the batch from which on freed blocks are held; the highest number if none are. Holds
+    /// that have expired are removed before they are ignored.
     async fn held_from(&self, caller: &Caller) -> Result<u64> {
         let now = self.inner.clock.now();
         let mut holds = self.read(caller, ListHolds).await?;

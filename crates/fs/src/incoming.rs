@@ -1,7 +1,7 @@
-//! Bytes of uploads on their way, held to quotas before they are stored.
+//! Bytes of uploads in progress, which are held to quotas before they are stored.
 //!
-//! What is published counts in the metadata. What is not yet published counts here, in this process
-//! alone: of several gateways each lets in as much as the quota leaves.
+//! Published bytes count in the metadata. Bytes not yet published count here, in this process
+//! alone: of several gateways each admits as much as the quota leaves.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Quota {
     Bucket(BucketId),
-    /// Of the owner of the bucket, over all its buckets.
+    /// The quota of the owner of the bucket, over all its buckets.
     Owner(UserId),
 }
 
-/// The bytes on their way, by quota; quotas for which there are none are left out.
+/// The bytes in progress by quota, without quotas that have none.
 #[derive(Default)]
 pub struct Incoming {
     bytes: Mutex<HashMap<Quota, u64>>,
@@ -32,7 +32,7 @@ pub struct Held {
 }
 
 impl Incoming {
-    /// Counts bytes for quotas. Notes beside each how many there were before.
+    /// Counts bytes for quotas. Also notes the earlier count of each quota.
     pub fn hold(self: &Arc<Incoming>, quotas: impl Iterator<Item = Quota>, bytes: u64) -> Held {
         let mut all = self.bytes.lock();
         let count = |quota| {
@@ -60,12 +60,12 @@ impl Drop for Held {
     }
 }
 
-/// How many bytes are to be let in.
+/// The number of bytes to be admitted.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
-    /// All of them, or none.
+    /// This many bytes, or none.
     Exactly(u64),
-    /// The next part of an upload whose length nobody knows: as long as anything is free.
+    /// The next part of an upload of unknown length: admitted as long as anything is free.
     Portion,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to the metadata that are answered from what was decoded before.
+//! Reads of the metadata that are answered from decoded replies.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::Fs;
 use crate::memos::{Kept, NameRef, Reply};
 
 impl Fs {
-    /// As [`Fs::read_now`]. The reply is kept, and while no row has changed that it was made of, it
-    /// is the reply to the same question of the same caller.
+    /// Reads like [`Fs::read_now`]. The reply is kept, and serves for the same question of the same
+    /// caller as long as none of the rows behind it has changed.
     pub fn read_kept_now<V: Kept>(
         &self,
         caller: &Caller,
@@ -33,7 +33,7 @@ impl Fs {
         Some(Ok(reply))
     }
 
-    /// As [`Fs::read`], with [`Fs::read_kept_now`] where that answers.
+    /// Reads like [`Fs::read`], by [`Fs::read_kept_now`] if that answers.
     pub async fn read_kept<V: Kept>(&self, caller: &Caller, verb: V) -> Result<Arc<V::Reply>> {
         match self.read_kept_now(caller, &verb) {
             Some(reply) => reply,

@@ -1,4 +1,4 @@
-//! Where the bytes of one state of an object lie: who knows that reads them without the metadata.
+//! The layout of one state of an object, by which its bytes can be read without the metadata.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::object::{ByteStream, Object, Piece, ZEROS, pieces, windows};
 use crate::rows::{Content, Extent, Place};
 use crate::sent::{Sending, Sent};
 
-/// Blocks for those who only read.
+/// The blocks, for readers only.
 #[async_trait]
 pub trait BlockReader: Send + Sync + 'static {
-    /// Bytes `range` of a block, verified; `NotFound` if there is no such block.
+    /// Returns bytes `range` of a block, verified; `NotFound` if there is no such block.
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes>;
 }
 
-/// The extents of an object or of a part of it: in order, apart from each other, in blocks or
-/// inline. A range that no extent covers is zeros.
+/// The extents of an object or of a part of it: in order, without overlaps, in blocks or inline. A
+/// range that no extent covers is zeros.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     size: u64,
@@ -29,8 +29,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Returns a layout.
+    ///
     /// # Errors
-    /// `Invalid` if the extents are not as they have to be.
+    /// `Invalid` if an extent is empty, out of order, overlaps another, is beyond the end or in
+    /// another body.
     pub fn new(size: u64, extents: Vec<Extent>) -> Result<Layout> {
         let mut at = 0;
         for extent in &extents {
@@ -65,7 +68,7 @@ impl Layout {
         &self.extents
     }
 
-    /// The bytes of `range` as if they were all.
+    /// Returns the layout of `range` as if there were no other bytes.
     pub fn part(&self, range: Range<u64>) -> Layout {
         let cut = |extent: &Extent| {
             let part = extent.slice(range.start, range.end)?;
@@ -75,8 +78,8 @@ impl Layout {
         Layout { size: range.end.saturating_sub(range.start), extents: extents.into() }
     }
 
-    /// The bytes of `range`, which must lie in it. An error ends it: what came before is right.
-    /// For a client, as by [`Object::send`].
+    /// Returns the bytes of `range`, which must lie in the layout, for a client, like
+    /// [`Object::send`]. An error ends the stream: all bytes before it are right.
     pub fn send(
         &self,
         blocks: &Arc<dyn BlockReader>,
@@ -115,10 +118,10 @@ async fn fetch(blocks: Arc<dyn BlockReader>, piece: Piece) -> Result<Bytes> {
 }
 
 impl Object {
-    /// Where its bytes lie; `None` where that takes more than `most` extents.
+    /// Returns the layout; `None` if it has more than `most` extents.
     ///
     /// # Errors
-    /// `Conflict` if they have changed since it was opened, and it has more than 64 MiB.
+    /// `Conflict` if its bytes have changed since it was opened, and it has more than 64 MiB.
     pub async fn layout(&self, most: usize) -> Result<Option<Layout>> {
         let mut all: Vec<Extent> = Vec::new();
         match &self.inode().content {
@@ -143,8 +146,8 @@ impl Object {
         Layout::new(self.size(), all).map(Some)
     }
 
-    /// Has the blocks of this state kept for so long, as far as that is with this process: while
-    /// it runs. All that is freed from now on waits as well.
+    /// Keeps the blocks of this state from being deleted for `time`, while this process runs. All
+    /// blocks that are freed from now on wait as well.
     pub fn hold(&self, time: Duration) {
         self.fs.inner.readers.hold(&self.guard, self.fs.inner.clock.monotonic() + time);
     }

@@ -11,7 +11,7 @@ use crate::account::{Account, ThrottleCounts};
 use crate::fs::Fs;
 
 impl Fs {
-    /// The account of a user, if the user has limits.
+    /// Returns the account of a user, if the user has limits.
     pub async fn account(&self, user: UserId) -> Option<Arc<Account>> {
         if user == UserId::ROOT || user == UserId::NOBODY {
             return None;
@@ -23,9 +23,9 @@ impl Fs {
         }
         let limits = match self.read(&Caller::system(), FindUserLimits { user }).await {
             Ok(limits) => Some(limits),
-            // The master is of a version before: there are no limits.
+            // The master is of an earlier version: there are no limits.
             Err(Error::NotImplemented(_)) => Some(UserLimits::default()),
-            // Those that are known hold until they can be looked at.
+            // Known limits stay until they can be read again.
             Err(error) => {
                 tracing::debug!(%error, "limits of a user are not known");
                 None
@@ -34,7 +34,7 @@ impl Fs {
         throttle.note(user, limits, (self.clock(), now))
     }
 
-    /// The effects of limits of users in this process.
+    /// Returns the counters of the limits of users in this process.
     pub fn throttled(&self) -> Arc<ThrottleCounts> {
         self.inner.throttle.counts()
     }

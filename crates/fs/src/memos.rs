@@ -1,10 +1,10 @@
-//! Replies to questions that are asked again and again: no row is decoded again while it is the
-//! same.
+//! Replies to questions that are asked again and again: no row is decoded again while it is
+//! unchanged.
 //!
-//! A reply is used only if every row that it was made of is the one that a read would find now
+//! A reply is used only if every row that it was made from is the row that a read would find now
 //! ([`cairn_meta::Meta::is_current`]). Rights are decided on rows and on the identity of the
-//! caller, so a reply is kept for that identity, and not for the address that the caller comes
-//! from: whoever lets rights depend on that has to keep it here, too.
+//! caller, so a reply is kept for that identity, without the caller's address: if rights ever
+//! depend on the address, it must become part of the key here, too.
 
 use std::any::Any;
 use std::hash::{Hash, Hasher};
@@ -21,19 +21,20 @@ use crate::ops::getattr::{Access, Getattr};
 use crate::ops::lookup::Lookup;
 use crate::ops::open_object::{OpenInode, ReadExtents};
 
-/// Memory of all replies with their rows, bytes.
+/// Bytes of memory for all replies with their rows.
 const BYTES: u64 = 16 << 20;
-/// Memory of one beside its name and rows.
+/// Bytes of memory of one reply in addition to its name and rows.
 const OVERHEAD: usize = 768;
-/// What is made of a row takes about as much again, and extents take twice as much.
+/// Memory of the decoded reply relative to its rows: about as much again, and twice as much for
+/// extents.
 const DECODED: usize = 2;
 
-/// Numbers that an operation has, at most.
+/// Most numbers that an operation has.
 const FIELDS: usize = 5;
 
 /// An operation that only reads, and whose replies are kept for each caller.
 pub trait Kept: WireVerb<Reply: Sync> {
-    /// All of its fields: numbers, and a name.
+    /// Returns all of its fields: numbers, and a name.
     fn fields(&self) -> ([u64; FIELDS], &[u8]);
 }
 

@@ -1,4 +1,4 @@
-//! Multipart uploads: copied parts and completion; copies. No byte moves.
+//! Multipart uploads (copied parts and completion), and copies. No byte is moved.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::ops::multipart::{
 use crate::ops::put_object::{AbandonBody, MayWrite, PutReply};
 use crate::rows::{Algorithm, Checksum, ChecksumKind, Content, Part, Upload};
 
-/// Attempts to complete an upload after the first, while others complete it too.
+/// Attempts to complete an upload after the first, while others complete it, too.
 const COMPLETIONS: u32 = 8;
 
-/// An object made of an upload.
+/// An object made from an upload.
 #[derive(Clone, Debug)]
 pub struct Completed {
     pub put: PutReply,
@@ -34,11 +34,11 @@ pub struct Completed {
     pub checksums: Vec<Checksum>,
 }
 
-/// How often uploads of a bucket that is deleted are aborted beyond what those need that were there
-/// at the beginning: others may begin meanwhile.
+/// Number of rounds of aborting uploads of a bucket to be deleted, beyond those for the uploads
+/// that were there at the beginning: more uploads may begin meanwhile.
 const SPARE_ROUNDS: usize = 4;
 
-/// Which range of which object becomes a part.
+/// The range of an object that becomes a part.
 #[derive(Clone, Debug)]
 pub struct PartSource {
     pub bucket: String,
@@ -57,7 +57,7 @@ pub struct CopiedPart {
 }
 
 impl Fs {
-    /// Makes a part of a range of an object, by reference. Only for a checksum are bytes read.
+    /// Makes a part from a range of an object, by reference. Bytes are read only for a checksum.
     pub async fn copy_part(
         &self,
         caller: &Caller,
@@ -95,8 +95,8 @@ impl Fs {
         Ok(CopiedPart { etag, modified, checksums })
     }
 
-    /// Copies an object by reference. Bytes are read only where a checksum is asked for that the
-    /// source does not have, or where that of the source is one of its parts.
+    /// Copies an object by reference. Bytes are read only for a requested checksum that the source
+    /// does not have, or that the source has only by parts.
     pub async fn copy_object(
         &self,
         caller: &Caller,
@@ -130,7 +130,7 @@ impl Fs {
     }
 
     /// Deletes an empty bucket and the uploads that are in progress in it: both or neither. Only if
-    /// there are too many of them for one operation do some go before.
+    /// there are too many uploads for one operation, some are aborted before.
     ///
     /// # Errors
     /// `NotEmpty`; `Conflict` if uploads are begun as fast as they are aborted.
@@ -183,26 +183,26 @@ impl Fs {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            // Rows of a body that will not be published. If this fails, the end of the session
-            // brings it up again.
+            // Rows of a body that will not be published. If this fails, they are found when the
+            // session ends.
             let _ = self.run(&Caller::system(), AbandonBody { body }).await;
             if !matches!(error, Error::NotFound(_) | Error::Conflict(_)) {
                 return Err(error);
             }
-            // Another completion of the same parts may have been done meanwhile.
+            // Another completion of the same parts may have finished meanwhile.
             if let Some(done) = self.completed_before(caller, &name, &parts).await? {
                 return Ok(done);
             }
             if attempt == COMPLETIONS || matches!(error, Error::NotFound(_)) {
                 return Err(error);
             }
-            // The one that began later may be done soon, or fail.
+            // The completion that began later may finish soon, or fail.
             sleep(pause(body, attempt)).await;
             attempt += 1;
         }
     }
 
-    /// The object that an upload has become, if it is there and was made of these parts.
+    /// Returns the object that an upload has become, if it exists and was made of these parts.
     async fn completed_before(
         &self,
         caller: &Caller,
@@ -296,8 +296,8 @@ impl Fs {
     }
 }
 
-/// How long a completion gives way to those that began later. No two are equally patient, so that
-/// they do not indefinitely begin at the same time.
+/// Returns the time for which a completion gives way to those that began later. It differs between
+/// completions, so that they do not begin at the same time again and again.
 fn pause(body: BodyId, attempt: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
     (body.session, body.counter, attempt).hash(&mut hasher);
@@ -305,7 +305,8 @@ fn pause(body: BodyId, attempt: u32) -> Duration {
     Duration::from_millis(half + hasher.finish() % half)
 }
 
-/// S3's: the MD5 of the MD5s of the parts, and how many. A copied part has other 32 digits.
+/// Returns the ETag as S3 defines it: the MD5 of the parts' MD5s, and their number. For a copied
+/// part, other 32 hex digits take the place of the MD5.
 fn multipart_etag(parts: &[Part]) -> Result<String> {
     let mut digester = Digester::new(true, &[]);
     for part in parts {
@@ -317,7 +318,7 @@ fn multipart_etag(parts: &[Part]) -> Result<String> {
     Ok(format!("{}-{}", digester.finish().md5_hex(), parts.len()))
 }
 
-/// First and last byte as a range within the object.
+/// Converts first and last byte to a range within the object.
 fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Range<u64>> {
     let size = object.size();
     let range = match range {
@@ -335,7 +336,7 @@ fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Rang
 }
 
 impl Object {
-    /// A checksum of a range: the object's own where it is that of all bytes, or computed.
+    /// Returns a checksum of a range: the object's own if it covers all bytes, or computed.
     async fn checksum(
         &self,
         algorithm: Algorithm,
@@ -359,7 +360,7 @@ impl Object {
     }
 }
 
-/// The checksum announced for the object.
+/// Returns the checksum announced for the object.
 fn object_checksums(upload: &Upload, parts: &[Part]) -> Result<Vec<Checksum>> {
     let Some((algorithm, kind)) = upload.checksum else { return Ok(Vec::new()) };
     let mut values: Vec<(Bytes, u64)> = Vec::with_capacity(parts.len());

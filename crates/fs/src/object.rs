@@ -1,4 +1,4 @@
-//! Reading objects.
+//! Reads of objects.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -17,45 +17,46 @@ use crate::readers::ReadGuard;
 use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
 use crate::sent::{Sending, Sent};
 
-/// Bytes of an object, piece by piece. An error ends it: what came before it is right.
+/// Bytes of an object, piece by piece. An error ends the stream: all bytes before it are right.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
 /// Zeros for holes.
 pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Pieces of a stream that are fetched at the same time.
+/// Number of pieces of a stream that are fetched at the same time.
 const READ_AHEAD: usize = 2;
 
-/// Times an object is opened that is replaced or truncated meanwhile.
+/// Times that an object is opened again because it is replaced or truncated meanwhile.
 const TRIES: u32 = 8;
 
-/// An object that is open for reading. It is one state of it, whatever happens to it meanwhile:
+/// An object that is open for reading. Its bytes are those of one state, whatever happens to it
+/// meanwhile:
 /// - the first 64 MiB, always;
-/// - what it was opened for by [`Fs::open_for`]. Where that is in many parts, the last of them are
-///   read only while the bytes of the object do not change, and else are an error.
+/// - the range for which it was opened by [`Fs::open_for`]. If that has many extents, the last of
+///   them can be read only while the bytes of the object do not change, and are an error otherwise.
 ///
-/// Of other bytes it is only certain that they are of this object: they may have changed in place.
+/// Other bytes may have changed in place since then.
 #[derive(Clone)]
 pub struct Object {
     pub(crate) fs: Fs,
     opened: Arc<OpenedObject>,
     further: Option<Arc<Further>>,
-    /// Keeps the blocks of this state from being freed.
+    /// Keeps the blocks of this state from being deleted.
     pub(crate) guard: ReadGuard,
-    /// Its other questions to the metadata are never answered from memory either.
+    /// True if its further reads of the metadata must not be answered from memory, either.
     is_anew: bool,
 }
 
-/// Where further bytes of an object lie, in the state that was opened.
+/// Further extents of an object, in the state that was opened.
 struct Further {
     range: Range<u64>,
     extents: Vec<Extent>,
-    /// More was wanted.
+    /// True if more extents were requested.
     is_cut: bool,
 }
 
 impl Further {
-    /// The extents in `window`, if they are known.
+    /// Returns the extents in `window`, if they are known.
     fn within(&self, window: &Range<u64>) -> Option<Vec<Extent>> {
         let Range { start, end } = *window;
         if start < self.range.start || end > self.range.end {
@@ -79,8 +80,8 @@ impl Fs {
         Ok(Object::new(self, opened, guard))
     }
 
-    /// As [`Fs::open`], for a range of bytes: `wanted` names it when the object is found, if one is
-    /// wanted at all.
+    /// Opens an object for reading a range: `wanted` returns the range once the object is found, if
+    /// there is one.
     ///
     /// # Errors
     /// `Unavailable` if the object is replaced again and again meanwhile.
@@ -92,7 +93,7 @@ impl Fs {
     ) -> Result<Object> {
         let mut object = self.open(caller, bucket, key).await?;
         for _ in 0..TRIES {
-            // Most objects are short: no header of the request is read for them.
+            // Most objects are short: their requests need no look at the headers here.
             if object.is_open_for(&(0..object.size())) {
                 return Ok(object);
             }
@@ -107,7 +108,7 @@ impl Fs {
         Err(Error::Unavailable(format!("{bucket}/{key} is replaced again and again")))
     }
 
-    /// As [`Fs::open`] where everything is in memory; `None` otherwise.
+    /// Does the same as [`Fs::open`] if everything is in memory; otherwise returns `None`.
     pub fn open_now(&self, caller: &Caller, bucket: &str, key: &str) -> Option<Result<Object>> {
         let guard = self.read_guard();
         let object = |opened| Object::new(self, opened, guard);
@@ -141,12 +142,12 @@ impl Object {
         Object { fs: fs.clone(), opened, further: None, guard, is_anew: false }
     }
 
-    /// The same, of which all extents are asked for anew.
+    /// Returns the object with all extents to be read anew.
     pub(crate) fn anew(self) -> Object {
         Object { is_anew: true, ..self }
     }
 
-    /// Whether `range` is what it was opened for. The first 64 MiB always are.
+    /// Returns whether the object was opened for `range`. It always is for the first 64 MiB.
     pub fn is_open_for(&self, range: &Range<u64>) -> bool {
         let is_known = |further: &Further| {
             further.range.start <= range.start && (range.end <= further.range.end || further.is_cut)
@@ -156,8 +157,8 @@ impl Object {
             || self.further.as_deref().is_some_and(is_known)
     }
 
-    /// The object as it is now, opened for `range` as well. If that is all to its end, for all that
-    /// has come after it as well.
+    /// Returns the present state of the object, opened for `range` as well. If the range reaches to
+    /// the end, bytes that were appended since are included.
     async fn with_further(&self, range: Range<u64>) -> Result<Object> {
         let (fs, guard) = (self.fs.clone(), self.fs.read_guard());
         let start = range.start - range.start % limits::CHUNK_BYTES;
@@ -178,28 +179,28 @@ impl Object {
         &self.opened.inode
     }
 
-    /// The settings of the bucket it is in.
+    /// Returns the settings of its bucket.
     pub fn bucket(&self) -> &Bucket {
         &self.opened.opened.bucket
     }
 
-    /// Headers and digests, where it has any.
+    /// Returns headers and digests, if it has any.
     pub fn attributes(&self) -> Option<&ObjectAttributes> {
         self.opened.inode.object.as_deref()
     }
 
-    /// Bytes. A directory that shows itself as an object has none.
+    /// Returns the length in bytes. A directory that is shown as an object has none.
     pub fn size(&self) -> u64 {
         if self.opened.inode.is_directory() { 0 } else { self.opened.inode.size }
     }
 
-    /// Without quotes.
+    /// Returns the ETag without quotes.
     pub fn etag(&self) -> String {
         self.opened.inode.etag(self.opened.ino)
     }
 
-    /// The bytes of `range`, where all of them are in memory and lie in one run; `None` otherwise.
-    /// Takes no copy.
+    /// Returns the bytes of `range` without a copy, if all of them are in memory and in one run;
+    /// otherwise returns `None`.
     pub fn read_now(&self, range: Range<u64>) -> Option<Bytes> {
         if range.is_empty() {
             return Some(Bytes::new());
@@ -224,7 +225,7 @@ impl Object {
         }
     }
 
-    /// As [`Object::read_now`], where they may lie in several runs.
+    /// Does the same as [`Object::read_now`], for bytes in several runs.
     pub fn read_parts_now(&self, range: Range<u64>) -> Option<Vec<Bytes>> {
         if let Some(bytes) = self.read_now(range.clone()) {
             return Some(vec![bytes]);
@@ -249,7 +250,7 @@ impl Object {
         (at == range.end).then_some(parts)
     }
 
-    /// The extents of a range that lies in one chunk, if they are in memory.
+    /// Returns the extents of a range that lies in one chunk, if they are in memory.
     fn extents_now(&self, body: BodyId, range: &Range<u64>) -> Option<Vec<Extent>> {
         let slice = |extents: &[Extent]| {
             let parts = extents.iter().filter_map(|extent| extent.slice(range.start, range.end));
@@ -269,13 +270,14 @@ impl Object {
         Some(slice(&known))
     }
 
-    /// The bytes of `range`, which must lie in the object.
+    /// Returns the bytes of `range`, which must lie in the object.
     pub fn read(&self, range: Range<u64>) -> ByteStream {
         self.read_for(range, None)
     }
 
-    /// As [`Object::read`], for a client that may take them slowly: further bytes come once most of
-    /// those before are let go of. So whoever gathers them would wait forever.
+    /// Reads like [`Object::read`], for a client that may take the bytes slowly: further bytes come
+    /// once most of the bytes before were dropped. So a caller that gathers them would wait for
+    /// ever.
     pub fn send(&self, range: Range<u64>) -> ByteStream {
         self.read_for(range, Some(&self.fs.inner.sending))
     }
@@ -292,7 +294,7 @@ impl Object {
         }
     }
 
-    /// All bytes of `range` in one piece; for what is known to be small.
+    /// Returns all bytes of `range` in one piece; for small ranges only.
     pub async fn read_all(&self, range: Range<u64>) -> Result<Bytes> {
         if let Some(bytes) = self.read_now(range.clone()) {
             return Ok(bytes);
@@ -310,8 +312,8 @@ impl Object {
         Ok(whole.freeze())
     }
 
-    /// Brings bytes nearer that are soon read, by as little work as possible. What is wrong with
-    /// them, the read finds out.
+    /// Brings bytes that will be read soon nearer, with as little work as possible. Errors are left
+    /// to the read.
     pub async fn will_read(&self, range: Range<u64>) {
         if range.is_empty() || self.read_parts_now(range.clone()).is_some() {
             return;
@@ -324,13 +326,13 @@ impl Object {
         let _ = self.read_all(range).await;
     }
 
-    /// The part of an extent that `range` is, if it lies in one that is known.
+    /// Returns the part of an extent that `range` is, if it lies in a known extent.
     fn one_extent(&self, range: &Range<u64>) -> Option<Extent> {
         let holds = |extent: &&Extent| extent.offset <= range.start && range.end <= extent.end();
         self.opened.extents.iter().find(holds)?.slice(range.start, range.end)
     }
 
-    /// The part of a block that `range` is, if it lies in one.
+    /// Returns the part of a block that `range` is, if it lies in one block.
     async fn run_of(&self, range: &Range<u64>) -> Result<Option<(GroupId, BlockId, Range<u32>)>> {
         let Content::Body(body) = self.opened.inode.content else { return Ok(None) };
         let one_chunk = range.start / limits::CHUNK_BYTES == (range.end - 1) / limits::CHUNK_BYTES;
@@ -348,7 +350,7 @@ impl Object {
         })
     }
 
-    /// Pieces of at most [`PIECE_BYTES`], some of them read ahead.
+    /// Returns pieces of at most [`PIECE_BYTES`], some of them read ahead.
     fn stream(&self, range: Range<u64>, sending: Option<&Arc<Sending>>) -> ByteStream {
         let body = match &self.opened.inode.content {
             Content::Body(body) => *body,
@@ -384,10 +386,10 @@ impl Object {
         }
     }
 
-    /// The extents in a window of its body.
+    /// Returns the extents in a window of its body.
     ///
     /// # Errors
-    /// `Conflict` if it has another body by now, or has changed in place where it was opened for
+    /// `Conflict` if it has another body by now, or has changed in place although it was opened for
     /// the bytes of one state.
     pub(crate) async fn extents(&self, body: BodyId, window: Range<u64>) -> Result<Vec<Extent>> {
         if let Some(known) = self.further.as_ref().and_then(|further| further.within(&window)) {
@@ -400,7 +402,7 @@ impl Object {
             Some(extents) => extents,
             None => self.ask_extents(body, window).await?,
         };
-        // After that, since extents go with their body.
+        // Checked after the read, since extents are deleted with their body.
         self.check_same(body, self.further.is_some()).await?;
         Ok(extents)
     }
@@ -414,8 +416,8 @@ impl Object {
             false => meta.read(&caller, verb.clone()).await,
         };
         match extents {
-            // A server tells a mount only of bodies that it has opened there. This one is known
-            // from having written to it.
+            // A server lists for a mount only the blocks of bodies that were opened through it. The
+            // mount knows this body because it has written to it.
             Err(Error::Denied(_)) => {
                 meta.read_anew(&caller, OpenInode { ino: self.opened.ino, opened: true }).await?;
                 meta.read(&caller, verb).await
@@ -424,8 +426,11 @@ impl Object {
         }
     }
 
-    /// Whether its bytes still are those of `body`, and none of them has changed if
-    /// `is_unchanged`.
+    /// Checks that its bytes still are those of `body`, and, with `is_unchanged`, that none of them
+    /// has changed.
+    ///
+    /// # Errors
+    /// `Conflict` if they are not.
     pub(crate) async fn check_same(&self, body: BodyId, is_unchanged: bool) -> Result<()> {
         let (caller, verb) = (Caller::system(), OpenInode { ino: self.ino(), opened: true });
         let found = match self.is_anew {
@@ -465,7 +470,7 @@ impl Object {
 
 /// The piece that a stream sends at once.
 pub(crate) enum Piece {
-    /// Zeros, at most as many as [`ZEROS`] has.
+    /// Zeros, at most the length of [`ZEROS`].
     Hole(usize),
     Data(Extent),
 }
@@ -479,7 +484,7 @@ fn hole_pieces(len: u64) -> impl Iterator<Item = usize> + Send {
     (0..len.div_ceil(step)).map(move |at| (len - at * step).min(step) as usize)
 }
 
-/// `range` cut at the borders of chunks.
+/// Returns `range` cut at the boundaries of chunks.
 pub(crate) fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
     let mut start = range.start;
     std::iter::from_fn(move || {
@@ -492,7 +497,7 @@ pub(crate) fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + S
     })
 }
 
-/// The pieces of a window: its extents, cut to what is sent at once, and the holes between.
+/// Returns the pieces of a window: its extents, cut to the size of one send, and the holes between.
 pub(crate) fn pieces(extents: Vec<Extent>, window: Range<u64>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut at = window.start;
@@ -500,7 +505,7 @@ pub(crate) fn pieces(extents: Vec<Extent>, window: Range<u64>) -> Vec<Piece> {
         pieces.extend(hole_pieces(extent.offset.saturating_sub(at)).map(Piece::Hole));
         at = extent.end();
         let mut start = extent.offset;
-        // Cut where the cache cuts blocks.
+        // Cut at the boundaries of cached pieces.
         let skipped = match extent.place {
             Place::Block { offset, .. } => u64::from(offset) % PIECE_BYTES,
             _ => 0,

@@ -1,4 +1,4 @@
-//! Objects as they were opened last: rows need not be decoded again while they are the same.
+//! Recently opened objects: their rows need not be decoded again while they are unchanged.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use quick_cache::{Equivalent, Weighter};
 
 use crate::ops::open_object::OpenedObject;
 
-/// Memory of all of them, bytes.
+/// Bytes of memory for all of them.
 const BYTES: u64 = 8 << 20;
-/// Memory of one beside its rows.
+/// Bytes of memory of one object in addition to its rows.
 const OVERHEAD: usize = 1024;
 
 pub(crate) type OpenedCache = Cache<Name, Arc<Memo<Arc<OpenedObject>>>, Weigh>;

@@ -1,9 +1,9 @@
-//! Readers that are still reading a former state: blocks freed after it must wait.
+//! Readers of former states: blocks freed after such a state must wait for them.
 //!
 //! Readers come in generations. A pass of the garbage collector notes the last durable batch and
 //! starts a new generation. Once the last reader of the old generation is gone, nobody reads a
 //! state older than that batch. Entering costs a reader one atomic increment. A generation can be
-//! held for some time, for readers of another process that were told where the blocks are.
+//! held for some time, for readers of another process that received the places of blocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Generation;
 
-/// Held by a reader for as long as it may ask for blocks of the state it saw.
+/// Held by a reader for as long as it may read blocks of the state that it saw.
 pub(crate) type ReadGuard = Arc<Generation>;
 
 #[derive(Debug)]
 pub(crate) struct Readers {
     current: ArcSwap<Generation>,
-    /// Former generations, oldest first, and the batch each of them may not read before.
+    /// Former generations, oldest first, each with the batch before which its readers do not read
+    /// once it is gone.
     former: Mutex<VecDeque<(u64, ReadGuard)>>,
-    /// Each until when, on the monotonic clock.
+    /// Generations that are held, each with its end on the monotonic clock.
     held: Mutex<Vec<(ReadGuard, Duration)>>,
 }
 
@@ -50,7 +51,7 @@ impl Readers {
         self.former.lock().push_back((durable, old));
     }
 
-    /// Has a generation count as read from until then.
+    /// Counts a generation as being read until `until`.
     pub(crate) fn hold(&self, guard: &ReadGuard, until: Duration) {
         let mut held = self.held.lock();
         match held.iter_mut().rev().find(|(known, _)| Arc::ptr_eq(known, guard)) {
@@ -59,12 +60,12 @@ impl Readers {
         }
     }
 
-    /// Lets go of what was to be held until now.
+    /// Releases the generations whose hold has ended.
     pub(crate) fn let_go(&self, now: Duration) {
         self.held.lock().retain(|(_, until)| *until > now);
     }
 
-    /// The newest batch whose freed blocks nobody can be reading any more; 0 for none.
+    /// Returns the newest batch whose freed blocks nobody can be reading any more; 0 for none.
     pub(crate) fn settled(&self) -> u64 {
         let mut former = self.former.lock();
         let mut settled = 0;

@@ -1,4 +1,4 @@
-//! Pieces of bodies on their way to clients. A client that takes none has few of them wait for it.
+//! Pieces of bodies on their way to clients. For a client that takes none, only few of them wait.
 //!
 //! ```text
 //!   blocks ──► read ahead ──► piece ──► connection ──► system ──► client
@@ -22,7 +22,7 @@ use futures_util::{Stream, StreamExt};
 
 use crate::cache::PIECE_BYTES;
 
-/// Pieces that are read at the same time for a client that has taken all before them.
+/// Number of pieces that are read at the same time for a client that has taken all before them.
 const AT_ONCE: usize = 2;
 
 /// The bytes of all bodies that wait for their clients.
@@ -33,18 +33,18 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Beyond `most` bytes, one piece of each body waits, and not two.
+    /// Returns a counter. Beyond `most` bytes, each body has only one piece wait, and not two.
     pub fn new(most: u64) -> Arc<Sending> {
         Arc::new(Sending { most, waiting: AtomicU64::new(0) })
     }
 
-    /// Bytes that wait now.
+    /// Returns the number of bytes that wait now.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 }
 
-/// Those of one body.
+/// The waiting bytes of one body.
 #[derive(Debug)]
 struct Waiting {
     all: Arc<Sending>,
@@ -53,7 +53,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether one more piece may wait.
+    /// Returns whether one more piece may wait.
     fn has_room(&self) -> bool {
         match self.bytes.load(Ordering::Acquire) {
             0 => true,
@@ -66,7 +66,7 @@ impl Waiting {
             return Poll::Ready(());
         }
         self.waker.register(context.waker());
-        // A piece may have gone before anybody was to be woken.
+        // A piece may have gone before the waker was registered.
         if self.has_room() { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -78,7 +78,7 @@ impl Waiting {
     }
 }
 
-/// A piece that somebody has.
+/// A piece that is still in use.
 struct Held {
     bytes: Bytes,
     waiting: Arc<Waiting>,
@@ -99,7 +99,7 @@ impl Drop for Held {
     }
 }
 
-/// The pieces that `reads` read, in order, as fast as they are let go of.
+/// The pieces that `reads` returns, in order, as fast as they are dropped.
 pub(crate) struct Sent<F: Future> {
     reads: BoxStream<'static, Result<F>>,
     has_ended: bool,
@@ -122,7 +122,7 @@ impl<F: Future<Output = Result<Bytes>> + Send + 'static> Sent<F> {
         }
     }
 
-    /// Begins to read what may be read now.
+    /// Begins the reads that may begin now.
     fn begin(&mut self, context: &mut Context<'_>) -> Result<()> {
         let is_taken = self.waiting.bytes.load(Ordering::Acquire) == 0;
         let most = if is_taken { AT_ONCE } else { 1 };

@@ -1,4 +1,4 @@
-//! Waiting until one of several rows changes.
+//! Waits until one of several rows changes.
 
 use bytes::Bytes;
 use cairn_auth::{Caller, TokenHash};
@@ -9,21 +9,19 @@ use futures_util::future::{pending, select_all};
 
 use crate::Fs;
 
-/// Hears of the changes of any of several rows since it was made. It may hear of changes that are
-/// none.
+/// Receives the changes of any of several rows since it was made. Some notifications may be false.
 pub struct Watching {
     rows: Vec<RowWatch>,
 }
 
 impl Watching {
-    /// Of the rows of both.
+    /// Returns a watch on the rows of both.
     pub fn and(mut self, other: Watching) -> Watching {
         self.rows.extend(other.rows);
         self
     }
 
-    /// Waits for a change since the last call returned, or since this was made. Giving up loses
-    /// none.
+    /// Waits for a change since the last call returned, or since this was made. Cancel safe.
     pub async fn changed(&mut self) {
         match self.rows.is_empty() {
             true => pending().await,
@@ -35,15 +33,14 @@ impl Watching {
 }
 
 impl Fs {
-    /// Hears of changes of a login that was found here, of its access key and of its user.
+    /// Watches a login that was found here, with its access key and its user.
     pub fn watch_login(&self, user: UserId, hash: &TokenHash, access_key: &str) -> Watching {
         let keys = [keys::login(user, hash), keys::access_key(access_key), keys::user(user)];
         self.watching(keys)
     }
 
-    /// Hears of changes of what a listing of a folder shows: of its entries, of the files that were
-    /// looked at, of the rights in the bucket, and of the bucket's counters if the folder is all of
-    /// it.
+    /// Watches everything that a listing of a folder shows: its entries, the files that were looked
+    /// at, the rights in the bucket, and the bucket's counters if the folder is the whole bucket.
     pub fn watch_folder(&self, look: &FolderLook) -> Watching {
         let steps = look.steps.iter().map(|step| keys::directory_entry(step.parent, &step.name));
         let files = look.files.iter().flatten().map(|ino| keys::inode(*ino));
@@ -52,14 +49,15 @@ impl Fs {
         self.watching(own.into_iter().chain(steps).chain(files).chain(counters))
     }
 
-    /// Hears of changes of the list of buckets and of what it shows of these.
+    /// Watches the list of buckets and everything that it shows of these.
     pub fn watch_buckets(&self, buckets: &[BucketId]) -> Watching {
         let rows = buckets.iter().flat_map(|bucket| [keys::bucket(*bucket), keys::usage(*bucket)]);
         self.watching(std::iter::once(keys::tally(Ino::ROOT)).chain(rows))
     }
 
-    /// Whether this process hears of all changes of the rows that a verb reads. Where the master is
-    /// elsewhere, it hears only of rows that are leased to it.
+    /// Returns whether this process is notified of all changes of the rows that a verb reads. If
+    /// the master is elsewhere, there are notifications only of rows that are leased to this
+    /// process.
     pub fn hears_of<V: WireVerb>(&self, caller: &Caller, verb: &V) -> bool {
         matches!(self.meta(), Meta::Local { .. }) || self.read_now(caller, verb).is_some()
     }

@@ -1,4 +1,4 @@
-//! Writing: bytes go into blocks as they come, several blocks at once, and are published by one
+//! Writes: bytes go into blocks as they arrive, several blocks at once, and are published by one
 //! operation when all of them are durable.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +25,14 @@ use crate::ops::resumable::PutResumable;
 use crate::party::party_of;
 use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place, Resumable};
 
-/// Memory is taken for an upload as its bytes come: as much again as it has, but no less and no
-/// more than this at once, bytes.
+/// Bytes of memory that an upload takes at once, as its bytes arrive: as much as it already has,
+/// within these limits.
 const MEMORY_STEP_MIN: usize = 16 << 10;
 const MEMORY_STEP_MAX: usize = 256 << 10;
-/// The step for an upload that had to wait, bytes. It becomes a block: a chunk takes 1,024 of them,
-/// so they must not be much smaller.
+/// Bytes that an upload takes at once after it had to wait. They become a block: a chunk then has
+/// 1,024 blocks, so they must not be much smaller.
 const MEMORY_STEP_WAITED: usize = 128 << 10;
-/// Chunk rows sent ahead of publication in one operation, so that no operation is large.
+/// Number of chunk rows sent in one operation ahead of publication, so that no operation is large.
 const STAGE_CHUNKS: usize = 256;
 
 /// Takes the bytes of one object or part.
@@ -41,40 +41,40 @@ pub struct BodyWriter {
     buffer: BytesMut,
     /// The party that these bytes count for.
     party: Party,
-    /// Memory that `buffer` may use, and how much that is.
+    /// Memory that `buffer` may use, and its amount.
     shares: Vec<Share>,
     granted: usize,
     puts: JoinSet<(Result<Extent>, Option<Stages>)>,
-    /// The bucket, and the key of an object that goes when this one is published.
+    /// The bucket, and the key of the object that is replaced when this one is published.
     place: (String, Option<String>),
-    /// As many bytes as quotas have let in.
+    /// Number of bytes that quotas have admitted.
     let_in: u64,
     draft: Draft,
 }
 
-/// Bytes that were written and not published yet. Dropped, it is abandoned.
+/// Bytes that were written and not published yet. They are abandoned when this is dropped.
 pub struct Written {
     draft: Draft,
     inline: Bytes,
 }
 
-/// The extents so far. Dropped without having been published, what they name is given up.
+/// The extents so far. Their blocks are abandoned when this is dropped without being published.
 struct Draft {
     fs: Fs,
     body: Option<BodyId>,
     size: u64,
-    /// Of blocks that are durable.
+    /// Extents of blocks that are durable, by chunk.
     chunks: BTreeMap<u32, Extents>,
-    /// Where blocks begin that are on their way, or were lost.
+    /// Offsets of blocks that are in progress, or were lost.
     pending: BTreeSet<u64>,
-    /// Where blocks should go: to where the one before went.
+    /// Preferred place of blocks: the group of the block before.
     wish: Wish,
     staged: bool,
-    /// Bytes that count for quotas until they are published, or given up.
+    /// Bytes that count for quotas until they are published or abandoned.
     held: Vec<Held>,
 }
 
-/// The parts of an object besides its bytes.
+/// Everything about an object except its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct PutRequest {
     pub bucket: String,
@@ -86,12 +86,12 @@ pub struct PutRequest {
 
 impl Fs {
     /// Begins to write an object or a part, if the caller may write in the bucket. Nothing is
-    /// visible until what [`BodyWriter::finish`] gives is put somewhere.
+    /// visible until the result of [`BodyWriter::finish`] is published.
     pub async fn begin(&self, caller: &Caller, bucket: &str) -> Result<BodyWriter> {
         self.begin_for(caller, party_of(caller), bucket).await
     }
 
-    /// The same, with memory that counts for another party than the caller.
+    /// Begins like [`Fs::begin`], with memory that counts for another party than the caller.
     pub async fn begin_for(
         &self,
         caller: &Caller,
@@ -119,7 +119,7 @@ impl Fs {
         })
     }
 
-    /// Publishes an object; durable and visible at every door when it returns.
+    /// Publishes an object. It is durable, and visible at every door, when this returns.
     pub async fn put_object(
         &self,
         caller: &Caller,
@@ -158,7 +158,7 @@ impl Fs {
 }
 
 impl Fs {
-    /// Adds the next bytes to a resumable upload, which has come to `offset`.
+    /// Adds bytes at the end of a resumable upload, which has reached `offset`.
     pub async fn put_resumable(
         &self,
         caller: &Caller,
@@ -175,13 +175,13 @@ impl Fs {
 }
 
 impl BodyWriter {
-    /// Bytes taken so far.
+    /// Returns the number of bytes taken so far.
     pub fn size(&self) -> u64 {
         self.draft.size + self.buffer.len() as u64
     }
 
-    /// Has quotas let in the bytes that a client has announced, before any of them comes. The key
-    /// is of an object, and not of a part of one: what is there under it makes room.
+    /// Asks the quotas to admit the bytes that a client has announced, before any of them arrives.
+    /// The key is stated for an object, and not for a part of one: the object under it makes room.
     ///
     /// # Errors
     /// `Full` if a quota leaves too little room for them.
@@ -193,7 +193,8 @@ impl BodyWriter {
         }
     }
 
-    /// The bytes that are let in without being asked for are among those of the first time.
+    /// Admits bytes. An upload's first bytes are admitted without asking
+    /// ([`limits::QUOTA_UNASKED`]); an announced length includes them.
     async fn let_in(&mut self, wanted: Wanted) -> Result<()> {
         let (bucket, key) = &self.place;
         let held = self.fs.let_in(bucket, key.as_deref(), wanted).await?;
@@ -231,8 +232,9 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// A small object gets what it needs; anything longer a whole block at once, so that no byte
-    /// is copied from one buffer to the next. Memory that is not written to costs nothing.
+    /// Makes room in the buffer: a small object gets exactly its length; anything longer a whole
+    /// block at once, so that no byte is copied from one buffer to the next. Memory that is not
+    /// written to costs nothing.
     fn make_room(&mut self, len: usize, room: usize) {
         if self.buffer.len() + len > self.buffer.capacity() {
             let is_small = self.buffer.is_empty() && len <= limits::INLINE_BYTES;
@@ -240,13 +242,15 @@ impl BodyWriter {
         }
     }
 
-    /// Bytes that still fit in the block being filled: blocks do not cross the border of a chunk.
+    /// Returns the number of bytes that still fit in the current block: blocks do not cross the
+    /// boundary of a chunk.
     fn block_room(&self) -> usize {
         let to_border = limits::CHUNK_BYTES - self.draft.size % limits::CHUNK_BYTES;
         limits::BLOCK_BYTES.min(to_border as usize) - self.buffer.len()
     }
 
-    /// Waits for memory with empty hands: an upload that waits holds none that another waits for.
+    /// Takes memory. If it has to wait, the buffer is written first: an upload that waits holds no
+    /// memory that another waits for.
     async fn take_memory(&mut self) -> Result<()> {
         let memory = &Arc::clone(&self.fs.inner.upload_memory);
         let step = self.buffer.len().clamp(MEMORY_STEP_MIN, MEMORY_STEP_MAX);
@@ -263,7 +267,7 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// Sends the buffer on its way as a block.
+    /// Begins to write the buffer as a block.
     async fn flush(&mut self) -> Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -281,7 +285,7 @@ impl BodyWriter {
         self.draft.stage().await
     }
 
-    /// Names the next block and prepares its writing. The outcome is told to the draft.
+    /// Names the next block and prepares its writing. The draft must receive the outcome.
     fn next_put(
         &mut self,
     ) -> Result<(impl Future<Output = Result<Extent>> + Send + use<>, Vec<Share>)> {
@@ -314,7 +318,7 @@ impl BodyWriter {
     /// Waits until all blocks are durable.
     ///
     /// # Errors
-    /// Also where a block failed before, of which [`BodyWriter::push`] has told.
+    /// Also reports a block that failed before, although [`BodyWriter::push`] has reported it.
     pub async fn finish(mut self) -> Result<Written> {
         let mut inline = Bytes::new();
         if self.draft.body.is_none() && self.buffer.len() <= limits::INLINE_BYTES {
@@ -337,7 +341,7 @@ impl BodyWriter {
 }
 
 impl Drop for BodyWriter {
-    /// Blocks may still be on their way: they are given up when they have arrived.
+    /// Blocks may still be in progress: they are abandoned when they are done.
     fn drop(&mut self) {
         if self.puts.is_empty() {
             return;
@@ -357,7 +361,7 @@ impl Drop for BodyWriter {
 }
 
 impl Written {
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn size(&self) -> u64 {
         self.draft.size
     }
@@ -389,7 +393,7 @@ impl Draft {
         }
     }
 
-    /// The session that all of it belongs to, and that alone may publish it.
+    /// Returns the session that the body belongs to; only that session may publish it.
     fn session(&self) -> SessionId {
         self.body.map_or_else(|| self.fs.session(), |body| body.session)
     }
@@ -397,7 +401,7 @@ impl Draft {
     /// Names a block at the end.
     ///
     /// # Errors
-    /// `Unavailable` if the session has ended in which the body was begun.
+    /// `Unavailable` if the session in which the body was begun has ended.
     fn add_block(&mut self, len: usize) -> Result<(BlockId, Owner)> {
         let inner = &self.fs.inner;
         let block = inner.new_block()?;
@@ -412,7 +416,7 @@ impl Draft {
         Ok((block, Owner { body, chunk }))
     }
 
-    /// A block is durable.
+    /// Notes that a block is durable.
     fn landed(&mut self, extent: Extent) {
         self.pending.remove(&extent.offset);
         if let Place::Block { group, .. } = extent.place {
@@ -423,7 +427,7 @@ impl Draft {
         extents.insert(at, extent);
     }
 
-    /// Sends chunk rows ahead when there are many: those that are whole.
+    /// Sends complete chunk rows ahead if there are many.
     async fn stage(&mut self) -> Result<()> {
         let open = chunk_at(self.pending.first().copied().unwrap_or(self.size));
         let (Some(body), true) = (self.body, self.chunks.range(..open).count() > STAGE_CHUNKS)
@@ -440,9 +444,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Publishes it by `operation`. Where the outcome is not known, for nobody answered or nobody
-    /// waits for the answer any more, nothing is given up: orphans are found when the session has
-    /// ended.
+    /// Publishes the body by `operation`. If the outcome is unknown (no answer came, or the caller
+    /// stopped waiting for it), nothing is abandoned: orphans are found when the session has ended.
     async fn publish<T>(mut self, operation: impl Future<Output = Result<T>>) -> Result<T> {
         let body = self.body.take();
         if is_planted(Bug::HangUpGivesUp) {
@@ -470,7 +473,7 @@ impl Drop for Draft {
     }
 }
 
-/// The chunk that `offset` of a body lies in.
+/// Returns the chunk that `offset` of a body lies in.
 fn chunk_at(offset: u64) -> u32 {
     (offset / limits::CHUNK_BYTES) as u32
 }
