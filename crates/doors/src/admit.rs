@@ -1,4 +1,5 @@
-//! Admission: from credentials on the wire to a `Caller`, before anything else is looked at.
+//! Admission: the step from credentials on the wire to a `Caller`, before anything else is looked
+//! at.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -42,12 +43,12 @@ struct Failures {
     count: u32,
 }
 
-/// Why a request was not admitted.
+/// The reason why a request was not admitted.
 #[derive(Debug)]
 pub enum Refused {
-    /// Credentials were sent and they are no good. Says nothing about which part.
+    /// Credentials were sent and are wrong. The text does not say which part of them.
     Credentials,
-    /// It could not be decided.
+    /// The credentials could not be checked.
     Failed(Error),
 }
 
@@ -77,14 +78,14 @@ impl Admit {
         &self.rng
     }
 
-    /// As [`Admit::caller`] where that can be said without waiting; `None` otherwise.
+    /// Does the same as [`Admit::caller`] if that needs no wait; otherwise returns `None`.
     pub fn caller_now(&self, headers: &HeaderMap, peer: Remote) -> Option<Caller> {
         (!headers.contains_key(AUTHORIZATION)).then(|| anonymous(peer))
     }
 
-    /// The sender of a request with these headers. Without `Authorization` that is nobody in
-    /// particular; with one that is wrong in any way it is an error, never nobody. Right ones are
-    /// never refused or held up for wrong ones that came before.
+    /// Returns the sender of a request with these headers. Without `Authorization` it is the
+    /// anonymous caller; a wrong `Authorization` is an error, and never makes the caller anonymous.
+    /// Right credentials are never refused or delayed because of earlier wrong ones.
     pub async fn caller(&self, headers: &HeaderMap, peer: Remote) -> Result<Caller, Refused> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Ok(anonymous(peer)) };
@@ -106,11 +107,12 @@ impl Admit {
         }
     }
 
-    /// Whether credentials with which something of `user` began are still good. The key itself is
-    /// asked, whatever others send from the same network, and nothing is counted.
+    /// Returns whether credentials with which a mount or a long reply of `user` began are still
+    /// valid. The key itself is checked, whatever others send from the same network, and nothing is
+    /// counted.
     ///
     /// # Errors
-    /// When that cannot be found out now: that is no yes.
+    /// The error if that cannot be found out now: it does not mean yes.
     pub async fn holds(&self, headers: &HeaderMap, user: UserId) -> Result<bool> {
         let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(presented) = value.and_then(parse) else { return Ok(false) };
@@ -134,7 +136,7 @@ impl Admit {
         self.fs.read(&Caller::system(), verb).await
     }
 
-    /// The secret of an access key and whose it is, to check a signature with.
+    /// Returns the secret of an access key and its user, to check a signature with.
     pub async fn secret_of(&self, access_key_id: &str) -> Result<Option<(SecretKey, UserId)>> {
         if cairn_auth::check_access_key_id(access_key_id).is_err() {
             return Ok(None);
@@ -145,8 +147,8 @@ impl Admit {
         Ok(Some((self.seal.open(access_key_id, &key.sealed)?, key.user)))
     }
 
-    /// The user whose access key and secret these are. As much is done where there is no such key:
-    /// so the time that this takes does not tell.
+    /// Returns the user of an access key with this secret. An unknown key takes as much work, so
+    /// the time taken reveals nothing.
     pub async fn user_of(&self, id: &str, secret: &Secret<String>) -> Result<Option<UserId>> {
         let (stored, user) = match self.secret_of(id).await? {
             Some((stored, user)) => (stored, Some(user)),

@@ -1,8 +1,9 @@
-//! The type of an object whose sender did not say.
+//! Guesses the type of an object whose sender stated none.
 
 pub const OCTET_STREAM: &str = "application/octet-stream";
 
-/// By the name's extension, else by the first bytes, else bytes.
+/// Returns the type by the extension of the name, otherwise by the first bytes, otherwise that of
+/// plain bytes.
 pub fn guess(key: &str, head: &[u8]) -> String {
     if let Some(by_name) = mime_guess::from_path(last_component(key)).first_raw() {
         return by_name.to_owned();
@@ -10,8 +11,8 @@ pub fn guess(key: &str, head: &[u8]) -> String {
     infer::get(head).map_or(OCTET_STREAM, |kind| kind.mime_type()).to_owned()
 }
 
-/// Whether a browser that shows content of this type looks for scripts or parts in it. Types that
-/// only look alike count, too: browsers do not show those.
+/// Returns whether a browser that shows content of this type looks for scripts or parts in it.
+/// Types whose names only look alike count, too: browsers do not show these.
 pub fn is_active(content_type: &[u8]) -> bool {
     const ACTIVE: [&[u8]; 5] = [b"html", b"xml", b"svg", b"xsl", b"multipart"];
     if content_type == OCTET_STREAM.as_bytes() {
@@ -22,7 +23,7 @@ pub fn is_active(content_type: &[u8]) -> bool {
     })
 }
 
-/// The last part of a key: the name of a file.
+/// Returns the last component of a key: the name of a file.
 pub fn last_component(key: &str) -> &str {
     key.rsplit('/').find(|part| !part.is_empty()).unwrap_or(key)
 }

@@ -1,7 +1,7 @@
-//! Pages of other sites (CORS): which rule of a bucket a request of a page matches, and the headers
-//! by which its browser is told. The browser decides; nobody gets a right by a rule.
+//! Pages of other sites (CORS): finds the rule of a bucket that a page's request matches, and sets
+//! the headers for its browser. The browser decides; a rule gives no rights.
 //!
-//! The origin of a request is sent back only where a rule names it. It comes with
+//! The origin of a request is sent back only if a rule names it. It comes with
 //! `Access-Control-Allow-Credentials` only at the S3 door, where a browser knows no credentials
 //! that it could add by itself.
 
@@ -19,15 +19,16 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use crate::limits;
 
-/// The answer to a preflight depends on these.
+/// Headers that the answer to a preflight depends on.
 pub const VARY_PREFLIGHT: HeaderValue = HeaderValue::from_static(
     "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
 );
 
-/// Why a preflight is refused. The same for a bucket without rules and for one that does not exist.
+/// The reason why a preflight is refused. It is the same for a bucket without rules and for a
+/// missing bucket.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It says too little, or what no browser says.
+    /// It is incomplete, or no browser sends such a preflight.
     Malformed(&'static str),
     /// No rule allows it.
     NotAllowed,
@@ -41,30 +42,31 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Whether a browser asks if a page may send a request.
+/// Returns whether a request is a preflight, with which a browser asks if a page may send a
+/// request.
 pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS
         && headers.contains_key(ORIGIN)
         && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// A door's own ways.
+/// Settings of CORS that differ between doors.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Whether browsers may add credentials that they know.
+    /// True if browsers may add credentials that they know.
     pub credentials: bool,
-    /// Headers that are exposed beside those of the rule.
+    /// Names of headers that are exposed in addition to those of the rule.
     pub exposed: &'static str,
 }
 
-/// The rights of pages of other sites in a bucket.
+/// The rules for pages of other sites in a bucket.
 pub struct Cors {
     policy: Policy,
     rules: Vec<CorsRule>,
 }
 
 impl Cors {
-    /// The rules of a bucket that need not exist; none without a bucket.
+    /// Returns the rules of a bucket, which need not exist; none without a bucket.
     pub async fn of(fs: &Fs, bucket: Option<&str>, policy: Policy) -> Result<Cors> {
         let Some(bucket) = bucket else { return Ok(Cors { policy, rules: Vec::new() }) };
         let (caller, verb) = (Caller::system(), FindCors { bucket: bucket.to_owned() });
@@ -75,13 +77,13 @@ impl Cors {
         Ok(Cors { policy, rules: found.decode()? })
     }
 
-    /// A rule that is no bucket's.
+    /// Returns a single rule that belongs to no bucket.
     pub fn by(rule: CorsRule, policy: Policy) -> Cors {
         Cors { policy, rules: vec![rule] }
     }
 
-    /// As [`Cors::of`] where a page asks. Where the rules cannot be read, none is known: the
-    /// request itself will say what is wrong.
+    /// Returns the rules as [`Cors::of`] does, if a page makes the request and there are any. If
+    /// the rules cannot be read, returns `None`: the request itself will report the error.
     pub async fn of_page(
         fs: &Fs,
         headers: &HeaderMap,
@@ -101,7 +103,7 @@ impl Cors {
         }
     }
 
-    /// The headers of the answer to a preflight.
+    /// Returns the headers of the answer to a preflight.
     pub fn preflight(&self, headers: &HeaderMap) -> Result<HeaderMap, Refusal> {
         let Some(origin) = origin(headers) else {
             return Err(Refusal::Malformed(
@@ -138,7 +140,7 @@ impl Cors {
         Ok(told)
     }
 
-    /// Whether a rule lets a page of this origin send a request.
+    /// Returns whether a rule lets a page of this origin send a request.
     pub fn allows(&self, method: &Method, headers: &HeaderMap) -> bool {
         self.rule(method, headers).is_some()
     }
@@ -149,7 +151,7 @@ impl Cors {
         Some((rule, origin))
     }
 
-    /// Says of a reply, whatever its status is, whether the page may read it.
+    /// Sets the headers of a reply, whatever its status, that say whether the page may read it.
     pub fn say(&self, method: &Method, asked: &HeaderMap, reply: &mut HeaderMap) {
         vary(reply);
         if let Some((rule, origin)) = self.rule(method, asked) {
@@ -174,8 +176,8 @@ impl Cors {
     }
 }
 
-/// A cache between keeps a reply for requests of the same origin only. Also said where no page
-/// asked, of what a cache might give to one.
+/// Adds `Vary: Origin`, so that a cache keeps a reply for requests of the same origin only. Also
+/// needed if no page made the request, as a cache might give the reply to one.
 pub fn vary(reply: &mut HeaderMap) {
     let is_said = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"origin");
     if !reply.get_all(VARY).iter().any(is_said) {
@@ -188,12 +190,13 @@ fn allows(rule: &CorsRule, origin: &str, method: &str) -> bool {
         && rule.origins.iter().any(|known| known == "*" || matches_origin(known, origin))
 }
 
-/// `null` is the origin of every page in a sandbox: no pattern but `*` means it.
+/// Returns whether a pattern matches an origin. `null` is the origin of every page in a sandbox:
+/// only the pattern `*` matches it.
 fn matches_origin(pattern: &str, origin: &str) -> bool {
     origin != "null" && matches(pattern, origin)
 }
 
-/// `*` stands for any characters, none included.
+/// Returns whether a pattern matches a text; `*` stands for any number of characters.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -203,7 +206,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// The origin of a page as a browser writes it; none for anything else.
+/// Returns the origin of a page, in the form that browsers use; `None` for anything else.
 fn origin(headers: &HeaderMap) -> Option<&str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%+".contains(&byte);
     single(headers, &ORIGIN).filter(|text| !text.is_empty() && text.bytes().all(is_plain))
@@ -215,8 +218,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     value.to_str().ok()
 }
 
-/// The names of the headers that a request would have. None where they are no names, or so many
-/// that no page means it.
+/// Returns the names of the headers that the request would have. Returns `None` if they are not
+/// names, or too many for a real page.
 fn wanted(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     let mut wanted = Vec::new();
     for value in headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {

@@ -1,4 +1,4 @@
-//! Dates as headers have them.
+//! Dates in the form of HTTP headers.
 
 #![expect(clippy::disallowed_methods, reason = "doors are not simulated")]
 
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use cairn_base::Timestamp;
 use http::HeaderValue;
 
-/// The dates of so many seconds are remembered by each thread.
+/// Number of seconds whose dates each thread remembers.
 const SLOTS: usize = 64;
-/// The present is asked for again after so long, by a clock that does not jump.
+/// Time for which the clock is not read again, by a clock that does not jump.
 const PRESENT_LASTS: Duration = Duration::from_millis(200);
 
 /// Returns a date as headers have it. Times before 1970, which a mount may set, become the nearest
@@ -35,7 +35,7 @@ pub fn http_date(time: Timestamp) -> HeaderValue {
 /// Returns the value of `Last-Modified` for something that was changed at `time`. A time in the
 /// future, which a clock or a mount may have set, becomes the present (RFC 9110, 8.8.2.1).
 pub fn last_modified(time: Timestamp) -> HeaderValue {
-    // What was changed a moment ago is not yet in the past of what is remembered.
+    // Something changed a moment ago is not yet in the past of the remembered time.
     let now = if time <= present() { time } else { look_at_clock() };
     http_date(time.min(now))
 }

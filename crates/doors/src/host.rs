@@ -1,5 +1,6 @@
-//! The host that a request names. HTTP/1.1 asks for exactly one `Host`, HTTP/2 for `:authority` or
-//! the same in `host`: where two are named, a proxy before this server may have taken the other.
+//! The host that a request names. HTTP/1.1 requires exactly one `Host`, HTTP/2 `:authority` or an
+//! equal `host`: if two hosts are named, a proxy in front of this server may have taken the other
+//! one.
 
 use cairn_base::{Error, Result};
 use http::header::{HOST, HeaderMap};
@@ -31,8 +32,9 @@ pub fn check<T>(request: &Request<T>) -> Result<()> {
     }
 }
 
-/// Whether a request was sent to this machine under a name that no other machine can have. A page
-/// of a site whose name leads here, in a browser on this machine, sends the name of that site.
+/// Returns whether a request was sent to this machine under a name that no other machine can have.
+/// A page of a site whose name resolves to this machine, in a browser on this machine, sends the
+/// name of that site.
 pub(crate) fn is_loopback(uri: &Uri, headers: &HeaderMap) -> bool {
     let of_header = || {
         let host = headers.get(HOST).map(|host| Authority::try_from(host.as_bytes()));
@@ -45,7 +47,7 @@ pub(crate) fn is_loopback(uri: &Uri, headers: &HeaderMap) -> bool {
             Err(_) => return false,
         },
     };
-    // Browsers always name one.
+    // Browsers always name a host.
     let Some(named) = named else { return true };
     let host = named.host();
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

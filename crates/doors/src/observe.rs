@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use crate::timing;
 
-/// From when on a request is slow, if nothing else is said.
+/// Duration from which on a request is slow, by default.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// Requests a second that are exported since their clients say that they are sampled. One address
-/// has a quarter of them: the collector is not theirs alone.
+/// Number of requests per second that are exported because their clients mark them as sampled. One
+/// address has a quarter of them: the collector is shared.
 const CLAIMED: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
-/// Requests that were slow or failed, which are remembered: the last ones.
+/// Number of slow or failed requests that are remembered.
 const REMEMBERED: usize = 50;
 
 /// A request that has ended.
@@ -32,17 +32,17 @@ pub struct Ended {
     pub stages: Stages,
 }
 
-/// Takes requests that are sampled. Must not wait.
+/// Receives sampled requests. Must not block.
 pub type Export = Box<dyn Fn(Ended) + Send + Sync>;
 
-/// Begins traces, and looks at what became of them.
+/// Begins traces, and observes the requests that have ended.
 pub struct Observer {
     traces: Traces,
     slow: Duration,
     export: Option<Export>,
     claimed: Allowance,
     since: Instant,
-    /// The last requests that were slow or failed, and when each ended.
+    /// The last slow or failed requests, and when each ended.
     recent: Mutex<VecDeque<(Duration, Ended)>>,
 }
 
@@ -53,14 +53,14 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Logs what is slow or fails.
+    /// Returns an observer that logs slow and failed requests.
     pub fn new(rng: &dyn Rng, slow: Duration) -> Observer {
         let traces = Traces::new([rng.next_u64(), rng.next_u64()], 0.0);
         Observer::with(traces, slow, None)
     }
 
-    /// Also gives away those whose client says that they are sampled, if those are not too many,
-    /// and `ratio` of the others.
+    /// Also exports requests that their clients mark as sampled, if these are not too many, and a
+    /// fraction `ratio` of the others.
     pub fn exporting(rng: &dyn Rng, slow: Duration, ratio: f64, export: Export) -> Observer {
         let traces = Traces::new([rng.next_u64(), rng.next_u64()], ratio);
         Observer::with(traces, slow, Some(export))
@@ -72,17 +72,17 @@ impl Observer {
         Observer { traces, slow, export, claimed, since: Instant::now(), recent }
     }
 
-    /// From when on a request is slow.
+    /// Returns the duration from which on a request is slow.
     pub fn slow(&self) -> Duration {
         self.slow
     }
 
-    /// For how long it has observed.
+    /// Returns the time since which it has observed.
     pub fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// The last requests that were slow or failed, the latest first, and how long ago each ended.
+    /// Returns the last slow or failed requests, the latest first, and the time since each ended.
     pub fn recent(&self) -> Vec<(Duration, Ended)> {
         let now = self.age();
         let recent = self.recent.lock();
@@ -98,7 +98,7 @@ impl Observer {
         recent.push_back((now, ended));
     }
 
-    /// The stages of a request that begins, from an address.
+    /// Begins the stages of a request from an address.
     pub fn begin(&self, headers: &HeaderMap, from: IpAddr) -> Stages {
         self.begin_at(headers, from, self.since.elapsed())
     }
@@ -112,18 +112,19 @@ impl Observer {
         self.start(trace)
     }
 
-    /// Of one whose client knows no traces.
+    /// Begins the stages of a request whose client knows no traces.
     pub fn begin_alone(&self) -> Stages {
         self.start(self.traces.next(None))
     }
 
     fn start(&self, trace: Trace) -> Stages {
-        // A trace that nobody takes is not sampled.
+        // Without a receiver, a trace is not sampled.
         let sampled = trace.sampled && self.export.is_some();
         Stages::start(Trace { sampled, ..trace })
     }
 
-    /// Whether [`Observer::end`] is to be told; most are fast, fine and not sampled.
+    /// Returns whether [`Observer::end`] must be called; most requests are fast, successful and not
+    /// sampled.
     pub(crate) fn looks_at(&self, status: u16, stages: &Stages) -> bool {
         stages.trace.sampled || self.is_logged(status, stages)
     }
@@ -155,8 +156,8 @@ impl Observer {
     }
 }
 
-/// Whether something went wrong here. That a feature is not there (501) is no failure: clients that
-/// probe for it would fill the log.
+/// Returns whether the server failed. A missing feature (501) is no failure: clients that probe for
+/// it would fill the log.
 fn has_failed(status: u16) -> bool {
     status >= 500 && status != 501
 }

@@ -1,10 +1,9 @@
-//! The places of requests in progress: how many there may be in this process, and how they are
-//! divided.
+//! The places of requests in progress: their number in this process, and their division.
 //!
 //! A request that may wait takes a place until its reply has been sent. Places are counted by the
-//! address of the client until it is known who asks, and by the user from then on. A party may have
-//! three times as many places as are free: so there is always one for a newcomer, and clients with
-//! a valid key find one whatever others at the same address do.
+//! address of the client until its user is known, and by the user from then on. A party may have
+//! three times as many places as are free: so there is always a place for a newcomer, and clients
+//! with a valid key find a place whatever others at the same address do.
 //!
 //! ```text
 //!   request ──► its address, without credentials ───────────────────► the reply is sent
@@ -24,16 +23,16 @@ use parking_lot::Mutex;
 
 use crate::limits;
 
-/// Parts of the table of accounts, so that threads seldom wait for each other.
+/// Number of parts of the table of accounts, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
-/// Accounts in a part of the table from which on those without a place are removed.
+/// Number of accounts in a part of the table from which on accounts without a place are removed.
 const ACCOUNTS: usize = 64;
 
 /// The account that a request is counted in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Holder {
     party: Party,
-    /// Whether the request came with credentials that are yet to be verified.
+    /// True if the request has credentials that are yet to be verified.
     is_claimed: bool,
 }
 
@@ -48,15 +47,16 @@ pub struct Places {
 #[derive(Default)]
 struct Accounts {
     accounts: HashMap<Holder, Weak<PlaceAccount>>,
-    /// The number of accounts at which those without a place are removed.
+    /// Number of accounts from which on those without a place are removed.
     most: usize,
 }
 
-/// The places that one holder has.
+/// The number of places that one holder has.
 #[derive(Debug, Default)]
 pub(crate) struct PlaceAccount(AtomicU64);
 
-/// The place of one request; clones are of the same request. It is given back with the last one.
+/// The place of one request; clones belong to the same request. The place is released with the last
+/// clone.
 #[derive(Clone)]
 pub(crate) struct Place(Arc<PlaceState>);
 
@@ -64,11 +64,11 @@ struct PlaceState {
     places: Arc<Places>,
     address: Party,
     account: Mutex<Arc<PlaceAccount>>,
-    /// What the request holds as long as its place.
+    /// A share that the request holds as long as its place.
     beside: OnceLock<Share>,
 }
 
-/// There is no place for a further request of this holder.
+/// Error: there is no place for a further request of this holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPlace;
 
@@ -88,18 +88,19 @@ impl Places {
         }
     }
 
-    /// As many places as there is memory for, in a process that may have so many bytes in all.
+    /// Returns as many places as there is memory for, in a process that may have `memory` bytes in
+    /// all.
     pub fn within(memory: u64) -> Places {
         let room = memory / limits::REQUESTS_PART / limits::REQUEST_BYTES;
         Places::new(room.clamp(limits::REQUESTS_MIN, limits::REQUESTS_MAX))
     }
 
-    /// The number of places that are taken.
+    /// Returns the number of places that are taken.
     pub fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 
-    /// The number of requests that found no place.
+    /// Returns the number of requests that found no place.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -108,7 +109,7 @@ impl Places {
         self.room
     }
 
-    /// The account of requests from an address.
+    /// Returns the account of requests from an address.
     pub(crate) fn at(&self, address: Party, is_claimed: bool) -> Arc<PlaceAccount> {
         self.account(Holder { party: address, is_claimed })
     }
@@ -130,7 +131,7 @@ impl Places {
     /// Takes a place of an account at an address.
     ///
     /// # Errors
-    /// Where its holder has its part, or none is free.
+    /// The holder has its full part, or no place is free.
     pub(crate) fn take(
         self: &Arc<Self>,
         address: Party,
@@ -146,7 +147,8 @@ impl Places {
         Ok(Place(Arc::new(PlaceState { places, address, account, beside })))
     }
 
-    /// Counts one more in an account, if so many others are taken and that leaves it a place.
+    /// Counts one more place in an account, if it is allowed another while `others` places are
+    /// taken in all.
     fn count_in(&self, account: &PlaceAccount, others: u64) -> bool {
         let held = account.0.fetch_add(1, Relaxed);
         let free = self.room.saturating_sub(others);
@@ -167,23 +169,23 @@ fn shard_of(holder: Holder) -> usize {
 impl Place {
     /// Keeps a share for as long as the place is held.
     pub(crate) fn beside(self, share: Share) -> Place {
-        // A second one is given back at once: there is none.
+        // A second share would be dropped at once, but there is never a second one.
         let _ = self.0.beside.set(share);
         self
     }
 
-    /// Counts the request by its user from here on: who asks has been verified.
+    /// Counts the request by its user from here on, as its credentials have been verified.
     ///
     /// # Errors
-    /// Where the user has its part of the places. The request should be refused.
+    /// The user has its full part of the places. The request should be refused.
     pub(crate) fn admit(&self, user: UserId) -> Result<(), NoPlace> {
         self.move_to(Holder { party: Party::User(user), is_claimed: false })
     }
 
-    /// Counts the request as one of nobody: its credentials are no good.
+    /// Counts the request as anonymous, as its credentials are wrong.
     ///
     /// # Errors
-    /// Where its address has its part of the places. The request should be refused at once.
+    /// The address has its full part of the places. The request should be refused at once.
     pub(crate) fn disown(&self) -> Result<(), NoPlace> {
         self.move_to(Holder { party: self.0.address, is_claimed: false })
     }

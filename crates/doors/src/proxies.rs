@@ -1,6 +1,6 @@
-//! Proxies that are trusted to say for which client they ask: by the PROXY protocol, version 2,
-//! before the first byte of a connection, or by `X-Forwarded-For` in each request. Of all others
-//! both are worth nothing: the one is no request, and the other is not looked at.
+//! Proxies that are trusted to name the client of a request: by the PROXY protocol, version 2,
+//! before the first byte of a connection, or by `X-Forwarded-For` in each request. From any other
+//! peer both mean nothing: the former is no request, and the latter is ignored.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,14 +11,14 @@ use http::{HeaderMap, HeaderName};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// What each proxy on the way appends the address to that it was asked by.
+/// The header to which each proxy on the way appends the address of its own client.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The first bytes of a header of the PROXY protocol, version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The fixed part of a header, with the signature, bytes.
+/// Bytes of the fixed part of a header, with the signature.
 const HEAD_BYTES: usize = 16;
-/// The longest rest of a header that is read, bytes: addresses, and what a proxy says besides.
+/// Most bytes that are read of the rest of a header: addresses, and further fields.
 const REST_BYTES: usize = 2048;
 
 /// The networks of trusted proxies; none by default.
@@ -35,9 +35,9 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// The client of a request that came from `peer`: the last address in `X-Forwarded-For` that is
-    /// none of a trusted proxy. What is before it anybody may have written. The port of a client
-    /// that is not the peer is not known, and is 0.
+    /// Returns the client of a request that came from `peer`: the last address in `X-Forwarded-For`
+    /// that does not belong to a trusted proxy. Any client could have written the addresses before
+    /// it. The port of a client other than the peer is unknown, and is 0.
     pub fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> SocketAddr {
         if !self.trusts(peer.ip()) {
             return peer;
@@ -56,7 +56,7 @@ impl Proxies {
     }
 }
 
-/// An address as proxies write it: alone, in brackets, or with a port.
+/// Reads an address as proxies write it: alone, in brackets, or with a port.
 fn address_of(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -65,11 +65,11 @@ fn address_of(text: &str) -> Option<IpAddr> {
     address.map(|address| address.to_canonical())
 }
 
-/// Takes a header of the PROXY protocol off a stream whose first bytes are `head`; nothing where
-/// they are none. Returns the client that it names: `None` where the proxy asks for itself.
+/// Removes a header of the PROXY protocol from a stream whose first bytes are `head`, if they begin
+/// one. Returns the client that it names: `None` if the proxy itself is the client.
 ///
 /// # Errors
-/// `InvalidData` for a header that is malformed, or longer than it may be.
+/// `InvalidData` for a header that is malformed or too long.
 pub async fn take_header(stream: &mut TcpStream, head: &[u8]) -> io::Result<Option<SocketAddr>> {
     if head != SIGNATURE {
         return Ok(None);
@@ -85,10 +85,10 @@ pub async fn take_header(stream: &mut TcpStream, head: &[u8]) -> io::Result<Opti
     parse(fixed[12], fixed[13], &rest)
 }
 
-/// As many bytes as tell whether a header of the PROXY protocol comes.
+/// Number of bytes that show whether a header of the PROXY protocol follows.
 pub const LOOK_BYTES: usize = SIGNATURE.len();
 
-/// Whether more bytes may still make a header of the PROXY protocol.
+/// Returns whether further bytes may still complete the beginning of a header.
 pub fn may_be_header(head: &[u8]) -> bool {
     SIGNATURE.starts_with(head) && head.len() < SIGNATURE.len()
 }
@@ -97,7 +97,7 @@ fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("header of the PROXY protocol: {what}"))
 }
 
-/// The source of a header, by its command, its family, and what follows.
+/// Returns the source in a header, by its command, its family, and the bytes that follow.
 fn parse(command: u8, family: u8, rest: &[u8]) -> io::Result<Option<SocketAddr>> {
     const LOCAL: u8 = 0x20;
     const PROXY: u8 = 0x21;
@@ -123,7 +123,7 @@ fn parse(command: u8, family: u8, rest: &[u8]) -> io::Result<Option<SocketAddr>>
             let port = u16::from_be_bytes([addresses[32], addresses[33]]);
             Ok(Some(SocketAddr::new(Ipv6Addr::from(*source).to_canonical(), port)))
         }
-        // Of another family, or not known: the proxy itself counts as the client.
+        // Another family, or an unknown one: the proxy itself counts as the client.
         (PROXY, _) => Ok(None),
         _ => Err(malformed("an unknown version or command")),
     }

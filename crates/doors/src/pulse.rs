@@ -1,4 +1,4 @@
-//! Whether a connection is alive, at the cost of one store per reply.
+//! Signs of life of a connection, at the cost of one store per reply.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,23 +14,24 @@ use tokio::sync::watch;
 pub(crate) struct Pulse {
     beat: AtomicBool,
     in_progress: AtomicU32,
-    /// Bodies of requests whose next bytes are waited for.
+    /// Number of bodies of requests whose next bytes are awaited.
     awaited: AtomicU32,
-    /// Whether the other end takes no more bytes for now.
+    /// True while the other end takes no more bytes.
     is_blocked: AtomicBool,
-    /// Bytes of bodies that came, and bytes that the other end took.
+    /// Number of bytes of bodies that arrived, and of bytes that the other end took.
     moved: AtomicU64,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
 }
 
-/// What the body of a reply knows of its connection, where the reply has this as an extension: that
-/// is for bodies that may have nothing to send for long.
+/// The connection as seen by the body of a reply that has this as an extension: for bodies that may
+/// have nothing to send for long.
 #[derive(Clone, Debug, Default)]
 pub struct Seat(Arc<OnceLock<Arc<Pulse>>>);
 
 impl Seat {
-    /// The connection is alive, although nothing is sent. It is not while nothing can be sent.
+    /// Notes that the connection is alive although nothing is sent. It does not count while nothing
+    /// can be sent.
     pub fn beat(&self) {
         if let Some(pulse) = self.0.get() {
             pulse.beat();
@@ -49,21 +50,21 @@ impl Seat {
 /// A request that is being worked on.
 pub(crate) struct InProgress(Arc<Pulse>);
 
-/// A body whose next bytes are waited for.
+/// A body whose next bytes are awaited.
 pub(crate) struct AwaitedBody(Arc<Pulse>);
 
 /// The pace of a connection, as its watchdog sees it.
 #[derive(Debug, Default)]
 pub(crate) struct Gait {
     moved: u64,
-    /// The number of looks in a row at which the other end was waited for, and too little came or
-    /// went since the look before.
+    /// Number of looks in a row at which the server waited for the client, and too few bytes had
+    /// moved since the look before.
     slow: u32,
 }
 
 impl Gait {
-    /// Looks again, and says at how many looks in a row the client was slow: fewer bytes than
-    /// `least` since the look before, while the server waited for nothing but the client.
+    /// Looks again. Returns the number of looks in a row at which the client was slow: fewer bytes
+    /// than `least` since the look before, while the server waited only for the client.
     pub(crate) fn look(&mut self, pulse: &Pulse, least: u64) -> u32 {
         let moved = pulse.moved.load(Relaxed);
         let is_slow = pulse.waits_for_client() && moved.wrapping_sub(self.moved) < least;
@@ -85,13 +86,13 @@ impl Pulse {
         }
     }
 
-    /// Notes that the next bytes of a body are waited for, until what this returns is dropped.
+    /// Notes that the next bytes of a body are awaited, until the returned value is dropped.
     pub(crate) fn await_body(pulse: &Arc<Pulse>) -> AwaitedBody {
         pulse.awaited.fetch_add(1, Relaxed);
         AwaitedBody(Arc::clone(pulse))
     }
 
-    /// The number of requests that are being worked on.
+    /// Returns the number of requests that are being worked on.
     pub(crate) fn in_progress(&self) -> u32 {
         self.in_progress.load(Relaxed)
     }
@@ -100,7 +101,7 @@ impl Pulse {
         self.awaited.load(Relaxed) > 0 || self.is_blocked.load(Relaxed)
     }
 
-    /// Counts bytes of bodies that came, or bytes that were taken.
+    /// Counts bytes of bodies that arrived, or bytes that the other end took.
     pub(crate) fn count(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Relaxed);
     }
@@ -117,7 +118,7 @@ impl Pulse {
         InProgress(Arc::clone(pulse))
     }
 
-    /// Whether there was a sign of life since the last call.
+    /// Returns whether there was a sign of life since the last call.
     pub(crate) fn take(&self) -> bool {
         self.beat.swap(false, Relaxed) || self.in_progress.load(Relaxed) > 0
     }
@@ -143,8 +144,8 @@ impl Drop for AwaitedBody {
     }
 }
 
-/// A stream whose pulse beats with every byte that the other end takes. Its sending does not count:
-/// a client that trickles its headers is not alive.
+/// A stream whose pulse beats with every byte that the other end takes. Bytes that the other end
+/// sends do not count: a client that trickles its headers is not alive.
 pub(crate) struct PulsedStream<T> {
     stream: T,
     pulse: Arc<Pulse>,

@@ -1,5 +1,5 @@
-//! The records of requests: for the audit, and in the access log. [`crate::serve`] has them made,
-//! so no door can forget it.
+//! The records of requests, for the audit and the access log. [`crate::serve`] makes them, so that
+//! no door can forget it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -22,15 +22,15 @@ use crate::traffic::{Passed, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
-/// Parameters of a query with one of these in their name are secrets, or might be.
+/// Parts of names of query parameters that are secrets, or might be.
 const SECRETS: [&str; 5] = ["sig", "token", "secret", "password", "authorization"];
 
-/// The path below which share links are, at the HTTP door.
+/// The path of the HTTP door below which share links are.
 pub(crate) const SHARED: &str = "/s/";
-/// Characters of a name there that are shown if it cannot be the token of a link.
+/// Number of characters of a name there that are shown if it cannot be the token of a link.
 const SHOWN_CHARS: usize = 8;
 
-/// A path without the secrets of share links in it.
+/// Returns a path without the secrets of share links in it.
 pub(crate) fn without_token(path: &str) -> Cow<'_, str> {
     let path = without_token_below_shared(path);
     let link_of = |name: &str| share_link_of(&percent_decode_str(name).decode_utf8_lossy());
@@ -44,7 +44,7 @@ pub(crate) fn without_token(path: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect::<Vec<_>>().join("/"))
 }
 
-/// The same for a path to a share link, of whose token it takes whatever could be one.
+/// Returns a path below [`SHARED`] without the part of its token that could be secret.
 fn without_token_below_shared(path: &str) -> Cow<'_, str> {
     let Some(rest) = path.strip_prefix(SHARED) else { return Cow::Borrowed(path) };
     let (token, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -58,7 +58,7 @@ fn without_token_below_shared(path: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{SHARED}{id}-...{below}"))
 }
 
-/// Where the records of a door go.
+/// The destinations of a door's records.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     door: &'static str,
@@ -72,12 +72,12 @@ impl Records {
         Records { door: "", audit, access, traffic: None }
     }
 
-    /// The same, and requests are counted while somebody asks for that.
+    /// Also counts requests while a client asks for the counts.
     pub fn counting(self, traffic: &Arc<Traffic>) -> Records {
         Records { traffic: Some(Arc::clone(traffic)), ..self }
     }
 
-    /// The same, of a door.
+    /// Returns the same destinations for another door.
     pub fn of(&self, door: &'static str) -> Records {
         Records { door, ..self.clone() }
     }
@@ -86,7 +86,7 @@ impl Records {
         self.audit.as_ref()
     }
 
-    /// A request begins. Its records are made when what this returns is dropped.
+    /// Begins a request. Its records are made when the returned value is dropped.
     pub(crate) fn begin(&self, source: IpAddr, request: &mut Request<Upload>) -> Option<Recorded> {
         let is_counted = self.traffic.as_ref().is_some_and(|traffic| traffic.is_watched());
         if self.audit.is_none() && self.access.is_none() && !is_counted {
@@ -122,7 +122,7 @@ struct InProgress {
     uri: Uri,
     witness: Witness,
     began: Instant,
-    /// As its client says.
+    /// Length of the body as the client states it.
     received_bytes: u64,
     answer: Answer,
 }
@@ -132,7 +132,7 @@ struct Answer {
     status: Option<u16>,
     bytes: u64,
     request: Option<String>,
-    /// As its reply says it.
+    /// Trace, as in the reply's header.
     trace: Option<HeaderValue>,
 }
 
@@ -146,7 +146,7 @@ impl Recorded {
     }
 }
 
-/// The id within a `traceresponse`: `00-<trace>-<span>-<flags>`.
+/// Returns the id within a `traceresponse`: `00-<trace>-<span>-<flags>`.
 fn trace_of(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok()?.split('-').nth(1)
 }

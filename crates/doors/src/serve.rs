@@ -1,14 +1,14 @@
-//! Serving a door on a socket: connections, TLS, HTTP/1.1 and HTTP/2, limits, orderly shutdown.
+//! Serves a door on a socket: connections, TLS, HTTP/1.1 and HTTP/2, limits, orderly shutdown.
 //!
 //! A connection has no timer of its own per request. It has a pulse, which beats when a request
 //! begins and when bytes are sent. A connection that has neither a pulse nor a request in progress
-//! for [`Limits::idle`] is closed, whatever it is doing. It is closed much sooner where others wait
+//! for [`Limits::idle`] is closed, whatever it is doing. It is closed much sooner if others wait
 //! for its place.
 //!
 //! Places of connections are divided by address ([`Shares::fair`]), and those of requests by
 //! address and by user ([`Places`]). A connection that finds no place waits in turn. While others
-//! wait, a connection ends whose client sends a body too slowly, or takes a reply too slowly. Of
-//! others, these are only clients at the same address, and addresses that have fewer connections.
+//! wait, a connection ends if its client sends a body too slowly, or takes a reply too slowly. Only
+//! clients at the same address, and addresses that have fewer connections, count as others.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -59,7 +59,7 @@ pub struct Remote {
     pub tls: bool,
 }
 
-/// The trait for doors, which answer requests. Also any
+/// A door, which answers requests. Also any
 /// `Fn(Remote, Request<Upload>) -> impl Future<Output = Response>`.
 pub trait Door: Clone + Send + Sync + 'static {
     type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
@@ -82,7 +82,7 @@ where
     }
 }
 
-/// How a door is served.
+/// The settings with which a door is served.
 #[derive(Clone, Default)]
 pub struct Serving {
     pub tls: Option<Arc<Tls>>,
@@ -90,13 +90,13 @@ pub struct Serving {
     pub connections: Arc<Connections>,
     /// The places of requests, of all doors of the process.
     pub places: Arc<Places>,
-    /// Of each request.
+    /// The destinations of the records of requests.
     pub records: Records,
-    /// Those who say for which client they ask.
+    /// Proxies that are trusted to name their clients.
     pub proxies: Proxies,
 }
 
-/// Listens on `address` (port 0: any that is free).
+/// Listens on `address` (port 0: any free port).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     begin(bind(address)?)
 }
@@ -113,8 +113,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Has connections end whose other end is gone without a word. They inherit this from the socket
-/// that they came by.
+/// Ends connections whose other end is gone without notice. They inherit this from their listening
+/// socket.
 fn notice_the_gone(socket: &TcpSocket) -> io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, limits::KEEPALIVE_IDLE)?;
@@ -124,12 +124,12 @@ fn notice_the_gone(socket: &TcpSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes connections.
+/// Begins to accept connections.
 pub fn begin(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(limits::BACKLOG)
 }
 
-/// Serves until `shutdown` becomes true (or its sender is gone); then finishes the requests in
+/// Serves until `shutdown` becomes true (or its sender is dropped); then finishes the requests in
 /// progress, for at most [`Limits::drain`].
 pub async fn serve<D: Door>(
     listener: TcpListener,
@@ -182,7 +182,7 @@ enum Entry {
     Waiting(Party, Share),
 }
 
-/// An error with what it came from.
+/// Returns an error with its sources, as text.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -195,7 +195,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 type Slot = tokio::sync::OwnedSemaphorePermit;
 
-/// The next connection, once there is a slot for it.
+/// Returns the next connection, once there is a slot for it.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
@@ -217,18 +217,19 @@ async fn accept(
 struct ServeShared<D> {
     door: D,
     serving: Serving,
-    /// The places of connections.
+    /// Places of connections.
     seats: Arc<Shares>,
     /// Places for connections that wait for one of those.
     waiting: Arc<Shares>,
-    /// Those of connections that proxies may have, divided among the clients that they ask for.
+    /// Places of requests that come from trusted proxies, divided among the proxies' clients.
     proxied: Arc<Shares>,
     handshakes: Arc<Shares>,
     shutdown: watch::Receiver<bool>,
 }
 
 impl<D: Door> ServeShared<D> {
-    /// A place for a connection, or one to wait in. None: it should be closed.
+    /// Returns a place for a connection, or a place to wait. Returns `None` if the connection
+    /// should be closed.
     fn enter(&self, address: SocketAddr) -> Option<Entry> {
         let party = Party::at(address.ip());
         if let Some(seat) = self.seats.take_now(party, 1) {
@@ -251,7 +252,7 @@ impl<D: Door> ServeShared<D> {
         }
     }
 
-    /// The same for one of a trusted proxy, which may say first for which client it is.
+    /// Serves a connection from a trusted proxy to its end. The proxy may first name its client.
     async fn take_proxied(self: Arc<Self>, mut stream: TcpStream, proxy: SocketAddr, _slot: Slot) {
         let named = async {
             let is_enough = |head: &[u8]| !proxies::may_be_header(head);
@@ -271,8 +272,8 @@ impl<D: Door> ServeShared<D> {
         }
     }
 
-    /// The place of a connection, once there is one for it. None: there was none in time, or the
-    /// server stops.
+    /// Returns the place of a connection, once there is one for it. Returns `None` if there was
+    /// none in time, or the server stops.
     async fn seat(&self, entry: Entry) -> Option<Share> {
         let (party, _waiting) = match entry {
             Entry::Seated(seat) => return Some(seat),
@@ -314,9 +315,8 @@ impl<D: Door> ServeShared<D> {
         self.converse(stream, is_http2, peer, seat).await
     }
 
-    /// A handshake. A handshake takes its place when the client has sent all of its hello, and may
-    /// take less time while others wait for that place. So a stranger that says nothing is in
-    /// nobody's way.
+    /// Does a TLS handshake. It takes its place when the client has sent its whole hello, and has
+    /// less time while others wait for that place. So a stranger that sends nothing blocks nobody.
     async fn shake(
         &self,
         tls: &Tls,
@@ -337,8 +337,8 @@ impl<D: Door> ServeShared<D> {
         }
     }
 
-    /// Waits for something, but not as long as a connection may be idle: nor as long as that where
-    /// others wait for its place.
+    /// Waits for `work`, but not as long as a connection may be idle, and less if others wait for
+    /// its place.
     async fn while_unwanted<F: Future>(&self, seat: &Share, work: F) -> Result<F::Output, Elapsed> {
         let (period, looks) = self.looks();
         let mut work = pin!(work);
@@ -352,9 +352,10 @@ impl<D: Door> ServeShared<D> {
         unreachable!("it ends with the last look")
     }
 
-    /// How often there is a look whether a connection is idle, and how many of them make it so.
+    /// Returns the period of looks at a connection, and the number of idle looks after which it is
+    /// closed.
     fn looks(&self) -> (Duration, u32) {
-        /// At least so many.
+        /// Smallest number of looks.
         const LOOKS: u32 = 4;
         let Limits { idle, idle_wanted, .. } = self.serving.limits;
         let period = (idle / LOOKS).min(idle_wanted).max(Duration::from_millis(1));
@@ -436,24 +437,24 @@ impl<D: Door> ServeShared<D> {
     }
 }
 
-/// All that the requests of one connection need.
+/// Everything that the requests of one connection need.
 struct ServeDesk<D> {
     door: D,
     limits: Limits,
     records: Records,
     places: PlacesAt,
-    /// Where the other end is a trusted proxy.
+    /// Set if the other end is a trusted proxy.
     proxied: Option<Proxied>,
     pulse: Arc<Pulse>,
     is_http2: bool,
     peer: Remote,
 }
 
-/// All that the requests need that a trusted proxy sends.
+/// Everything that requests from a trusted proxy need in addition.
 struct Proxied {
     proxies: Proxies,
     places: Arc<Places>,
-    /// Divided among clients.
+    /// Places that are divided among the proxy's clients.
     room: Arc<Shares>,
 }
 
@@ -483,8 +484,8 @@ impl<D: Door> ServeDesk<D> {
             }
             drop(in_progress);
             response.headers_mut().entry(DATE).or_insert_with(dates::date);
-            // Clients that got an answer in place of `100 Continue` are confused by what
-            // follows on the same connection: botocore reads the next reply as this one.
+            // Clients that got an answer in place of `100 Continue` are confused by further replies
+            // on the same connection: botocore reads the next reply as this one.
             if continued.is_some_and(|continued| !continued.load(Ordering::Relaxed)) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
@@ -493,9 +494,9 @@ impl<D: Door> ServeDesk<D> {
         }))
     }
 
-    /// The client of a request, and its place; none for the only request of a connection where that
-    /// has no body. A connection of a trusted proxy is that of many clients, so each request takes
-    /// a place there.
+    /// Returns the client of a request, and its place; no place for the only request of a
+    /// connection if it has no body. A connection of a trusted proxy has many clients, so each of
+    /// its requests takes a place.
     fn place(&self, request: &Request<Incoming>) -> Result<(Remote, Option<Place>), NoPlace> {
         if let Some(proxied) = &self.proxied {
             let address = proxied.proxies.client(self.peer.address, request.headers());
@@ -516,7 +517,7 @@ impl<D: Door> ServeDesk<D> {
     }
 }
 
-/// Whether a request has credentials, of whatever kind and however wrong.
+/// Returns whether a request has credentials, of whatever kind and however wrong.
 fn claims<B>(request: &Request<B>) -> bool {
     const SIGNED: [&str; 2] = ["X-Amz-Signature=", "Signature="];
     let headers = request.headers();
@@ -526,7 +527,7 @@ fn claims<B>(request: &Request<B>) -> bool {
         || SIGNED.iter().any(|name| query.contains(name))
 }
 
-/// The reply to a request for which there is no place. Nothing of it is kept, so it has no record.
+/// Returns the reply to a request that found no place. Nothing of it is kept, so it has no record.
 fn no_place<B>() -> Response<RecordedBody<B>> {
     let mut reply = Response::new(RecordedBody::empty());
     *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -534,12 +535,12 @@ fn no_place<B>() -> Response<RecordedBody<B>> {
     reply
 }
 
-/// The part of a client's first message that is looked at, bytes: the whole message is sometimes
+/// Number of bytes of a client's first message that are examined: the whole message is sometimes
 /// longer.
 const HELLO_BYTES: usize = 512;
 
-/// Whether these are the first bytes of a whole hello of TLS, as far as they are looked at; or of
-/// something that is none.
+/// Returns whether these are the first bytes of a complete TLS hello, as far as it is examined; or
+/// of something else.
 fn is_hello(head: &[u8]) -> bool {
     const HANDSHAKE_RECORD: u8 = 22;
     if head.first().is_some_and(|kind| *kind != HANDSHAKE_RECORD) {
@@ -550,8 +551,8 @@ fn is_hello(head: &[u8]) -> bool {
     head.len() >= HELLO_BYTES.min(header.len() + length)
 }
 
-/// Whether a client without TLS speaks HTTP/2 at once (its preface is `PRI * HTTP/2.0`). Takes
-/// nothing off the stream.
+/// Returns whether a client without TLS begins with HTTP/2 (its preface is `PRI * HTTP/2.0`).
+/// Leaves the bytes in the stream.
 async fn begins_http2(stream: &TcpStream) -> io::Result<bool> {
     const PREFACE: &[u8; 4] = b"PRI ";
     let is_enough = |head: &[u8]| head.len() == PREFACE.len() || !PREFACE.starts_with(head);
@@ -559,14 +560,14 @@ async fn begins_http2(stream: &TcpStream) -> io::Result<bool> {
     Ok(len == PREFACE.len() && head == *PREFACE)
 }
 
-/// The first bytes of a connection, and how many of them have come: all that were sent, or enough.
-/// Takes nothing off the stream.
+/// Returns the first bytes of a connection, and how many of them have arrived: all that were sent,
+/// or enough. Leaves the bytes in the stream.
 async fn first_bytes<const N: usize>(
     stream: &TcpStream,
     is_enough: impl Fn(&[u8]) -> bool,
 ) -> io::Result<([u8; N], usize)> {
-    /// Until there is another look, after one that found too little. A socket does not tell when
-    /// more is there than before.
+    /// Milliseconds between looks that find too little. A socket does not notify when it has more
+    /// bytes than before.
     const PAUSES: [u64; 4] = [1, 10, 100, 500];
     let mut head = [0; N];
     let mut pauses = PAUSES.into_iter();
@@ -580,7 +581,7 @@ async fn first_bytes<const N: usize>(
     }
 }
 
-/// Without `pipeline_flush`: that would copy every body behind its head instead of `writev`.
+/// Built without `pipeline_flush`: that would copy every body behind its head instead of `writev`.
 fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder

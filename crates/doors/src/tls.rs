@@ -21,15 +21,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How often the files are looked at.
+/// Period at which the files are checked for changes.
 const WATCH_PERIOD: Duration = Duration::from_secs(5);
-/// Sessions of TLS 1.2 clients that do not take tickets.
+/// Number of sessions of TLS 1.2 clients that do not take tickets.
 const SESSIONS: usize = 4096;
 
 /// The TLS side of a listener.
 pub struct Tls {
     acceptor: TlsAcceptor,
-    /// For clients that must show certificates, if there are any.
+    /// The configuration for clients that must show certificates, if there are any.
     private: Option<ArcSwap<ServerConfig>>,
     certificate: Arc<Certificate>,
     files: Files,
@@ -56,15 +56,16 @@ impl Tls {
     /// Reads a certificate chain and its private key, both PEM.
     ///
     /// # Errors
-    /// `Invalid` if they are not what they should be or do not belong together; `Io`.
+    /// `Invalid` if they are malformed or do not belong together; `Io`.
     pub fn load(certificate: &Path, key: &Path) -> Result<Arc<Tls>> {
         Tls::load_private(certificate, key, None)
     }
 
-    /// The same, with the certificates of authorities that sign those of clients.
+    /// Reads the files as [`Tls::load`] does, and the certificates of the authorities that sign
+    /// those of clients.
     ///
     /// # Errors
-    /// Those of [`Tls::load`].
+    /// Same errors as [`Tls::load`].
     pub fn load_private(
         certificate: &Path,
         key: &Path,
@@ -85,8 +86,8 @@ impl Tls {
         &self.acceptor
     }
 
-    /// Shakes hands with a client that does not speak HTTP. It must show a certificate if there are
-    /// authorities for that.
+    /// Does a handshake with a client that does not speak HTTP. The client must show a certificate
+    /// if there are authorities for that.
     ///
     /// # Errors
     /// Those of the connection and of the handshake.

@@ -1,10 +1,11 @@
-//! The requests of the last seconds, by door, user, bucket and object: counted while somebody asks.
+//! The requests of the last seconds, by door, user, bucket and object: counted only while a client
+//! asks.
 //!
-//! Nobody asks most of the time: then a request costs one look at a flag. Whoever asks has requests
-//! counted for [`WATCHED`]. Counts are of whole periods. There are at most [`NAMES`] users, buckets
-//! and objects in a period: where there are more, the one with the fewest requests gives its place
-//! to a new one (space-saving, Metwally, Agrawal and El Abbadi 2005). So whatever has more than one
-//! of `NAMES` requests is there.
+//! Most of the time no client asks: then a request costs one look at a flag. After each question,
+//! requests are counted for [`WATCHED`]. Counts are of whole periods. There are at most [`NAMES`]
+//! users, buckets and objects in a period: if there are more, the one with the fewest requests
+//! gives its place to a new one (space-saving, Metwally, Agrawal and El Abbadi 2005). So every name
+//! with more than one `NAMES`th of the requests is included.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,13 +16,13 @@ use cairn_base::UserId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long requests are counted after they were asked for.
+/// Time for which requests are counted after a question.
 pub const WATCHED: Duration = Duration::from_secs(30);
-/// How long a period is.
+/// Length of a period.
 pub const PERIOD: Duration = Duration::from_secs(5);
-/// Names of one kind in a period.
+/// Number of names of one kind in a period.
 pub const NAMES: usize = 256;
-/// Slow requests of a period.
+/// Number of slow requests that are listed in a period.
 const SLOWEST: usize = 10;
 
 /// A request that has ended.
@@ -32,7 +33,7 @@ pub struct Passed {
     pub user: Option<UserId>,
     pub bucket: Option<String>,
     pub key: Option<String>,
-    /// `None` where nobody took the reply.
+    /// `None` if the client did not take the reply.
     pub status: Option<u16>,
     pub received_bytes: u64,
     pub sent_bytes: u64,
@@ -44,9 +45,9 @@ pub struct Passed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     pub requests: u64,
-    /// Of these, requests that may have been of a name that was here before.
+    /// Number of these requests that may belong to a name that had this place before.
     pub doubtful: u64,
-    /// Requests with a status of 500 and above, and those whose reply nobody took.
+    /// Number of requests with a status of 500 and above, and of those whose reply was not taken.
     pub failed: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
@@ -101,7 +102,7 @@ impl<K: Hash + Eq + Clone> Top<K> {
         self.0.insert(name, new);
     }
 
-    /// The first `most`, those with most requests first.
+    /// Returns up to `most` names, those with most requests first.
     fn sorted(&self, most: usize) -> Vec<(K, Tally)> {
         let mut all: Vec<(K, Tally)> =
             self.0.iter().map(|(name, tally)| (name.clone(), *tally)).collect();
@@ -140,20 +141,20 @@ impl Counts {
     }
 }
 
-/// A period as it is told.
+/// A period, as it is shown to clients.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The length of the period. Zero if none is over since somebody began to ask.
+    /// Length of the period. Zero if none has ended since a client began to ask.
     pub period: Duration,
     pub doors: Vec<(&'static str, Tally)>,
     pub users: Vec<(Option<UserId>, Tally)>,
     pub buckets: Vec<(String, Tally)>,
     pub objects: Vec<((String, String), Tally)>,
-    /// The slowest first.
+    /// The slowest requests, the slowest first.
     pub slowest: Vec<Passed>,
 }
 
-/// Counts requests of this process while somebody asks.
+/// Counts requests of this process while a client asks.
 #[derive(Debug)]
 pub struct Traffic {
     is_watched: AtomicBool,
@@ -163,7 +164,7 @@ pub struct Traffic {
 #[derive(Debug)]
 struct Watched {
     until: Instant,
-    /// When the present period began.
+    /// Beginning of the present period.
     since: Instant,
     present: Counts,
     last: Option<Counts>,
@@ -179,7 +180,7 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// Whether a request is to be counted. Costs next to nothing.
+    /// Returns whether requests are being counted. Costs next to nothing.
     pub fn is_watched(&self) -> bool {
         self.is_watched.load(Relaxed)
     }
@@ -192,7 +193,7 @@ impl Traffic {
     fn count_at(&self, passed: Passed, now: Instant) {
         let mut state = self.state.lock();
         if now >= state.until {
-            // Nobody asks any more.
+            // No client asks any more.
             self.is_watched.store(false, Relaxed);
             (state.present, state.last) = Default::default();
             return;
@@ -201,8 +202,8 @@ impl Traffic {
         state.present.count(passed);
     }
 
-    /// The last period that is over, with up to `most` names of each kind. From now on requests are
-    /// counted for a while.
+    /// Returns the last complete period, with up to `most` names of each kind. From now on requests
+    /// are counted for a while.
     pub fn ask(&self, most: usize) -> Seen {
         self.ask_at(most, Instant::now())
     }

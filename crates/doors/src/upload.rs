@@ -1,4 +1,4 @@
-//! The body of a request, with a limit on how long its next bytes may take, and a least rate while
+//! The body of a request, with a limit on the wait for its next bytes, and a minimum rate while
 //! others wait for the room that it holds.
 
 use std::fmt;
@@ -23,37 +23,37 @@ use crate::paced::{Paced, Pacing, with_held};
 use crate::places::{NoPlace, Place};
 use crate::pulse::{AwaitedBody, Pulse};
 
-/// A request's body as it comes in.
+/// A request's body as it arrives.
 pub struct Upload {
     incoming: Incoming,
     idle: Duration,
     window: Duration,
-    /// Only while bytes are waited for: since when, and until when at most.
+    /// Beginning of the wait for bytes, and the timer of its deadline; only during a wait.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Of an upload that takes room which it shares with others.
+    /// The pace of an upload that holds room which it shares with others.
     pace: Option<Pace>,
-    /// Of a user who has a limit of bytes.
+    /// The pacing of a user that has a limit of bytes.
     pacing: Option<Pacing>,
-    /// While bytes are waited for.
+    /// Present while bytes are awaited.
     waiting: Option<(Entered, AwaitedBody)>,
-    /// The connection that it comes by.
+    /// The connection by which it arrives.
     pulse: Arc<Pulse>,
     is_http2: bool,
-    /// The place of its request, if that has one.
+    /// The place of its request, if the request has one.
     place: Option<Place>,
-    /// Told when bytes are asked for, of a client that waits for that.
+    /// Set when bytes are requested from a client that waits for `100 Continue`.
     asked: Option<Arc<AtomicBool>>,
 }
 
-/// Why a body did not come to its end.
+/// The reason why a body did not reach its end.
 #[derive(Debug)]
 pub enum UploadError {
-    /// No bytes came for this long.
+    /// No bytes arrived for this long.
     Idle(Duration),
-    /// Fewer bytes came in this time than may while others wait for room.
+    /// Fewer bytes arrived in this time than required while others wait for room.
     Slow(Duration, u64),
-    /// The connection broke, or what came was no body.
+    /// The connection broke, or the bytes were not a body.
     Broken(hyper::Error),
 }
 
@@ -74,16 +74,16 @@ impl fmt::Display for UploadError {
 
 impl std::error::Error for UploadError {}
 
-/// How fast an upload comes, while its bytes are waited for: what the store takes for its own work
-/// does not count against it.
+/// The rate of an upload while its bytes are awaited: time that the store takes for its own work
+/// does not count.
 struct Pace {
     room: Arc<Shares>,
     party: Party,
     window: Duration,
-    /// Since when it is waited, and for how long before, within this window.
+    /// Beginning of the present wait, and the time waited before in this window.
     since: Option<Instant>,
     waited: Duration,
-    /// Of this window.
+    /// Bytes that arrived in this window.
     bytes: u64,
     has_begun: bool,
 }
@@ -93,13 +93,16 @@ impl Pace {
         (self.window.as_secs_f64() * limits::UPLOAD_LEAST_RATE as f64) as u64
     }
 
-    /// When the window is over if nothing comes.
+    /// Returns the time at which the window ends if nothing arrives.
     fn over(&mut self, now: Instant) -> Instant {
         let since = *self.since.get_or_insert(now);
         since + self.window.saturating_sub(self.waited)
     }
 
-    /// Counts what came after a wait, which may be nothing. `Err`: it is too slow.
+    /// Counts the bytes that arrived after a wait, which may be 0.
+    ///
+    /// # Errors
+    /// `Slow` if the upload is too slow.
     fn count(&mut self, bytes: u64, now: Instant) -> Result<(), UploadError> {
         if let Some(since) = self.since.take() {
             self.waited += now - since;
@@ -231,7 +234,7 @@ impl Upload {
         self.poll_late(context).map(|late| Some(Err(late)))
     }
 
-    /// Bytes that came and wait for their turn, since the user has a limit.
+    /// Returns the number of bytes that have arrived and wait because of the user's limit.
     fn held(&self) -> u64 {
         self.pacing.as_ref().map_or(0, Pacing::held)
     }
@@ -258,19 +261,22 @@ impl Upload {
         }
     }
 
-    /// Becomes true once `100 Continue` was sent. It never is for an empty body.
+    /// Returns a flag that becomes true once `100 Continue` was sent. It never does for an empty
+    /// body.
     pub fn watch_continue(&mut self) -> Arc<AtomicBool> {
         Arc::clone(self.asked.get_or_insert_default())
     }
 
-    /// The length the client announced; `None` if it sends until it is done.
+    /// Returns the length that the client announced; `None` if the body ends when the client is
+    /// done.
     pub fn announced(&self) -> Option<u64> {
         self.incoming.size_hint().exact()
     }
 
-    /// Reads what is left of a refused upload in the background, for a while. Not for a client
-    /// that waits for `100 Continue`: this would ask for the body. `false`: there is too much of
-    /// it, so the connection ends, and the client should be told. A request of HTTP/2 ends alone.
+    /// Reads the rest of a refused upload in the background, for a while. Must not be called for a
+    /// client that waits for `100 Continue`: this would ask for the body. Returns false if the rest
+    /// is too long: then the connection ends, and the client should be notified. A request of
+    /// HTTP/2 ends alone.
     pub fn linger(mut self) -> bool {
         if self.is_end_stream() || self.is_http2 {
             return true;
@@ -287,7 +293,8 @@ impl Upload {
                     }
                 }
             };
-            // Either way the body is dropped, and with it the connection if it is not at its end.
+            // Either way the body is dropped, and with it the connection if the body has not
+            // reached its end.
             let _ = timeout(limits::LINGER, drained).await;
         });
         ends
@@ -305,7 +312,7 @@ impl Body for Upload {
         if let Some(asked) = self.asked.take() {
             asked.store(!self.incoming.is_end_stream(), Ordering::Relaxed);
         }
-        // Bytes that wait for their turn are not late.
+        // Bytes that wait because of the user's limit are not late.
         let Some(mut pacing) = self.pacing.take() else { return self.poll_incoming(context) };
         let polled = pacing.poll_frame(context, |context| self.poll_incoming(context));
         self.pacing = Some(pacing);

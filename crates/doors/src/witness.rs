@@ -17,24 +17,25 @@ pub struct Facts {
     pub key: Option<String>,
     pub keys: Vec<String>,
     pub resource: Option<String>,
-    /// Why it was refused: without anything that the client said.
+    /// The reason for a refusal, without any words of the client.
     pub reason: Option<String>,
-    /// It was refused, whatever the status is.
+    /// True if the request was refused, whatever the status is.
     pub is_refused: bool,
-    /// A browser asks, without credentials, what a page may do.
+    /// True if a browser asks, without credentials, what a page may do.
     pub is_preflight: bool,
-    /// It changed something, whatever its method is.
+    /// True if the request changed something, whatever its method is.
     pub has_changed: bool,
-    /// Records of logs in the request, and those of them that were not kept, by the kind of error.
+    /// Number of records of logs in the request, and of those that were not kept, by the kind of
+    /// error.
     pub records: usize,
     pub not_kept: BTreeMap<&'static str, usize>,
-    /// The outcome, where the reply began before it was known.
+    /// The outcome, if the reply began before it was known.
     pub late: Option<AuditOutcome>,
 }
 
 impl Facts {
-    /// The outcome of a request of which some records were not kept, and why. The words of errors
-    /// may be of the client.
+    /// Returns the outcome of a request some of whose records were not kept, and the reason, which
+    /// has no texts of errors: they may contain words of the client.
     pub fn partial(&self) -> Option<(AuditOutcome, String)> {
         let not_kept: usize = self.not_kept.values().sum();
         let all = self.not_kept.iter().map(|(kind, count)| format!("{count} {kind}"));
@@ -46,18 +47,18 @@ impl Facts {
     }
 }
 
-/// Told by the door what it learns of a request; nothing where there are no records. Clones are of
-/// the same request.
+/// Receives the facts that the door learns about a request; ignores them if there are no records.
+/// Clones belong to the same request.
 #[derive(Clone, Debug, Default)]
 pub struct Witness(Option<Arc<Mutex<Facts>>>);
 
 impl Witness {
-    /// That of a request, which carries it.
+    /// Returns the witness of a request, which carries it.
     pub fn of(extensions: &Extensions) -> Witness {
         extensions.get::<Witness>().cloned().unwrap_or_default()
     }
 
-    /// For a request of which there are records.
+    /// Returns a witness for a request with records.
     pub(crate) fn new() -> Witness {
         Witness(Some(Arc::default()))
     }

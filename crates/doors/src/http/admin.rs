@@ -219,7 +219,7 @@ async fn change_user(admit: &Admit, caller: &Caller, name: &str, change: Change)
     Ok(())
 }
 
-/// Whether the store takes changes of what is in it.
+/// The setting whether the store refuses changes of its contents.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReadOnly {
@@ -229,7 +229,7 @@ struct ReadOnly {
 async fn list_users(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     let users = admit.fs().read(caller, ListUsers).await?.into_iter();
     let limits = match admit.fs().read(caller, ListUserLimits).await {
-        // The master is of a version before.
+        // The master is of an earlier version.
         Err(Error::NotImplemented(_)) => Vec::new(),
         listed => listed?,
     };

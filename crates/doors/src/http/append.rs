@@ -23,9 +23,9 @@ pub const X_CAIRN_SIZE: HeaderName = HeaderName::from_static("x-cairn-size");
 
 #[derive(Serialize)]
 struct Appended {
-    /// Where the record begins.
+    /// Offset of the record.
     offset: u64,
-    /// Bytes of the object with it.
+    /// Size of the object with the record, bytes.
     size: u64,
 }
 

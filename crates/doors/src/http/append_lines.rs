@@ -28,11 +28,11 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 #[derive(Serialize)]
 struct Appended {
-    /// Where the lines begin.
+    /// Offset of the lines.
     offset: u64,
-    /// Their bytes.
+    /// Their length, bytes.
     length: u64,
-    /// Whether an earlier request with the same key appended them.
+    /// True if an earlier request with the same key appended them.
     repeated: bool,
 }
 
@@ -84,7 +84,7 @@ pub async fn append_lines(
     Ok(reply)
 }
 
-/// Lines, of which the last one ends, too.
+/// Returns the lines, with a newline after the last one.
 fn whole(lines: Bytes, most: usize) -> Result<Bytes> {
     match lines.last() {
         None => Err(Error::Invalid("there are no lines to append".into())),
@@ -100,7 +100,7 @@ fn whole(lines: Bytes, most: usize) -> Result<Bytes> {
     }
 }
 
-/// How the body of a request is packed.
+/// Returns the compression of a request's body.
 pub fn coding(headers: &HeaderMap) -> Result<Coding> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
     match (values.next(), values.next()) {
@@ -110,7 +110,7 @@ pub fn coding(headers: &HeaderMap) -> Result<Coding> {
     }
 }
 
-/// The identity of a request, by which one that is sent again is recognised.
+/// Returns the key by which a request that is sent again is recognised.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -12,20 +12,20 @@ use http_body::{Frame, SizeHint};
 
 use crate::metrics::{Pending, VerbStats};
 
-/// Bytes at hand, or a stream of them. One type, so that nothing is boxed where all is at hand.
+/// The body: bytes, or a stream of them. It is a single type, so that bytes in memory need no box.
 pub enum Body {
     Full(Bytes),
     Stream(Streaming),
 }
 
-/// A stream of exactly `remaining` bytes, if that is known before. Anything else ends the
-/// connection: a client never takes a part for the whole.
+/// A stream of exactly `remaining` bytes, if that is known. Any other length ends the connection: a
+/// client must never mistake a part for the whole.
 pub struct Streaming {
     stream: ByteStream,
     remaining: Option<u64>,
     /// Counts the reply when the last byte was taken, or the client is gone.
     pending: Option<Box<Pending>>,
-    /// It was counted when it began.
+    /// True if the reply was counted when it began.
     is_followed: bool,
 }
 
@@ -39,20 +39,20 @@ impl Body {
         Body::Stream(Streaming { stream, remaining, pending: None, is_followed: false })
     }
 
-    /// A stream whose length nobody knows; what comes in it says where it ends.
+    /// Returns a stream of unknown length; its contents mark their own end.
     pub fn unmeasured(stream: ByteStream) -> Body {
         let remaining = None;
         Body::Stream(Streaming { stream, remaining, pending: None, is_followed: false })
     }
 
-    /// The same, for as long as the client stays. How long that is says nothing of the server, so
-    /// the reply is counted when it begins.
+    /// Returns a stream that lasts as long as the client stays. Its duration says nothing about the
+    /// server, so the reply is counted when it begins.
     pub fn followed(stream: ByteStream) -> Body {
         let remaining = None;
         Body::Stream(Streaming { stream, remaining, pending: None, is_followed: true })
     }
 
-    /// Waits for the first piece of a stream: where it fails, the reply can still be another one.
+    /// Waits for the first piece of a stream: if that fails, another reply can still be sent.
     pub(super) async fn primed(self) -> Result<Body> {
         let Body::Stream(mut streaming) = self else { return Ok(self) };
         let first = streaming.stream.next().await.transpose()?;
@@ -61,7 +61,7 @@ impl Body {
         Ok(Body::Stream(streaming))
     }
 
-    /// Counts the reply that this is the body of: at once if all of it is at hand.
+    /// Counts the reply with this body: at once if the whole body is in memory.
     pub(super) fn count(&mut self, stats: &Arc<VerbStats>, status: u16, stages: &Stages) {
         match self {
             Body::Full(bytes) => stats.record(status, stages, bytes.len() as u64),
@@ -73,7 +73,7 @@ impl Body {
         }
     }
 
-    /// Its length, if that is known.
+    /// Returns its length, if that is known.
     pub(super) fn len(&self) -> Option<u64> {
         match self {
             Body::Full(bytes) => Some(bytes.len() as u64),

@@ -1,4 +1,4 @@
-//! Buckets: listing, making, showing, changing and deleting them.
+//! Buckets: lists, makes, shows, changes and deletes them.
 
 use cairn_auth::{Action, Caller, Resource, Rights, Visibility, is_allowed};
 use cairn_base::{Error, Result};
@@ -29,11 +29,12 @@ struct ShownBucket {
     objects: u64,
     bytes: u64,
     uploads: u32,
-    /// Of the parts of uploads in progress, which count for the quota.
+    /// Bytes of the parts of uploads in progress, which count for the quota.
     upload_bytes: u64,
     quota_objects: u64,
     quota_bytes: u64,
-    /// The rights of other users: for those who administer the bucket, of one bucket at a time.
+    /// The rights of other users: for administrators of the bucket, and only for one bucket at a
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     grants: Option<Vec<ShownGrant>>,
 }
@@ -47,7 +48,7 @@ struct ShownGrant {
 #[derive(Serialize)]
 struct ShownBuckets {
     buckets: Vec<ShownBucket>,
-    /// Where the next page begins: send it as `after`. Null at the end.
+    /// Name after which the next page begins: send it as `after`. Null at the end.
     next: Option<String>,
 }
 
@@ -80,7 +81,7 @@ fn on_or_off(is_on: bool) -> &'static str {
 
 async fn grants(fs: &Fs, caller: &Caller, bucket: &Bucket) -> Result<Option<Vec<ShownGrant>>> {
     let context = caller.context(fs.clock().now());
-    // They are for callers that may change them.
+    // They are shown to callers that may change them.
     if !is_allowed(caller, Action::PutBucketAcl, Resource::Bucket(bucket.access()), &context) {
         return Ok(None);
     }
@@ -104,7 +105,7 @@ pub async fn list(fs: &Fs, caller: &Caller, query: &Query) -> Result<Response<Bo
     Ok(json_of(StatusCode::OK, &ShownBuckets { buckets, next }))
 }
 
-/// Settings and usage of a bucket.
+/// Returns the settings and usage of a bucket.
 pub async fn show(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>> {
     let (opened, usage) = fs.read(caller, GetBucket { name: name.to_owned() }).await?;
     let grants = grants(fs, caller, &opened.bucket).await?;
@@ -124,7 +125,7 @@ pub async fn create(fs: &Fs, caller: &Caller, name: &str, query: &Query) -> Resu
     Ok(reply)
 }
 
-/// The actions of which a change of settings needs one or more.
+/// Actions of which a change of settings needs one or more.
 pub const CHANGES: [Action; 4] = [
     Action::PutBucketSettings,
     Action::PutBucketAcl,
@@ -139,15 +140,16 @@ struct Change {
     visibility: Option<String>,
     cache_control: Option<String>,
     grant: Option<Grant>,
-    /// Of blocks written from now on; 0 for as many as is usual in the cluster.
+    /// Number of copies of blocks written from now on; 0 for the cluster's default.
     replicas: Option<u8>,
-    /// `on`: a GET without `no-redirect` is sent to where the data is; or `off`.
+    /// `on`: a GET without `no-redirect` is redirected to a chunkserver that has the data; or
+    /// `off`.
     redirect: Option<String>,
-    /// `on`: browsers are shown listings as pages; or `off`.
+    /// `on`: browsers see listings as pages; or `off`.
     html_listing: Option<String>,
-    /// `on`: what is in it stays as it is; or `off`. It is changed alone.
+    /// `on`: refuses changes of its contents; or `off`. It must be the only change of the request.
     read_only: Option<String>,
-    /// The most that may be in it; 0 for no quota.
+    /// Most objects in the bucket; 0 for no quota.
     quota_objects: Option<u64>,
     quota_bytes: Option<u64>,
 }
@@ -161,7 +163,7 @@ struct Grant {
 }
 
 impl Change {
-    /// From JSON, or where there is none from the query, with `grant=<user>:<rights>`.
+    /// Reads the change from JSON, or without JSON from the query, with `grant=<user>:<rights>`.
     fn parse(json: &[u8], query: &Query) -> Result<Change> {
         if !json.is_empty() {
             if !query.is_empty() {

@@ -1,5 +1,6 @@
-//! Deletes everything in a bucket, also what has no key: symbolic links, pipes, and names that only
-//! a file system shows. A request deletes some of it and says whether there may be more.
+//! Deletes everything in a bucket, including names without a key: symbolic links, pipes, and names
+//! that only a file system shows. A request deletes a part of it and says whether there may be
+//! more.
 
 use std::collections::HashSet;
 
@@ -37,7 +38,7 @@ pub async fn clear(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Bo
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "more": more })))
 }
 
-/// Deletes a page of objects. Whether there were any, and where the next page begins.
+/// Deletes a page of objects. Returns whether there were any, and where the next page begins.
 async fn delete_objects(
     fs: &Fs,
     caller: &Caller,
@@ -58,7 +59,8 @@ async fn delete_objects(
     failed.map_or(Ok((true, page.next)), Err)
 }
 
-/// Deletes the first objects that there are, however many names come before them that are none.
+/// Deletes the first objects, however many names that are not objects come before them. Returns
+/// whether there were any.
 async fn delete_any(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
     let mut after = String::new();
     loop {
@@ -74,13 +76,13 @@ async fn delete_any(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
 #[derive(Clone)]
 struct Doomed {
     ino: Ino,
-    /// Its name and where it is; the bucket itself has neither.
+    /// Its parent and name; `None` for the bucket itself.
     place: Option<(Ino, Bytes)>,
-    /// Where its next page begins.
+    /// Name after which its next page begins.
     after: Option<Bytes>,
-    /// Whether a page had entries that POSIX does not show.
+    /// True if a page had entries that POSIX does not show.
     has_hidden: bool,
-    /// Whether a directory in it stays for now.
+    /// True if a directory in it stays for now.
     has_kept: bool,
 }
 
@@ -90,28 +92,28 @@ impl Doomed {
     }
 }
 
-/// A walk over a bucket from the leaves of its tree on.
+/// A walk over a bucket, from the leaves of its tree upwards.
 struct Walk<'a> {
     fs: &'a Fs,
     caller: &'a Caller,
     top: Ino,
-    /// The directory that is looked at is the last.
+    /// The directories on the current path; the last is the one being read.
     doomed: Vec<Doomed>,
-    /// Directories that cannot be removed before what is in them.
+    /// Directories that cannot be removed before their contents.
     kept: HashSet<Ino>,
     /// Directories with objects that POSIX does not show.
     hidden: Vec<Doomed>,
     removed: usize,
-    /// Whether somebody else changed what was being removed.
+    /// True if another client changed something that was being removed.
     is_disturbed: bool,
 }
 
-/// Removes what is no object. Whether there may be more.
+/// Removes everything that is not an object. Returns whether there may be more.
 async fn remove_rest(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
     let verb = FindBucket { name: bucket.to_owned() };
     let found = fs.read(&Caller::system(), verb).await?;
     let id = found.ok_or_else(|| Error::NotFound(format!("bucket {bucket}")))?.id;
-    // Also where there is nothing to delete.
+    // Checked even if there is nothing to delete.
     fs.read(caller, Decide { bucket: id, action: Action::DeleteObject }).await?;
     let mut walk = Walk {
         fs,
@@ -140,13 +142,14 @@ async fn remove_rest(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
 }
 
 impl Walk<'_> {
-    /// Looks at a page of a directory, and removes what can be removed. Whether the walk goes on.
+    /// Reads a page of a directory, and removes entries that can be removed. Returns whether the
+    /// walk goes on.
     async fn step(&mut self) -> Result<bool> {
         let Some(at) = self.doomed.last_mut() else { return Ok(false) };
         let ino = at.ino;
         let verb = Readdir { ino, after: at.after.clone(), limit: NAMES, attributes: false };
         let page = match self.fs.read(self.caller, verb).await {
-            // Somebody else has removed it.
+            // Another client has removed it.
             Err(Error::NotFound(_) | Error::NotDirectory(_)) if at.place.is_some() => {
                 self.doomed.pop();
                 return Ok(true);
@@ -168,7 +171,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Removes entries of a directory that are none themselves; the others come next.
+    /// Removes entries of a directory that are not directories; the directories come next.
     async fn remove(&mut self, parent: Ino, entries: Vec<Listed>) -> Result<()> {
         let (directories, files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == Kind::Directory);
@@ -206,8 +209,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Moves a directory to the top of the bucket, with a name so short that keys below it are no
-    /// longer than they were when they were made. Whether it was moved.
+    /// Moves a directory to the top of the bucket, under a name so short that keys below it are no
+    /// longer than they were when they were made. Returns whether it was moved.
     async fn lift(&self, doomed: &Doomed) -> Result<bool> {
         let Some((parent, name)) = &doomed.place else { return Ok(false) };
         let is_up = *parent == self.top;
@@ -232,8 +235,8 @@ impl Walk<'_> {
         Ok(false)
     }
 
-    /// Moves directories whose objects no listing shows, because their keys have become too long,
-    /// to where it does. Whether there were any.
+    /// Moves directories whose objects appear in no listing, because their keys have become too
+    /// long, to a place where they do. Returns whether there were any.
     async fn lift_hidden(&self) -> Result<bool> {
         for hidden in self.hidden.iter().take(AT_ONCE) {
             if self.lift(hidden).await? {
@@ -244,8 +247,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether something is gone: removed, or by somebody else before. What somebody else has changed
-/// meanwhile may be there.
+/// Returns whether a name is gone: removed now, or earlier by another client. If it was changed
+/// meanwhile, it may still be there.
 fn is_gone<T>(done: Result<T>) -> Result<bool> {
     match done {
         Ok(_) | Err(Error::NotFound(_)) => Ok(true),

@@ -1,4 +1,4 @@
-//! If-Match and its like (RFC 9110, section 13).
+//! If-Match and similar headers (RFC 9110, section 13).
 
 use cairn_base::Timestamp;
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-/// Conditions of a request that reads. A date that is none is ignored.
+/// Returns the conditions of a request that reads. A malformed date is ignored.
 pub fn of_read(headers: &HeaderMap) -> Conditions {
     Conditions {
         if_none_match: etags(headers, &IF_NONE_MATCH, Comparison::Weak),
@@ -16,7 +16,7 @@ pub fn of_read(headers: &HeaderMap) -> Conditions {
     }
 }
 
-/// Conditions of a request that changes: without If-Modified-Since, which is about reading.
+/// Returns the conditions of a request that changes: without If-Modified-Since, which is for reads.
 pub fn of_change(headers: &HeaderMap) -> Conditions {
     Conditions {
         if_match: etags(headers, &IF_MATCH, Comparison::Strong),
@@ -26,7 +26,10 @@ pub fn of_change(headers: &HeaderMap) -> Conditions {
     }
 }
 
-/// Decides whether an object is to be sent: `NotModified` or `PreconditionFailed` if not.
+/// Checks whether an object is to be sent.
+///
+/// # Errors
+/// `NotModified` or `PreconditionFailed` if not.
 pub fn check_read(
     headers: &HeaderMap,
     etag: &str,
@@ -41,8 +44,8 @@ pub fn check_read(
     Ok(())
 }
 
-/// Whether a Range header counts: without If-Range it does; with one, only if that names the
-/// present state, by a strong ETag or by exactly its date.
+/// Returns whether a Range header counts: without If-Range it does; with If-Range only if that
+/// names the present state, by a strong ETag or by exactly its date.
 pub fn range_counts(headers: &HeaderMap, etag: &str, modified: Timestamp) -> bool {
     let Some(value) = headers.get(IF_RANGE) else { return true };
     if let Some(since) = date(Some(value)) {
@@ -54,7 +57,7 @@ pub fn range_counts(headers: &HeaderMap, etag: &str, modified: Timestamp) -> boo
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// `W/"x"` matches nothing.
+    /// Strong comparison: `W/"x"` matches nothing.
     Strong,
     Weak,
 }
@@ -64,7 +67,7 @@ fn date(value: Option<&HeaderValue>) -> Option<Timestamp> {
     Some(Timestamp::from_system_time(time))
 }
 
-/// The ETags of all headers of one name. A header that cannot be read matches nothing.
+/// Returns the ETags of all headers of one name. A header that cannot be read matches nothing.
 fn etags(headers: &HeaderMap, name: &HeaderName, comparison: Comparison) -> Option<EtagMatch> {
     if !headers.contains_key(name) {
         return None;
@@ -80,7 +83,7 @@ fn etags(headers: &HeaderMap, name: &HeaderName, comparison: Comparison) -> Opti
     Some(EtagMatch::OneOf(found))
 }
 
-/// A list of `"x"` and `W/"x"`; a bare `x` is taken for `"x"`, as some clients send it.
+/// Reads a list of `"x"` and `W/"x"`; a bare `x` counts as `"x"`, as some clients send it.
 fn parse_list(text: &str, comparison: Comparison, found: &mut Vec<String>) {
     let mut rest = text.trim_start_matches([' ', '\t', ',']);
     while !rest.is_empty() {

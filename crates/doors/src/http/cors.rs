@@ -60,7 +60,7 @@ impl From<Rule> for CorsRule {
     }
 }
 
-/// The rules of a bucket.
+/// Returns the rules of a bucket.
 pub async fn show(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Body>> {
     let (opened, _) = fs.read(caller, GetBucket { name: bucket.to_owned() }).await?;
     let context = caller.context(fs.clock().now());
@@ -92,8 +92,8 @@ async fn replace(
     Ok(no_content())
 }
 
-/// Whether a rule lets a page of another site change something. Only with a token: a browser adds
-/// the others by itself, to requests of any page.
+/// Returns whether a rule lets a page of another site change something. Only with a token: a
+/// browser adds other credentials by itself, to requests of any page.
 pub fn may_change(cors: &Cors, parts: &Parts) -> bool {
     let is_token = parts.headers.get_all(AUTHORIZATION).iter().all(|value| {
         value.as_bytes().get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
@@ -101,7 +101,7 @@ pub fn may_change(cors: &Cors, parts: &Parts) -> bool {
     is_token && cors.allows(&parts.method, &parts.headers)
 }
 
-/// The answer to a preflight: to anybody, as browsers ask without credentials.
+/// Answers a preflight: for any client, as browsers send it without credentials.
 pub async fn preflight(door: &Inner, parts: &Parts, target: &Target<'_>) -> Response<Body> {
     let cors = Cors::of(door.fs(), target.bucket(), POLICY).await;
     let told = cors.map_err(Refusal::from).and_then(|cors| cors.preflight(&parts.headers));
@@ -111,7 +111,7 @@ pub async fn preflight(door: &Inner, parts: &Parts, target: &Target<'_>) -> Resp
             *reply.headers_mut() = told;
             reply
         }
-        // No caller is missing: nobody is asked for credentials.
+        // The reply must not ask for credentials: none are missing.
         Err(refusal) => error::reply(refusal.into(), false, &door.ids.next()),
     };
     reply.headers_mut().insert(VARY, cors::VARY_PREFLIGHT);

@@ -16,9 +16,11 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// Reads the digests from the headers.
+    ///
     /// # Errors
-    /// `Invalid` for a digest that is malformed, contradicts another, or is of no kind known here:
-    /// who sends one wants it checked.
+    /// `Invalid` for a digest that is malformed, contradicts another, or is of an unknown kind: a
+    /// client that sends a digest wants it checked.
     pub fn parse(headers: &HeaderMap) -> Result<Expected> {
         let mut expected = Expected::default();
         for value in headers.get_all("content-md5") {
@@ -33,7 +35,8 @@ impl Expected {
         Ok(expected)
     }
 
-    /// `sha-256=<base64>, md5=<base64>`, each value in colons where it is a structured field.
+    /// Reads `sha-256=<base64>, md5=<base64>`, each value in colons if the header is a structured
+    /// field.
     fn add_list(&mut self, header: &str, list: &str) -> Result<()> {
         let mut known = 0;
         for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
@@ -51,7 +54,7 @@ impl Expected {
         Ok(())
     }
 
-    /// Whether the algorithm is known.
+    /// Sets the digest of an algorithm. Returns whether the algorithm is known.
     fn set(&mut self, algorithm: &str, value: &str) -> Result<bool> {
         let (slot, length) = match algorithm.to_ascii_lowercase().as_str() {
             "md5" => (&mut self.md5, 16),
@@ -69,14 +72,17 @@ impl Expected {
         }
     }
 
-    /// The digester for the bytes as they pass; `None` if nothing needs one.
+    /// Returns the digester for the bytes as they pass; `None` if none is needed.
     pub fn digester(&self) -> Option<Digester> {
         let sha256: &[Algorithm] = if self.sha256.is_some() { &[Algorithm::Sha256] } else { &[] };
         let wanted = self.md5.is_some() || self.sha256.is_some();
         wanted.then(|| Digester::new(self.md5.is_some(), sha256))
     }
 
-    /// `BadDigest` unless what was found is what was expected.
+    /// Compares the digests of the bytes with the expected ones.
+    ///
+    /// # Errors
+    /// `BadDigest` if they differ.
     pub fn check(&self, found: &Digests) -> Result<()> {
         if let Some(md5) = &self.md5
             && found.md5.as_ref().map(|found| &found[..]) != Some(&md5[..])

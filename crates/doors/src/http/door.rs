@@ -1,4 +1,4 @@
-//! From a request to a reply.
+//! The way of a request to its reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,14 +41,14 @@ use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
-/// The HTTP storage API.
+/// The door for the HTTP storage API.
 #[derive(Clone)]
 pub struct HttpDoor {
     inner: Arc<Inner>,
 }
 
 impl HttpDoor {
-    /// `redirects` if blocks are on other servers that clients can reach.
+    /// Returns a door. `redirects` is set if blocks are on other servers that clients can reach.
     pub fn new(admit: Arc<Admit>, metrics: DoorMetrics, redirects: Option<Redirects>) -> HttpDoor {
         let stats = Kind::NAMES.map(|verb| metrics.verb(verb));
         let ids = RequestIds::new(admit.rng().next_u64());
@@ -79,7 +79,7 @@ impl HttpDoor {
         HttpDoor { inner: Arc::new(inner) }
     }
 
-    /// The door has so many connections.
+    /// Sets the number of connections of the door.
     ///
     /// # Panics
     /// If it is a clone, or was cloned.
@@ -89,7 +89,7 @@ impl HttpDoor {
         self
     }
 
-    /// Records of logs go where these templates say.
+    /// Sets the templates for the paths of log records.
     ///
     /// # Panics
     /// If it is a clone, or was cloned.
@@ -99,7 +99,7 @@ impl HttpDoor {
         self
     }
 
-    /// Also takes mounts.
+    /// Makes the door take mounts.
     ///
     /// # Panics
     /// If it is a clone, or was cloned.
@@ -301,7 +301,7 @@ impl Inner {
     }
 }
 
-/// Adds the headers of replies of tus and of share links.
+/// Adds the headers for replies of tus and of share links.
 fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Response<Body>) {
     if is_tus {
         tus::say_version(reply.headers_mut());
@@ -311,8 +311,8 @@ fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Res
     }
 }
 
-/// Whether a target is of resumable uploads, and of share links, where nobody is asked for
-/// credentials of users.
+/// Returns whether a target is a resumable upload, and whether it is a share link, for which no
+/// reply asks for credentials of users.
 fn special(target: &Result<Target<'_>>) -> (bool, bool) {
     match target {
         Ok(Target::Tus { .. }) => (true, false),

@@ -18,18 +18,18 @@ use crate::upload::{Upload, UploadError};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Why a request is not done.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub enum Failure {
     Store(Error),
     Refused(Refused),
-    /// There is no room for it now: that is no fault of the server.
+    /// There is no room for it now, through no fault of the server.
     Busy(&'static str),
-    /// The user has used up what a limit allows: for so long.
+    /// The user has used up a limit, for this long.
     Limited(Duration),
-    /// The body came too slowly.
+    /// The body arrived too slowly.
     Slow(String),
-    /// The verb is none of those that the path takes.
+    /// The path does not take this method.
     Method {
         allow: &'static str,
     },
@@ -42,8 +42,8 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// For records: a refusal in its words, which say nothing of the client's, and another failure
-    /// by its kind.
+    /// Returns the reason for records: the text of a refusal, which has no words of the client, and
+    /// the kind of any other failure.
     pub fn reason(&self) -> String {
         match self {
             Failure::Store(error @ (Error::Denied(_) | Error::ReadOnly(_))) => error.to_string(),
@@ -59,7 +59,7 @@ impl Failure {
     }
 }
 
-/// A body that did not come to its end is the client's doing.
+/// A body without its end is the client's fault.
 impl From<UploadError> for Failure {
     fn from(error: UploadError) -> Failure {
         match error {

@@ -1,4 +1,4 @@
-//! `/admin/exports`: buckets that clients of NFS reach.
+//! `/admin/exports`: buckets that NFS clients can mount.
 
 use cairn_auth::{Caller, Network};
 use cairn_base::{Error, Result};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::{Body, json_of, no_content, rfc3339};
 use crate::admit::Admit;
 
-/// Whom squashed clients are taken for, where nobody says: nobody.
+/// Default uid and gid of squashed clients: nobody.
 const NOBODY: u32 = 65_534;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct New {
     bucket: String,
-    /// Of a directory in it.
+    /// Path of a directory in the bucket.
     #[serde(default)]
     path: Option<String>,
     user: String,
@@ -36,7 +36,7 @@ pub struct New {
 struct ShownExport {
     bucket: String,
     user: String,
-    /// Nobody gets in: the user is disabled.
+    /// True if clients are refused because the user is disabled.
     disabled: bool,
     clients: Vec<String>,
     read_only: bool,

@@ -1,6 +1,6 @@
 //! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, `/healthz`, `/readyz`, and
-//! `/metrics` for who is on this machine. It knows no user, no name and no metadata: what may be
-//! fetched is what the link says.
+//! `/metrics` for clients on this machine. It knows no user, no name and no metadata: the link
+//! states what may be fetched.
 
 use std::sync::Arc;
 
@@ -31,8 +31,7 @@ use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 
 const METHODS: &str = "GET, HEAD";
-/// A page that has a link may read what it opens: whether the page gets one, the rules of the
-/// bucket said where it was made.
+/// Lets any page read the object: the rules of the bucket were checked when the page got the link.
 const OPEN: [(HeaderName, HeaderValue); 2] = [
     (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
     (ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(cors::POLICY.exposed)),

@@ -1,5 +1,5 @@
-//! GET with `follow`: bytes as they are added, for as long as the client stays; as they are, or as
-//! events of lines.
+//! GET with `follow`: sends bytes as they are added, for as long as the client stays; as they are,
+//! or as one event for each line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +31,11 @@ use crate::limits::{FOLLOW_ALIVE, FOLLOW_CHECK};
 use crate::serve::{Remote, Seat};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Says to nginx that nothing of this is to wait.
+/// Tells nginx not to buffer the reply.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Where to begin, by the query, or by what a client that comes again has seen.
+/// Returns the position at which to begin, from the query, or from the last event that a
+/// reconnecting client received.
 fn from(query: &Query, headers: &HeaderMap) -> Result<From> {
     let seen = headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?"));
     let bad = |what: &str| Err(Error::Invalid(what.to_owned()));
@@ -51,7 +52,7 @@ fn from(query: &Query, headers: &HeaderMap) -> Result<From> {
     }
 }
 
-/// GET with `lines`: the last ones.
+/// Answers a GET with `lines`: the last lines.
 pub async fn last_lines(
     door: &Inner,
     (parts, caller): (&Parts, &Caller),
@@ -85,7 +86,7 @@ fn check_request(parts: &Parts) -> Result<()> {
     }
 }
 
-/// Whether the client asks for events.
+/// Returns whether the client asks for events.
 fn wants_events(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepts.flat_map(|value| value.split(',')).any(|kind| {
@@ -138,7 +139,7 @@ pub async fn follow(
     Ok(reply)
 }
 
-/// A reply that browsers neither run as a program nor keep.
+/// Returns a reply that browsers neither run as a program nor cache.
 fn reply(body: Body, kind: &'static str) -> Response<Body> {
     let mut reply = Response::new(body);
     for (name, value) in [
@@ -154,31 +155,32 @@ fn reply(body: Body, kind: &'static str) -> Response<Body> {
     reply
 }
 
-/// One who follows.
+/// The state of one follower.
 struct Following {
     feed: Feed,
     checks: Checks,
-    /// If the client asked for events.
+    /// The conversion to events, if the client asked for them.
     events: Option<Sse>,
     looks: Interval,
-    /// How long nothing was sent.
+    /// Time since something was last sent.
     silent: Duration,
     seat: Seat,
     has_begun: bool,
     _place: FollowerPlace,
 }
 
-/// Whether a client may go on.
+/// The checks whether a client may go on.
 struct Checks {
     admit: Arc<Admit>,
     headers: HeaderMap,
-    /// None for a client without credentials.
+    /// `None` for a client without credentials.
     user: Option<UserId>,
     checker: Checker,
 }
 
 impl Checks {
-    /// Why the client may not go on. Where nobody knows it goes on: nothing is read then, either.
+    /// Returns the reason why the client may not go on. If that is unknown, the client goes on:
+    /// nothing can be read then, either.
     async fn ended(&self) -> Option<&'static str> {
         if let Some(user) = self.user
             && matches!(self.admit.holds(&self.headers, user).await, Ok(false))
@@ -195,7 +197,7 @@ impl Checks {
     }
 }
 
-/// Bytes to send, and what goes on then; nothing after the last ones.
+/// Bytes to send, and the state to continue with; `None` after the last bytes.
 type Step = (Result<Bytes>, Option<Following>);
 
 impl Following {

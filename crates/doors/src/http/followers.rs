@@ -1,4 +1,4 @@
-//! How many may follow at once.
+//! The limit on followers at the same time.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ pub struct Followers {
     networks: Arc<Shares>,
 }
 
-/// The place of one of them.
+/// The place of one follower.
 pub struct FollowerPlace {
     _shares: (Share, Share),
     counts: Arc<FollowCounts>,
 }
 
 impl Followers {
-    /// For a door that has so many connections.
+    /// Returns the places for a door with this many connections.
     pub fn new(connections: usize) -> Followers {
         let places = (connections as u64 / FOLLOWERS_PART).min(FOLLOWERS);
         Followers { users: Shares::new(places), networks: Shares::new(places) }
@@ -38,7 +38,7 @@ impl Followers {
 }
 
 impl FollowerPlace {
-    /// Of one who hears of all that is added from now on.
+    /// Counts a follower, who receives everything added from now on.
     pub fn new(shares: (Share, Share), counts: &Arc<FollowCounts>) -> FollowerPlace {
         counts.come();
         FollowerPlace { _shares: shares, counts: Arc::clone(counts) }

@@ -1,5 +1,5 @@
-//! GET and HEAD of an object. Nothing here waits: what is in memory is sent as it lies there, all
-//! else becomes a stream.
+//! GET and HEAD of an object. Nothing here waits: bytes in memory are sent as they are, and
+//! everything else becomes a stream.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ use super::{Body, conditions, headers, range};
 use crate::content_type::{self, OCTET_STREAM};
 use crate::cors;
 
-/// Users' content is never a program. A browser that shows it runs no script of it, sends no form
-/// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound
-/// of the same door are shown.
+/// Policy that makes users' content inert. A browser that shows it runs no script of it, sends no
+/// form of it, and keeps it apart from the origin whose credentials the browser knows. Styles,
+/// pictures and sound of the same door are shown.
 pub const INERT: HeaderValue = HeaderValue::from_static(
     "sandbox; default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
      media-src 'self'; font-src 'self'",
@@ -35,25 +35,25 @@ pub struct Read<'a> {
     pub headers: &'a HeaderMap,
     pub query: Option<&'a str>,
     pub key: &'a str,
-    /// Nothing but the bucket is at the name of the host: its pages may be pages.
+    /// True if the host name serves nothing but the bucket: then its pages may run.
     pub is_website: bool,
 }
 
 /// The source of a read: an object, or the description of one in a link.
 pub trait Source: Clone + Send + 'static {
-    /// Without quotes.
+    /// Returns the ETag without quotes.
     fn etag(&self) -> String;
     fn modified(&self) -> Timestamp;
     fn size(&self) -> u64;
-    /// Sets what is said of it whether it is sent or not: what a 304 has, too.
+    /// Sets the headers of every reply, including a 304.
     fn validators(&self, etag: &str, headers: &mut HeaderMap);
-    /// Whether anybody may read it who has its address.
+    /// Returns whether anybody who has its address may read it.
     fn is_open(&self) -> bool;
-    /// Whether replies to pages of other sites are others.
+    /// Returns whether replies to pages of other sites differ.
     fn differs_by_origin(&self) -> bool;
-    /// Sets what is said of it where it is sent, but for its length.
+    /// Sets the headers of a reply with the object, except its length.
     fn describe(&self, headers: &mut HeaderMap);
-    /// The bytes of `range`, if they are in memory in one piece.
+    /// Returns the bytes of `range`, if they are in memory in one piece.
     fn read_now(&self, range: Range<u64>) -> Option<Bytes>;
     fn send(&self, range: Range<u64>) -> ByteStream;
 }

@@ -13,49 +13,49 @@ use tokio::time::timeout;
 use super::{Body, json_of};
 use crate::metrics::{Form, Metrics};
 
-/// One of the things that a process needs to do its work.
+/// A condition that a process needs to do its work.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Condition {
     pub name: &'static str,
     pub met: bool,
-    /// The state in words: why it is not met, or how it is.
+    /// The state in words: the reason if the condition is not met, or a description.
     pub state: String,
 }
 
 impl Condition {
-    /// A condition that is met unless there is a reason.
+    /// Returns a condition that is met unless there is a reason.
     pub fn unless(name: &'static str, reason: Option<String>) -> Condition {
         let met = reason.is_none();
         Condition { name, met, state: reason.unwrap_or_else(|| "ok".to_owned()) }
     }
 }
 
-/// The readiness of a process that has no store behind its doors, as it is now.
+/// Returns the present conditions of a process without a store behind its doors.
 pub type Readiness = Arc<dyn Fn() -> Vec<Condition> + Send + Sync>;
 
 #[derive(Serialize)]
 struct ShownReadiness {
     ready: bool,
     role: &'static str,
-    /// Why not.
+    /// Reasons why it is not ready.
     reasons: Vec<String>,
     conditions: Vec<Condition>,
 }
 
-/// The process is up, no more.
+/// Answers that the process is up, and nothing else.
 pub fn health() -> Response<Body> {
     let mut reply = Response::new(Body::Full("ok\n".into()));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     reply
 }
 
-/// Whether reads and writes can be expected to succeed at a server or gateway.
+/// Returns whether reads and writes can be expected to succeed at a server or gateway.
 pub async fn ready(fs: &Fs) -> Response<Body> {
     let (role, metadata) = match fs.meta().stats() {
         MetaStats::Local(_) => ("server", "metadata"),
         MetaStats::Remote(_) => ("gateway", "master"),
     };
-    // Where chunkservers are cut off, those that are there do the work: `available` knows.
+    // If some chunkservers are cut off, the others do the work: `available` knows.
     let blocks = match timeout(BLOCKS_ANSWER, fs.blocks().usage()).await {
         Err(_) if role == "gateway" => None,
         Err(_) => Some("the block store does not answer".to_owned()),
@@ -87,16 +87,16 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
     readiness(role, conditions)
 }
 
-/// The answer of a block store that works.
+/// Deadline for the answer of a working block store.
 const BLOCKS_ANSWER: Duration = Duration::from_millis(700);
-/// Without a master for so long that is said. More than two beats of a node; with the wait for
-/// blocks less than 2 s.
+/// Time without a master from which on the reply mentions it: more than two beats of a node, and
+/// less than 2 s together with the wait for blocks.
 const SILENCE_SAID: Duration = Duration::from_millis(1200);
-/// Without a master for so long a gateway is not ready. An election is over by then.
+/// Time without a master from which on a gateway is not ready. An election is over by then.
 const SILENCE_LIMIT: Duration = Duration::from_secs(15);
 
-/// Whether a gateway has a master. While another one is elected it stays ready, as all gateways are
-/// without one then, and go on reading what they hold. One that alone reaches none is not.
+/// Returns whether a gateway has a master. During an election it stays ready, as all gateways have
+/// no master then, and still read leased rows. A gateway that alone reaches no master is not ready.
 fn master(silence: &MasterSilence) -> Condition {
     let MasterSilence { lasts, cut_off } = silence;
     let secs = lasts.as_secs_f64();
@@ -115,7 +115,7 @@ fn master(silence: &MasterSilence) -> Condition {
     Condition { name: "master", met, state }
 }
 
-/// The answer of a door that has nothing but `/healthz` and `/readyz`.
+/// Answers at a door that has nothing but `/healthz` and `/readyz`.
 pub async fn probe(fs: &Fs, method: &Method, path: &str) -> Response<Body> {
     let said = |status, text: &'static str| {
         let mut reply = Response::new(Body::Full(text.into()));

@@ -1,4 +1,4 @@
-//! `?download-info`: where the parts of an object can be fetched, as JSON or XML.
+//! `?download-info`: the places from which the parts of an object can be fetched, as JSON or XML.
 
 use std::fmt::Write as _;
 
@@ -19,12 +19,12 @@ use crate::limits;
 struct ShownInfo {
     size: u64,
     etag: String,
-    /// RFC 3339.
+    /// Time in the form of RFC 3339.
     expires: String,
-    /// Of the whole object; null where it can only be fetched here, or in parts.
+    /// Link to the whole object; null if it can only be fetched here, or in parts.
     #[serde(flatten)]
     whole: Option<Where>,
-    /// All of the object, in order; none where it can only be fetched here.
+    /// All parts of the object, in order; none if it can only be fetched here.
     parts: Vec<Part>,
 }
 
@@ -52,7 +52,7 @@ impl Where {
     }
 }
 
-/// The links of an object's blocks, as `maker` makes them.
+/// Returns the links to an object's blocks, made by `maker`.
 pub async fn info(
     maker: &Maker<'_>,
     object: &Object,
@@ -72,7 +72,7 @@ pub async fn info(
         .into_iter()
         .map(|(offset, end)| {
             let length = end - offset;
-            // Bytes of their own, with an ETag of their own.
+            // The parts are bytes of their own, with an ETag of their own.
             let own = format!("{etag}.{offset}-{length}");
             let at = Where::new(maker.link(layout.part(offset..end), own)?)?;
             Some(Part { offset, length, at })
@@ -84,7 +84,7 @@ pub async fn info(
     Ok(if as_xml { xml(&shown) } else { json_of(StatusCode::OK, &shown) })
 }
 
-/// By `format`, else by Accept; JSON where that leaves it open.
+/// Returns whether the reply is XML: by `format`, otherwise by Accept, and JSON by default.
 fn wants_xml(query: &Query, headers: &HeaderMap) -> Result<bool> {
     match query.get("format") {
         Some("xml") => Ok(true),
@@ -98,7 +98,8 @@ fn wants_xml(query: &Query, headers: &HeaderMap) -> Result<bool> {
     }
 }
 
-/// Where the parts begin and end: each has blocks of one group only, and not too many.
+/// Returns the beginning and end of each part. A part has blocks of one group only, and not too
+/// many.
 fn cuts(layout: &Layout) -> Vec<(u64, u64)> {
     let group_of = |extent: &Extent| match extent.place {
         Place::Block { group, .. } => Some(group),
@@ -120,7 +121,7 @@ fn cuts(layout: &Layout) -> Vec<(u64, u64)> {
 fn xml(shown: &ShownInfo) -> Reply {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<download-info>");
     let tag = |out: &mut String, name: &str, value: &str| {
-        // Writing to a text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(out, "<{name}>{}</{name}>", escape(value));
     };
     let place = |out: &mut String, place: &Where| {

@@ -23,24 +23,23 @@ pub struct Inner {
     pub metrics: Arc<Metrics>,
     pub stats: [Arc<VerbStats>; Kind::NAMES.len()],
     pub ids: RequestIds,
-    /// Memory for bodies that are read whole: records on their way to the end of an object, and
-    /// JSON.
+    /// Memory for bodies that are read whole: records to append, and JSON.
     pub append_memory: Arc<Shares>,
-    /// Takes records of logs, and the memory for them.
+    /// Takes records of logs, and memory for them.
     pub intake: Intake,
     pub log_memory: Arc<Shares>,
-    /// Memory for the directories of archives that are sent.
+    /// Memory for the directories of archives in progress.
     pub zip_memory: Arc<Shares>,
-    /// Files that are followed, and who follow.
+    /// Followed files, and their followers.
     pub tails: Arc<Tails>,
     pub followers: Followers,
-    /// Where clients may be sent; none where all is here.
+    /// Links to chunkservers; `None` if all data is here.
     pub redirects: Option<Redirects>,
-    /// Passwords of share links.
+    /// Checks the passwords of share links.
     pub passwords: Passwords,
     /// Uploads by share links.
     pub share_rooms: Arc<ShareRooms>,
-    /// Takes mounts; none where they cannot be served.
+    /// Takes mounts; `None` if they cannot be served.
     pub mounts: Option<Mounts>,
 }
 

@@ -1,5 +1,6 @@
-//! Links: all that a chunkserver needs to serve one state of one object, encrypted and
-//! authenticated in a path. The holder of a link can fetch that and nothing else, until it expires.
+//! Links: everything that a chunkserver needs to serve one state of one object, encrypted and
+//! authenticated in a path. The holder of a link can fetch that state and nothing else, until it
+//! expires.
 //!
 //! ```text
 //!   /files/<base64url( nonce, AES-256-GCM-SIV( row of fields, last of them the extents ) )>
@@ -25,21 +26,21 @@ const FORMAT: u8 = 1;
 /// The contents of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Where the object was, for the log.
+    /// Bucket and key of the object, for the log.
     pub bucket: String,
     pub key: String,
-    /// It opens before this second.
+    /// Second before which the link opens.
     pub expires: i64,
-    /// Without quotes.
+    /// ETag without quotes.
     pub etag: String,
     pub modified: Timestamp,
-    /// Those of a reply that are the object's own.
+    /// The object's own headers of the reply.
     pub headers: HeaderMap,
     pub layout: Layout,
 }
 
 impl Link {
-    /// The path that stands for this; `None` where that would be too long.
+    /// Returns the path for this link; `None` if it would be too long.
     pub fn to_path(&self, key: &LinkKey, rng: &dyn Rng) -> Option<String> {
         if self.layout.extents().len() > limits::LINK_EXTENTS {
             return None;
@@ -53,10 +54,10 @@ impl Link {
         (path.len() <= limits::LINK_BYTES).then_some(path)
     }
 
-    /// Reads what is behind [`PATH`].
+    /// Reads the part of the path after [`PATH`].
     ///
     /// # Errors
-    /// `Denied` for anything that is not exactly what was made with this key, or has expired.
+    /// `Denied` for anything that was not made with this key, or has expired.
     pub fn open(token: &str, key: &LinkKey, now: Timestamp) -> Result<Link> {
         let bad = || {
             Error::Denied(

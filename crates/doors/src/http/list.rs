@@ -1,4 +1,4 @@
-//! GET of what ends in `/`: the objects below, a page at a time.
+//! GET of a path that ends in `/`: lists the objects below, a page at a time.
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, limits as store_limits};
@@ -16,7 +16,7 @@ use super::{Body, json_of, page, rfc3339};
 struct ShownListing {
     objects: Vec<ShownObject>,
     prefixes: Vec<String>,
-    /// Where the next page begins: send it as `after`. Null at the end.
+    /// Key after which the next page begins: send it as `after`. Null at the end.
     next: Option<String>,
 }
 
@@ -39,8 +39,8 @@ impl From<Listed> for ShownObject {
     }
 }
 
-/// `prefix` is from the path; the query may add to it (`prefix`), and has `delimiter` (by default
-/// `/`), `recursive`, `after` and `limit`.
+/// Lists a page. `prefix` is from the path; the query may add to it (`prefix`), and has `delimiter`
+/// (by default `/`), `recursive`, `after` and `limit`.
 pub async fn list(
     fs: &Fs,
     caller: &Caller,
@@ -62,20 +62,20 @@ pub async fn list(
     Ok(json(fs.read(caller, verb).await?))
 }
 
-/// A listing as JSON.
+/// Returns a listing as JSON.
 pub fn json(page: Page) -> Response<Body> {
     let Page { objects, prefixes, next, .. } = page;
     let objects = objects.into_iter().map(ShownObject::from).collect();
     json_of(StatusCode::OK, &ShownListing { objects, prefixes, next })
 }
 
-/// Whether a request is one that a person makes with a browser: for pages by name, and without a
+/// Returns whether a person makes the request with a browser: it asks for pages by name, and has no
 /// parameter that the links of pages do not have.
 pub fn is_for_people(headers: &HeaderMap, query: &Query) -> bool {
     page::is_wanted(headers) && query.names().all(|name| matches!(name, "after" | "limit"))
 }
 
-/// The level below a prefix, as pages show it: up to the next slash.
+/// Returns the request for the level below a prefix, as pages show it: up to the next slash.
 pub fn level(bucket: &str, prefix: &str, query: &Query) -> Result<ListObjects> {
     Ok(ListObjects {
         bucket: bucket.to_owned(),
@@ -86,7 +86,7 @@ pub fn level(bucket: &str, prefix: &str, query: &Query) -> Result<ListObjects> {
     })
 }
 
-/// As [`list`]; as a page for people where the bucket wants that.
+/// Answers like [`list`], or with a page for people if the bucket allows that.
 pub async fn show(
     fs: &Fs,
     caller: &Caller,
@@ -113,7 +113,7 @@ pub async fn show(
     Ok(page.reply(&listed))
 }
 
-/// How many entries a page may have: `limit`, from 1 to [`store_limits::LIST_KEYS`].
+/// Returns the most entries of a page: `limit`, from 1 to [`store_limits::LIST_KEYS`].
 pub fn limit(query: &Query) -> Result<usize> {
     let most = store_limits::LIST_KEYS;
     match query.get("limit").map(str::parse::<usize>) {

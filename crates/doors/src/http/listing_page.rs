@@ -11,18 +11,18 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::Body;
 use super::page::{self, human_bytes};
 
-/// All but what RFC 3986 calls unreserved.
+/// All characters that are not unreserved according to RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A listing of a prefix. Its page has the address of the prefix, so the links in it are relative.
 pub struct ListingPage<'a> {
-    /// The name of what `root` is.
+    /// The name of `root`.
     pub root_name: &'a str,
-    /// The prefix that is the highest one to be shown.
+    /// The highest prefix that is shown.
     pub root: &'a str,
-    /// Begins with `root`.
+    /// The listed prefix, which begins with `root`.
     pub prefix: &'a str,
-    /// The parameter `limit` of the request, which further pages have too.
+    /// The parameter `limit` of the request, which further pages have, too.
     pub limit: Option<&'a str>,
     pub is_first: bool,
 }
@@ -47,7 +47,8 @@ impl ListingPage<'_> {
         page::reply(StatusCode::OK, &title, &contents)
     }
 
-    /// Where this is: each directory above has a link, unless a browser could not follow it.
+    /// Returns the path of this page: each directory above has a link, unless a browser could not
+    /// follow it.
     fn crumbs(&self, below: &str) -> Markup {
         let parts: Vec<&str> = below.split_terminator('/').collect();
         let can_climb = !below.split('/').any(is_resolved);
@@ -72,7 +73,7 @@ impl ListingPage<'_> {
     }
 
     fn table(&self, page: &Page) -> Markup {
-        // The object that stands for the directory itself is no part of it.
+        // The object that represents the directory itself is not listed in it.
         let files = || page.objects.iter().filter(|listed| listed.key != self.prefix);
         html! {
             @if page.prefixes.is_empty() && files().next().is_none() {
@@ -118,7 +119,7 @@ impl ListingPage<'_> {
         }
     }
 
-    /// The name of a key below the prefix, as a link if a browser can follow it.
+    /// Returns the name of a key below the prefix, as a link if a browser can follow it.
     fn link(&self, key: &str) -> Markup {
         let name = key.strip_prefix(self.prefix).unwrap_or(key);
         html! {
@@ -138,12 +139,13 @@ impl ListingPage<'_> {
     }
 }
 
-/// Whether browsers and proxies take a part of a path for something else than a name.
+/// Returns whether browsers and proxies interpret a path component instead of treating it as a
+/// name.
 fn is_resolved(part: &str) -> bool {
     matches!(part, "." | "..")
 }
 
-/// The relative address of a name, which may have slashes in it.
+/// Returns the relative address of a name, which may contain slashes.
 fn href(name: &str) -> Option<String> {
     if name.split('/').any(is_resolved) {
         return None;
@@ -153,7 +155,7 @@ fn href(name: &str) -> Option<String> {
     Some(format!("./{}", parts.join("/")))
 }
 
-/// Text without characters that change how the text beside it is shown, or show nothing.
+/// Returns text without characters that are invisible or change how the text next to them is shown.
 fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| {
         c.is_control()

@@ -1,13 +1,13 @@
-//! The paths at which shippers of logs knock, by their protocols.
+//! The paths to which shippers of logs send requests, by protocol.
 
 use std::borrow::Cow;
 
 use http::Method;
 
-/// The meaning of a path that is none of Cairn's own.
+/// The meaning of a path that is not one of Cairn's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogPath<'a> {
-    /// Push of Loki.
+    /// A push of Loki.
     Loki,
     /// `_bulk` of Elasticsearch, with the index of the path.
     Bulk(Cow<'a, str>),
@@ -15,7 +15,7 @@ pub enum LogPath<'a> {
     Otlp,
     /// Entries of `systemd-journal-upload`.
     Journal,
-    /// A question of clients of Elasticsearch before they send.
+    /// A question that clients of Elasticsearch ask before they send.
     Probe(Probe),
 }
 
@@ -25,31 +25,31 @@ pub enum Probe {
     Version,
     License,
     Health,
-    /// The same as text.
+    /// The health, as text.
     HealthText,
-    /// Whether a template, a policy or the like is there.
+    /// A question whether a template, a policy or the like exists.
     Present,
 }
 
-/// Below these are templates, policies and the like.
+/// Paths below which templates, policies and the like are.
 const PRESENT: [&str; 5] =
     ["_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream"];
 
 impl<'a> LogPath<'a> {
-    /// Whether a request with this method brings records.
+    /// Returns whether a request with this method brings records.
     pub fn is_push(&self, method: &Method) -> bool {
         match self {
             LogPath::Probe(_) => false,
-            // Some clients of Elasticsearch PUT.
+            // Some clients of Elasticsearch use PUT.
             LogPath::Bulk(_) => matches!(*method, Method::POST | Method::PUT),
             _ => *method == Method::POST,
         }
     }
 
-    /// `decode` takes percent-encoding off.
+    /// Reads a path. `decode` removes percent-encoding.
     ///
     /// # Errors
-    /// Those of `decode`.
+    /// Same errors as `decode`.
     pub fn parse<E>(
         path: &'a str,
         decode: impl FnOnce(&'a str) -> Result<Cow<'a, str>, E>,

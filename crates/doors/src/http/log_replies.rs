@@ -1,4 +1,4 @@
-//! Replies to shippers of logs, in the words of their protocols.
+//! Replies to shippers of logs, in the form of their protocols.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::log_path::Probe;
 use super::reply::json_bytes;
 use super::{Body, json_of};
 
-/// Methods of a path that clients only ask.
+/// Methods of a path that answers questions only.
 pub const PROBE: &str = "GET, HEAD, OPTIONS";
 /// Methods of a path that takes records, and of `_bulk`.
 pub const PUSH: &str = "POST, OPTIONS";
@@ -22,10 +22,9 @@ pub const BULK: &str = "POST, PUT, OPTIONS";
 const X_ELASTIC_PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The version of Elasticsearch whose `_bulk` this is.
 const VERSION: &str = "8.17.0";
-/// The part of a name or a reason that an answer repeats, bytes: names that are taken are no
-/// longer.
+/// Bytes of a name or a reason that a reply repeats: accepted names are no longer.
 const NAME_BYTES: usize = ID_BYTES;
-/// The answer to an item that is stored, besides its names, bytes.
+/// Bytes of the answer to a stored item, without its names.
 const ANSWER_BYTES: usize = 96;
 
 pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
@@ -35,14 +34,14 @@ pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     reply
 }
 
-/// As their clients want it: they look for this header.
+/// Adds the header that clients of Elasticsearch look for.
 fn elastic(mut reply: Response<Body>) -> Response<Body> {
     let product = HeaderValue::from_static("Elasticsearch");
     reply.headers_mut().insert(X_ELASTIC_PRODUCT, product);
     reply
 }
 
-/// The answer to what clients of Elasticsearch ask before they send.
+/// Answers the questions that clients of Elasticsearch ask before they send.
 pub fn probe(probe: Probe) -> Response<Body> {
     let shown = match probe {
         Probe::HealthText => return elastic(text(StatusCode::OK, "cairn green\n")),
@@ -72,8 +71,8 @@ pub fn probe(probe: Probe) -> Response<Body> {
     elastic(json_of(StatusCode::OK, &shown))
 }
 
-/// The status of an item, and the type of its error, so that clients send again what may be taken
-/// then, and nothing else.
+/// Returns the status of an item, and the type of its error, so that clients resend items that may
+/// be taken later, and no others.
 fn refusal(error: &Error) -> (StatusCode, &'static str) {
     match error {
         Error::Unavailable(_) | Error::Conflict(_) => {

@@ -37,16 +37,16 @@ pub struct Asked<'a> {
     pub stats: &'a VerbStats,
 }
 
-/// Items of a `_bulk` that finds no memory, and is answered with a status for each: with more it
-/// gets one status.
+/// Number of items of a `_bulk` for which there is no memory that are answered with a status each;
+/// a longer `_bulk` gets a single status.
 const ITEMS_UNDER_PRESSURE: usize = 4096;
 const NO_ROOM: &str = "too many records at once";
-/// A journal is looked through again when so much more of it has come, bytes.
+/// Number of further bytes of a journal after which it is parsed again.
 const JOURNAL_STEP: usize = RECORD_BYTES / 4;
 
 type Answer = Result<Response<Body>, Failure>;
 
-/// A POST to one of the paths of shippers.
+/// Answers a POST to one of the paths of shippers.
 pub async fn push(
     door: &Inner,
     request: &Asked<'_>,
@@ -67,14 +67,14 @@ pub async fn push(
     }
 }
 
-/// Whether the type of the body is one of these, whatever its parameters.
+/// Returns whether the type of the body is one of these, whatever its parameters.
 fn is_of(headers: &HeaderMap, types: &[&str]) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     types.iter().any(|expected| kind.eq_ignore_ascii_case(expected))
 }
 
-/// The body, unpacked, and the checksum of a request that may come again.
+/// Returns the body, unpacked, and the checksum of a request that may be sent again.
 async fn body(
     request: &Asked<'_>,
     coding: Coding,
@@ -102,7 +102,7 @@ async fn unpack(
     packed: Bytes,
 ) -> Result<(Bytes, Option<Key>), Failure> {
     let held = packed.len();
-    // For the body, and the lines that it becomes.
+    // Memory for the body, and for the lines that it becomes.
     hold(room, held + 2 * coding.unpacked_len(&packed, BODY_BYTES)?).await?;
     let body = coding.unpack(packed, BODY_BYTES)?;
     let key = idempotency_key(&request.parts.headers)?;
@@ -128,7 +128,7 @@ async fn store(
     Ok(outcome)
 }
 
-/// Notes for the audit which records were not kept.
+/// Notes in the audit which records were not kept.
 fn witness(request: &Asked<'_>, outcome: &Outcome) {
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.records += outcome.records;
@@ -166,7 +166,8 @@ async fn loki_push(
     Ok(no_content())
 }
 
-/// Of a protocol that knows no status of single records: all that could be kept was kept.
+/// Returns the error for a protocol without a status of single records: all records that could be
+/// kept were kept.
 fn refuse(outcome: Outcome) -> Result<()> {
     let Outcome { records, refused, failed } = outcome;
     if let Some((_, error)) = failed.into_iter().next() {
@@ -191,7 +192,7 @@ async fn bulk_push(
     let began = door.fs().clock().monotonic();
     let coding = coding(&request.parts.headers)?;
     let packed = packed_body(request, &mut room, upload).await?;
-    // What the items say is read where it lies, until they are answered.
+    // The items point into the body until they are answered.
     let (body, unpacked) = match unpack(request, coding, &mut room, packed.clone()).await {
         Ok((body, key)) => {
             drop(packed);

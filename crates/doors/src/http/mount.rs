@@ -1,5 +1,6 @@
-//! `GET /mount`: where a mount connects. It shows its credentials as any request does; the
-//! connection is then its own, and what it asks over it is asked by that user.
+//! `GET /mount`: the address to which mounts connect. A mount shows its credentials like any other
+//! request; the connection is then its own, and everything that the mount asks over it is asked by
+//! that user.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ use crate::upload::Upload;
 /// The protocol that is asked for, with its version.
 const PROTOCOL: &str = "cairn-mount/2";
 const CAIRN_USER: HeaderName = HeaderName::from_static("cairn-user");
-/// How often there is a look whether the credentials still hold.
+/// Period at which the credentials are checked again.
 const LOOK: Duration = Duration::from_secs(5);
-/// For how long a mount may go on while it cannot be found out whether they do: a lease.
+/// Time for which a mount may go on while its credentials cannot be checked: a lease.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// A connection whose other end is a mount.
@@ -40,11 +41,11 @@ pub struct Mounted {
     pub caller: Caller,
     pub address: SocketAddr,
     pub stream: Box<dyn MountStream>,
-    /// Becomes true when the credentials hold no longer.
+    /// Becomes true when the credentials are no longer valid.
     pub revoked: Arc<AtomicBool>,
 }
 
-/// Takes mounts over: goes on with them in tasks of its own.
+/// Takes over mounts, and serves them in tasks of its own.
 #[derive(Clone)]
 pub struct Mounts(Arc<dyn Fn(Mounted) + Send + Sync>);
 
@@ -54,14 +55,14 @@ impl Mounts {
     }
 }
 
-/// The upgrade of the connection, if the request asks for this protocol.
+/// Returns the upgrade of the connection, if the request asks for this protocol.
 pub fn wanted(request: &mut Request<Upload>) -> Option<OnUpgrade> {
     let asked = request.headers().get(UPGRADE)?;
     let is_ours = asked == PROTOCOL && request.uri().path() == "/mount";
     is_ours.then(|| hyper::upgrade::on(request))
 }
 
-/// Hands the connection over once the reply is on its way.
+/// Hands over the connection once the reply is sent.
 pub fn take(
     admit: &Arc<Admit>,
     mounts: Option<&Mounts>,
@@ -106,14 +107,14 @@ pub fn take(
     *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     reply.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
-    // As whom the mount decides what it may answer from memory.
+    // The user for whom the mount decides which requests it may answer from memory.
     reply.headers_mut().insert(CAIRN_USER, HeaderValue::from(user.0));
     Ok(reply)
 }
 
-/// Returns when the credentials in `headers` are those of `user` no longer: for a mount that comes
-/// in by no door, since it is a gateway on its own. While that cannot be found out no master
-/// answers, and the mount shows nothing for longer than a lease.
+/// Returns when the credentials in `headers` are no longer those of `user`: for a mount that uses
+/// no door, since it is a gateway itself. While that cannot be checked no master answers, and the
+/// mount shows nothing for longer than a lease.
 pub async fn until_revoked(admit: &Admit, headers: &HeaderMap, user: UserId) {
     while !matches!(admit.holds(headers, user).await, Ok(false)) {
         sleep(LOOK).await;
@@ -123,12 +124,12 @@ pub async fn until_revoked(admit: &Admit, headers: &HeaderMap, user: UserId) {
 /// The state of a mount's credentials.
 #[derive(Default)]
 struct Standing {
-    /// Since when nothing is.
+    /// Time since which they cannot be checked.
     unknown: Option<Instant>,
 }
 
 impl Standing {
-    /// Whether the mount goes on after a look. If it cannot be decided for long, the answer is no.
+    /// Returns whether the mount may go on after a check. If the check fails for long, it may not.
     fn goes_on(&mut self, holds: Result<bool>, now: Instant) -> bool {
         match holds {
             Ok(holds) => {

@@ -1,5 +1,5 @@
-//! Files of a form (`multipart/form-data`, RFC 7578), one after another as they come. No file is
-//! held in memory, and nothing that is held has more than a limit.
+//! The files of a form (`multipart/form-data`, RFC 7578), one after another as they arrive. No file
+//! is held in memory, and everything that is held has a limit.
 
 use bytes::{Bytes, BytesMut};
 use cairn_base::{Error, Result};
@@ -10,21 +10,21 @@ use http_body_util::BodyExt;
 use super::error::Failure;
 use crate::upload::Upload;
 
-/// Characters of a boundary, as RFC 2046 says.
+/// Most characters of a boundary, according to RFC 2046.
 const BOUNDARY: usize = 70;
-/// The headers of a part, bytes.
+/// Bytes of the headers of a part.
 const HEADERS: usize = 8 << 10;
 
 /// The parts of a form.
 pub struct Form<'a> {
     source: Source<'a>,
-    /// `\r\n--boundary`
+    /// The text `\r\n--boundary`.
     delimiter: Vec<u8>,
     buffer: BytesMut,
     is_over: bool,
 }
 
-/// Where bytes come from.
+/// The source of the bytes.
 pub enum Source<'a> {
     Upload(&'a mut Upload),
     #[cfg(test)]
@@ -34,7 +34,7 @@ pub enum Source<'a> {
 /// A part: a file, or another field.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Part {
-    /// The name of the file, without directories; none for another field.
+    /// The name of the file, without directories; `None` for another field.
     pub file_name: Option<String>,
     pub content_type: String,
 }
@@ -60,8 +60,10 @@ impl Source<'_> {
 }
 
 impl<'a> Form<'a> {
+    /// Begins to read a form.
+    ///
     /// # Errors
-    /// `Invalid` if the body is no form.
+    /// `Invalid` if the body is not a form.
     pub fn new(headers: &HeaderMap, source: Source<'a>) -> Result<Form<'a>> {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let boundary = kind.and_then(boundary).filter(|boundary| {
@@ -115,11 +117,11 @@ impl<'a> Form<'a> {
         let headers = self.buffer.split_to(end + 4);
         let headers = std::str::from_utf8(&headers);
         let part = parse(headers.map_err(|_| malformed("headers that are not UTF-8"))?);
-        // The line end before the next delimiter is part of that.
+        // The line end before the next delimiter belongs to the delimiter.
         Ok(Some(part))
     }
 
-    /// Further bytes of the part; none at its end.
+    /// Returns further bytes of the part; `None` at its end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let sure = sure(&self.buffer, &self.delimiter);
@@ -134,8 +136,8 @@ impl<'a> Form<'a> {
     }
 }
 
-/// How many bytes are surely before the delimiter. Zero with a buffer that is long enough: it
-/// begins there.
+/// Returns the number of bytes that surely precede the delimiter. Zero with a long enough buffer
+/// means that the delimiter begins there.
 fn sure(buffer: &[u8], delimiter: &[u8]) -> usize {
     let mut from = 0;
     loop {
@@ -150,7 +152,7 @@ fn sure(buffer: &[u8], delimiter: &[u8]) -> usize {
     }
 }
 
-/// The boundary of a content type.
+/// Returns the boundary of a content type.
 fn boundary(kind: &str) -> Option<&str> {
     let mut parts = kind.split(';').map(str::trim);
     if !parts.next()?.eq_ignore_ascii_case("multipart/form-data") {
@@ -163,7 +165,7 @@ fn boundary(kind: &str) -> Option<&str> {
     Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
 }
 
-/// A parameter of the value of a header, in quotes or not.
+/// Returns a parameter of the value of a header, in quotes or not.
 fn parameter(value: &str, wanted: &str) -> Option<String> {
     let (_, mut rest) = value.split_once(';')?;
     loop {
@@ -184,7 +186,8 @@ fn parameter(value: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// Where the quote is that ends a text. Some clients put a backslash before others.
+/// Returns the position of the quote that ends a text. Some clients escape other quotes by a
+/// backslash.
 fn end_of_quoted(text: &str) -> usize {
     let is_end = |at: &usize| !text.get(..*at).unwrap_or_default().ends_with('\\');
     text.match_indices('"').map(|(at, _)| at).find(is_end).unwrap_or(text.len())
@@ -196,7 +199,7 @@ fn parse(headers: &str) -> Part {
         let Some((name, value)) = line.split_once(':') else { continue };
         if name.eq_ignore_ascii_case("content-disposition") {
             part.file_name = parameter(value, "filename").map(|name| {
-                // Browsers escape these alone.
+                // Browsers escape only these.
                 let name = name.replace("%22", "\"").replace("%0D", "").replace("%0A", "");
                 name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned()
             });

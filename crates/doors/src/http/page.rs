@@ -1,4 +1,4 @@
-//! Pages for people: made here, without a script. Nothing of them is loaded from anywhere.
+//! Pages for people, made here without scripts. They load nothing from anywhere.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use super::Body;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The style is named by its hash, and is all that a browser may use for a page.
+/// Policy that allows only the style of the page, by its hash.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = BASE64.encode(digest(&SHA256, STYLE.as_bytes()));
     let policy = format!(
@@ -26,7 +26,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// Whether a client asks for pages by name, as browsers do. `*/*` does not count.
+/// Returns whether a client asks for pages by name, as browsers do. `*/*` does not count.
 pub fn is_wanted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|range| {
@@ -36,7 +36,7 @@ pub fn is_wanted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// A page. It is true at this moment only.
+/// Returns a page, which must not be cached.
 pub fn reply(status: StatusCode, title: &str, contents: &Markup) -> Response<Body> {
     let page = html! {
         (DOCTYPE)
@@ -65,7 +65,7 @@ pub fn reply(status: StatusCode, title: &str, contents: &Markup) -> Response<Bod
     reply
 }
 
-/// A number of bytes as people read it: three digits, and a unit.
+/// Returns a number of bytes for people: three digits, and a unit.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,5 +1,5 @@
-//! The query parameters that a request takes. Any other is refused: it would be ignored, and the
-//! request would do something else than was asked for.
+//! The query parameters that a request takes. Any other is refused: if it were ignored, the request
+//! would do something else than was asked for.
 
 use cairn_base::{Error, Result};
 use http::Method;
@@ -7,22 +7,21 @@ use http::Method;
 use super::log_path::LogPath;
 use super::target::{Query, Target};
 
-/// The query parameter by which an object gets another key.
+/// The query parameter that gives an object another key.
 pub const MOVE_TO: &str = "move-to";
-/// The query parameter by which a body is lines.
+/// The query parameter for a body of lines.
 pub const APPEND: &str = "append";
-/// The query parameter by which a bucket is its rules for pages of other sites.
+/// The query parameter for a bucket's rules for pages of other sites.
 pub const CORS: &str = "cors";
-/// The query parameter by which a bucket is its website.
+/// The query parameter for a bucket's website.
 pub const WEBSITE: &str = "website";
-/// The query parameter by which everything in a bucket is deleted, and not the bucket.
+/// The query parameter to delete everything in a bucket, and not the bucket.
 pub const CONTENT: &str = "content";
 
 /// The query parameter that names a resumable upload.
 pub const UPLOAD: &str = "upload";
 
-/// The query parameter by which a reply goes on as bytes are added, and those that say where it
-/// begins.
+/// The query parameter for a reply that goes on as bytes are added, and those for its beginning.
 pub const FOLLOW: &str = "follow";
 pub const OFFSET: &str = "offset";
 pub const LINES: &str = "lines";
@@ -40,15 +39,15 @@ const OBJECT: &[&str] = &[
     "redirect",
 ];
 const LISTING: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive"];
-/// The same of a whole bucket or below a prefix, of which there are archives.
+/// Parameters of listings of a whole bucket or below a prefix, which can also be archived.
 const BUCKET: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive", "zip"];
-/// The same below a prefix, which may be a source.
+/// Parameters of listings below a prefix, which may be a log source.
 const PREFIX: &[&str] =
     &["after", "delimiter", "follow", "limit", "lines", "list", "prefix", "recursive", "zip"];
 const LAST_LINES: &[&str] = &[LINES];
 const FOLLOWING: &[&str] = &[FOLLOW, LINES, OFFSET];
 const BUCKETS: &[&str] = &["after", "limit", "prefix"];
-/// Those of `_bulk` that change nothing here: what is stored is seen at once.
+/// Parameters of `_bulk` that change nothing here: stored records are visible at once.
 const BULK: &[&str] = &[
     "_source",
     "error_trace",
@@ -85,8 +84,10 @@ const SETTINGS: &[&str] = &[
     "visibility",
 ];
 
+/// Checks the parameters of a request.
+///
 /// # Errors
-/// `Invalid` with the names of those that would be taken.
+/// `Invalid` with the names of those that are allowed.
 pub fn check(target: &Target<'_>, method: &Method, query: &Query) -> Result<()> {
     let taken = taken(target, method, query);
     match query.names().find(|name| !taken.contains(name)) {

@@ -1,8 +1,8 @@
 //! Passwords of share links: checked slowly, a few at a time, and remembered if they were right.
 //!
-//! Whoever has to wait for a place waits in turn, address by address. A link for which many wrong
-//! passwords came takes a few decisions at a time, and each of them waits before it is made: so
-//! guessing takes long, however many connections guess and whether or not they hear the answers.
+//! Places are given in turn, address by address. A link that received many wrong passwords has only
+//! a few checks at a time, and each of them is delayed: so guessing takes long, whatever the number
+//! of connections that guess and whether or not they wait for the answers.
 
 #![expect(clippy::disallowed_methods, reason = "doors are not simulated")]
 
@@ -21,21 +21,21 @@ use crate::limits;
 
 type Digest = [u8; 32];
 
-/// The passwords that were right, as hashes of them and of what the store keeps.
+/// The passwords that were right, as hashes over each password and the stored hash.
 pub struct Passwords {
     right: Mutex<HashSet<Digest>>,
     places: Arc<Shares>,
-    /// Links for which wrong passwords came.
+    /// Links that received wrong passwords.
     guessed: Mutex<HashMap<Digest, GuessedLink>>,
-    /// How many wrong passwords came for a link, by its id, since this process began.
+    /// Number of wrong passwords for each link, by its id, since this process started.
     failed: Mutex<HashMap<String, u64>>,
 }
 
-/// A link for which wrong passwords came.
+/// A link that received wrong passwords.
 struct GuessedLink {
     wrong: u32,
     last: Instant,
-    /// Places for decisions about it.
+    /// Places for checks of its passwords.
     turns: Arc<Shares>,
 }
 
@@ -59,7 +59,7 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    /// Whether a password is the one of `stored`.
+    /// Returns whether a password is that of `stored`.
     ///
     /// # Errors
     /// `Unavailable` if no place was free in time.
@@ -103,7 +103,8 @@ impl Passwords {
 }
 
 impl Passwords {
-    /// Counts a wrong password for the link of an id. Of many links the counts of others go.
+    /// Counts a wrong password for the link with an id. If there are too many links, the counts of
+    /// all others are dropped.
     pub fn count_failed(&self, id: &str) {
         let mut failed = self.failed.lock();
         if failed.len() >= limits::FAILURE_SOURCES && !failed.contains_key(id) {
@@ -112,15 +113,15 @@ impl Passwords {
         *failed.entry(id.to_owned()).or_default() += 1;
     }
 
-    /// How many wrong passwords came for the link of an id.
+    /// Returns the number of wrong passwords for the link with an id.
     pub fn failed(&self, id: &str) -> u64 {
         self.failed.lock().get(id).copied().unwrap_or_default()
     }
 }
 
 impl Passwords {
-    /// The places for decisions about a link for which too many wrong passwords came, and how long
-    /// each decision waits.
+    /// Returns the places for checks of a link that received too many wrong passwords, and the
+    /// delay of each check.
     fn turns(&self, link: &Digest) -> Option<(Arc<Shares>, Duration)> {
         let guessed = self.guessed.lock();
         let known = guessed.get(link).filter(|known| !known.is_over())?;

@@ -1,4 +1,4 @@
-//! Sending clients to where the data is: `?redirect` and `?download-info` of an object.
+//! Redirects clients to the data: `?redirect` and `?download-info` of an object.
 //!
 //! ```text
 //!   GET /storage/<bucket>/<path>?redirect ──► 307 Location: <chunkserver>/files/<link>
@@ -22,7 +22,7 @@ use super::target::Query;
 use super::{Body, conditions, headers};
 use crate::limits;
 
-/// How links are made, and where they lead.
+/// The key for links, and the addresses to which they lead.
 pub struct Redirects {
     key: LinkKey,
     rng: Arc<dyn Rng>,
@@ -30,8 +30,8 @@ pub struct Redirects {
 }
 
 impl Redirects {
-    /// `place` names the URL of a chunkserver that has all blocks of a group, if there is one
-    /// with a door for clients.
+    /// Returns the maker of links. `place` returns the URL of a chunkserver that has all blocks of
+    /// a group, if there is one with a door for clients.
     pub fn new(
         key: LinkKey,
         rng: Arc<dyn Rng>,
@@ -43,19 +43,21 @@ impl Redirects {
 
 /// The common part of the links of one request.
 pub struct Maker<'a> {
-    /// None where all blocks are here.
+    /// `None` if all blocks are here.
     redirects: Option<&'a Redirects>,
     object: &'a Object,
     place: (&'a str, &'a str),
     lifetime: Duration,
-    /// Second.
+    /// Time at which the links expire, in seconds.
     pub expires: i64,
     headers: HeaderMap,
 }
 
 impl<'a> Maker<'a> {
+    /// Returns the maker of a request's links.
+    ///
     /// # Errors
-    /// `Invalid` for a time that links may not live.
+    /// `Invalid` for a lifetime that is not allowed.
     pub fn new(
         redirects: Option<&'a Redirects>,
         object: &'a Object,

@@ -1,4 +1,4 @@
-//! Replies: the future of one, and the simple ones.
+//! Replies: the future of a reply, and simple replies.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::Body;
 
-/// A reply that is ready, or one that is being worked on. Only the latter is boxed.
+/// A reply that is ready, or in progress. Only the latter is boxed.
 pub enum Reply {
     Now(Option<Response<Body>>),
     Later(Scope<dyn Future<Output = Response<Body>> + Send>),
@@ -28,13 +28,14 @@ impl Future for Reply {
     }
 }
 
-/// A reply of JSON: true at this moment only, and perhaps with a secret in it.
+/// Returns a reply of JSON that must not be cached: it is true at this moment only, and may contain
+/// a secret.
 pub fn json_of(status: StatusCode, shown: &impl Serialize) -> Response<Body> {
     let json = serde_json::to_vec(shown).expect("text and numbers can be JSON");
     json_bytes(status, json)
 }
 
-/// The same of what is JSON already.
+/// Returns a reply of text that is JSON already.
 pub fn json_bytes(status: StatusCode, json: Vec<u8>) -> Response<Body> {
     let mut reply = Response::new(Body::Full(json.into()));
     *reply.status_mut() = status;

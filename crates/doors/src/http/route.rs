@@ -1,4 +1,4 @@
-//! Which verb a request is.
+//! Finds the verb of a request.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize, is_allowed};
@@ -42,20 +42,20 @@ pub struct Request<'a> {
     pub parts: &'a Parts,
     pub caller: &'a Caller,
     pub stats: &'a VerbStats,
-    /// Whether a rule of the bucket lets a page of another site ask for this.
+    /// True if a rule of the bucket lets a page of another site make this request.
     pub by_rule: bool,
 }
 
 type Outcome = Result<Response<Body>, Failure>;
 
 impl Inner {
-    /// Room for the body of a request that is read whole.
+    /// Returns room for the body of a request that is read whole.
     fn room(&self, request: &Request<'_>) -> Room {
         Room::of(&self.append_memory, party(request))
     }
 }
 
-/// The body of a request as JSON, with its room in memory.
+/// Reads the body of a request as JSON. Also returns its room in memory.
 async fn json_of(
     door: &Inner,
     request: &Request<'_>,
@@ -66,8 +66,8 @@ async fn json_of(
     Ok((json, room))
 }
 
-/// Whether a caller may do one of these actions to a bucket, before the body is read that says
-/// which it is. The operation decides.
+/// Checks whether a caller may do one of these actions to a bucket, before reading the body that
+/// says which one. The operation decides.
 async fn may_change(
     door: &Inner,
     caller: &Caller,
@@ -91,7 +91,7 @@ async fn may_change(
     Ok(refused?)
 }
 
-/// Whether a caller is a user, before a body is read that only users may send.
+/// Checks that a caller is a user, before reading a body that only users may send.
 fn needs_user(caller: &Caller, what: &str) -> Result<(), Failure> {
     match caller.principal() {
         Principal::User(_) => Ok(()),
@@ -106,8 +106,8 @@ fn party(request: &Request<'_>) -> Party {
     }
 }
 
-/// Answers a request by its verb. Each verb is in memory of its own: a request that waits takes no
-/// more than what it asks for needs.
+/// Answers a request by its verb. Each verb's future is boxed: a waiting request takes no more
+/// memory than its own verb needs.
 pub async fn route(
     door: &Inner,
     request: &Request<'_>,
@@ -513,8 +513,9 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
     })
 }
 
-/// Whether the caller may see metrics, and names of buckets and sources in them. The former may
-/// callers that have the right to, and callers without credentials on this machine.
+/// Returns whether the caller may see metrics, and whether it may see names of buckets and sources
+/// in them. Callers with the right may see both, and anonymous callers on this machine the metrics
+/// only.
 fn may_see_metrics(door: &Inner, request: &Request<'_>) -> (bool, bool) {
     let is_local = is_local(request.peer, &request.parts.uri, &request.parts.headers);
     let caller = request.caller;

@@ -1,4 +1,4 @@
-//! A request that is answered, as it is logged, counted and told.
+//! A request that is answered, for the log and for metrics.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::timing;
 pub struct Seen<'a> {
     pub peer: Remote,
     pub method: &'a Method,
-    /// As it may be logged.
+    /// The path, in a form that may be logged.
     pub path: &'a str,
     pub is_anonymous: bool,
     pub stages: Stages,
 }
 
 impl Seen<'_> {
-    /// Takes the body off a reply to HEAD, says how long it took, logs it, and counts it: now, or
-    /// when its last byte goes.
+    /// Finishes a reply: removes the body of a reply to HEAD, adds the time taken, logs the
+    /// request, and counts it, now or when its last byte is sent.
     pub fn finish(self, mut reply: Response<Body>, stats: &Arc<VerbStats>) -> Response<Body> {
         if *self.method == Method::HEAD {
             reply::strip_body(&mut reply);
@@ -43,7 +43,7 @@ impl Seen<'_> {
     }
 }
 
-/// Whether a request comes from this machine, was meant for it, and went through no proxy.
+/// Returns whether a request comes from this machine, was meant for it, and went through no proxy.
 pub fn is_local(peer: Remote, uri: &Uri, headers: &HeaderMap) -> bool {
     let is_forwarded = |name: &str| {
         name.starts_with("x-forwarded-") || ["forwarded", "x-real-ip", "via"].contains(&name)

@@ -17,21 +17,21 @@ use crate::admit::Admit;
 use crate::limits;
 use crate::records::SHARED;
 
-/// No `Debug`: it may have a password in it.
+/// The JSON for a new link. No `Debug`: it may contain a password.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct New {
     bucket: String,
     key: Option<String>,
     prefix: Option<String>,
-    /// Seconds from now.
+    /// Lifetime, in seconds from now.
     expires_s: Option<u64>,
     password: Option<String>,
     downloads: Option<u64>,
     uploads: Option<NewUploads>,
 }
 
-/// Files may be added, and nothing is shown.
+/// Limits of a link by which files may be added, and nothing is shown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewUploads {
@@ -54,7 +54,7 @@ impl From<UploadLimits> for ShownUploads {
 #[derive(Serialize)]
 struct Made<'a> {
     id: String,
-    /// Of the address, behind that of the server.
+    /// Path of the address, which follows that of the server.
     path: &'a str,
     expires: String,
 }
@@ -72,17 +72,17 @@ struct ShownShareLink {
     created: String,
     expires: String,
     password: bool,
-    /// 0 for any number.
+    /// Number of downloads; 0 for any number.
     downloads: u64,
     downloaded: u64,
-    /// Files and bytes that may be added in all, and those that were.
+    /// Files and bytes that may be added in all, and those that were added.
     #[serde(skip_serializing_if = "Option::is_none")]
     uploads: Option<ShownUploads>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uploaded: Option<ShownUploads>,
-    /// Wrong passwords that this process was sent.
+    /// Number of wrong passwords that this process received.
     failed: u64,
-    /// Whether it can be used.
+    /// True if the link can be used.
     live: bool,
 }
 
@@ -112,25 +112,24 @@ impl From<ListedShareLink> for ShownShareLink {
     }
 }
 
-/// A share link that is wanted. No `Debug`: it may have a password in it.
+/// A share link to be made. No `Debug`: it may contain a password.
 pub struct NewShareLink {
     pub bucket: String,
-    /// Of one object; or a prefix, which is empty or ends in `/`.
+    /// Key of one object; or a prefix, which is empty or ends in `/`.
     pub key: String,
-    /// As long as is usual if it is left out.
+    /// Lifetime; `None` for the default.
     pub lifetime: Option<Duration>,
     pub password: Option<Secret<String>>,
-    /// Any number if it is left out.
+    /// Number of downloads; `None` for any number.
     pub downloads: Option<u64>,
-    /// Files and bytes that may be added, as many as is usual if they are left out. Nothing is
-    /// shown.
+    /// Files and bytes that may be added, each with a default. A link with this shows nothing.
     pub uploads: Option<(Option<u64>, Option<u64>)>,
 }
 
 /// A share link that was made. No `Debug`: the path is a secret.
 pub struct MadeShareLink {
     pub id: ShareLinkId,
-    /// Of the address, behind that of the HTTP door.
+    /// Path of the address, which follows that of the HTTP door.
     pub path: Secret<String>,
     pub expires: Timestamp,
 }
@@ -138,7 +137,7 @@ pub struct MadeShareLink {
 /// Makes a share link of a caller.
 ///
 /// # Errors
-/// `Invalid` for what is no share link; and as the operation has them.
+/// `Invalid` if the link is malformed; and the errors of the operation.
 pub async fn make_share_link(
     admit: &Admit,
     caller: &Caller,

@@ -1,8 +1,9 @@
 //! Uploads by share links that are not stored yet. They count from their first byte on, so that
-//! many senders at once write no more than a link takes. A sender that hangs up or is refused
+//! many senders at once write no more than a link allows. A sender that hangs up or is refused
 //! leaves no trace in the counts.
 //!
-//! This knows the senders of one door. The store counts what they store, at all doors, and decides.
+//! These are the senders of one door. The store counts the files that they store, at all doors, and
+//! decides.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +15,20 @@ use parking_lot::Mutex;
 
 use super::error::Failure;
 
-/// Links by which something comes.
+/// Links with uploads in progress.
 #[derive(Default)]
 pub struct ShareRooms(Mutex<HashMap<ShareLinkId, ShareRoom>>);
 
 #[derive(Default)]
 struct ShareRoom {
     senders: usize,
-    /// The counts of the store, as far as this door has heard.
+    /// The counts of the store, as far as this door knows.
     counted: UploadLimits,
-    /// The room that senders hold besides.
+    /// The room that senders hold in addition to the counts.
     held: UploadLimits,
 }
 
-/// One request that adds files, and what it holds of the room of its link.
+/// One request that adds files, and the part of its link's room that it holds.
 pub struct ShareSender {
     rooms: Arc<ShareRooms>,
     id: ShareLinkId,
@@ -53,7 +54,7 @@ fn is_within(one: UploadLimits, most: UploadLimits) -> bool {
     one.files <= most.files && one.bytes <= most.bytes
 }
 
-/// The more of two counts of which one may be older.
+/// Returns the larger of two counts, as one of them may be older.
 fn newer(one: UploadLimits, other: UploadLimits) -> UploadLimits {
     UploadLimits { files: one.files.max(other.files), bytes: one.bytes.max(other.bytes) }
 }
@@ -63,7 +64,7 @@ fn full() -> Error {
 }
 
 impl ShareRooms {
-    /// Files and bytes that may still be added.
+    /// Returns the files and bytes that may still be added.
     pub fn left(&self, id: &ShareLinkId, link: &ShareLink) -> UploadLimits {
         let rooms = self.0.lock();
         let known = rooms.get(id).map(|room| (room.counted, room.held));
@@ -87,10 +88,10 @@ impl ShareRooms {
 }
 
 impl ShareSender {
-    /// Whether there is room for so many bytes: before they come.
+    /// Checks whether there is room for this many bytes, before they arrive.
     ///
     /// # Errors
-    /// As [`ShareSender::file`].
+    /// Same errors as [`ShareSender::file`].
     pub fn check(&self, bytes: u64) -> Result<(), Failure> {
         self.decide(self.rooms.0.lock().get(&self.id), UploadLimits { files: 0, bytes })
     }
@@ -98,12 +99,15 @@ impl ShareSender {
     /// Takes room for another file.
     ///
     /// # Errors
-    /// `TooLarge` if the link takes no more, and `Busy` if it would but for what comes just now.
+    /// `TooLarge` if the link takes no more, and `Busy` if only uploads in progress leave no room.
     pub fn file(&mut self) -> Result<(), Failure> {
         self.hold(UploadLimits { files: 1, bytes: 0 })
     }
 
-    /// The same for further bytes of a file.
+    /// Takes room for further bytes of a file.
+    ///
+    /// # Errors
+    /// Same errors as [`ShareSender::file`].
     pub fn bytes(&mut self, bytes: u64) -> Result<(), Failure> {
         self.hold(UploadLimits { files: 0, bytes })
     }
@@ -130,7 +134,7 @@ impl ShareSender {
         }
     }
 
-    /// The store has counted what this holds.
+    /// Notes that the store has counted everything that this sender holds.
     pub fn counted(&mut self) {
         let held = std::mem::take(&mut self.held);
         if let Some(room) = self.rooms.0.lock().get_mut(&self.id) {
@@ -139,7 +143,7 @@ impl ShareSender {
         }
     }
 
-    /// The store has counted this no longer.
+    /// Notes that the store has subtracted these uploads from its counts.
     pub fn returned(&mut self, uploads: UploadLimits) {
         if let Some(room) = self.rooms.0.lock().get_mut(&self.id) {
             room.counted = minus(room.counted, uploads);

@@ -241,8 +241,8 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// The key for a file, with some digits in its name if there is one of this name: the sender is
-/// told nothing of that.
+/// Returns the key for a file. If there is a file of this name, the key has some digits in its
+/// name, which the sender does not learn.
 async fn free_key(door: &Inner, opened: &Opened, name: &str) -> Result<String> {
     let key = format!("{}{name}", opened.link.key);
     match door.fs().open(&Caller::system(), &opened.bucket, &key).await {

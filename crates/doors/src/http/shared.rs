@@ -1,4 +1,4 @@
-//! `/s/<token>`: what a share link leads to. Each request acts as the user that made the link, so
+//! `/s/<token>`: the target of a share link. Each request acts as the user that made the link, so
 //! the link ends with that user's rights.
 
 use cairn_auth::{Caller, ShareLinkId};
@@ -69,7 +69,7 @@ pub async fn read(
     Ok(replied.map_err(hide)?)
 }
 
-/// The address is a secret: it goes to no other site, into no index and no shared cache.
+/// Keeps the address secret: it must reach no other site, no index and no shared cache.
 pub fn keep_secret(opened: &Opened, reply: &mut Response<Body>) {
     let headers = reply.headers_mut();
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
@@ -80,7 +80,7 @@ pub fn keep_secret(opened: &Opened, reply: &mut Response<Body>) {
     }
 }
 
-/// Makes the error that a reply has one for people, if a person asks.
+/// Replaces the error in a reply by a page, if a person asks.
 pub fn show_error(asked: &HeaderMap, reply: &mut Response<Body>) {
     let title = match reply.status() {
         StatusCode::UNAUTHORIZED => "This link has a password",
@@ -107,24 +107,25 @@ pub fn show_error(asked: &HeaderMap, reply: &mut Response<Body>) {
     *reply = shown;
 }
 
-/// The same for an address that never was one, and for one that is no longer.
+/// Returns the error for an address that never existed, and for a link that is gone: it is the same
+/// for both.
 pub fn gone() -> Error {
     let text = "this share link: it expired, was removed, or its address is incomplete";
     Error::NotFound(text.into())
 }
 
-/// A request with a share link is not told which right its maker lacks.
+/// Hides from the user of a share link which right its maker lacks.
 pub fn hide(error: Error) -> Error {
     match error {
         Error::Denied(_) => gone(),
-        // The names of the bucket and the prefix are the maker's.
+        // The names of the bucket and the prefix must stay private to the maker.
         Error::ReadOnly(_) => Error::ReadOnly("no file is taken here now".into()),
         Error::NotFound(_) => Error::NotFound("this file of the share link".into()),
         other => other,
     }
 }
 
-/// Finds the link and checks the password. `Err` within: the reply that asks for it.
+/// Finds the link and checks the password. The inner `Err` is the reply that asks for the password.
 pub async fn open(
     door: &Inner,
     asked: &Asked<'_>,

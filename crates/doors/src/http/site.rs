@@ -1,5 +1,6 @@
-//! Requests that a page in a browser makes. A browser adds the credentials that it knows of this
-//! door to requests of any page, so a page must not change anything for its reader.
+//! Requests that a page in a browser makes. A browser adds credentials that it knows for this door
+//! to requests of any page, so a page must not be able to change anything in the name of its
+//! reader.
 
 use cairn_base::{Error, Result};
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
@@ -25,7 +26,7 @@ pub fn refuse_other_sites(parts: &Parts, has_tls: bool, allows: bool) -> Result<
 }
 
 /// Refuses administration by any page: pages may come out of a bucket, from the origin of this
-/// door. Forms of pages cannot send JSON, so nothing but JSON is taken.
+/// door. Forms of pages cannot send JSON, so only JSON is taken.
 pub fn refuse_pages(parts: &Parts) -> Result<()> {
     let headers = &parts.headers;
     let by_page = headers.get(SEC_FETCH_SITE).is_some_and(|site| site != "none");
@@ -49,9 +50,9 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case(JSON)
 }
 
-/// Whether an `Origin` is there that is not this very host. An origin that cannot be read is
-/// foreign, and so is one without TLS at a door with it. A door without TLS may have a proxy with
-/// it in front.
+/// Returns whether there is an `Origin` other than this very host. An unreadable origin is foreign,
+/// and so is an origin without TLS at a door with TLS. A door without TLS may be behind a proxy
+/// with TLS.
 fn is_foreign(parts: &Parts, has_tls: bool) -> bool {
     let mut origins = parts.headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return false };

@@ -56,7 +56,7 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
-    /// The bucket that it names or lies in.
+    /// Returns the bucket that the target names or lies in.
     pub fn bucket(&self) -> Option<&str> {
         match self {
             Target::Bucket(bucket)
@@ -67,8 +67,8 @@ impl Target<'_> {
         }
     }
 
-    /// Parses the path of a request. Nothing in it is resolved: `.`, `..` and empty components
-    /// are parts of a name like any other. See [`check_new`] for what may be made.
+    /// Parses the path of a request. Nothing in it is resolved: `.`, `..` and empty components are
+    /// parts of a name like any other. See [`check_new`] for keys that may be made.
     ///
     /// # Errors
     /// `Invalid` for a malformed escape, text that is not UTF-8 or has a NUL in it, or a key that
@@ -94,7 +94,8 @@ impl Target<'_> {
     }
 }
 
-/// Below `/s/`, `/shares/`, `/keys/` and `/tus/`, but for pushes of logs to indices of these names.
+/// Parses paths below `/s/`, `/shares/`, `/keys/` and `/tus/`, except pushes of logs to indices of
+/// these names.
 fn shared(path: &str) -> Result<Option<Target<'_>>> {
     let is_id = |id: &str| !id.is_empty() && id != "_bulk" && !id.contains('/');
     if let Some(id) = path.strip_prefix("/shares/") {
@@ -137,11 +138,11 @@ fn storage(rest: &str) -> Result<Target<'_>> {
     }
 }
 
-/// Whether this door makes an object of such a key. `.` and `..` mean something to whoever wrote
-/// them into a path, and it would not happen; those that S3 made can be read and deleted.
+/// Checks whether this door makes an object with such a key. A path with `.` or `..` would not mean
+/// what its writer expects; objects with such keys, made by S3, can be read and deleted.
 ///
 /// # Errors
-/// `Invalid` where a component is one of them.
+/// `Invalid` if a component is one of them.
 pub fn check_new(key: &str) -> Result<()> {
     if key.split('/').any(|name| matches!(name, "." | "..")) {
         return Err(Error::Invalid(format!("key {key:?}: no component may be . or ..")));
@@ -149,7 +150,7 @@ pub fn check_new(key: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes percent-encoding off, once. A `+` stays what it is.
+/// Removes percent-encoding, once. A `+` stays as it is.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, str>> {
     let bad = |what: &str| Error::Invalid(format!("path or query: {what}"));
     let decoded = if text.contains('%') {
@@ -163,7 +164,7 @@ pub(super) fn decode(text: &str) -> Result<Cow<'_, str>> {
     Ok(decoded)
 }
 
-/// `None` where a `%` is not followed by two hex digits, or the result is not UTF-8.
+/// Returns `None` if a `%` is not followed by two hex digits, or the result is not UTF-8.
 fn unescape(text: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -12,12 +12,12 @@ use serde::Serialize;
 use super::{Body, json_of};
 use crate::traffic::{Passed, Tally, Traffic};
 
-/// Names of each kind, and requests in flight, that are told.
+/// Most names of each kind, and most requests in flight, in a reply.
 const TOLD: usize = 50;
 
 #[derive(Serialize)]
 struct ShownTraffic {
-    /// The length of the period that is told; 0 if none is over yet.
+    /// Length of the period; 0 if none is over yet.
     seconds: f64,
     doors: Vec<ShownTally>,
     users: Vec<ShownTally>,
@@ -25,7 +25,7 @@ struct ShownTraffic {
     objects: Vec<ShownTally>,
     slowest: Vec<ShownRequest>,
     in_flight: Vec<ShownFlight>,
-    /// All requests that wait in this process.
+    /// Number of all requests that wait in this process.
     waiting: usize,
 }
 
@@ -38,7 +38,7 @@ struct ShownTally {
     failed: u64,
     received_bytes: u64,
     sent_bytes: u64,
-    /// Of all of them together.
+    /// Total time of all requests, microseconds.
     us: u64,
 }
 
@@ -107,7 +107,7 @@ pub async fn reply(fs: &Fs, traffic: &Traffic) -> Result<Response<Body>> {
     Ok(json_of(StatusCode::OK, &told))
 }
 
-/// The name of a user; the number of one that has none any more.
+/// Returns the name of a user, or the number if the user has no name any more.
 async fn name(fs: &Fs, user: Option<UserId>) -> Result<String> {
     let Some(user) = user else { return Ok(String::new()) };
     let found = fs.read(&Caller::system(), UserName { user }).await?;

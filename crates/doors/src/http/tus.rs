@@ -55,7 +55,7 @@ pub struct Asked<'a> {
     pub caller: &'a Caller,
     pub parts: &'a Parts,
     pub stats: &'a VerbStats,
-    /// Bucket and key; a key that ends in `/` is where the file goes.
+    /// Bucket and key; a key that ends in `/` is the directory for the file.
     pub place: (&'a str, &'a str),
     pub query: &'a Query,
 }
@@ -74,7 +74,7 @@ pub async fn reply(
         let text = "this is tus 1.0.0: send Tus-Resumable: 1.0.0";
         return Err(Error::PreconditionFailed(text.into()).into());
     }
-    // Pages of other sites, and some proxies, send nothing but GET and POST.
+    // Pages of other sites, and some proxies, can only send GET and POST.
     let instead = headers.get("x-http-method-override").and_then(|value| value.to_str().ok());
     match (method, instead) {
         ("POST", None | Some("POST")) => begin(door, asked, upload).await,
@@ -88,13 +88,13 @@ pub async fn reply(
     }
 }
 
-/// As the protocol asks of every reply.
+/// Sets the headers that the protocol requires in every reply.
 pub fn say_version(headers: &mut HeaderMap) {
     headers.insert(TUS_RESUMABLE, VERSION);
     headers.insert(TUS_VERSION, VERSION);
 }
 
-/// The abilities of this part of the door.
+/// Answers OPTIONS with the capabilities of this part of the door.
 fn options() -> Response<Body> {
     let mut reply = no_content();
     let headers = reply.headers_mut();
@@ -124,7 +124,7 @@ fn expires(fs: &Fs) -> Timestamp {
     Timestamp(fs.clock().now().0.saturating_add(lifetime))
 }
 
-/// The pairs of `Upload-Metadata`, decoded.
+/// Returns the pairs of `Upload-Metadata`, decoded.
 fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>> {
     let Some(value) = headers.get("upload-metadata") else { return Ok(Vec::new()) };
     let bad = || Error::Invalid("header Upload-Metadata: send names with values in base64".into());
@@ -232,12 +232,12 @@ async fn begin(
     Ok(reply)
 }
 
-/// How far an upload has come.
+/// Answers with the offset that an upload has reached.
 async fn offset(door: &Inner, asked: &Asked<'_>) -> Result<Response<Body>, Failure> {
     let name = name(asked)?;
     let row = door.fs().read(asked.caller, FindResumable { name: name.clone() }).await?;
     if row.offset == row.length && !row.is_done {
-        // The server ended when all bytes had come.
+        // The server stopped when all bytes had arrived.
         Witness::of(&asked.parts.extensions).note(|facts| facts.has_changed = true);
         finish(door.fs(), asked.caller, name, row.length).await?;
     }
@@ -310,7 +310,7 @@ async fn receive(
     loop {
         let mut writer = fs.begin(caller, &name.bucket).await?;
         let left = row.length - row.offset;
-        // No more than this stretch is let in, or than comes of it.
+        // The quotas admit no more than this stretch, or than arrives of it.
         let expected = upload.announced().map(|length| length.min(left).min(most));
         Box::pin(writer.expect(expected, None)).await?;
         let mut stretch = Stretch::new(fs, caller, name, row.offset, writer);
@@ -331,26 +331,27 @@ async fn receive(
         match end {
             None => {}
             Some(Ok(())) => return Ok(row),
-            // All bytes came, and only the end of the body did not.
+            // All bytes arrived, and only the end of the body is missing.
             Some(Err(_)) if row.offset == row.length => return Ok(row),
             Some(Err(error)) => return Err(error.into()),
         }
     }
 }
 
-/// Bytes of an upload from an offset on. If the client goes away, those that came are kept.
+/// Bytes of an upload from an offset on. If the client goes away, the bytes that arrived are kept.
 struct Stretch {
     fs: Fs,
     caller: Caller,
     name: UploadName,
     offset: u64,
-    /// Bytes of the upload from there on.
+    /// Number of bytes of the upload from there on.
     left: u64,
     writer: Option<BodyWriter>,
-    /// Of the first `digested` bytes.
+    /// Digest of the first `digested` bytes.
     digester: Digester,
     digested: u64,
-    /// Bytes that go to the writer: it may have taken only some of them when nobody waits any more.
+    /// Bytes that are being written: if the request is cancelled, the writer may have taken only
+    /// some of them.
     going: Bytes,
 }
 
@@ -379,7 +380,7 @@ impl Stretch {
         self.writer.as_ref().map_or(0, BodyWriter::size)
     }
 
-    /// Whether there is enough of it: an upload has a limited number of stretches.
+    /// Returns whether it is long enough: an upload has a limited number of stretches.
     fn is_worth_it(&self) -> bool {
         let size = self.size();
         size >= limits::RESUMABLE_LEAST || size == self.left && size > 0
@@ -408,7 +409,7 @@ impl Stretch {
             self.going = bytes.clone();
             let pushed = writer.push(bytes).await;
             if let Err(error) = pushed {
-                // Of what it took, some is lost.
+                // Some of the bytes that it took are lost.
                 self.writer = None;
                 return Err(error.into());
             }
@@ -418,7 +419,7 @@ impl Stretch {
         Ok(None)
     }
 
-    /// Digests what the writer took of the bytes that went to it last; it has `size` bytes.
+    /// Digests the bytes that the writer took last; it has `size` bytes now.
     fn digest(&mut self, size: u64) {
         let going = std::mem::take(&mut self.going);
         let taken = going.len().min(size.saturating_sub(self.digested) as usize);

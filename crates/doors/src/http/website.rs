@@ -1,5 +1,5 @@
 //! The door for websites: a public bucket by the name of the host, with its documents and
-//! redirects. Its pages may run scripts, so nothing else is at these names.
+//! redirects. Its pages may run scripts, so nothing else has these host names.
 //!
 //! ```text
 //!   Host ──► bucket ──► a redirect, or a key ──► the object, or the index document ──► reply
@@ -221,7 +221,7 @@ impl Inner {
     }
 }
 
-/// The bucket of a host: its name without one of the domains, or all of it.
+/// Returns the bucket of a host: its name without one of the domains, or the whole name.
 fn bucket_of(host: &str, domains: &[String]) -> String {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let below = |domain: &String| host.strip_suffix(domain.as_str())?.strip_suffix('.');
@@ -231,13 +231,13 @@ fn bucket_of(host: &str, domains: &[String]) -> String {
     }
 }
 
-/// The first rule for a request that is answered with `status`, or is not answered yet (0).
+/// Returns the first rule for a request that is answered with `status`, or is not answered yet (0).
 fn rule_for<'a>(asked: &Asked<'a>, status: u16) -> Option<&'a WebRule> {
     let rules = &asked.website.rules;
     rules.iter().find(|rule| rule.status == status && asked.key.starts_with(&rule.prefix))
 }
 
-/// Sends a browser elsewhere. A key of the request never becomes a part of the host.
+/// Redirects a browser. A key of the request never becomes a part of the host.
 fn redirect(asked: &Asked<'_>, to: &WebRedirect, prefix: &str) -> Response<Body> {
     let protocol = if to.protocol.is_empty() { asked.scheme } else { &to.protocol };
     let host = if to.host.is_empty() { asked.host } else { &to.host };
@@ -255,7 +255,8 @@ fn redirect(asked: &Asked<'_>, to: &WebRedirect, prefix: &str) -> Response<Body>
     moved(status, location)
 }
 
-/// The same path with a slash behind it. It begins with one slash: two would begin a host.
+/// Redirects to the same path with a slash behind it. It begins with one slash: two slashes would
+/// begin a host.
 fn to_directory(asked: &Asked<'_>) -> Response<Body> {
     let path = utf8_percent_encode(asked.key, ESCAPED).to_string();
     let path = match path.strip_prefix('/') {
@@ -274,7 +275,7 @@ fn moved(status: StatusCode, location: String) -> Response<Body> {
     reply
 }
 
-/// The answer where the store has none to give.
+/// Answers if the store fails.
 fn failed(error: &Error) -> Response<Body> {
     said(match error {
         Error::NotFound(_) | Error::NotDirectory(_) | Error::IsDirectory(_) => {
@@ -292,7 +293,7 @@ fn failed(error: &Error) -> Response<Body> {
     })
 }
 
-/// A status as a page.
+/// Returns a status as a page.
 fn said(status: StatusCode) -> Response<Body> {
     let title = status.canonical_reason().unwrap_or("Error");
     page::reply(status, title, &html! { h1 { (status.as_u16()) " " (title) } })

@@ -1,11 +1,11 @@
-//! The records of a zip archive that is written front to back: contents are stored as they are,
+//! The records of a zip archive that is written front to back: contents are stored uncompressed,
 //! names are UTF-8, sizes and offsets may exceed 32 bits (zip64). Values in, bytes out.
 //!
 //! ```text
 //!   header, contents, descriptor │ header, contents │ … │ directory, end
 //! ```
 //!
-//! The checksum stands in the header where it is known before, else in a descriptor after the
+//! The checksum is in the header if it is known before, otherwise in a descriptor after the
 //! contents (APPNOTE.TXT 6.3.10 of PKWARE, 4.3).
 
 use cairn_base::{Timestamp, civil};
@@ -17,46 +17,46 @@ const END: u32 = 0x0605_4b50;
 const END_64: u32 = 0x0606_4b50;
 const LOCATOR_64: u32 = 0x0706_4b50;
 
-/// In place of what is in the zip64 field.
+/// Placeholder for values that are in the zip64 field.
 const WIDE: u32 = u32::MAX;
 const WIDE_COUNT: u16 = u16::MAX;
 const UTF_8: u16 = 1 << 11;
 const HAS_DESCRIPTOR: u16 = 1 << 3;
-/// Of the format that readers must know: 4.5 has zip64.
+/// Versions of the format that readers must support: 4.5 has zip64.
 const VERSION: u16 = 20;
 const VERSION_64: u16 = 45;
-/// Attributes are those of Unix.
+/// Marks attributes as those of Unix.
 const MADE_BY: u16 = 3 << 8 | VERSION_64;
 
-/// Where the checksum stands in a record of the directory.
+/// Offset of the checksum in a record of the directory.
 const CRC_AT: usize = 16;
 
 /// A file or directory of an archive.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// Ends in a slash if it is a directory.
+    /// Its name; ends in a slash if it is a directory.
     pub name: &'a str,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     pub modified: Timestamp,
-    /// Permissions.
+    /// Permission bits.
     pub mode: u32,
 }
 
-/// An archive up to where it was written.
+/// An archive up to the point that was written.
 #[derive(Debug, Default)]
 pub struct Archive {
     offset: u64,
     entries: u64,
     directory: Vec<u8>,
-    /// Where the checksum of the last entry stands in the directory, as long as it is not known,
-    /// and the size.
+    /// Offset in the directory of the last entry's checksum, while that is unknown, and the entry's
+    /// size.
     open: Option<(usize, u64)>,
 }
 
 impl Archive {
-    /// The header of the next entry. Its contents follow, of exactly its size. If `crc` is not
-    /// known, [`Archive::end`] follows them.
+    /// Returns the header of the next entry. Contents of exactly its size must follow. If `crc` is
+    /// unknown, [`Archive::end`] must follow them.
     pub fn begin(&mut self, entry: &Entry<'_>, crc: Option<u32>) -> Vec<u8> {
         assert!(self.open.is_none(), "the entry before has an end");
         let is_wide = entry.size >= u64::from(WIDE);
@@ -85,7 +85,7 @@ impl Archive {
         header
     }
 
-    /// The descriptor behind the contents of an entry.
+    /// Returns the descriptor behind the contents of an entry.
     pub fn end(&mut self, crc: u32) -> Vec<u8> {
         let (at, size) = self.open.take().expect("an entry without a checksum");
         self.directory[at..at + 4].copy_from_slice(&crc.to_le_bytes());

@@ -17,10 +17,10 @@ pub struct Connections {
     tls_us: AtomicU64,
 }
 
-/// How a TLS handshake ended.
+/// The outcome of a TLS handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handshake {
-    /// With a signature of the server's key, which costs most.
+    /// Succeeded with a signature of the server's key, which costs most.
     Full,
     Resumed,
     Failed,
@@ -35,7 +35,7 @@ impl Connections {
         Open(self)
     }
 
-    /// Counts a connection for which there was no place.
+    /// Counts a connection that found no place.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);
     }

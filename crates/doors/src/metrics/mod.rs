@@ -46,13 +46,13 @@ use crate::observe::{Ended, Observer};
 use crate::places::Places;
 use crate::traffic::Traffic;
 
-/// Upper bounds of the latency buckets, microseconds; one more counts what is above.
+/// Upper bounds of the latency buckets, microseconds; one more bucket counts longer times.
 const BUCKETS_US: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 5_000_000, 30_000_000,
 ];
 
-/// Times, by how long they were.
+/// A histogram of times.
 #[derive(Debug, Default)]
 struct Histogram {
     buckets: [AtomicU64; BUCKETS_US.len() + 1],
@@ -85,21 +85,21 @@ impl Histogram {
     }
 }
 
-/// Where the time of all requests of a door went.
+/// The time that all requests of a door spent in each stage.
 #[derive(Debug)]
 struct StageStats {
     door: &'static str,
     stages: [Histogram; Stage::ALL.len()],
 }
 
-/// The work of one verb of one door.
+/// The counters of one verb of one door.
 #[derive(Debug)]
 pub struct VerbStats {
     door: &'static str,
     verb: &'static str,
     stages: Arc<StageStats>,
     observer: Arc<Observer>,
-    /// By the first digit of the status, 1 to 5.
+    /// Number of replies by the first digit of the status, 1 to 5.
     replies: [AtomicU64; 5],
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -148,13 +148,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// From here on the reply waits for the client, if for nothing else.
+    /// Returns the count of a reply that from here on waits for the client, if for nothing else.
     pub fn new(stats: Arc<VerbStats>, status: u16, mut stages: Stages) -> Pending {
         stages.rest_in(Stage::Send);
         Pending { stats, status, stages, bytes_out: 0, request: inflight::current() }
     }
 
-    /// The reply is worked on while `poll` runs.
+    /// Notes that the reply is worked on while `poll` runs.
     pub fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         inflight::poll(&mut self.stages, &mut self.request, poll)
     }
@@ -174,17 +174,17 @@ pub struct Metrics {
     connections: Arc<Connections>,
     observer: Arc<Observer>,
     verbs: Mutex<Vec<Arc<VerbStats>>>,
-    /// Of records of logs.
+    /// Counters of records of logs.
     logs: Mutex<Vec<Arc<Counts>>>,
-    /// On their way to sinks.
+    /// Lines on their way to sinks.
     lines: Mutex<Vec<Arc<LineQueue>>>,
-    /// Of those who follow objects.
+    /// Counters of followers of objects.
     follows: Mutex<Vec<Arc<FollowCounts>>>,
     more: Mutex<Vec<MoreNumbers>>,
     traffic: Arc<Traffic>,
 }
 
-/// Numbers that a door has besides those of its calls.
+/// Returns further numbers of a door, in addition to those of its calls.
 pub type MoreNumbers = Arc<dyn Fn() -> Vec<Number> + Send + Sync>;
 
 impl fmt::Debug for Metrics {
@@ -201,12 +201,12 @@ pub struct DoorMetrics {
 }
 
 impl DoorMetrics {
-    /// The counters of a verb. Keep them: this takes a lock.
+    /// Returns the counters of a verb. Keep them: this takes a lock.
     pub fn verb(&self, verb: &'static str) -> Arc<VerbStats> {
         self.all.verb(self.door, verb)
     }
 
-    /// Those of all doors beside it.
+    /// Returns the counters of all doors.
     pub fn all(&self) -> &Arc<Metrics> {
         &self.all
     }
@@ -217,7 +217,7 @@ impl Metrics {
         Metrics::behind(Some(fs), connections, observer)
     }
 
-    /// Of doors that have no store behind them.
+    /// Returns the metrics of doors without a store behind them.
     pub fn of_links(connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         Metrics::behind(None, connections, observer)
     }
@@ -237,42 +237,44 @@ impl Metrics {
         })
     }
 
-    /// The observer, which begins the traces of requests.
+    /// Returns the observer, which begins the traces of requests.
     pub fn observer(&self) -> &Arc<Observer> {
         &self.observer
     }
 
-    /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
+    /// Returns the counters of a door. Its name appears in metrics, in traces and in the log of
+    /// slow requests.
     pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
         DoorMetrics { all: Arc::clone(self), door: name }
     }
 
-    /// Requests of the last seconds, while somebody asks for them.
+    /// Returns the requests of the last seconds, which are counted only while a client asks for
+    /// them.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
 
-    /// Shows how following goes, too.
+    /// Adds counters of followers to the metrics.
     pub fn count_followers(&self, counts: Arc<FollowCounts>) {
         self.follows.lock().push(counts);
     }
 
-    /// Shows counts of records of logs, too.
+    /// Adds counts of records of logs to the metrics.
     pub fn count_logs(&self, counts: Arc<Counts>) {
         self.logs.lock().push(counts);
     }
 
-    /// Shows what becomes of lines on their way to sinks, too.
+    /// Adds counts of lines on their way to sinks to the metrics.
     pub fn count_lines(&self, queues: &[Arc<LineQueue>]) {
         self.lines.lock().extend_from_slice(queues);
     }
 
-    /// Shows these numbers, too.
+    /// Adds further numbers to the metrics.
     pub fn count_more(&self, numbers: MoreNumbers) {
         self.more.lock().push(numbers);
     }
 
-    /// Shows how many places for requests there are, and are taken.
+    /// Adds the number of places for requests, and of those taken, to the metrics.
     pub fn count_places(&self, places: &Arc<Places>) {
         let places = Arc::clone(places);
         self.count_more(Arc::new(move || {

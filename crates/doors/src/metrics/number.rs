@@ -1,4 +1,4 @@
-//! A number as it is shown, with labels or without.
+//! A number in the metrics, with or without labels.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,22 +23,22 @@ enum Value {
     Seconds(f64),
 }
 
-/// A number of now.
+/// Returns a present value.
 pub fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
     Number::new(name, help, false, Value::Whole(value))
 }
 
-/// A number that only grows.
+/// Returns a number that only grows.
 pub fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
     Number::new(name, help, true, Value::Whole(value))
 }
 
-/// A time of now, in seconds.
+/// Returns a present time, in seconds.
 pub fn gauge_seconds(name: &'static str, help: &'static str, value: Duration) -> Number {
     Number::new(name, help, false, Value::Seconds(value.as_secs_f64()))
 }
 
-/// A time that only grows, in seconds.
+/// Returns a time that only grows, in seconds.
 pub fn counter_seconds(name: &'static str, help: &'static str, value: Duration) -> Number {
     Number::new(name, help, true, Value::Seconds(value.as_secs_f64()))
 }
@@ -48,7 +48,7 @@ impl Number {
         Number { name, help, is_counter, value, labels: Vec::new() }
     }
 
-    /// The same with one more label. Numbers of one name must be told one after the other.
+    /// Adds a label. Numbers of one name must follow one another.
     pub fn of(mut self, label: &'static str, value: impl Into<String>) -> Number {
         self.labels.push((label, value.into()));
         self

@@ -1,4 +1,4 @@
-//! How often the process's control group was stopped by its CPU quota, of cgroup v1 and v2.
+//! Counts how often the process's control group was stopped by its CPU quota, for cgroup v1 and v2.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,8 @@ use prometheus_client::metrics::MetricType;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// With a prefix. Without a quota, and where it cannot be read, it is left out.
+/// The collector, used with a prefix. It reports nothing if there is no quota or if the quota
+/// cannot be read.
 #[derive(Debug)]
 pub(super) struct Throttled;
 
@@ -32,17 +33,17 @@ impl Collector for Throttled {
     }
 }
 
-/// Since the control group was made.
+/// Counts since the control group was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stat {
     periods: u64,
     stopped: u64,
-    /// Nanoseconds.
+    /// Time stopped, nanoseconds.
     nanos: u64,
 }
 
-/// `own` is `/proc/self/cgroup`. The nearest control group that counts periods: one with no quota
-/// of its own may lie in one that has one.
+/// Returns the counts of the nearest control group that counts periods, since a group without a
+/// quota may lie in a group that has one. `own` is the text of `/proc/self/cgroup`.
 fn find(root: &Path, own: &str) -> Option<Stat> {
     directories(own).iter().find_map(|directory| {
         let text = fs::read_to_string(root.join(directory).join("cpu.stat")).ok()?;
@@ -50,8 +51,8 @@ fn find(root: &Path, own: &str) -> Option<Stat> {
     })
 }
 
-/// Where `cpu.stat` may be, below the root of all control groups. A container may see its own
-/// as the root, and nevertheless have the path that its host sees.
+/// Returns directories in which `cpu.stat` may be, below the root of all control groups. A
+/// container may see its own group as the root, and nevertheless have the path that its host sees.
 fn directories(own: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in own.lines() {
@@ -74,7 +75,7 @@ fn directories(own: &str) -> Vec<String> {
             }
         }
     }
-    // Not from the root of the machine.
+    // Relative paths, not from the root of the machine.
     found.iter().map(|path| path.trim_matches('/').to_owned()).collect()
 }
 

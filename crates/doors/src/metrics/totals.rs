@@ -1,4 +1,4 @@
-//! The work of each door since the process began, as numbers: for pages within this process.
+//! The totals of each door since the process started, for pages within this process.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use cairn_base::Stage;
 
 use super::{BUCKETS_US, Histogram, Metrics};
 
-/// The work of one door since the process began.
+/// The totals of one door since the process started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DoorTotals {
     pub door: &'static str,
     pub requests: u64,
-    /// Of them, those that failed here (5xx).
+    /// Number of requests that failed on the server's side (5xx).
     pub failed: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
-    /// Of requests, from the head to the end of the reply.
+    /// Durations of requests, from the head to the end of the reply.
     pub times: Times,
-    /// In the order of [`Stage::ALL`].
+    /// Times in the order of [`Stage::ALL`].
     pub stages: [Duration; Stage::ALL.len()],
 }
 
-/// How long requests took.
+/// The distribution of the durations of requests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// How many took at most as long as each bound, but longer than the bound before; then those
-    /// that took longer than all bounds.
+    /// Number of requests for each bound that took longer than the bound before and at most this
+    /// one; then the number of those that took longer than all bounds.
     counts: [u64; BUCKETS_US.len() + 1],
     pub sum: Duration,
 }
@@ -39,7 +39,7 @@ impl Times {
         self.sum += Duration::from_nanos(histogram.sum_ns.load(Relaxed));
     }
 
-    /// Those since `before`.
+    /// Returns the durations since `before`.
     pub fn since(&self, before: &Times) -> Times {
         let mut counts = self.counts;
         for (count, before) in counts.iter_mut().zip(&before.counts) {
@@ -48,8 +48,8 @@ impl Times {
         Times { counts, sum: self.sum.saturating_sub(before.sum) }
     }
 
-    /// The time within which a share of the requests (0 to 1) was done, estimated between two
-    /// bounds; none without requests.
+    /// Returns the time within which a share of the requests (0 to 1) was done, estimated between
+    /// two bounds; `None` without requests.
     pub fn within(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.counts.iter().sum();
         if total == 0 {

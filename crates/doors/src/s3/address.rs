@@ -1,4 +1,4 @@
-//! Which bucket and key a request is about, by path or by virtual host.
+//! Finds the bucket and key that a request names, by path or by virtual host.
 
 use cairn_base::limits;
 use http::Uri;
@@ -57,7 +57,7 @@ impl Address {
         }
     }
 
-    /// Whether the bucket came from the host: then the decoded path is the key alone.
+    /// Returns whether the bucket came from the host: then the decoded path is the key alone.
     pub(super) fn is_by_host(&self, decoded_path: &str) -> bool {
         let key_path = decoded_path.strip_prefix('/').unwrap_or(decoded_path);
         match self {
@@ -67,7 +67,7 @@ impl Address {
         }
     }
 
-    /// As `Resource` of an error.
+    /// Returns the `Resource` of an error document.
     pub(super) fn resource(&self) -> String {
         match self {
             Address::Root => "/".into(),
@@ -77,7 +77,7 @@ impl Address {
     }
 }
 
-/// A path as the client means it.
+/// Decodes a path.
 pub(super) fn decode(path: &str) -> S3Result<String> {
     let mut rest = path.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -92,7 +92,7 @@ pub(super) fn decode(path: &str) -> S3Result<String> {
     }
 }
 
-/// The host a request was sent to; HTTP/2 has it in the URI.
+/// Returns the host that a request was sent to; HTTP/2 has it in the URI.
 pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> &'a [u8] {
     match (headers.get(HOST), uri.authority()) {
         (Some(host), _) => host.as_bytes(),

@@ -1,4 +1,4 @@
-//! The headers of an object, in and out.
+//! The headers of an object, in requests and replies.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -15,7 +15,7 @@ use super::headers::text;
 
 const META: &str = "x-amz-meta-";
 
-/// The headers of a request about the object to be made.
+/// Reads the headers of a request that describe the object to be made.
 pub(super) fn parse(headers: &HeaderMap) -> S3Result<ObjectAttributes> {
     Ok(ObjectAttributes {
         content_type: value(headers, &CONTENT_TYPE)?,
@@ -41,7 +41,7 @@ fn value(headers: &HeaderMap, name: &HeaderName) -> S3Result<String> {
     Ok(value.to_owned())
 }
 
-/// `aws-chunked` is how the bytes came, not what they are.
+/// Removes `aws-chunked`, which describes the transfer of the bytes, not the bytes.
 fn encoding(value: &str) -> String {
     let codings = value.split(',').map(str::trim).filter(|coding| !is_aws_chunked(coding));
     codings.collect::<Vec<_>>().join(", ")
@@ -51,7 +51,7 @@ fn is_aws_chunked(coding: &str) -> bool {
     coding.is_empty() || coding.eq_ignore_ascii_case("aws-chunked")
 }
 
-/// Whether the request says its body is framed.
+/// Returns whether the request says that its body is framed.
 pub(super) fn says_chunked(headers: &HeaderMap) -> bool {
     let values = headers.get_all(CONTENT_ENCODING).iter();
     values.filter_map(|value| value.to_str().ok()).any(|value| {
@@ -68,7 +68,7 @@ fn user_metadata(headers: &HeaderMap) -> S3Result<Vec<(String, String)>> {
         let value = std::str::from_utf8(value.as_bytes())
             .map_err(|_| bad_request(format!("the header {META}{name} is not UTF-8")))?;
         match metadata.iter_mut().find(|(other, _)| other == name) {
-            // As S3 does with a header that is given more than once.
+            // A header that is given more than once is joined, as in S3.
             Some((_, present)) => {
                 present.push(',');
                 present.push_str(value);

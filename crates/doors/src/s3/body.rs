@@ -13,18 +13,18 @@ use super::payload::Payload;
 use super::{attributes, xml};
 use crate::room::Room;
 
-/// A body that is XML, bytes; and one of a caller who may do nothing with it.
+/// Bytes of an XML body; and of an XML body whose sender has no right to the operation.
 const XML_BYTES: usize = 2 << 20;
 const XML_BYTES_REFUSED: usize = 4 << 10;
 
-/// Whether the length of what comes is known, and its framing is what the signature says.
+/// Checks that the length of the content is known, and that the framing is the signed one.
 pub(super) fn check_framing(input: Input, payload: &Payload, headers: &HeaderMap) -> S3Result<()> {
     let (is_chunked, has_length) = (payload.is_chunked(), payload.announced().is_some());
     if is_chunked && !has_length {
         let what = "missing header: x-amz-decoded-content-length";
         return Err(refuse(S3ErrorCode::MissingContentLength, what));
     }
-    // As at S3, a body that has the hash of the signature is what the client meant to send.
+    // As in S3, a body with the signed hash is the body that the client meant to send.
     let is_known = payload.is_hashed() && !headers.contains_key("x-amz-decoded-content-length");
     if !is_chunked && !is_known && attributes::says_chunked(headers) {
         let what =
@@ -40,14 +40,14 @@ pub(super) fn check_framing(input: Input, payload: &Payload, headers: &HeaderMap
 
 /// The standing of a caller before the body is read.
 pub(super) struct Standing {
-    /// Whether it may ask for something with a body.
+    /// Error if the caller has no right to this request.
     pub may: S3Result<()>,
-    /// Whether it has shown credentials.
+    /// True if the caller has shown credentials.
     pub is_known: bool,
 }
 
-/// A body of XML with these elements below its root, in room that is taken for it if its sender
-/// `may` ask for something with it. Of a caller without credentials nothing is read.
+/// Reads an XML body with these elements below its root, with room for it if its sender has the
+/// right to the request. The body of a caller without credentials is not read.
 pub(super) async fn read_xml(
     payload: &mut Payload,
     integrity: Integrity,
@@ -59,7 +59,7 @@ pub(super) async fn read_xml(
     let Standing { may, is_known } = standing;
     let body = match may {
         Ok(()) => payload.read_all(XML_BYTES, Some(room)).await?,
-        // It is the verb that refuses, where there is no need for room.
+        // The verb will refuse; such a body needs no room.
         Err(_) if is_known && payload.announced().is_some_and(is_short) => {
             payload.read_all(XML_BYTES_REFUSED, None).await?
         }
@@ -73,8 +73,8 @@ pub(super) async fn read_xml(
     Ok(body)
 }
 
-/// The end of a body that has no bytes. It `is_awaited` where something may be changed: nobody
-/// waits for the body of a request that reads, or that will be refused.
+/// Reads the end of an empty body. It `is_awaited` if the request may change something: a request
+/// that reads, or that will be refused, does not wait for its body.
 pub(super) async fn read_nothing(
     payload: &mut Payload,
     headers: &HeaderMap,

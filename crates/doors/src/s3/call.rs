@@ -1,4 +1,4 @@
-//! A request that was admitted and routed: all that its verb is given.
+//! A request that was admitted and routed: everything that its verb receives.
 
 use bytes::Bytes;
 use cairn_auth::{Action, BucketAccess, Caller, Resource, authorize};
@@ -54,7 +54,7 @@ impl<'a> Call<'a> {
         self.store.read(self.caller, self.bucket(), codes, verb).await
     }
 
-    /// The object.
+    /// Opens the object.
     pub(super) async fn open(&self) -> S3Result<Object> {
         match self.store.fs.open(self.caller, self.bucket(), self.key()).await {
             Ok(object) => Ok(object),
@@ -62,14 +62,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The bucket, for whoever may know its settings.
+    /// Returns the bucket, if the caller may know its settings.
     pub(super) async fn settings(&self) -> S3Result<Bucket> {
         let bucket = self.store.bucket(self.caller, self.bucket()).await?;
         self.authorize(bucket.access())?;
         Ok(bucket)
     }
 
-    /// Decides on the action of the request, where the operation of the store is another one's too.
+    /// Decides on the action of the request, for operations of the store that serve other actions,
+    /// too.
     pub(super) fn authorize(&self, bucket: BucketAccess<'_>) -> S3Result<()> {
         let resource = match self.parts.address.key() {
             Some(key) => Resource::Object(bucket, Some(key)),
@@ -84,7 +85,7 @@ impl<'a> Call<'a> {
         self.store.may_write(self.caller, self.bucket()).await
     }
 
-    /// The error as the client is told it.
+    /// Returns the error for the client.
     pub(super) async fn refused(&self, error: Error, codes: Codes) -> S3Error {
         self.store.refused(self.caller, &[self.bucket()], error, codes).await
     }

@@ -1,4 +1,4 @@
-//! Error documents as S3 writes them: code, message and fields, from one table.
+//! Error documents in the form of S3: code, message and fields, from one table.
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
@@ -66,7 +66,7 @@ const DOCUMENTS: &[(&str, &str, &[Field])] = &[
     ("EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size", &[]),
 ];
 
-/// The parts of a request that its error document tells.
+/// The parts of a request that its error document shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     pub(super) resource: String,
@@ -76,7 +76,7 @@ pub(super) struct Told {
     pub(super) key: Option<String>,
     pub(super) upload: Option<String>,
     pub(super) range: Option<String>,
-    /// Whether there are conditions on the source of a copy.
+    /// True if there are conditions on the source of a copy.
     pub(super) of_source: bool,
 }
 
@@ -96,7 +96,7 @@ impl Told {
         value.map(|value| (name, value))
     }
 
-    /// The header that did not hold, which the store names.
+    /// Returns the name of the condition that failed, which the store names.
     fn condition(&self, detail: &str) -> Option<String> {
         let all = ["If-None-Match", "If-Match", "If-Unmodified-Since", "If-Modified-Since"];
         let name = all.into_iter().find(|name| detail.contains(name))?;
@@ -104,7 +104,7 @@ impl Told {
     }
 }
 
-/// The response that tells of an error.
+/// Returns the response for an error.
 pub(super) fn response(error: &S3Error, told: &Told) -> Response<Body> {
     let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = Response::new(Body::empty());

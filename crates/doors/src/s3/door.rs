@@ -46,22 +46,23 @@ use crate::upload::Upload;
 use crate::witness::Witness;
 use crate::{cors, host, limits, timing};
 
-/// How the door presents itself.
+/// Settings of the door.
 #[derive(Clone, Debug, Default)]
 pub struct S3Config {
-    /// Names of this server below which buckets are found as `<bucket>.<domain>`.
+    /// Domains of this server, below which buckets are found as `<bucket>.<domain>`.
     pub domains: Vec<String>,
-    /// The region in signatures and replies; empty to take any and to say `us-east-1`.
+    /// The region in signatures and replies; if empty, signatures may have any, and replies have
+    /// `us-east-1`.
     pub region: String,
-    /// The treatment of storage classes that are asked for.
+    /// The treatment of requested storage classes.
     pub classes: Classes,
     /// The treatment of the ACL `public-read` of a bucket.
     pub public_acl: PublicAcl,
-    /// Origins of pages of this server, whatever the rules of a bucket are: the console's.
+    /// Origins of pages that are allowed whatever the rules of a bucket are: those of the console.
     pub pages: Vec<String>,
 }
 
-/// Requests of which it never became clear what they are.
+/// Name for requests whose operation never became clear.
 const OTHER: &str = "Other";
 const UNSEEN: Seen = Seen { verb: usize::MAX, is_anonymous: true };
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
@@ -79,15 +80,15 @@ struct Inner {
     classes: Classes,
     pages: Pages,
     verifier: Verifier,
-    /// For bodies of XML.
+    /// Memory for XML bodies.
     xml_memory: Arc<Shares>,
     observer: Arc<Observer>,
-    /// One for each operation, and one for what is none.
+    /// Counters of each operation, and of requests without one.
     stats: Vec<Arc<VerbStats>>,
-    /// The indices of two of them.
+    /// Indices of GetObject and HeadObject.
     get: usize,
     head: usize,
-    /// Where request ids begin: random, so that they differ after a restart.
+    /// Beginning of request ids: random, so that they differ after a restart.
     start: u64,
     count: AtomicU64,
     host_id: String,
@@ -96,17 +97,17 @@ struct Inner {
 /// Facts of a request that became known on its way.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// The place of its operation; that after all others as long as it is not known.
+    /// Index of its operation; the index after all others while the operation is unknown.
     verb: usize,
     is_anonymous: bool,
 }
 
-/// A request that may go on, and how.
+/// A request that may go on, with the parts needed for that.
 struct Admitted {
     operation: &'static Operation,
     caller: Caller,
     mode: Mode,
-    /// The length of the content within `aws-chunked`.
+    /// Length of the content within `aws-chunked`.
     decoded: Option<u64>,
 }
 
@@ -115,8 +116,8 @@ impl S3Door {
         S3Door::with_patience(fs, admit, metrics, config, waits::S3_SILENCE)
     }
 
-    /// As [`S3Door::new`]; the completion of an upload that takes longer than `patience` is
-    /// answered piecemeal, so that the client does not give up.
+    /// Returns a door like [`S3Door::new`]. A completion of an upload that takes longer than
+    /// `patience` is answered piecemeal, so that the client does not give up.
     pub fn with_patience(
         fs: Fs,
         admit: Arc<Admit>,
@@ -462,7 +463,7 @@ impl Inner {
     }
 }
 
-/// Whatever the status is, unless it could not be decided.
+/// Notes the request as refused, whatever the status is, unless the server failed.
 fn not_admitted(witness: &Witness, error: &S3Error) {
     let is_ours = error.status_code().is_some_and(|status| status.is_server_error());
     witness.note(|facts| facts.is_refused = !is_ours);
@@ -473,11 +474,12 @@ fn refused(parts: &Parts, error: &S3Error) -> Response<Body> {
     document::response(error, &parts.told())
 }
 
-/// Takes leave of what is left of a body. A client that is still sending gets to see the reply, and
-/// is told if the connection ends. A client that waits for `100 Continue` sends nothing.
+/// Drains or abandons the rest of the request body. A client that is still sending gets to see the
+/// reply, and learns from it if the connection ends. A client that waits for `100 Continue` sends
+/// nothing.
 fn leave(linger: impl FnOnce() -> bool, is_waiting: bool, response: &mut Response<Body>) {
     if !is_waiting && !linger() {
-        // Over HTTP/2, where it says nothing, it is not sent.
+        // Over HTTP/2, where the header means nothing, it is not sent.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }

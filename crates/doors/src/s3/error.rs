@@ -1,4 +1,4 @@
-//! Errors of the store as S3 tells them.
+//! Errors of the store in the form of S3.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) fn not_implemented(what: impl Into<Cow<'static, str>>) -> S3Error {
     refuse(S3ErrorCode::NotImplemented, what)
 }
 
-/// Which code an error of the store is where it does not tell on its own.
+/// The codes for errors of the store that do not imply a code on their own.
 #[derive(Clone, Debug)]
 pub(super) struct Codes {
     pub(super) not_found: S3ErrorCode,
@@ -51,7 +51,7 @@ impl Codes {
         Codes { not_found: S3ErrorCode::NoSuchBucket, ..Codes::object() }
     }
 
-    /// Of a request that sets something of a bucket by a document.
+    /// Returns the codes for a request that changes a setting of a bucket by a document.
     pub(super) fn bucket_document() -> Codes {
         Codes {
             invalid: S3ErrorCode::InvalidRequest,
@@ -73,7 +73,7 @@ impl Codes {
     }
 }
 
-/// The error as the client is told it. An error that is the server's fault is logged.
+/// Returns the error for the client. An error that is the server's fault is logged.
 pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
     let text = error.to_string();
     match error {
@@ -100,8 +100,8 @@ pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
     }
 }
 
-/// For records: a refusal in its words, which say nothing of the client's, and another error by
-/// its code.
+/// Returns the reason for records: the text of a refusal, which has no words of the client, and the
+/// code of any other error.
 pub(super) fn reason(error: &S3Error) -> String {
     let code = error.code().as_str();
     match (error.code(), error.message()) {
@@ -110,7 +110,7 @@ pub(super) fn reason(error: &S3Error) -> String {
     }
 }
 
-/// Says nothing to the client but that it is the server's fault.
+/// Returns the error that tells the client nothing except that the server failed.
 pub(super) fn internal(error: &Error) -> S3Error {
     match error {
         Error::Corrupt { .. } => tracing::error!(%error, "stored bytes do not check out"),
@@ -122,7 +122,7 @@ pub(super) fn internal(error: &Error) -> S3Error {
     refuse(S3ErrorCode::InternalError, "an internal error: see the server's log")
 }
 
-/// The user has used up what a limit allows, for so long.
+/// Returns the error for a user that has used up a limit, for `wait`.
 pub(super) fn slow_down(wait: Duration) -> S3Error {
     let seconds = seconds(wait);
     let text = format!("a limit of this user is used up: try again in {seconds} s");
@@ -139,5 +139,5 @@ fn out_of_range(size: u64) -> S3Error {
     error
 }
 
-/// Before the size of the object, in the detail of an InvalidRange.
+/// Text before the size of the object, in the detail of an InvalidRange.
 pub(super) const SIZE: &str = "bytes of the object: ";

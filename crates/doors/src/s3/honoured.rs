@@ -1,5 +1,5 @@
-//! Headers that ask for something. A header that its operation does not honour is refused: the wish
-//! would silently be passed over.
+//! Headers that ask for something. A header that its operation does not honour is refused, as the
+//! wish would otherwise be ignored silently.
 
 use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3ErrorCode, S3Result};
@@ -21,7 +21,7 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes
         let asks = name.starts_with("x-amz-")
             || (is_change && CONDITIONS.contains(&name))
             || (is_change && !operation.input.is_body() && BODY.contains(&name));
-        // That of no body is compared, too.
+        // The digest of an empty body is compared, too.
         let is_compared = name == "content-md5";
         if !asks || is_compared || operation.honours(name) || is_default(name, value) {
             continue;
@@ -39,7 +39,7 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes
     check_source(headers)
 }
 
-/// Headers that ask for what is done anyway.
+/// Returns whether a header asks for the default behaviour.
 fn is_default(name: &str, value: &HeaderValue) -> bool {
     matches!(
         (name, value.as_bytes()),
@@ -49,13 +49,13 @@ fn is_default(name: &str, value: &HeaderValue) -> bool {
     )
 }
 
-/// The treatment of a storage class that is asked for. All objects are kept in one way.
+/// The treatment of a requested storage class. All objects are stored in one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Classes {
-    /// Classes other than `STANDARD` are refused.
+    /// Refuses classes other than `STANDARD`.
     #[default]
     Refuse,
-    /// Those of S3 are taken as wishes; objects are `STANDARD`, and said to be.
+    /// Accepts the classes of S3 as wishes; objects are stored and shown as `STANDARD`.
     Standard,
 }
 
@@ -87,7 +87,8 @@ fn check_class(headers: &HeaderMap, classes: Classes) -> S3Result<()> {
     Err(refuse(S3ErrorCode::InvalidStorageClass, what))
 }
 
-/// Whether the source of a copy can be decoded: what the library cannot decode it takes as it is.
+/// Checks that the source of a copy can be decoded: the library takes a source that it cannot
+/// decode as it is.
 fn check_source(headers: &HeaderMap) -> S3Result<()> {
     let Some(source) = text(headers, "x-amz-copy-source")? else { return Ok(()) };
     let bad = |_| invalid("Invalid copy source encoding: x-amz-copy-source");

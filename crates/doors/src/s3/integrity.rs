@@ -17,19 +17,20 @@ use super::payload::Payload;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Integrity {
     md5: Option<[u8; 16]>,
-    /// The value comes in the trailer where there is none.
+    /// A checksum whose value, if `None`, follows in the trailer.
     checksum: Option<(Algorithm, Option<Bytes>)>,
 }
 
 impl Integrity {
-    /// Of a request whose checksum headers are about something else than its body.
+    /// Reads the digests of a request whose checksum headers are not about its body.
     pub(super) fn only_md5(headers: &HeaderMap) -> S3Result<Integrity> {
         let md5 = text(headers, "content-md5")?.map(parse_md5).transpose()?;
         Ok(Integrity { md5, checksum: None })
     }
 
-    /// Of the bytes of an object or part. `x-amz-checksum-algorithm` asks for a checksum besides:
-    /// it is computed where none was sent, and must be that which was.
+    /// Reads the digests for the bytes of an object or part. `x-amz-checksum-algorithm` also asks
+    /// for a checksum: it is computed if none was sent, and must be the algorithm of a checksum
+    /// that was.
     pub(super) fn of_object(headers: &HeaderMap) -> S3Result<(Integrity, Option<Algorithm>)> {
         let integrity = Integrity::parse(headers)?;
         let wanted = text(headers, "x-amz-checksum-algorithm")?;

@@ -19,14 +19,14 @@ pub(super) enum Level {
 /// The form of a request's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Input {
-    /// Left unread: the reply is all that matters.
+    /// Left unread: only the reply matters.
     Unread,
-    /// Empty.
+    /// An empty body.
     None,
     Xml {
         /// The elements right below the root.
         elements: &'static [&'static str],
-        /// Whether checksums in headers are of an object that the body describes.
+        /// True if checksums in headers belong to an object that the body describes.
         is_of_object: bool,
     },
     /// The bytes of an object or part.
@@ -34,12 +34,12 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// XML of these elements, with its own checksums.
+    /// Returns XML of these elements, with its own checksums.
     pub(super) const fn xml(elements: &'static [&'static str]) -> Input {
         Input::Xml { elements, is_of_object: false }
     }
 
-    /// Whether a client has something to say of a body.
+    /// Returns whether headers may describe the body.
     pub(super) fn is_body(self) -> bool {
         matches!(self, Input::Xml { .. } | Input::Bytes)
     }
@@ -52,27 +52,27 @@ pub(super) type Reply<'a> = Pin<Box<dyn Future<Output = S3Result<Response<Body>>
 /// One row of the table.
 #[derive(Debug)]
 pub(super) struct Operation {
-    /// As S3 has it, and in metrics and logs.
+    /// The name in S3, which is also used in metrics and logs.
     pub(super) name: &'static str,
     /// The action of S3 that a caller needs the right to.
     pub(super) action: Action,
     pub(super) method: &'static str,
     pub(super) level: Level,
-    /// Parameters that make it this operation.
+    /// Parameters that select this operation.
     pub(super) wanted: &'static [&'static str],
-    /// Parameters it understands besides.
+    /// Further parameters that it understands.
     pub(super) allowed: &'static [&'static str],
-    /// Headers it honours, besides those of [`SIGNED`] and [`BODY`] where it has a body. A `*` at
-    /// the end stands for any further characters.
+    /// Headers that it honours, in addition to those of [`SIGNED`], and of [`BODY`] if it has a
+    /// body. A `*` at the end stands for any further characters.
     pub(super) headers: &'static [&'static [&'static str]],
-    /// Whether `x-amz-copy-source` makes it this operation.
+    /// True if `x-amz-copy-source` selects this operation.
     pub(super) copies: bool,
     pub(super) input: Input,
     pub(super) verb: Verb,
 }
 
-/// Headers of a signature, of the framing of a body and of logs. They are read before it is known
-/// which operation is meant.
+/// Headers of a signature, of the framing of a body and of logs. They are read before the operation
+/// is known.
 pub(super) const SIGNED: &[&str] = &[
     "x-amz-api-version",
     "x-amz-content-sha256",
@@ -82,9 +82,9 @@ pub(super) const SIGNED: &[&str] = &[
     "x-amz-security-token",
     "x-amz-user-agent",
 ];
-/// Of every request for a bucket or object.
+/// Header that every request for a bucket or object may have.
 pub(super) const OWNER: &str = "x-amz-expected-bucket-owner";
-/// The headers of a client about a body.
+/// Headers with which a client describes a body.
 pub(super) const BODY: &[&str] = &[
     "content-md5",
     "x-amz-checksum-crc32",
@@ -97,7 +97,7 @@ pub(super) const BODY: &[&str] = &[
 ];
 
 impl Operation {
-    /// Whether it honours a header.
+    /// Returns whether it honours a header.
     pub(super) fn honours(&self, name: &str) -> bool {
         let matches = |known: &&str| match known.strip_suffix('*') {
             Some(start) => name.strip_prefix(start).is_some_and(|rest| !rest.is_empty()),
@@ -109,7 +109,8 @@ impl Operation {
             || self.headers.iter().any(|group| group.iter().any(&matches))
     }
 
-    /// Requests that only read may pass over conditions and ranges (RFC 9110).
+    /// Returns whether it changes something. Requests that only read may ignore conditions and
+    /// ranges (RFC 9110).
     pub(super) fn is_change(&self) -> bool {
         !matches!(self.method, "GET" | "HEAD")
     }

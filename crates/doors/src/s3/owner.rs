@@ -1,4 +1,4 @@
-//! Users as S3 shows them.
+//! Users in the form of S3.
 
 use cairn_auth::Caller;
 use cairn_base::{Error, UserId};
@@ -15,7 +15,7 @@ use super::address::Address;
 use super::error::{Codes, refuse, translate};
 use super::headers::text;
 
-/// The canonical id: 64 hex digits, the first of them a letter.
+/// Returns the canonical id: 64 hex digits, the first of them a letter.
 pub(super) fn id(user: UserId) -> String {
     format!("c{:063x}", user.0)
 }
@@ -37,13 +37,13 @@ pub(super) fn initiator(owner: &Owner) -> Initiator {
     Initiator { display_name: owner.display_name.clone(), id: owner.id.clone() }
 }
 
-/// Whether an id is that of a user. Before they began with a letter, which keeps parsers from
-/// taking them for numbers, ids were digits alone.
+/// Returns whether an id is that of a user. Older ids were digits alone; now they begin with a
+/// letter, which keeps parsers from mistaking them for numbers.
 pub(super) fn is_id(text: &str, user: UserId) -> bool {
     text == id(user) || text == format!("{:064x}", user.0)
 }
 
-/// `x-amz-expected-bucket-owner`: the request is only meant for a bucket of that owner.
+/// Checks `x-amz-expected-bucket-owner`: the request is only meant for a bucket of that owner.
 pub(super) async fn check_expected(
     fs: &Fs,
     caller: &Caller,
@@ -63,8 +63,8 @@ pub(super) async fn check_expected_source(
     check(fs, caller, bucket, text(headers, "x-amz-source-expected-bucket-owner")?).await
 }
 
-/// The id is told in full or, as account ids are, in 12 decimal digits. A caller without any right
-/// in the bucket learns nothing here: the operation itself refuses.
+/// Checks the id, which is sent in full or, like account ids, in 12 decimal digits. A caller
+/// without any right in the bucket learns nothing here: the operation itself refuses.
 async fn check(fs: &Fs, caller: &Caller, bucket: &str, expected: Option<&str>) -> S3Result<()> {
     let Some(expected) = expected else { return Ok(()) };
     if !may_know(fs, caller, bucket).await {
@@ -84,7 +84,7 @@ async fn check(fs: &Fs, caller: &Caller, bucket: &str, expected: Option<&str>) -
     }
 }
 
-/// Whether a caller may list, read or write in a bucket.
+/// Returns whether a caller may list, read or write in a bucket.
 async fn may_know(fs: &Fs, caller: &Caller, bucket: &str) -> bool {
     let list = ListObjects { bucket: bucket.to_owned(), max_keys: 0, ..ListObjects::default() };
     fs.read(caller, list).await.is_ok()

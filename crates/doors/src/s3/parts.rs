@@ -1,4 +1,4 @@
-//! A request taken apart.
+//! The parts of a request.
 
 use http::Method;
 use http::header::{EXPECT, HeaderMap, HeaderName, RANGE};
@@ -24,12 +24,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Whether the client sends no body before it is asked to.
+    /// Returns whether the client sends its body only after it is asked to.
     pub(super) fn is_waiting(&self) -> bool {
         self.headers.contains_key(EXPECT)
     }
 
-    /// The parts that an error document tells of this request.
+    /// Returns the parts of this request for an error document.
     pub(super) fn told(&self) -> Told {
         let mut names = self.headers.keys().map(HeaderName::as_str);
         let of_source = names.any(|name| name.starts_with("x-amz-copy-source-if-"));
@@ -46,7 +46,7 @@ impl Parts {
         }
     }
 
-    /// Where clients find an object: as this request went, in full.
+    /// Returns the full URL of the object, by the address that this request used.
     pub(super) fn url(&self) -> Option<String> {
         let Address::Object { bucket, key } = &self.address else { return None };
         let scheme = if self.from.tls { "https" } else { "http" };

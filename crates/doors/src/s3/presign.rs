@@ -1,4 +1,5 @@
-//! URLs that carry a signature: whoever has one may send one request at this door, for a while.
+//! URLs that carry a signature: the holder of such a URL may send one request at this door, for a
+//! while.
 
 use cairn_auth::SecretKey;
 use cairn_base::{Error, Result, Timestamp};
@@ -9,27 +10,27 @@ use super::query::Query;
 use super::sigv4::{ALGORITHM, Request, SignedAt, SigningKey, canonical, encode_into, hex_sha256};
 use super::store::DEFAULT_REGION;
 
-/// A request that somebody else is to send.
+/// A request that another client is to send.
 pub struct Presigned<'a> {
     pub method: Method,
-    /// Where the door is, as the sender reaches it: `https://s3.example.org`.
+    /// URL of the door, as the sender reaches it: `https://s3.example.org`.
     pub origin: &'a str,
     pub bucket: &'a str,
-    /// Empty for the bucket.
+    /// Key of the object; empty for the bucket.
     pub key: &'a str,
     pub query: &'a [(&'a str, &'a str)],
-    /// Headers that must be sent with just these values.
+    /// Headers that must be sent with exactly these values.
     pub headers: &'a [(&'a str, &'a str)],
-    /// How long it may be sent.
+    /// Seconds for which it may be sent.
     pub secs: u32,
 }
 
 impl Presigned<'_> {
-    /// The URL, signed with an access key and its secret. `region` is that of the door; empty if it
-    /// has none.
+    /// Returns the URL, signed with an access key and its secret. `region` is that of the door;
+    /// empty if it has none.
     ///
     /// # Errors
-    /// `Invalid` if it cannot be sent so.
+    /// `Invalid` if the request cannot be sent in this way.
     pub fn url(
         &self,
         (id, secret): (&str, &SecretKey),

@@ -1,4 +1,4 @@
-//! Replies that are no object: XML, or headers alone.
+//! Replies without an object: XML, or headers alone.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use tokio::time::interval;
 use super::document::{self, Told};
 use super::xml::{self, DECLARATION};
 
-/// How often a client that waits for the end of a reply gets a sign of life.
+/// Period at which a client that waits for the end of a reply gets a sign of life.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// A document.
+/// Returns a document.
 pub(super) fn xml(output: &impl Serialize) -> S3Result<Response<Body>> {
     Ok(text(xml::write(output, DECLARATION)?))
 }
 
-/// XML that is written already.
+/// Returns XML that is already written.
 pub(super) fn text(text: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(text.into());
     let kind = HeaderValue::from_static("application/xml");
@@ -32,14 +32,14 @@ pub(super) fn text(text: impl Into<Body>) -> Response<Body> {
     response
 }
 
-/// No body.
+/// Returns a reply without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
 }
 
-/// A document that is begun before it is known what it says: blanks come before it, so that the
+/// Returns a document that begins before its contents are known: blanks come first, so that the
 /// client does not give up.
 pub(super) fn later<T: Serialize>(
     outcome: impl Future<Output = S3Result<T>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Rights that are asked for before a verb runs.
+//! Rights that are checked before a verb runs.
 
 use cairn_auth::{Action, Caller};
 use s3s::{S3ErrorCode, S3Result};
@@ -7,7 +7,7 @@ use super::address::Address;
 use super::error::refuse;
 use super::store::Store;
 
-/// Whether a caller may do an action that changes something, as far as it can be told before the
+/// Checks whether a caller may do an action that changes something, as far as possible before the
 /// body is read. The operation of the store decides.
 pub(super) async fn authorize(
     store: &Store,

@@ -1,11 +1,12 @@
 //! Presigned URLs of Signature Version 2, which aws-cli and boto3 still make by default for the
 //! region `us-east-1`. Only that form: signed headers of version 2 are refused.
 //!
-//! The signature covers method, two headers, `x-amz-*` headers, the path and those parts of the
+//! The signature covers the method, two headers, `x-amz-*` headers, the path and those parts of the
 //! query that S3 calls sub-resources. SDKs put the headers they signed into the query, too: an
-//! `x-amz-*` there is that header, of the other two the header itself is what counts. Of a listing
-//! prefix and page are not signed, as at S3: who has such a URL may list the whole bucket. A URL
-//! with anything else in its query is refused, so nothing else unsigned has a meaning.
+//! `x-amz-*` parameter stands for that header; for the other two, only the header itself counts. As
+//! in S3, the prefix and page of a listing are not signed: the holder of such a URL may list the
+//! whole bucket. A URL with anything else in its query is refused, so nothing else unsigned has a
+//! meaning.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// `None` for a request that bears no sign of version 2.
+    /// Reads a claim. Returns `None` for a request without any sign of version 2.
     pub(super) fn parse(request: &Request<'_>, now: Timestamp) -> S3Result<Option<Claim>> {
         let query = request.query;
         if !query.has(SIGNATURE) && !query.has(KEY_ID) {
@@ -98,7 +99,7 @@ impl Claim {
         };
         let known = |name: &str| [KEY_ID, SIGNATURE, EXPIRES].contains(&name);
         let reads = *request.method == Method::GET;
-        // Values are signed as they are, so an ampersand could be the border of two.
+        // Values are signed as they are, so an ampersand could be the boundary between two.
         let stranger = query.pairs().iter().find(|(name, value)| {
             let is_signed = SUB_RESOURCES.contains(&name.as_str()) && !value.contains('&');
             let is_listing = reads && LISTING.contains(&name.as_str());
@@ -117,7 +118,7 @@ impl Claim {
         }))
     }
 
-    /// Whether the signature is of this request and made with this secret.
+    /// Returns whether the signature belongs to this request and was made with this secret.
     pub(super) fn holds(
         &self,
         request: &Request<'_>,
@@ -155,7 +156,7 @@ impl Claim {
     }
 }
 
-/// Whether a parameter is a header that was signed.
+/// Returns whether a parameter stands for a header that was signed.
 fn is_hoisted(name: &str, value: &str) -> bool {
     let is_amz = name.starts_with("x-amz-") && !sigv4::is_parameter(name);
     let is_header = is_amz || IN_QUERY.contains(&name);
@@ -164,8 +165,8 @@ fn is_hoisted(name: &str, value: &str) -> bool {
         && !value.contains(char::is_control)
 }
 
-/// The `x-amz-*` headers by name, those in the query among them. A header that is at both places
-/// counts as the header is.
+/// Returns the `x-amz-*` headers by name, including those in the query. If a header is at both
+/// places, the header counts.
 fn amz_headers(request: &Request<'_>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (name, value) in request.query.pairs() {
@@ -182,8 +183,8 @@ fn amz_headers(request: &Request<'_>) -> BTreeMap<String, String> {
     found
 }
 
-/// The path as sent, below its bucket where that came from the host, and the signed parts of the
-/// query in order.
+/// Returns the path as sent, below its bucket if the bucket came from the host, and the signed
+/// parts of the query in order.
 fn resource(request: &Request<'_>, address: &Address, path: &str) -> String {
     let mut resource = String::new();
     if let Some(bucket) = address.bucket()

@@ -1,4 +1,4 @@
-//! The store as this door asks it.
+//! The store, as this door uses it.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::error::{Codes, translate};
 
-/// The region of a server that was told none.
+/// Region of a server without a configured region.
 pub(super) const DEFAULT_REGION: &str = "us-east-1";
 
-/// The treatment of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it
+/// The treatment of the bucket ACL `public-read`. In S3 it lets anybody list the bucket; here it
 /// also lets anybody read all objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PublicAcl {
     #[default]
     Refuse,
-    /// The bucket becomes public.
+    /// Makes the bucket public.
     Accept,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Where all buckets are.
+    /// Returns the region of all buckets.
     pub(super) fn region(&self) -> &str {
         match self.region.as_str() {
             "" => DEFAULT_REGION,
@@ -75,21 +75,21 @@ impl Store {
         }
     }
 
-    /// A bucket, for whoever may know its settings.
+    /// Returns a bucket, if the caller may know its settings.
     pub(super) async fn bucket(&self, caller: &Caller, name: &str) -> S3Result<Bucket> {
         let verb = GetBucket { name: name.to_owned() };
         let (opened, _) = self.read(caller, name, Codes::bucket(), verb).await?;
         Ok(opened.bucket)
     }
 
-    /// Refuses those who may not write in a bucket.
+    /// Refuses callers that may not write in a bucket.
     pub(super) async fn may_write(&self, caller: &Caller, bucket: &str) -> S3Result<()> {
         let verb = MayWrite { bucket: bucket.to_owned() };
         self.read(caller, bucket, Codes::bucket(), verb).await.map(drop)
     }
 
-    /// The error as the client is told it. Where something was not found, a look at the buckets
-    /// tells whether it was one of them.
+    /// Returns the error for the client. If something was not found, a look at the buckets finds
+    /// out whether it was one of them.
     pub(super) async fn refused(
         &self,
         caller: &Caller,

@@ -1,5 +1,5 @@
-//! Every operation of this door, one a row: the request that means it, the action that it is, what
-//! it honours, and the function that answers it.
+//! Every operation of this door, one in each row: the requests that mean it, its action, the parts
+//! of a request that it honours, and the function that answers it.
 //!
 //! All parts of a request are honoured by its operation or refused: there is no third way. The
 //! matrix in `docs/s3.md` is this table; a test compares the two.
@@ -127,7 +127,8 @@ impl Operation {
     }
 }
 
-/// An operation, the file of its verb, the action, the method and what the request names.
+/// A row for an operation: its name, the file of its verb, the action, the method and the level of
+/// the resource.
 macro_rules! op {
     ($name:ident, $file:ident, $action:ident, $method:ident, $level:ident) => {{
         let verb: Verb = |call| Box::pin(verbs::$file::run(call));
@@ -135,7 +136,7 @@ macro_rules! op {
     }};
 }
 
-/// A feature that is not there: the parameter that asks for it, code and message of a 404.
+/// A row for a missing feature: the parameter that asks for it, code and message of a 404.
 macro_rules! missing {
     ($name:ident, $action:ident, $parameter:literal, $code:literal, $message:literal) => {{
         let verb: Verb = |call| Box::pin(verbs::absent::missing(call, $code, $message));
@@ -144,7 +145,7 @@ macro_rules! missing {
     }};
 }
 
-/// The same with a document: its root, and what is inside.
+/// A row for a missing feature that is answered with a document: its root, and the contents.
 macro_rules! document {
     ($name:ident, $action:ident, $parameter:literal, $root:literal, $inside:literal) => {{
         let verb: Verb = |call| Box::pin(verbs::absent::document(call, $root, $inside));
@@ -337,7 +338,7 @@ pub(super) static TABLE: &[Operation] = &[
         .wanting(&["uploadId"]),
 ];
 
-/// Where the operation of that name is in the table, if there is one.
+/// Returns the index of the operation with a name, or the length of the table.
 pub(super) fn place_of(name: &str) -> usize {
     TABLE.iter().position(|operation| operation.name == name).unwrap_or(TABLE.len())
 }
@@ -347,7 +348,7 @@ mod tests {
     use super::super::operation::{BODY, OWNER, SIGNED};
     use super::*;
 
-    /// The matrix as `docs/s3.md` has it.
+    /// Returns the matrix in the form of `docs/s3.md`.
     fn matrix() -> String {
         let mut out = String::from(
             "| operation | action | request | parameters | headers |\n|---|---|---|---|---|\n",

@@ -1,7 +1,7 @@
 //! The sender of a request, decided before anything else about the request is.
 //!
-//! This is the only place where a request becomes a [`Caller`], and where the [`Mode`] its body is
-//! read in is made.
+//! This is the only place where a request gets a [`Caller`], and where the [`Mode`] of reading its
+//! body is made.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const STREAMING_SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 const STREAMING_UNSIGNED_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-/// The result.
+/// The sender of a request, and the mode of its body.
 pub(super) struct Verdict {
     pub(super) caller: Caller,
     pub(super) mode: Mode,
@@ -33,7 +33,7 @@ pub(super) struct Verdict {
 pub(super) struct Verifier {
     admit: Arc<Admit>,
     clock: Arc<dyn Clock>,
-    /// That of credential scopes; empty to take any.
+    /// Region of credential scopes; empty to take any.
     region: String,
     keys: KeyCache,
 }
@@ -43,12 +43,12 @@ impl Verifier {
         Verifier { admit, clock, region, keys: KeyCache::new(1024) }
     }
 
-    /// A request's claim, as far as it can be told from the request alone.
+    /// Returns a request's claim, as far as the request alone shows it.
     pub(super) fn claim(&self, request: &Request<'_>) -> S3Result<Option<Claim>> {
         Claim::parse(request, self.clock.now(), &self.region)
     }
 
-    /// The verdict on a request without credentials.
+    /// Returns the verdict on a request without credentials.
     pub(super) fn anonymous(request: &Request<'_>, from: Remote) -> S3Result<Verdict> {
         let mode = match content_sha256(request.headers)? {
             None => Mode::Plain,
@@ -57,8 +57,8 @@ impl Verifier {
         Ok(Verdict { caller: admit::anonymous(from), mode, is_presigned: false })
     }
 
-    /// The verdict on a claim. Anything but a valid signature of an access key that exists now is
-    /// an error.
+    /// Returns the verdict on a claim. Anything but a valid signature of an access key that exists
+    /// now is an error.
     pub(super) async fn judge(
         &self,
         request: &Request<'_>,
@@ -72,7 +72,7 @@ impl Verifier {
         self.held_back(from, &id, verdict).await
     }
 
-    /// Counts wrong credentials, and holds the reply to them back if there were many.
+    /// Counts wrong credentials, and delays the reply to them if there were many.
     async fn held_back(
         &self,
         from: Remote,
@@ -90,7 +90,7 @@ impl Verifier {
         verdict
     }
 
-    /// As [`Verifier::claim`], of a presigned URL of Signature Version 2.
+    /// Returns the claim, as [`Verifier::claim`], of a presigned URL of Signature Version 2.
     pub(super) fn claim_of_version_2(
         &self,
         request: &Request<'_>,
@@ -98,7 +98,7 @@ impl Verifier {
         sigv2::Claim::parse(request, self.clock.now())
     }
 
-    /// As [`Verifier::judge`], of a presigned URL of Signature Version 2.
+    /// Returns the verdict, as [`Verifier::judge`], on a presigned URL of Signature Version 2.
     pub(super) async fn judge_version_2(
         &self,
         request: &Request<'_>,

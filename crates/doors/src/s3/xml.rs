@@ -1,4 +1,4 @@
-//! XML in and out, by the library, and what has to be done to it before and after.
+//! XML in and out, by the library, with the checks and repairs that it needs before and after.
 
 use bytes::Bytes;
 use s3s::xml::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,7 +8,7 @@ use super::error::{internal, refuse};
 
 pub(super) const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
 
-/// The contents of a body, once it was made fit by [`prepare`].
+/// Parses a body that was prepared by [`prepare`].
 pub(super) fn parse<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> S3Result<T> {
     if body.is_empty() {
         return Err(S3ErrorCode::MissingRequestBodyError.into());
@@ -18,12 +18,12 @@ pub(super) fn parse<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> S3Result<T> 
     read.map_err(|_| S3ErrorCode::MalformedXML.into())
 }
 
-/// As [`parse`], of a body that may be left out.
+/// Parses a body that may be left out.
 pub(super) fn parse_some<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> S3Result<Option<T>> {
     if body.is_empty() { Ok(None) } else { parse(body).map(Some) }
 }
 
-/// A document, after `declaration`.
+/// Writes a document, after `declaration`.
 pub(super) fn write(document: &impl Serialize, declaration: &str) -> S3Result<Bytes> {
     let mut text = Vec::with_capacity(256);
     text.extend_from_slice(declaration.as_bytes());
@@ -36,8 +36,8 @@ pub(super) fn write(document: &impl Serialize, declaration: &str) -> S3Result<By
     }
 }
 
-/// Makes a body fit for the library. The library would pass over CDATA and document types without a
-/// word (a key in CDATA would be another key), and it refuses some characters as references.
+/// Prepares a body for the library. The library would silently ignore CDATA and document types (a
+/// key in CDATA would be another key), and it refuses some characters as references.
 pub(super) fn prepare(body: Bytes) -> S3Result<Bytes> {
     let declares = |at: usize| body[at..].starts_with(b"<!") && !body[at..].starts_with(b"<!--");
     if (0..body.len()).any(declares) {
@@ -47,8 +47,7 @@ pub(super) fn prepare(body: Bytes) -> S3Result<Bytes> {
     Ok(resolve_references(&body).unwrap_or(body))
 }
 
-/// Refuses what the library would pass over without a word: elements right below the root other
-/// than these.
+/// Refuses elements right below the root other than these, which the library would silently ignore.
 pub(super) fn check_elements(xml: &[u8], known: &[&str]) -> S3Result<()> {
     let mut depth = 0usize;
     let mut rest = xml;

@@ -16,18 +16,18 @@ use s3s::{S3ErrorCode, S3Result};
 use crate::s3::error::{refuse, refuse_with};
 use crate::s3::sigv4::{SignedAt, SigningKey, hex, hex_sha256, same};
 
-/// The line before a chunk, bytes.
+/// Bytes of the line before a chunk.
 const LINE_BYTES: usize = 256;
-/// All trailers together, bytes, and how many.
+/// Bytes of all trailers together, and their number.
 const TRAILER_BYTES: usize = 16 << 10;
 const TRAILERS: usize = 16;
 const SIGNATURE: &str = "x-amz-trailer-signature";
 
-/// Signs chunk after chunk, each with the signature of the one before it.
+/// Checks the signature of chunk after chunk, each made with the signature of the one before it.
 pub(crate) struct ChunkSigner {
     pub(crate) key: SigningKey,
     pub(crate) at: SignedAt,
-    /// Of the request, then of the last chunk.
+    /// Signature of the request, then of the last chunk.
     pub(crate) previous: String,
 }
 
@@ -51,9 +51,9 @@ enum ChunkState {
         signature: String,
         hash: Option<digest::Context>,
     },
-    /// The two bytes after a chunk's data; how many of them came.
+    /// The two bytes after a chunk's data, with the number of those that have arrived.
     Break(usize),
-    /// All that follows the last chunk.
+    /// All bytes after the last chunk.
     End(Vec<u8>),
 }
 

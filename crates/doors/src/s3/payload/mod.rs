@@ -1,8 +1,8 @@
-//! The body of a request, read only in the way its signature promised.
+//! The body of a request, read only in the way that its signature promised.
 //!
-//! A [`Payload`] is made of the verdict on a request and of nothing else. So there is no way to
-//! read a body that was to be verified without verifying it. It gives the bytes as they come; only
-//! its end says that all of them were the right ones.
+//! A [`Payload`] is made only of the verdict on a request. So there is no way to read a body that
+//! was to be verified without verifying it. It returns the bytes as they arrive; only its end
+//! confirms that all of them were right.
 
 mod chunked;
 
@@ -21,13 +21,13 @@ use super::sigv4::{hex, same};
 use crate::room::Room;
 use crate::upload::{Upload, UploadError};
 
-/// How the bytes on the wire are to be taken.
+/// The way in which the bytes on the wire are read.
 pub(super) enum Mode {
-    /// As they are.
+    /// Takes the bytes as they are.
     Plain,
-    /// As they are, if they have this SHA-256 in hex.
+    /// Takes the bytes as they are, if they have this SHA-256 in hex.
     Hashed(String),
-    /// In frames of `aws-chunked`.
+    /// Reads frames of `aws-chunked`.
     Chunked(Box<Chunked>),
 }
 
@@ -37,14 +37,15 @@ pub(super) struct Payload {
     mode: Mode,
     hash: Option<digest::Context>,
     input: Bytes,
-    /// Bytes of content announced; checked at the end.
+    /// Number of bytes of content announced; checked at the end.
     announced: Option<u64>,
     seen: u64,
     is_done: bool,
 }
 
 impl Payload {
-    /// `decoded` is the length of the content within `aws-chunked`, as the client announced it.
+    /// Returns a body. `decoded` is the length of the content within `aws-chunked`, as the client
+    /// announced it.
     pub(super) fn new(upload: Upload, mode: Mode, decoded: Option<u64>) -> Payload {
         let announced = match mode {
             Mode::Chunked(_) => decoded,
@@ -55,7 +56,7 @@ impl Payload {
         Payload { upload, mode, hash, input, announced, seen: 0, is_done: false }
     }
 
-    /// Says of which room it takes a part.
+    /// Sets the room of which it takes a part.
     pub(super) fn shares(&mut self, room: &Arc<Shares>, party: Party) {
         self.upload.shares(room, party);
     }
@@ -64,17 +65,18 @@ impl Payload {
         matches!(self.mode, Mode::Chunked(_))
     }
 
-    /// Whether the client has signed a hash of the whole body.
+    /// Returns whether the client has signed a hash of the whole body.
     pub(super) fn is_hashed(&self) -> bool {
         matches!(self.mode, Mode::Hashed(_))
     }
 
-    /// Bytes of content the client said it would send.
+    /// Returns the number of bytes of content that the client announced.
     pub(super) fn announced(&self) -> Option<u64> {
         self.announced
     }
 
-    /// The next bytes of content, or `None` when all of it came and was as it was signed.
+    /// Returns the next bytes of content, or `None` when all of it has arrived and matches the
+    /// signature.
     pub(super) async fn next(&mut self) -> S3Result<Option<Bytes>> {
         loop {
             if let Some(data) = self.decode()? {

@@ -5,7 +5,7 @@ use http::header::HeaderMap;
 use super::UNSIGNED;
 use super::request::Request;
 
-/// Percent-encodes as SigV4 wants it; `/` only where `slash` says so.
+/// Percent-encodes bytes as SigV4 requires; `/` only if `slash` is set.
 pub(crate) fn encode_into(out: &mut String, bytes: &[u8], slash: bool) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {
@@ -23,21 +23,22 @@ pub(crate) fn encode_into(out: &mut String, bytes: &[u8], slash: bool) {
     }
 }
 
-/// How the path of the request was written when it was signed.
+/// The form of the request's path that was signed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathForm {
     /// Decoded and encoded again, as the specification says.
     Encoded,
-    /// As it stands in the request line: some clients leave characters unencoded.
+    /// The path as it is in the request line: some clients leave characters unencoded.
     AsSent,
 }
 
-/// The canonical request of a URL that is yet to be sent, whose payload is not signed.
+/// Returns the canonical request of a URL that is yet to be sent, whose payload is not signed.
 pub(crate) fn canonical(request: &Request<'_>, signed: &str) -> Vec<u8> {
     canonical_request(request, PathForm::Encoded, signed, UNSIGNED)
 }
 
-/// The canonical request. `signed` are the lower-case names in the order they were signed.
+/// Returns the canonical request. `signed` has the lower-case names in the order in which they were
+/// signed.
 pub(super) fn canonical_request(
     request: &Request<'_>,
     form: PathForm,

@@ -11,7 +11,7 @@ use super::{ALGORITHM, SKEW_SECS, SignedAt, SigningKey};
 use crate::limits::SIGNED_HEADERS;
 use crate::s3::error::{invalid, refuse};
 
-/// A claim to be the owner of an access key, not yet borne out.
+/// A claim to own an access key, not yet verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
     pub(crate) access_key_id: String,
@@ -20,14 +20,14 @@ pub(crate) struct Claim {
     /// Lower-case names, separated by `;`.
     pub(super) signed_headers: String,
     pub(crate) signature: String,
-    /// The value that was signed in place of the payload: its hash, or a word that says why not.
-    /// Several where clients differ on what a presigned URL says.
+    /// The value that was signed in place of the payload: its hash, or a word that says why there
+    /// is none. Several values if clients differ on presigned URLs.
     pub(super) payloads: Vec<String>,
     pub(crate) is_presigned: bool,
 }
 
 impl Claim {
-    /// Whether the signature is of this request and made with this key.
+    /// Returns whether the signature belongs to this request and was made with this key.
     pub(crate) fn holds(&self, request: &Request<'_>, key: &SigningKey) -> bool {
         let forms = [PathForm::Encoded, PathForm::AsSent];
         self.payloads.iter().any(|payload| {
@@ -39,10 +39,10 @@ impl Claim {
         })
     }
 
-    /// Every header that means something to S3 must be covered by the signature, and every
-    /// header that is said to be covered must be there.
+    /// Checks that every header with a meaning in S3 is covered by the signature, and that every
+    /// header in the list of signed headers is there.
     pub(super) fn check_signed_headers(&self, request: &Request<'_>) -> S3Result<()> {
-        // Each of them may be compared with each header, and its value is a part of what is hashed.
+        // Each name may be compared with each header, and its value is hashed.
         if self.signed_headers.split(';').count() > SIGNED_HEADERS {
             let what = format!("more than {SIGNED_HEADERS} signed headers");
             return Err(refuse(S3ErrorCode::InvalidArgument, what));

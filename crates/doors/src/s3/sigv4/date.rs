@@ -1,8 +1,8 @@
-//! Dates as signatures write them: `20130524T000000Z`.
+//! Dates in the form of signatures: `20130524T000000Z`.
 
 use cairn_base::Timestamp;
 
-/// When a request was signed.
+/// The time at which a request was signed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SignedAt {
     /// The sixteen characters that were signed.
@@ -34,9 +34,9 @@ impl SignedAt {
         Some(SignedAt { text: text.to_owned(), time: Timestamp::from_secs(secs) })
     }
 
-    /// From a `Date` header.
+    /// Reads a `Date` header.
     pub(crate) fn from_http_date(text: &str) -> Option<SignedAt> {
-        // As botocore and others write what HTTP calls GMT.
+        // botocore and others write these zones where HTTP requires GMT.
         let stem = [" -0000", " +0000", " UTC"].iter().find_map(|zone| text.strip_suffix(zone));
         let gmt = stem.map(|stem| format!("{stem} GMT"));
         let time = httpdate::parse_http_date(gmt.as_deref().unwrap_or(text)).ok()?;

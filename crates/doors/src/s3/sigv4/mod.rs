@@ -23,11 +23,11 @@ pub(crate) use key::{KeyCache, SigningKey, hex, hex_sha256, same};
 pub(crate) use presigned::{is_parameter, payload_of, strip};
 pub(crate) use request::Request;
 
-/// The one algorithm.
+/// The only algorithm.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// In place of the hash of a payload that is not signed.
+/// Word in place of the hash of a payload that is not signed.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-/// How far a client's clock may be off, seconds.
+/// Seconds by which a client's clock may be off.
 pub(crate) const SKEW_SECS: i64 = 15 * 60;
-/// The longest life of a presigned URL, seconds: 7 days.
+/// Longest lifetime of a presigned URL, seconds: 7 days.
 pub(crate) const PRESIGNED_SECS_MAX: i64 = 7 * 24 * 3600;

@@ -1,4 +1,4 @@
-//! Where the claim of a request is: in a header, or in its query.
+//! Finds the claim of a request: in a header, or in its query.
 
 use cairn_base::Timestamp;
 use http::header::{AUTHORIZATION, DATE, HeaderMap};
@@ -10,7 +10,7 @@ use super::{ALGORITHM, SignedAt, presigned};
 use crate::s3::error::{bad_request, invalid, not_implemented, refuse};
 
 impl Claim {
-    /// `None` for a request without credentials.
+    /// Reads the claim. Returns `None` for a request without credentials.
     pub(crate) fn parse(
         request: &Request<'_>,
         now: Timestamp,

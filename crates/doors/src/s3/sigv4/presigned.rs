@@ -18,10 +18,11 @@ const PARAMETERS: [&str; 7] = [
     "X-Amz-Signature",
     "X-Amz-Security-Token",
 ];
-/// Also part of a presigned URL, but not a credential on its own.
+/// Parameter that is also part of a presigned URL, but no credential on its own.
 const CONTENT_SHA256: &str = "X-Amz-Content-Sha256";
 
-/// Whether a query parameter is part of a presigned URL's credentials, however it is written.
+/// Returns whether a query parameter is part of a presigned URL's credentials, in upper or lower
+/// case.
 pub(crate) fn is_parameter(name: &str) -> bool {
     PARAMETERS.iter().any(|parameter| parameter.eq_ignore_ascii_case(name))
 }

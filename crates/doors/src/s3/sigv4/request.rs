@@ -1,4 +1,4 @@
-//! A request, as it is signed.
+//! A request, in the form in which it is signed.
 
 use http::Method;
 use http::header::HeaderMap;
@@ -9,7 +9,7 @@ use crate::s3::query::Query;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
-    /// As it stands in the request line, and decoded.
+    /// Path as it is in the request line, and decoded.
     pub(crate) path: &'a str,
     pub(crate) decoded_path: &'a str,
     pub(crate) query: &'a Query,

@@ -114,7 +114,7 @@ struct Completion {
     store: Store,
     caller: Caller,
     headers: HeaderMap,
-    /// Where the object will be found.
+    /// URL of the object.
     url: Option<String>,
     name: UploadName,
     conditions: Conditions,
@@ -123,13 +123,13 @@ struct Completion {
 impl Completion {
     async fn run(self, mut parts: Vec<TakenPart>) -> Output {
         let Some(upload) = self.find().await? else {
-            // It may have been completed: the client may not have got the answer.
+            // It may have been completed before, and the answer lost.
             return self.finish(parts, false).await;
         };
         if let Some(expected) = Expected::parse(&self.headers, &upload, parts.len())? {
             let stored = self.stored_parts(&parts).await?;
             expected.check(&stored)?;
-            // The checked parts are the ones that are taken: a part replaced meanwhile is another
+            // Exactly the checked parts are taken: a part that was replaced meanwhile is another
             // one.
             for (part, stored) in parts.iter_mut().zip(&stored) {
                 part.checksum = part.checksum.take().or_else(|| stored.checksums.first().cloned());
@@ -138,7 +138,7 @@ impl Completion {
         self.finish(parts, true).await
     }
 
-    /// The upload, if it is in progress.
+    /// Returns the upload, if it is in progress.
     async fn find(&self) -> S3Result<Option<Upload>> {
         let (bucket, verb) = (&self.name.bucket, GetUpload { name: self.name.clone() });
         match self.store.read(&self.caller, bucket, Codes::upload(), verb).await {

@@ -1,4 +1,4 @@
-//! GET and HEAD of an object. The one path for both: what is in memory is answered at once, on the
+//! GET and HEAD of an object. Both use one path: bytes in memory are answered at once, on the
 //! thread that read the request.
 
 use std::ops::Range;
@@ -32,8 +32,8 @@ use crate::content_type;
 use crate::cors;
 use crate::dates::last_modified;
 
-/// A page that a user has stored gets an origin of its own: so it neither reads other objects with
-/// the browser's help nor has a say in how they are fetched later. Its scripts run.
+/// Policy that gives a page that a user has stored an origin of its own: so it neither reads other
+/// objects through the browser nor influences how they are fetched later. Its scripts run.
 const APART: HeaderValue = HeaderValue::from_static(
     "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts",
 );
@@ -42,7 +42,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     answer(call, false).await
 }
 
-/// As a GET, and without the bytes for a HEAD.
+/// Answers a GET, or without the bytes a HEAD.
 pub(super) async fn answer(call: Call<'_>, is_head: bool) -> S3Result<Response<Body>> {
     let (caller, bucket, key) = (call.caller, call.bucket(), call.key());
     let (query, headers) = (call.query(), call.headers());
@@ -54,9 +54,9 @@ pub(super) async fn answer(call: Call<'_>, is_head: bool) -> S3Result<Response<B
     }
 }
 
-/// Why an object is not sent.
+/// The reason why an object is not sent.
 pub(crate) enum Failure {
-    /// Of the store; which code it is depends on what is missing.
+    /// An error of the store; its code depends on what is missing.
     Store(Error),
     Refused(S3Error),
 }
@@ -83,13 +83,14 @@ pub(crate) struct Reading<'a> {
     pub(crate) is_head: bool,
 }
 
-/// A part of the object, asked for by its number.
+/// A part of the object, requested by its number.
 struct Part {
     range: Range<u64>,
     count: Option<u32>,
 }
 
-/// A page of another site is told more, so a cache must not give it what nobody was told.
+/// Adds `Vary: Origin` if the bucket has rules for pages: a page gets further headers, so a cache
+/// must not give it a reply that was made for another client.
 fn differ_by_origin(object: &Object, response: &mut Response<Body>) {
     if !object.bucket().cors.is_empty() {
         cors::vary(response.headers_mut());
@@ -97,7 +98,7 @@ fn differ_by_origin(object: &Object, response: &mut Response<Body>) {
 }
 
 impl Reading<'_> {
-    /// The reply where everything it needs is in memory; `None` otherwise.
+    /// Returns the reply if everything it needs is in memory; otherwise `None`.
     pub(crate) fn now(&self, fs: &Fs) -> Option<Result<Response<Body>, Failure>> {
         if self.query.has("partNumber") {
             return None;
@@ -266,7 +267,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// `response-content-type` and its kin: only the holder of a key may say what a link shows.
+    /// Applies `response-content-type` and similar parameters: only the holder of a key may decide
+    /// what a link shows.
     fn override_headers(&self, headers: &mut HeaderMap) -> S3Result<()> {
         for (name, value) in self.query.pairs() {
             let Some(header) = name.strip_prefix("response-") else { continue };
@@ -284,7 +286,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Where part `number` lies. An object that was not made of parts has one.
+    /// Returns the range of part `number`. An object that was not made of parts has one part.
     async fn part(&self, fs: &Fs, object: &Object, number: &str) -> Result<Part, Failure> {
         if self.headers.contains_key(RANGE) {
             let what = "cannot specify both Range header and partNumber query parameter";
@@ -308,7 +310,7 @@ impl Reading<'_> {
             let (parts, more) = fs.read(&Caller::system(), verb).await?;
             for (at, part) in parts {
                 after = at;
-                // Parts that were uploaded and left out are still there for a while.
+                // Parts that were uploaded and not used stay for a while.
                 if part.taken != body_of(object) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! The common parts of all listings: how names are written, owners, and tokens to go on with.
+//! The common parts of all listings: the encoding of names, owners, and continuation tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
@@ -32,7 +32,7 @@ impl<'a> Asked<'a> {
         Ok(Asked { names, prefix, delimiter, max_keys })
     }
 
-    /// The objects after a key.
+    /// Returns the objects after a key.
     pub(super) async fn page(&self, call: &Call<'_>, after: String) -> S3Result<Page> {
         let verb = ListObjects {
             bucket: call.bucket().to_owned(),
@@ -45,22 +45,22 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Begins so that no parser takes a token for a number; no base64 does.
+/// Beginning of tokens, which keeps parsers from mistaking them for numbers; no base64 begins so.
 const TOKEN: &str = "k.";
 
-/// A token that a listing goes on with.
+/// Returns a token with which a listing continues.
 pub(super) fn token_of(name: &str) -> String {
     format!("{TOKEN}{}", BASE64URL.encode(name))
 }
 
-/// Tokens without the beginning were given out before.
+/// Decodes a token. Older tokens lack the beginning.
 pub(super) fn decode(token: &str) -> S3Result<String> {
     let token = token.strip_prefix(TOKEN).unwrap_or(token);
     let key = BASE64URL.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     key.ok_or_else(|| invalid("the continuation token provided is incorrect"))
 }
 
-/// Of a bucket whose keys the caller may list. Names of users are told to users only.
+/// Returns the owner of a bucket whose keys the caller may list. Only users see names of users.
 pub(super) async fn bucket_owner(call: &Call<'_>) -> S3Result<Owner> {
     let bucket = call.store.bucket(&Caller::system(), call.bucket()).await?;
     match call.caller.principal() {
@@ -69,14 +69,14 @@ pub(super) async fn bucket_owner(call: &Call<'_>) -> S3Result<Owner> {
     }
 }
 
-/// How names are written into a listing.
+/// The encoding of names in a listing.
 #[derive(Clone, Copy)]
 pub(super) struct Names {
     is_url: bool,
 }
 
 impl Names {
-    /// As a query asks for.
+    /// Returns the encoding that a query asks for.
     pub(super) fn of(query: &Query) -> S3Result<Names> {
         match query.get("encoding-type") {
             None => Ok(Names { is_url: false }),
@@ -98,7 +98,7 @@ impl Names {
         out
     }
 
-    /// Nothing of an empty name.
+    /// Returns `None` for an empty name.
     pub(super) fn write_some(self, name: &str) -> Option<String> {
         (!name.is_empty()).then(|| self.write(name))
     }

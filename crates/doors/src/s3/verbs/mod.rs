@@ -1,5 +1,5 @@
-//! The verbs, one in each file, which is named like the operation of S3. Functions that several of
-//! them share stand in `acl`, `listing` and `receive`.
+//! The verbs, one in each file, which is named after the operation of S3. Functions that several of
+//! them share are in `acl`, `listing` and `receive`.
 
 mod acl;
 mod listing;
@@ -53,12 +53,13 @@ use s3s::{S3ErrorCode, S3Result};
 use super::error::{invalid, refuse};
 use super::query::Query;
 
-/// A time as S3 shows it: in whole seconds, as in HTTP headers.
+/// Returns a time in the form of S3: in whole seconds, as in HTTP headers.
 fn time(time: Timestamp) -> s3s::dto::Timestamp {
     Timestamp::from_secs(time.secs()).to_system_time().into()
 }
 
-/// How many entries of a listing are wanted: as many as there may be in a page, or fewer.
+/// Returns the number of entries for a page of a listing: the requested number, and no more than a
+/// page may have.
 fn page_size(asked: Option<i32>, name: &str) -> S3Result<usize> {
     match asked {
         None => Ok(limits::LIST_KEYS),
@@ -69,7 +70,7 @@ fn page_size(asked: Option<i32>, name: &str) -> S3Result<usize> {
     }
 }
 
-/// There is only the version `null`.
+/// Checks the version: only `null` exists.
 fn check_version(query: &Query) -> S3Result<()> {
     check_version_id(query.get("versionId"))
 }

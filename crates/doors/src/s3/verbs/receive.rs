@@ -1,4 +1,4 @@
-//! Taking the bytes of an object or part.
+//! Receives the bytes of an object or part.
 
 use cairn_base::limits;
 use cairn_fs::rows::{Algorithm, Checksum};
@@ -12,7 +12,7 @@ use super::super::error::{Codes, refuse, translate};
 use super::super::integrity::Integrity;
 use super::super::{checksums, reply};
 
-/// Bytes that came, were what the client said, and are durable.
+/// Bytes that have arrived, match the client's digests, and are durable.
 pub(super) struct Received {
     pub(super) written: Written,
     /// The MD5 in hex.
@@ -20,8 +20,8 @@ pub(super) struct Received {
     pub(super) checksums: Vec<Checksum>,
 }
 
-/// Reads the body to its end, that of an object or of a part of one. `further` is computed besides
-/// what the client sent.
+/// Reads the body of an object or part to its end. The checksum `further` is computed in addition
+/// to those that the client sent.
 pub(super) async fn receive(
     call: &mut Call<'_>,
     integrity: Integrity,
@@ -44,7 +44,7 @@ pub(super) async fn receive(
     let mut digester = integrity.digester(further);
     while let Some(piece) = call.payload.next().await? {
         digester.update(&piece);
-        // In memory of its own: a body that is waited for takes less.
+        // Boxed: the future of a body that waits takes less memory then.
         let pushed = Box::pin(writer.push(piece)).await;
         pushed.map_err(|error| translate(error, Codes::object()))?;
     }
@@ -55,7 +55,7 @@ pub(super) async fn receive(
     Ok(Received { written, etag: digests.md5_hex(), checksums })
 }
 
-/// The reply that says what was stored.
+/// Returns the reply about the stored bytes.
 pub(super) fn stored(etag: &str, checksums: &[Checksum]) -> Response<Body> {
     let mut response = reply::empty(StatusCode::OK);
     let headers = response.headers_mut();
