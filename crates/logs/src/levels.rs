@@ -10,13 +10,13 @@ use crate::limits::LEVEL_SOURCES;
 /// Number of records of a source, by level.
 pub type OfLevels = [u64; LevelClass::NAMES.len()];
 
-/// Name under which the sources beyond [`LEVEL_SOURCES`] are counted together.
+/// Name under which the sources beyond `LEVEL_SOURCES` are counted together.
 pub const OTHERS: &str = "others";
 
 /// Counts by bucket and source.
 static COUNTS: Mutex<BTreeMap<(String, String), OfLevels>> = Mutex::new(BTreeMap::new());
 
-/// Counts records of a source. Only [`LEVEL_SOURCES`] sources have counts of their own.
+/// Counts records of a source. Only `LEVEL_SOURCES` sources have counts of their own.
 pub fn add(bucket: &str, source: &str, records: &OfLevels) {
     let mut counts = COUNTS.lock();
     let mut of = (bucket.to_owned(), source.to_owned());

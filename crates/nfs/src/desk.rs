@@ -198,7 +198,7 @@ impl Desk {
         })
     }
 
-    /// Sweeps open files and written bytes once every [`SWEEP`], until the desk is dropped.
+    /// Sweeps open files and written bytes once every `SWEEP`, until the desk is dropped.
     pub async fn sweep(desk: std::sync::Weak<Desk>) {
         loop {
             sleep(SWEEP).await;
