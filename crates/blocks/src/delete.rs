@@ -1,4 +1,4 @@
-//! Deleting: a tombstone for every segment that holds a record of the block.
+//! Deletions: a tombstone for every segment that holds a record of the block.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
 //! Blocks on a local disk: immutable runs of bytes, written once, checksummed, packed one after
 //! another into segment files, found by an index in memory.
 //!
-//! It is not: a file system (blocks have no names but ids); a cache in memory (every read is of the
-//! file and verified; [`KeptBlocks`] keeps remote blocks on a local disk); replication (that is
-//! the crate `cluster`). It has no timers of its own: the owner of a [`Store`] calls
-//! [`Store::compact`] and [`Store::scrub`] when it sees fit.
+//! This crate is not a file system (blocks have no names but ids), not a cache in memory (every
+//! read is of the file and verified; [`KeptBlocks`] keeps remote blocks on a local disk), and not
+//! replication (that is the crate `cluster`). It has no timers of its own: the owner of a [`Store`]
+//! calls [`Store::compact`] and [`Store::scrub`] when it sees fit.
 //!
 //! ```text
 //!   put ──► reserve ──► write (many at once) ──► group sync ──► index ──► acknowledged
 //!                           │                        │
-//!                      0000002a.seg            one fdatasync for all
+//!                      0000002a.seg            one fdatasync for everything
 //!                      0000002a.hint           that is written by then
 //!
 //!   get ──► index ──► read header, table, sub-blocks ──► verify ──► bytes, or Corrupt

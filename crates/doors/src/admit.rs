@@ -24,20 +24,20 @@ use crate::serve::Remote;
 /// The name of the first user, who may do everything.
 pub const ROOT: &str = "root";
 
-/// Turns credentials into callers. One for all doors.
+/// Turns credentials into callers. All doors share one.
 pub struct Admit {
     fs: Fs,
     seal: SealKey,
     rng: Arc<dyn Rng>,
-    /// The secret that is compared where there is no access key, sealed as those of access keys.
+    /// The secret to compare with if there is no access key, sealed like those of access keys.
     decoy: Vec<u8>,
     failures: Mutex<HashMap<(Party, String), Failures>>,
 }
 
-/// The id that the decoy is sealed for. No access key has it.
+/// The id for which the decoy is sealed. No access key has it.
 const DECOY: &str = "";
 
-/// Wrong credentials that came with one key id from one network.
+/// Failures with one key id from one network.
 struct Failures {
     since: Duration,
     count: u32,
@@ -58,7 +58,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// The contents of `Authorization`. It has no `Debug`: it holds secrets.
+/// The contents of `Authorization`. No `Debug`: it contains secrets.
 enum Presented {
     Token { id: String, whole: Secret<String> },
     Basic { id: String, secret: Secret<String> },
@@ -158,13 +158,13 @@ impl Admit {
         Ok(user.filter(|_| is_right))
     }
 
-    /// Seals the secret of an access key, to be kept by the store.
+    /// Seals the secret of an access key, for the store.
     pub fn seal(&self, credential: &NewCredential) -> Vec<u8> {
         self.seal.seal(&*self.rng, &credential.id, &credential.secret)
     }
 
-    /// Notes that wrong credentials came with a key id, and waits where many did from that network:
-    /// so guessing takes long, and nobody else is kept out.
+    /// Notes wrong credentials with a key id, and waits if there were many from that network: so
+    /// guessing takes long, and other clients are not locked out.
     pub async fn failed(&self, source: SocketAddr, id: &str) {
         if self.count(source, id) > limits::FAILURES {
             sleep(limits::FAILURES_DELAY).await;
@@ -205,12 +205,12 @@ impl Presented {
     }
 }
 
-/// A caller without credentials.
+/// Returns the caller without credentials.
 pub(crate) fn anonymous(peer: Remote) -> Caller {
     Caller::anonymous().with_origin(origin(peer, None))
 }
 
-/// A caller whose credential of this id was verified to be `user`'s.
+/// Returns the caller for a verified credential of `user` with this id.
 pub(crate) fn verified(user: UserId, id: &str, peer: Remote) -> Caller {
     Caller::verified(user).with_origin(origin(peer, CredentialId::new(id)))
 }
@@ -237,7 +237,7 @@ fn parse(value: &str) -> Option<Presented> {
     None
 }
 
-/// The password of basic auth, whatever the name beside it is.
+/// Returns the password of basic auth, with any name.
 pub(crate) fn basic_password(headers: &HeaderMap) -> Option<Secret<String>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };

@@ -8,6 +8,8 @@ use http::uri::Authority;
 use http::{Request, Uri, Version};
 use std::net::IpAddr;
 
+/// Checks the host of a request.
+///
 /// # Errors
 /// `Invalid` if no host is named, or more than one.
 pub fn check<T>(request: &Request<T>) -> Result<()> {

@@ -1,7 +1,7 @@
-//! The doors: the protocols by which users come in.
+//! The doors: the protocols through which users reach the store.
 //!
-//! It is not: a place where rights are decided (the operations of the store do that), where keys
-//! of metadata are built or where blocks are seen.
+//! This crate does not decide on rights (the operations of the store do that), builds no keys of
+//! metadata, and sees no blocks.
 //!
 //! ```text
 //!   socket ──► serve (TLS, limits, shutdown) ──► admit: request ──► Caller

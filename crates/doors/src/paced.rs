@@ -1,4 +1,4 @@
-//! Bodies of users who have a limit of bytes a second: pieces wait until there is room for them.
+//! Bodies of users with a limit of bytes per second: pieces wait until the limit allows them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use cairn_fs::{Account, CountedBody, Fs};
 use http_body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-/// The account of a caller with limits.
+/// Returns the account of a caller with limits, after taking one request from it.
 ///
 /// # Errors
-/// How long it takes until the caller may send a request again.
+/// The time until the caller may send a request again.
 pub async fn account_of(
     fs: &Fs,
     caller: &Caller,
@@ -26,7 +26,7 @@ pub async fn account_of(
     Ok(account)
 }
 
-/// The whole seconds after which a refused client should come back.
+/// Returns the whole seconds after which a refused client should come back.
 pub fn seconds(wait: std::time::Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
@@ -37,15 +37,15 @@ pub struct Paced {
     account: Arc<Account>,
 }
 
-/// A body at its pace.
+/// A body that is slowed down to its limit.
 pub struct Pacing {
     account: Arc<Account>,
-    /// Since its first bytes were asked for.
+    /// The count of this body, since its first bytes were asked for.
     counted: Option<CountedBody>,
     pause: Option<Pin<Box<Sleep>>>,
-    /// The pause for the next bytes is over, or there was none.
+    /// True if the pause for the next bytes is over, or there was none.
     is_due: bool,
-    /// The part of a frame that may not go yet.
+    /// The part of a frame that may not be sent yet.
     rest: Bytes,
 }
 
@@ -61,7 +61,8 @@ impl Paced {
 }
 
 impl Pacing {
-    /// The next frame of a body whose frames come from `next`, or a part of one, once it is due.
+    /// Returns the next frame of a body whose frames come from `next`, or a part of a frame, once
+    /// it is due.
     pub fn poll_frame<E>(
         &mut self,
         context: &mut Context<'_>,
@@ -84,7 +85,7 @@ impl Pacing {
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(count)))))
     }
 
-    /// Bytes that came and may not go yet.
+    /// Returns the number of bytes that have arrived and may not be sent yet.
     pub fn held(&self) -> u64 {
         self.rest.len() as u64
     }
@@ -107,7 +108,7 @@ impl Pacing {
     }
 }
 
-/// The size of a body of which `rest` has not come yet, and `held` bytes have not gone.
+/// Returns the size of a body of which `rest` has not arrived yet, and `held` bytes were not sent.
 pub fn with_held(rest: SizeHint, held: u64) -> SizeHint {
     let mut all = SizeHint::new();
     all.set_lower(rest.lower().saturating_add(held));

@@ -218,7 +218,8 @@ impl Drop for PlaceState {
 pub(crate) struct PlacesAt {
     places: Arc<Places>,
     address: Party,
-    /// Made when they are first needed: of requests without credentials, and with some.
+    /// Accounts of requests without credentials, and with some. They are made when they are first
+    /// needed.
     accounts: [OnceLock<Arc<PlaceAccount>>; 2],
 }
 

@@ -173,7 +173,8 @@ impl Drop for Recorded {
 }
 
 impl InProgress {
-    /// None: it asked for no change, and was not refused.
+    /// Returns the outcome for the audit; `None` if the request asked for no change, and was not
+    /// refused.
     fn outcome(&self, facts: &Facts) -> Option<AuditOutcome> {
         let status = self.answer.status;
         if let Some(outcome) = facts.late {
@@ -275,7 +276,8 @@ fn short(text: &str) -> String {
     cut(text).to_owned()
 }
 
-/// A query without the values of parameters that are secrets, however their names are written.
+/// Returns a query without the values of parameters that are secrets, however their names are
+/// written.
 fn without_secrets(query: &str) -> Cow<'_, str> {
     let query = cut(query);
     let is_secret = |name: &str| {
@@ -293,17 +295,18 @@ fn without_secrets(query: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect::<Vec<_>>().join("&"))
 }
 
-/// The body of a reply, which knows when it was sent, and is not sent faster than its user may.
+/// The body of a reply. It notes when it was sent, and is sent no faster than its user's limit
+/// allows.
 pub struct RecordedBody<B> {
-    /// None: the reply has no bytes.
+    /// `None`: the reply has no bytes.
     body: Option<B>,
-    /// The place of the request, until all is sent.
+    /// The place of the request, until everything is sent.
     _place: Option<Place>,
     recorded: Option<Recorded>,
     pacing: Option<Pacing>,
 }
 
-/// The reply to a request that is recorded.
+/// Returns the reply to a request that is recorded.
 pub(crate) fn of_reply<B>(
     mut reply: Response<B>,
     mut recorded: Option<Recorded>,
@@ -350,12 +353,12 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<
 }
 
 impl<B> RecordedBody<B> {
-    /// The body of a reply that has none, and no record.
+    /// Returns the body of a reply without bytes, and without a record.
     pub(crate) fn empty() -> RecordedBody<B> {
         RecordedBody { body: None, _place: None, recorded: None, pacing: None }
     }
 
-    /// Bytes that the user has to wait for.
+    /// Returns the number of bytes that wait because of the user's limit.
     fn held(&self) -> u64 {
         self.pacing.as_ref().map_or(0, Pacing::held)
     }

@@ -1,4 +1,4 @@
-//! Room for a body that is read whole: taken as its bytes come, and not as they are announced.
+//! Room for a body that is read whole: taken as its bytes arrive, and not as they are announced.
 
 use std::sync::Arc;
 

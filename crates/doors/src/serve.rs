@@ -178,7 +178,7 @@ pub async fn serve<D: Door>(
 /// A connection that was accepted.
 enum Entry {
     Seated(Share),
-    /// Its address has its part of the connections, or all are taken.
+    /// It waits: its address has its full part of the connections, or all are taken.
     Waiting(Party, Share),
 }
 
@@ -403,7 +403,7 @@ impl<D: Door> ServeShared<D> {
     }
 
     /// Drives a connection to its end, to the end of the server, or until its pulse stops or its
-    /// client is too slow for those that wait.
+    /// client is too slow for the connections that wait.
     async fn run<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<&mut C>,

@@ -1,4 +1,4 @@
-//! A reply's report of itself: where its time went (`Server-Timing`, W3C), and in which trace.
+//! Timing headers of a reply: the time in each stage (`Server-Timing`, W3C), and the trace.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use http::{Response, StatusCode};
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
-/// Sets both headers. How long it took is for those who got what they asked for: from the time a
-/// refusal took one could learn what is there.
+/// Sets both headers. Times are left out of refusals, and of errors for anonymous callers: they
+/// could reveal what exists.
 pub(crate) fn say<B>(reply: &mut Response<B>, stages: &Stages, is_anonymous: bool) {
     let status = reply.status();
     let headers = reply.headers_mut();
@@ -22,7 +22,7 @@ pub(crate) fn say<B>(reply: &mut Response<B>, stages: &Stages, is_anonymous: boo
     }
 }
 
-/// A request's header about the trace it belongs to.
+/// Returns a request's header about its trace.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<&[u8]> {
     headers.get("traceparent").map(HeaderValue::as_bytes)
 }
@@ -37,7 +37,7 @@ fn traceresponse(trace: &Trace) -> HeaderValue {
     HeaderValue::from_bytes(&trace.traceparent()).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// `meta;dur=0.004, total;dur=0.012`, in milliseconds.
+/// Returns the stages in the form `meta;dur=0.004, total;dur=0.012`, in milliseconds.
 fn server_timing(stages: &Stages) -> HeaderValue {
     let mut text = BytesMut::with_capacity(128);
     for stage in Stage::ALL {

@@ -102,7 +102,7 @@ impl Tls {
     pub fn reload(&self) -> Result<()> {
         let (certificate, verifier) = (self.files.read()?, self.files.verifier()?);
         if let Some((private, verifier)) = self.private.as_ref().zip(verifier) {
-            // Its tickets are new, too: a former one would stand for a certificate of before.
+            // Its tickets are new, too: a former ticket would stand for an earlier certificate.
             private.store(Arc::new(config(&self.certificate, verifier)?));
         }
         self.certificate.0.store(certificate);
@@ -118,7 +118,7 @@ impl Tls {
             if found == known {
                 continue;
             }
-            // Tried again at the next look if the files are half way through their replacement.
+            // The next look tries again if the files are only half replaced.
             match self.reload() {
                 Ok(()) => {
                     known = found;

@@ -235,7 +235,7 @@ impl Watched {
         match over {
             0 => return,
             1 => self.last = Some(std::mem::take(&mut self.present)),
-            // Nothing came in the last of them.
+            // No request came in the last period.
             _ => (self.present, self.last) = (Counts::default(), Some(Counts::default())),
         }
         self.since += PERIOD * u32::try_from(over).unwrap_or(u32::MAX);

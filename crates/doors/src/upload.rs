@@ -140,21 +140,21 @@ impl Upload {
         }
     }
 
-    /// Comes by HTTP/2, where a body that is not read is in nobody's way.
+    /// Sets the version of HTTP. In HTTP/2 an unread body blocks no other request.
     pub(crate) fn by_http2(mut self, is_http2: bool) -> Upload {
         self.is_http2 = is_http2;
         self
     }
 
-    /// Says which place the request has.
+    /// Sets the place of the request.
     pub(crate) fn takes(&mut self, place: Place) {
         self.place = Some(place);
     }
 
-    /// Says who asks, once that has been verified: the request is counted by its user from here on.
+    /// Counts the request by its user from here on, once the user has been verified.
     ///
     /// # Errors
-    /// Where the user has its part of all places already. The request should be refused.
+    /// The user has its full part of the places already. The request should be refused.
     pub fn admit(&self, caller: &Caller) -> Result<(), NoPlace> {
         match (&self.place, caller.principal()) {
             (Some(place), Principal::User(user)) => place.admit(user),
@@ -163,17 +163,16 @@ impl Upload {
         }
     }
 
-    /// Says that the credentials of the request are no good.
+    /// Counts the request as anonymous, as its credentials are wrong.
     ///
     /// # Errors
-    /// Where there is no place for a further request of nobody from this address: the reply should
-    /// not be held back.
+    /// There is no place for a further anonymous request from this address: the reply should not be
+    /// delayed.
     pub fn disown(&self) -> Result<(), NoPlace> {
         self.place.as_ref().map_or(Ok(()), Place::disown)
     }
 
-    /// Says that this upload takes part of `room`: then it has to come fast enough while others
-    /// wait for that.
+    /// Makes the upload share `room`: then it has to arrive fast enough while others wait for room.
     pub fn shares(&mut self, room: &Arc<Shares>, party: Party) {
         self.pace = Some(Pace {
             room: Arc::clone(room),
@@ -186,7 +185,7 @@ impl Upload {
         });
     }
 
-    /// Says whose limit of bytes this counts against.
+    /// Sets the account whose limit of bytes this counts against.
     pub(crate) fn counts_for(&mut self, account: Arc<Account>) {
         self.pacing = Some(Paced::new(account).begin());
     }
@@ -220,7 +219,7 @@ impl Upload {
         Some(Ok(frame))
     }
 
-    /// The next bytes, as they come.
+    /// Returns the next bytes, as they arrive.
     fn poll_incoming(
         &mut self,
         context: &mut Context<'_>,

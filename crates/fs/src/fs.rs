@@ -292,7 +292,10 @@ impl Inner {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// `Unavailable` if no master has answered for long.
+    /// Returns the id of a new block.
+    ///
+    /// # Errors
+    /// `Unavailable` if no master has answered for a long time.
     pub(crate) fn new_block(&self) -> Result<BlockId> {
         Ok(BlockId { session: self.meta.writing_session()?, counter: self.next() })
     }

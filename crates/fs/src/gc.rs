@@ -33,9 +33,9 @@ pub struct GcReport {
     pub drained: u64,
     /// Number of blocks of former sessions that were never published, and were marked as freed.
     pub orphans: u64,
-    /// Blocks deleted.
-    pub blocks_deleted: u64,
     /// Number of blocks deleted.
+    pub blocks_deleted: u64,
+    /// Number of freed blocks that a reader may still need.
     pub blocks_waiting: u64,
     /// Number of blocks of sessions that the metadata does not know. They are never deleted: an
     /// older copy of the metadata was restored beside newer blocks.

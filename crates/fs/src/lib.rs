@@ -1,7 +1,7 @@
 //! Files over metadata and blocks: the read and write paths, the cache of blocks, garbage.
 //!
-//! It is not: a door (it knows no HTTP, XML or FUSE). It does not decide on rights (operations of
-//! the metadata do), and does not know whether its blocks are local or remote.
+//! This crate is not a door (it knows no HTTP, XML or FUSE). It does not decide on rights
+//! (operations of the metadata do), and does not know whether its blocks are local or remote.
 //!
 //! ```text
 //!   door ──► Fs::begin ─► BodyWriter::push … finish ─► Written ─► Fs::put_object | put_part

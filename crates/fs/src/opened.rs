@@ -21,7 +21,7 @@ pub(crate) fn new() -> OpenedCache {
     Cache::with_weighter(BYTES as usize / (2 * OVERHEAD), BYTES, Weigh)
 }
 
-/// The opened object, and its reader.
+/// The name of an opened object, and its reader.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     bucket: String,

@@ -73,7 +73,10 @@ struct Actions<'a> {
 }
 
 impl<'a> Actions<'a> {
-    /// `Invalid` if no source can have the name of the index: each item would repeat it.
+    /// Begins to read actions.
+    ///
+    /// # Errors
+    /// `Invalid` if no source can have the name of the index, which each item would repeat.
     fn new(body: &'a [u8], index: &'a str) -> Result<Actions<'a>> {
         match index.len() > SOURCE_BYTES {
             true => {

@@ -1,17 +1,18 @@
-//! Records of logs as stock shippers send them, made lines of files that are appended to durably.
+//! Records of logs as stock shippers send them: each becomes a line that is appended durably to a
+//! file.
 //!
-//! It is not: a door (it knows no HTTP), nor does it decide on rights (the operations of the store
-//! do, for the user who sends).
+//! This crate is not a door (it knows no HTTP), and it does not decide on rights (the operations of
+//! the store do, for the user that sends records).
 //!
 //! ```text
 //!   loki, bulk, otlp, journal ──► RecordBatch: a line for each record, by source
 //!                                   │
 //!                     Intake::push ─┴─► <bucket>/<source>/<day>.jsonl
 //!                                   │     Gather: one append for all that wait for a file
-//!                                   └─► Outcome: what was refused, and what failed
+//!                                   └─► Outcome: refused and failed records
 //! ```
 //!
-//! Bytes of clients are read where they lie. What they may become is bounded in `limits`.
+//! Bytes of clients are read in place. Their growth is bounded in `limits`.
 
 pub mod limits;
 

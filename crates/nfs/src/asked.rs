@@ -11,7 +11,7 @@ use crate::rpc::Call;
 use crate::watch::PROCEDURES;
 use crate::xdr::{Garbage, Reader};
 
-/// A call as a request in flight. `procedure` is its place in [`PROCEDURES`].
+/// Returns a call as a request in flight. `procedure` is its index in [`PROCEDURES`].
 pub fn in_flight(
     trace: Trace,
     desk: &Arc<Desk>,
@@ -34,7 +34,8 @@ pub fn in_flight(
     Request::new(Some(trace), about)
 }
 
-/// The inode, or the name below it, or the path to be mounted. No path is known of an inode.
+/// Returns the object of a call: the inode, a name below it, or the path to be mounted. Inodes have
+/// no known path.
 pub fn object(desk: &Desk, of: (u32, u32), mut arguments: Reader) -> Result<String, Garbage> {
     // LOOKUP; CREATE to RENAME.
     let has_name = matches!(of, (NFS, 3 | 8..=14));

@@ -56,7 +56,7 @@ pub struct Desk {
     pub load: Arc<Load>,
     /// Port of this door, which the portmapper returns.
     pub port: u16,
-    /// The receiver of records of calls.
+    /// Receives records of calls.
     pub watch: Watch,
     key: HandleKey,
     /// Groups of users as this machine knows them, if those that clients state do not count.
@@ -68,7 +68,7 @@ pub struct Desk {
 pub struct Behaviour {
     /// Port of this door, which the portmapper returns.
     pub port: u16,
-    /// The receiver of records of calls.
+    /// Receives records of calls.
     pub watch: Watch,
     /// The groups of users are looked up on this machine, and those that clients state do not
     /// count.
@@ -249,7 +249,7 @@ impl Desk {
             let turn = account.take_late();
             let (Ok(wait) | Err(wait)) = turn;
             sleep(wait).await;
-            // Nothing was done for the call: clients send it again.
+            // Nothing was done for the call: the client sends it again.
             turn.map_err(|_| Status::JUKEBOX)?;
         }
         let identity = self.identity(client).await?;

@@ -1,12 +1,12 @@
-//! Handles of files: what names an inode to a client.
+//! File handles, which name inodes to clients.
 //!
 //! ```text
 //!   version (1), 0 (3) | bucket (8) | export (8) | inode (8) | tag (16)     numbers big-endian
 //! ```
 //!
-//! The tag is over all that is before it, under a key of the store. No client can make a handle, so
-//! a client that has one was given it for that export. Inodes stay in their bucket for life, so no
-//! handle leads out of it; their numbers are never used again, so there is no generation.
+//! The tag covers everything before it, under a key of the store. No client can make a handle, so a
+//! client that has a handle got it for that export. Inodes stay in their bucket for life, so no
+//! handle leads out of it; their numbers are never reused, so there is no generation.
 
 use cairn_auth::{HANDLE_TAG_BYTES, HandleKey};
 use cairn_base::{BucketId, Ino};
@@ -18,7 +18,7 @@ const CONTENT_BYTES: usize = 28;
 /// Bytes of a handle.
 pub const BYTES: usize = CONTENT_BYTES + HANDLE_TAG_BYTES;
 
-/// An inode, by way of an export.
+/// An inode, as reached through an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handle {
     pub bucket: BucketId,
@@ -38,8 +38,10 @@ impl Handle {
         bytes
     }
 
+    /// Opens a handle.
+    ///
     /// # Errors
-    /// `BADHANDLE` for what this store never gave to anybody.
+    /// `BADHANDLE` for a handle that this store never made.
     pub fn open(key: &HandleKey, bytes: &[u8]) -> Result<Handle, Status> {
         let split = bytes.split_at_checked(CONTENT_BYTES);
         let (content, tag) = split.ok_or(Status::BADHANDLE)?;

@@ -1,18 +1,19 @@
 //! The NFS door: version 3 of NFS, with MOUNT and a portmapper, over TCP.
 //!
-//! It is not: POSIX (that is `cairn-posix`), nor does it decide on rights: the store's operations
-//! do, for the user as whom an export acts. It knows no locks, no Kerberos and no version 4.
+//! This crate is not POSIX (that is `cairn-posix`), and it does not decide on rights: the store's
+//! operations do, for the user that an export acts as. It has no locks, no Kerberos and no version
+//! 4.
 //!
 //! ```text
 //!   client ── record ──► connection ── call ──► dispatch ──► a procedure ── call ──► posix
 //!                            ▲                                  │
-//!                            │                    handle ─► export ─► whom it acts as, and where
-//!   client ◄── replies ──────┘  there now: at once; later: from a task, in any order
+//!                            │                    handle ─► export ─► its user, and the place
+//!   client ◄── replies ──────┘  in memory: at once; else: from a task, in any order
 //! ```
 //!
-//! Bytes of clients are read by `xdr`, `record` and `rpc`, which allocate for what came, not for
-//! what is announced. A procedure is a function of a file named after what it is about. Modules
-//! stand in floors, below. Each uses floors above it only, and none of its own.
+//! Bytes of clients are read by `xdr`, `record` and `rpc`, which allocate for bytes that have
+//! arrived, not for those that are announced. A procedure is a function in a file named after its
+//! subject. Modules stand in floors, below. Each uses floors above it only, and none of its own.
 
 mod limits;
 mod watch;

@@ -22,10 +22,10 @@ const PLUS_BYTES: usize = 88 + 8 + handle::BYTES;
 /// The verifier is constant, as cookies never change their meaning.
 const VERIFIER: [u8; 8] = [0; 8];
 
-/// Most bytes of names with their inodes and cookies.
+/// The part of a directory that a call asks for.
 struct Wanted {
     cookie: u64,
-    /// Bytes of names with their inodes and cookies.
+    /// Most bytes of names with their inodes and cookies.
     names: usize,
     /// Most bytes of the whole listing.
     all: usize,

@@ -158,7 +158,7 @@ async fn make_in(
     Ok(result.into())
 }
 
-/// Names that are made are text: the other doors have no others.
+/// Returns a new name as text: the other doors have no other names.
 fn text(name: &[u8]) -> Result<&str, Status> {
     std::str::from_utf8(name).map_err(|_| Status::INVAL)
 }

@@ -37,7 +37,7 @@ const REPLY_BYTES: usize = 1 << 20;
 /// Bytes of a text in a reply.
 const TEXT_BYTES: usize = 1024;
 
-/// A program at an address.
+/// A registration of a program at an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Registration {
     program: u32,

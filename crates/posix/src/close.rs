@@ -1,4 +1,4 @@
-//! Closing files.
+//! Closes files.
 
 use std::sync::Arc;
 

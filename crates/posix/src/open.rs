@@ -1,4 +1,4 @@
-//! Opening files.
+//! Opens files.
 
 use std::sync::Arc;
 

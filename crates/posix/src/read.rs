@@ -1,4 +1,4 @@
-//! Reading files.
+//! Reads files.
 
 use std::ops::Range;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Writes to files.
+//! Writes files.
 
 use std::borrow::Cow;
 use std::sync::Arc;

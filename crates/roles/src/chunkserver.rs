@@ -1,4 +1,4 @@
-//! A chunkserver: keeps blocks on a disk, and sees to it that they are whole.
+//! A chunkserver: keeps blocks on a disk, and heals them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl ChunkserverNode {
     }
 }
 
-/// A chunkserver that runs.
+/// A running chunkserver.
 pub struct Running {
     served: Arc<Chunkserver>,
     listening: JoinHandle<()>,

@@ -118,7 +118,7 @@ pub async fn end_sessions(sessions: Arc<Sessions>) {
     }
 }
 
-/// Looks for garbage now and then, indefinitely.
+/// Collects garbage, indefinitely.
 pub async fn collect_garbage(fs: Fs, pace: Pace) {
     let mut timer = every(pace.garbage);
     for look in 0u64.. {
@@ -168,7 +168,7 @@ pub async fn delete_old_logs(fs: Fs, pace: Pace) {
 /// Compresses the log files for which `mine` returns true, indefinitely.
 pub async fn settle_logs(fs: Fs, mine: impl Fn(Ino) -> bool, pace: Pace) {
     let (mut timer, mut settler) = (every(pace.settle), Settler::default());
-    // Not at the start, when there is much else to do.
+    // Not at the start, when there is much other work.
     timer.tick().await;
     loop {
         timer.tick().await;

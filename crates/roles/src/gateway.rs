@@ -1,4 +1,4 @@
-//! A gateway: the store of a cluster, over a session with whatever master serves.
+//! A gateway: the store of a cluster, over a session with the master that serves.
 
 use std::sync::Arc;
 

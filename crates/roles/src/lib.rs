@@ -1,9 +1,9 @@
 //! The processes of a store, over the seams (disk, clock, randomness, threads, network). This crate
-//! puts together a master, a chunkserver, a gateway and a server, with the loops of their duties.
+//! assembles a master, a chunkserver, a gateway and a server, with the loops of their duties.
 //!
-//! It is not: command lines, directories, keys, TLS, sockets, doors, signals. The program that runs
-//! a role provides the seams: `cairn` those of a machine, and the simulation (`crates/sim/tests`)
-//! simulated ones.
+//! It has no command lines, directories, keys, TLS, sockets, doors or signals. The program that
+//! runs a role provides the seams: `cairn` those of a machine, and the simulation
+//! (`crates/sim/tests`) simulated ones.
 //!
 //! ```text
 //!      cairn master, chunkserver, gateway, server        simulated hosts

@@ -195,8 +195,8 @@ impl MasterNode {
         Ok(Arc::new(controller.with_pool(node.pool())))
     }
 
-    /// The store as this master sees it, to collect garbage: it writes no blocks, and so needs no
-    /// session.
+    /// Returns the store as this master sees it, to collect garbage: it writes no blocks, and so
+    /// needs no session.
     fn fs(&self, controller: &Controller) -> Fs {
         let node = &self.node;
         let map = Arc::clone(&controller.keeper) as _;

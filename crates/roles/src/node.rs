@@ -1,4 +1,4 @@
-//! A node of a cluster as it runs.
+//! A running node of a cluster.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use cairn_cluster::data::{MapSource, Pool, Replicated};
 use cairn_cluster::members::Entered;
 use cairn_cluster::wire::{Dial, Terms};
 
-/// The identity of a node, its view of the others, and the seams by which it reaches the world.
+/// The identity of a node, its view of the others, and its seams to the outside.
 #[derive(Clone)]
 pub struct Node {
     pub terms: Terms,
@@ -32,13 +32,13 @@ impl Node {
         tokio::spawn(async move { agent.beat(beat).await });
     }
 
-    /// Connections to chunkservers.
+    /// Returns a pool of connections to chunkservers.
     pub fn pool(&self) -> Arc<Pool> {
         Pool::new(Arc::clone(&self.blocks))
     }
 
-    /// The blocks of the cluster, by the map of the masters or another one. It has `connections` in
-    /// use to each chunkserver, at most.
+    /// Returns the blocks of the cluster, by the map of the masters or another one. It uses at most
+    /// `connections` connections to each chunkserver.
     pub fn replicated(
         &self,
         map: Arc<dyn MapSource>,
@@ -49,10 +49,10 @@ impl Node {
     }
 }
 
-/// Asks for the keys of the cluster that `agent`'s node may have, until a master serves.
+/// Returns the secrets that the master has for `agent`'s node. Retries until a master serves.
 ///
 /// # Errors
-/// The secrets that the master has for it.
+/// Those of the master, except `Unavailable`.
 pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     loop {
         match agent.call(ControlMethod::Secrets, &()).await {
@@ -62,7 +62,7 @@ pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     }
 }
 
-/// Asks what a new master needs to know, until a master serves.
+/// Returns everything that a new master needs to know. Retries until a master serves.
 ///
 /// # Errors
 /// `Invalid` if the masters of this cluster have their metadata in a database, or one is alone.
@@ -75,7 +75,7 @@ pub async fn enter(agent: &Agent) -> Result<Entered> {
     }
 }
 
-/// The beat of a node that others reach at `address`, or that none reaches.
+/// Returns the beat of a node that others reach at `address`, or of a node without an address.
 pub fn beat_of(address: String) -> Beat {
     Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::duties::{self, Pace, until};
 
-/// The store beside its master, and the sessions of mounts.
+/// Opens the store on top of its master, with the sessions of mounts.
 ///
 /// # Errors
 /// Those of the master.
@@ -31,7 +31,7 @@ pub async fn open(
     Ok((fs, sessions))
 }
 
-/// Has it do its duties until `stopped` or its sender is gone.
+/// Starts its duties, which run until `stopped` is true or its sender is dropped.
 pub fn start(
     work: &mut JoinSet<()>,
     (fs, sessions, blocks): (&Fs, &Arc<Sessions>, &Store),

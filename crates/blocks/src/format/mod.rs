@@ -44,7 +44,8 @@ pub(crate) fn take_u64(rest: &mut &[u8]) -> Option<u64> {
     take(rest).map(u64::from_le_bytes)
 }
 
-/// Splits off a trailing crc32c and compares it with that of what comes before.
+/// Splits off a trailing crc32c and compares it with that of the bytes before. Returns these, or
+/// `None` if it differs.
 pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (body, crc) = bytes.split_last_chunk::<4>()?;
     (cairn_base::checksum::crc32c(body) == u32::from_le_bytes(*crc)).then_some(body)

@@ -1,4 +1,4 @@
-//! `/admin/`: what the command line asks of a running server. Only root may.
+//! `/admin/`: requests of the command line to a running server. Only root may send them.
 
 use std::collections::HashMap;
 
@@ -117,7 +117,8 @@ async fn for_backups(
     }
 }
 
-/// The subject of a change, for its record: its path, and members of its body that are no secrets.
+/// Returns the subject of a change, for its record: its path, and members of its body that are no
+/// secrets.
 pub fn subject(path: &str, json: &[u8]) -> Option<String> {
     const SHOWN: [&str; 19] = [
         "user",
@@ -147,7 +148,7 @@ pub fn subject(path: &str, json: &[u8]) -> Option<String> {
 }
 
 fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
-    // Not the parser's own words: they could repeat a secret.
+    // Without the parser's own words, which could repeat a secret.
     serde_json::from_slice(json)
         .map_err(|error| Error::Invalid(format!("JSON of the body, at column {}", error.column())))
 }
@@ -265,7 +266,7 @@ async fn list_users(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "users": users })))
 }
 
-/// No `Debug`: it has a secret in it.
+/// No `Debug`: it contains a secret.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
@@ -300,7 +301,7 @@ async fn add_key(admit: &Admit, caller: &Caller, new: NewKey) -> Result<Response
 #[serde(deny_unknown_fields)]
 struct NewToken {
     user: String,
-    /// Seconds from now; without it, never.
+    /// Seconds from now; `None` for no expiry.
     expires_s: Option<u32>,
 }
 

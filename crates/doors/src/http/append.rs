@@ -63,7 +63,7 @@ pub async fn append(
     Ok(reply)
 }
 
-/// A whole body of at most `most` bytes, in room that is taken for it as it comes.
+/// Returns a whole body of at most `most` bytes. Room for it is taken as it arrives.
 pub async fn collect(upload: &mut Upload, most: usize, room: &mut Room) -> Result<Bytes, Failure> {
     let too_large = || {
         Error::TooLarge(format!("the body is longer than the {most} bytes that this request takes"))

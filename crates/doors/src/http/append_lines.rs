@@ -1,5 +1,5 @@
-//! POST with `append`: lines at the end of an object, whole, in one durable append with those of
-//! other requests.
+//! POST with `append`: adds lines at the end of an object, whole, in one durable append together
+//! with those of other requests.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! GET of what ends in `/` with `zip`: all objects below, as a zip archive that is made as it is
-//! sent.
+//! GET of a path that ends in `/` with `zip`: sends all objects below as a zip archive, which is
+//! made while it is sent.
 
 use std::vec::IntoIter;
 
@@ -24,13 +24,14 @@ use crate::content_type;
 use crate::limits;
 
 const CRC: CrcAlgorithm = CrcAlgorithm::Crc32IsoHdlc;
-/// Memory for an object beside its key: the rest of its record in the directory, and the list.
+/// Bytes of memory for an object in addition to its key: the rest of its record in the directory,
+/// and the list.
 const OVERHEAD: usize = 256;
-/// Bytes that are sent at once where objects are small.
+/// Bytes that are sent at once if objects are small.
 const BATCH: usize = 64 << 10;
 
-/// The reply to a GET or HEAD. The objects are those that are there now; each is sent as it is when
-/// its turn comes.
+/// Returns the reply to a GET or HEAD. The archive has the objects that exist now; each is sent in
+/// its state at its turn.
 ///
 /// # Errors
 /// `TooLarge` for more objects than an archive has memory for, `Busy` if others have it.
@@ -72,7 +73,7 @@ pub async fn reply(
 /// The objects of an archive.
 struct Found {
     keys: Vec<Box<str>>,
-    /// Files whose names are no keys.
+    /// Number of files whose names are no keys.
     hidden: u64,
     room: Vec<Share>,
 }
@@ -94,7 +95,7 @@ async fn find(
             max_keys: store_limits::LIST_KEYS,
         };
         let page = door.fs().read(caller, verb).await?;
-        // Each name is there twice in the end: here, and in the directory.
+        // Each name is stored twice in the end: here, and in the directory.
         let cost = |key: &str| 6 * key.len() + OVERHEAD;
         let more: usize = page.objects.iter().map(|listed| cost(&listed.key)).sum();
         bytes += more;
@@ -117,7 +118,7 @@ async fn find(
     }
 }
 
-/// A name for the note that no object has: its number is above all that objects have.
+/// Returns a name for the note that no object has: its number is above those of all objects.
 fn note_name(keys: &[Box<str>], prefix_bytes: usize) -> String {
     let number = |key: &str| {
         let name = key.get(prefix_bytes..)?.strip_prefix("MISSING-")?;
@@ -134,7 +135,7 @@ struct Making {
     bucket: String,
     prefix_bytes: usize,
     keys: IntoIter<Box<str>>,
-    /// None when its last byte was sent.
+    /// `None` when its last byte was sent.
     archive: Option<Archive>,
     current: Option<(ByteStream, Digest)>,
     /// Keys that were deleted meanwhile.
@@ -145,8 +146,8 @@ struct Making {
 }
 
 impl Making {
-    /// The next piece. An error ends the connection before the directory was sent, so that nobody
-    /// takes what there is for an archive.
+    /// Returns the next piece. An error ends the connection before the directory is sent, so that
+    /// no client mistakes the part for an archive.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let Some(archive) = &mut self.archive else { return Ok(None) };
         if let Some((contents, digest)) = &mut self.current {
@@ -209,7 +210,7 @@ impl Making {
         }
     }
 
-    /// The text that names the objects which are missing; none if all are there.
+    /// Returns the text that names the missing objects; `None` if all are there.
     fn note(&self) -> Option<String> {
         let mut text = String::new();
         if self.hidden > 0 {

@@ -1,4 +1,4 @@
-//! `/admin/holds` and `/admin/blocks`: what `cairn backup` needs beside the dump.
+//! `/admin/holds` and `/admin/blocks`: the requests of `cairn backup` in addition to the dump.
 
 use cairn_auth::Caller;
 use cairn_base::{BlockId, Error, GroupId, Result};
@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::{Body, json_of, no_content, rfc3339};
 use crate::admit::Admit;
 
-/// Blocks that are read at the same time for all backups: requests of others go on meanwhile.
+/// Number of blocks that are read at the same time for all backups, so that other requests go on.
 const READS: usize = 8;
 static PLACES: Semaphore = Semaphore::const_new(READS);
 
@@ -84,8 +84,8 @@ pub async fn remove(admit: &Admit, caller: &Caller, id: &str) -> Result<Response
     Ok(no_content())
 }
 
-/// The block, its group and how many of its bytes are wanted: `GROUP/BLOCK/LENGTH`, the block as 32
-/// hexadecimal digits.
+/// Reads `GROUP/BLOCK/LENGTH`: the group, the block as 32 hexadecimal digits, and the number of
+/// bytes.
 fn wanted(path: &str) -> Option<(GroupId, BlockId, u32)> {
     let mut parts = path.split('/');
     let group = parts.next()?.parse().ok().map(GroupId)?;

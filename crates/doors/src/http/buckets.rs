@@ -93,7 +93,7 @@ async fn grants(fs: &Fs, caller: &Caller, bucket: &Bucket) -> Result<Option<Vec<
     Ok(Some(shown))
 }
 
-/// The buckets the caller may look into; query: `prefix`, `after`, `limit`.
+/// Lists the buckets that the caller may look into; query: `prefix`, `after`, `limit`.
 pub async fn list(fs: &Fs, caller: &Caller, query: &Query) -> Result<Response<Body>> {
     let text = |name| query.get(name).unwrap_or_default().to_owned();
     let verb = ListBuckets { prefix: text("prefix"), after: text("after"), limit: limit(query)? };

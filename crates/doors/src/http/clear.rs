@@ -21,15 +21,15 @@ use http::{Response, StatusCode};
 
 use super::{Body, json_of};
 
-/// Objects that one request deletes.
+/// Number of objects that one request deletes.
 const OBJECTS: usize = 250;
-/// Names of a directory that are looked at together.
+/// Number of names of a directory that are read together.
 const NAMES: usize = 250;
-/// Names that are removed at the same time.
+/// Number of names that are removed at the same time.
 const AT_ONCE: usize = 16;
-/// Names without a key that one request removes.
+/// Number of names without a key that one request removes.
 const REQUEST: usize = 1000;
-/// Pages of directories that one request reads, once it has removed a name.
+/// Number of pages of directories that one request reads, once it has removed a name.
 const PAGES: usize = 4000;
 
 pub async fn clear(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Body>> {

@@ -17,7 +17,8 @@ use super::target::Target;
 use super::{Body, json_of, no_content};
 use crate::cors::{self, Cors, Policy, Refusal};
 
-/// A browser may know credentials for this door that pages do not, so it is never told to add them.
+/// Policy without credentials: a browser may know credentials for this door that pages do not, so
+/// it is never asked to add them.
 pub const POLICY: Policy = Policy {
     credentials: false,
     exposed: "ETag, Accept-Ranges, Content-Range, Content-Length, Content-Encoding, \

@@ -1,4 +1,4 @@
-//! Digests that come with an upload: Content-MD5 (RFC 1864), Content-Digest and Repr-Digest
+//! Digests that are sent with an upload: Content-MD5 (RFC 1864), Content-Digest and Repr-Digest
 //! (RFC 9530), Digest (RFC 3230).
 
 use base64::Engine as _;

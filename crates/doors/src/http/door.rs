@@ -155,7 +155,7 @@ fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
     }
 }
 
-/// Says of the request in flight who asks.
+/// Notes the caller of the request in flight.
 fn known(caller: &Caller) {
     if !caller.is_anonymous() {
         inflight::by(caller.user());
@@ -163,7 +163,7 @@ fn known(caller: &Caller) {
 }
 
 impl Inner {
-    /// The reply to a GET or HEAD of an object where that needs nothing but memory.
+    /// Returns the reply to a GET or HEAD of an object if that needs only memory.
     fn answer_now(
         &self,
         peer: Remote,
@@ -214,10 +214,10 @@ impl Inner {
         stage::time(Stage::Admit, admitting).await
     }
 
-    /// The account of a caller that has limits.
+    /// Returns the account of a caller with limits.
     ///
     /// # Errors
-    /// How long it takes until the caller may send a request again.
+    /// The time until the caller may send a request again.
     async fn account(
         &self,
         caller: &Caller,
@@ -238,7 +238,7 @@ impl Inner {
         let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts, target));
         let stats = &self.stats[kind as usize];
         witness.note(|facts| tell(facts, kind, parsed.as_ref().ok()));
-        // Until it is known better: so a refusal says nothing of its time.
+        // Assumed until the caller is known, so that a refusal shows no times.
         let mut is_anonymous = true;
         let target = named.and(parsed);
         if let Ok(target) = &target

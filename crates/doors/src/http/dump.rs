@@ -22,7 +22,7 @@ const PIECES: usize = 4;
 
 type Piece = Result<Bytes>;
 
-/// Sends what is written, in pieces. Waits for the client.
+/// Sends written bytes in pieces. Waits for the client.
 struct Pieces {
     piece: Vec<u8>,
     sender: Sender<Piece>,
@@ -47,14 +47,14 @@ impl Write for Pieces {
     }
 }
 
-/// All metadata in one state.
+/// Replies with all metadata in one state.
 pub async fn reply(fs: &Fs, caller: &Caller) -> Result<Response<Body>> {
     let (sender, mut pieces) = channel(PIECES);
     let (meta, caller, now) = (fs.meta().clone(), caller.clone(), fs.clock().now());
     spawn_blocking(move || {
         let mut out = Pieces { piece: Vec::new(), sender: sender.clone() };
         if let Err(error) = meta.dump(&caller, now, &mut out) {
-            // It may be that there is nobody to tell.
+            // The receiver may be gone.
             let _ = sender.blocking_send(Err(error));
         }
     });

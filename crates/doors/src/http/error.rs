@@ -88,8 +88,8 @@ impl RequestIds {
     }
 
     pub fn next(&self) -> String {
-        // An odd multiplier: ids differ in all digits and never repeat within 2^64. A letter
-        // first: no program takes them for numbers.
+        // An odd multiplier: ids differ in all digits and never repeat within 2^64. A letter comes
+        // first, so that no program takes an id for a number.
         let number = self.0.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         format!("r{number:016x}")
     }
@@ -123,8 +123,8 @@ fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// The reply to a request that failed, and whose body may not have been read to its end. It asks
-/// for credentials if that may help.
+/// Returns the reply to a failed request whose body may be unread. It asks for credentials if that
+/// may help.
 pub fn failed(
     failure: Failure,
     parts: &Parts,
@@ -140,8 +140,7 @@ pub fn failed(
     reply
 }
 
-/// The reply to a request that failed. A caller without credentials is asked for some where it
-/// would be denied.
+/// Returns the reply to a failed request. A denied caller without credentials is asked for some.
 pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
     match failure {
         Failure::Store(Error::Denied(text)) if is_anonymous => {
@@ -190,7 +189,7 @@ fn store(error: &Error, id: &str) -> Response<Body> {
         Error::Io(_) => "an input/output error of the server: see its log".to_owned(),
         other => other.to_string(),
     };
-    // That a feature is not there is nothing that went wrong here.
+    // A missing feature is no failure.
     if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
         let trace = stage::trace().map(tracing::field::display);
         tracing::error!(trace, request_id = id, kind = error.kind(), %error, "request failed");

@@ -37,7 +37,7 @@ const OPEN: [(HeaderName, HeaderValue); 2] = [
     (ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(cors::POLICY.exposed)),
 ];
 
-/// Serves what links name, out of blocks.
+/// Serves the objects in links, out of blocks.
 #[derive(Clone)]
 pub struct FilesDoor {
     inner: Arc<Inner>,
@@ -85,7 +85,7 @@ impl Door for FilesDoor {
         let about = move || About {
             door: "files",
             operation: method.to_string().into(),
-            // A link opens what it names to whoever has it.
+            // The link itself is not shown, as it opens the object to its holder.
             object: link::PATH.to_owned(),
             client: peer.address.to_string(),
             ..About::default()
@@ -112,7 +112,7 @@ impl Inner {
         if path.starts_with(link::PATH) {
             reply.headers_mut().extend(OPEN.map(|(name, value)| (Some(name), value)));
         }
-        // A link opens what it names to whoever has it.
+        // The link itself is not shown, as it opens the object to its holder.
         let (path, stats) = match (path.starts_with(link::PATH), method) {
             (true, &Method::GET) => (link::PATH, &self.get),
             (true, &Method::HEAD) => (link::PATH, &self.head),
@@ -183,7 +183,8 @@ impl Inner {
     }
 }
 
-/// No link is looked at: a page that follows a redirect may send the headers it was allowed before.
+/// Answers any preflight without looking at the link: a page that follows a redirect may send the
+/// headers that were allowed before.
 fn preflight() -> Response<Body> {
     let mut reply = no_content();
     let headers = reply.headers_mut();
@@ -216,14 +217,14 @@ impl Source for Linked {
     fn validators(&self, etag: &str, headers: &mut HeaderMap) {
         headers.insert(ETAG, headers::quoted(etag));
         headers.insert(LAST_MODIFIED, dates::last_modified(self.link.modified));
-        // A site that a page links to must not learn under which link the page was fetched.
+        // A site to which a page links must not learn the link by which the page was fetched.
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         if let Some(value) = self.link.headers.get(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, value.clone());
         }
     }
 
-    /// The link is the right to read it.
+    /// True, as the link itself is the right to read.
     fn is_open(&self) -> bool {
         true
     }

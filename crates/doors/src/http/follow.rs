@@ -223,7 +223,7 @@ impl Following {
                 Came::Silence => {
                     return Some((Ok(Sse::alive().into()), Some(self)));
                 }
-                // The client comes again, to another server perhaps.
+                // The client will reconnect, perhaps to another server.
                 Came::Stop => return None,
             }
         }
@@ -272,10 +272,10 @@ impl Following {
     }
 }
 
-/// The events that came while a client waited.
+/// The event that ended a follower's wait.
 enum Came {
     Event(Result<FeedEvent>),
-    /// It may not go on.
+    /// The follower may not go on, for this reason.
     Ended(&'static str),
     /// Nothing was sent for long.
     Silence,

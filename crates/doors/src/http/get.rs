@@ -96,7 +96,8 @@ impl Source for Object {
     }
 }
 
-/// The bytes of an object that the reply may have, if any: what it must be open for.
+/// Returns the bytes of an object that the reply may have, for which it must be opened; `None` if
+/// there are none.
 pub fn sent(read: &Read<'_>, object: &Object) -> Option<Range<u64>> {
     if read.method == Method::HEAD {
         return None;
@@ -108,7 +109,7 @@ pub fn sent(read: &Read<'_>, object: &Object) -> Option<Range<u64>> {
     }
 }
 
-/// The reply to a GET or HEAD of what is open.
+/// Returns the reply to a GET or HEAD of an open object.
 pub fn reply<S: Source>(
     read: &Read<'_>,
     object: &S,
@@ -154,8 +155,8 @@ pub fn reply<S: Source>(
 
 pub type Reply = Response<Body>;
 
-/// Content that is not open to anybody is shown by no page of another site, and a cache between
-/// keeps it for the same credentials only.
+/// Protects content that is not public: pages of other sites cannot show it, and caches keep it
+/// only for the same credentials.
 fn keep_apart<S: Source>(object: &S, headers: &mut HeaderMap) {
     let policy = if object.is_open() { "cross-origin" } else { "same-origin" };
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static(policy));
@@ -187,8 +188,8 @@ fn bytes_of<S: Source>(object: &S, range: Range<u64>) -> Body {
     }
 }
 
-/// Content in which a browser would look for scripts is saved and not shown: it neither runs nor
-/// looks like a page of this site.
+/// Makes browsers save content in which they would look for scripts: it neither runs nor looks like
+/// a page of this site.
 fn save_active(key: &str, headers: &mut HeaderMap) {
     let kind = headers.get(CONTENT_TYPE);
     if !kind.is_some_and(|kind| content_type::is_active(kind.as_bytes())) {
@@ -204,7 +205,7 @@ fn save_active(key: &str, headers: &mut HeaderMap) {
     }
 }
 
-/// `?download` and `?download=<name>`: to be saved, not shown.
+/// Handles `?download` and `?download=<name>`: the content is saved, not shown.
 pub fn disposition(query: &Query, key: &str, headers: &mut HeaderMap) {
     if query.is_set("download") {
         let wanted = query.get("download").filter(|name| !matches!(*name, "" | "1" | "true"));
@@ -217,7 +218,7 @@ fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end - 1)
 }
 
-/// Turns a reply into one of several parts (`multipart/byteranges`).
+/// Turns a reply into a reply of several parts (`multipart/byteranges`).
 fn several<S: Source>(
     reply: &mut Reply,
     object: &S,

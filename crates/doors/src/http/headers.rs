@@ -1,4 +1,4 @@
-//! The headers of an object: those that are stored with it, and those it is sent with.
+//! The headers of an object: those stored with it, and those sent with it.
 
 use bytes::{BufMut, BytesMut};
 use cairn_base::{Error, Result, limits as store_limits};
@@ -15,10 +15,10 @@ use crate::content_type::OCTET_STREAM;
 use crate::dates::last_modified;
 use crate::limits;
 
-/// The beginning of names of user metadata.
+/// Prefix of names of user metadata.
 pub const META_PREFIX: &str = "x-cairn-meta-";
 
-/// The headers of a request that are stored with the object. The content type may be empty.
+/// Returns the headers of a request that are stored with the object. The content type may be empty.
 pub fn stored(headers: &HeaderMap) -> Result<ObjectAttributes> {
     let mut object = ObjectAttributes {
         content_type: text(headers, &CONTENT_TYPE)?,
@@ -62,7 +62,8 @@ pub fn refuse_conditions_and_digests(headers: &HeaderMap, what: &str) -> Result<
     }
 }
 
-/// All values of a header as one text; empty if there is none. No control characters get in.
+/// Returns all values of a header as one text; empty if there is none. Control characters are
+/// refused.
 fn text(headers: &HeaderMap, name: &HeaderName) -> Result<String> {
     let mut joined = String::new();
     for value in headers.get_all(name) {
@@ -82,7 +83,7 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Result<String> {
     Ok(joined)
 }
 
-/// The headers of an object whether it is sent or not: a 304 has them, too.
+/// Sets the headers of an object for every reply, including a 304.
 pub fn validators(object: &Object, etag: &str, headers: &mut HeaderMap) {
     headers.insert(ETAG, quoted(etag));
     headers.insert(LAST_MODIFIED, last_modified(object.inode().mtime));
@@ -91,7 +92,7 @@ pub fn validators(object: &Object, etag: &str, headers: &mut HeaderMap) {
     put(headers, CACHE_CONTROL, cache_control);
 }
 
-/// The headers of an object that is sent, except its length.
+/// Sets the headers of an object that is sent, except its length.
 pub fn describe(object: &Object, headers: &mut HeaderMap) {
     headers.insert(CONTENT_TYPE, content_type(object));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -109,7 +110,7 @@ pub fn describe(object: &Object, headers: &mut HeaderMap) {
     }
 }
 
-/// The stored type, or by default that of bytes.
+/// Returns the stored type, or by default that of bytes.
 fn content_type(object: &Object) -> HeaderValue {
     match object.attributes() {
         Some(object) if !object.content_type.is_empty() => {
@@ -129,7 +130,7 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// An ETag in quotes.
+/// Returns an ETag in quotes.
 pub fn quoted(etag: &str) -> HeaderValue {
     let mut text = BytesMut::with_capacity(etag.len() + 2);
     text.put_u8(b'"');
@@ -138,9 +139,9 @@ pub fn quoted(etag: &str) -> HeaderValue {
     HeaderValue::from_maybe_shared(text.freeze()).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// `attachment` with the name of a file (RFC 6266): in ASCII for old clients, and as it is.
+/// Returns `attachment` with the name of a file (RFC 6266): in ASCII for old clients, and in full.
 pub fn attachment(name: &str) -> HeaderValue {
-    /// All but `attr-char` of RFC 8187.
+    /// All characters but `attr-char` of RFC 8187.
     const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'!')
         .remove(b'#')

@@ -139,7 +139,7 @@ pub async fn probe(fs: &Fs, method: &Method, path: &str) -> Response<Body> {
     reply
 }
 
-/// The answer to `/readyz`.
+/// Returns the answer to `/readyz`.
 pub fn readiness(role: &'static str, conditions: Vec<Condition>) -> Response<Body> {
     let unmet = conditions.iter().filter(|condition| !condition.met);
     let reasons: Vec<String> = unmet.map(|condition| condition.state.clone()).collect();
@@ -148,7 +148,7 @@ pub fn readiness(role: &'static str, conditions: Vec<Condition>) -> Response<Bod
     json_of(status, &ShownReadiness { ready, role, reasons, conditions })
 }
 
-/// Counters, for root and for this machine.
+/// Answers with the counters, for root and for clients on this machine.
 pub async fn metrics(
     metrics: &Metrics,
     headers: &HeaderMap,

@@ -114,7 +114,7 @@ impl Link {
                     headers.append(name, value);
                 }
                 8 => extents = decode_extents(field.value)?,
-                // It may say that less is allowed than what is known here.
+                // An unknown field may restrict the link, so it is refused.
                 _ => return Err(bad("field")),
             }
         }
@@ -134,8 +134,8 @@ fn decode_header(bytes: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(value.get(1..)?).ok()?))
 }
 
-/// The fields of an extent that are not as expected after the former extent; each follows the byte
-/// of these flags.
+/// Flags of the fields of an extent that differ from those expected after the previous extent; each
+/// of these fields follows the byte of flags.
 mod differs {
     pub const PLACE: u8 = 1;
     pub const OFFSET: u8 = 2;
@@ -146,7 +146,8 @@ mod differs {
     pub const IN_BLOCK: u8 = 64;
 }
 
-/// The extent that is expected next: right behind the last one, as long, in the next block.
+/// The extent that is expected next: adjacent to the last one, of the same length, in the next
+/// block.
 struct Next {
     offset: u64,
     len: u64,
@@ -169,7 +170,7 @@ impl Next {
     }
 }
 
-/// Two bytes for most blocks of a file that was written in one go.
+/// Encodes extents: in two bytes each for most blocks of a file that was written in one go.
 fn encode_extents(extents: &[Extent]) -> Vec<u8> {
     let (mut out, mut next) = (Vec::with_capacity(64), Next::first());
     for extent in extents {
@@ -193,7 +194,7 @@ fn encode_extents(extents: &[Extent]) -> Vec<u8> {
                 flags |= differs::PLACE;
                 rest.extend_from_slice(bytes);
             }
-            // A layout has none.
+            // A layout has no such extents.
             Place::Body { .. } => continue,
         }
         out.push(flags);

@@ -89,8 +89,8 @@ fn refusal(error: &Error) -> (StatusCode, &'static str) {
     }
 }
 
-/// The answer to `_bulk`: each action with its status, in their order. It is written at once, since
-/// values for each item would cost more than the records do.
+/// Answers `_bulk`: each action with its status, in order. The reply is written directly, since
+/// values for each item would cost more than the records.
 pub fn bulk(items: &[Item<'_>], outcome: &Outcome, took: Duration) -> Response<Body> {
     let mut refused = outcome.refused.iter().peekable();
     let mut failed = outcome.failed.iter().peekable();
@@ -137,12 +137,12 @@ fn bulk_item(item: &Item<'_>, error: Option<&Error>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}}");
 }
 
-/// The beginning of a text of a client: an answer does not become much longer than its request.
+/// Returns the beginning of a client's text, so that a reply is not much longer than its request.
 fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(NAME_BYTES)).unwrap_or_default()
 }
 
-/// An `ExportLogsServiceResponse`.
+/// Returns an `ExportLogsServiceResponse`.
 pub fn otlp(is_json: bool, refused: usize, why: Option<&str>) -> Response<Body> {
     if is_json {
         let shown = match why {

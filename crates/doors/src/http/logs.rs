@@ -241,8 +241,8 @@ async fn bulk_store<'a>(
     Ok((items, outcome))
 }
 
-/// The outcome where no record could be stored now. Some shippers read the status of each item, and
-/// not that of the reply.
+/// Returns the outcome when no record could be stored now. Some shippers read the status of each
+/// item, and not that of the reply.
 fn all_failed(request: &Asked<'_>, records: usize, error: Error) -> Result<Outcome> {
     let outcome = each_failed(records, error)?;
     witness(request, &outcome);
@@ -279,7 +279,7 @@ async fn otlp_push(
     let outcome = store(door, request, Protocol::Otlp, (batch, key), Arc::new(room)).await?;
     let Outcome { records, refused, failed } = outcome;
     if let Some((_, error)) = failed.into_iter().next() {
-        // Exporters send again after 503, and after few others.
+        // Exporters try again after 503, and after few other statuses.
         let what = format!("records were not stored: {error}");
         return Err(Error::Unavailable(what).into());
     }
@@ -289,7 +289,7 @@ async fn otlp_push(
     Ok(log_replies::otlp(is_json, refused.len(), why.as_deref()))
 }
 
-/// Entries as they come: a journal may be sent for as long as there is one.
+/// Takes entries as they arrive: a journal may be sent for as long as the journal lasts.
 async fn journal_push(
     door: &Inner,
     request: &Asked<'_>,
@@ -309,7 +309,7 @@ async fn journal_push(
         let what = "an Idempotency-Key of a journal: entries are stored as they come";
         return Err(Error::NotImplemented(what.into()).into());
     }
-    // Twice what may wait here, and the lines that it becomes.
+    // Room for twice the most waiting bytes, and the lines that these become.
     hold(&mut room, 6 * RECORD_BYTES).await?;
     upload.shares(room.all(), room.party());
     let room: Held = Arc::new(room);
@@ -320,7 +320,7 @@ async fn journal_push(
         waiting.extend_from_slice(&bytes);
         if waiting.len() >= next_look {
             entries(door, request, (&mut waiting, &room), false).await?;
-            // An entry that has not come whole is not looked through again for each byte.
+            // An incomplete entry is not parsed again for each byte.
             next_look = (waiting.len() + JOURNAL_STEP).max(RECORD_BYTES);
         }
     }
@@ -340,7 +340,7 @@ async fn entries(
     if batch.records > 0 {
         let held = Arc::clone(room);
         let outcome = store(door, request, Protocol::Journal, (batch, None), held).await?;
-        // Its uploader has no way to pass over an entry: it would send it again without end.
+        // The uploader cannot skip an entry: it would send the entry again without end.
         if let Some((number, error)) = outcome.refused.first() {
             let refused = outcome.refused.len();
             tracing::warn!(refused, number, %error, "entries of a journal are not kept");

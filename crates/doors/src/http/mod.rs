@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ──► Caller (admit) ──► Target (path, decoded once) ──► a verb ──► reply
-//!      └── GET, HEAD of what is in memory: the same, without waiting for anything
+//!      └── GET, HEAD of an object in memory: the same, without waiting for anything
 //!
 //!   /files/<link>, at a chunkserver ──► files ──► reply
 //!   a master or chunkserver, at a listener of its own ──► status ──► reply

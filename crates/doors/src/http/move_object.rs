@@ -1,4 +1,4 @@
-//! POST to an object with `?move-to=<key>`: it gets that key.
+//! POST to an object with `?move-to=<key>`: moves it to that key.
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
@@ -10,7 +10,7 @@ use http::{HeaderMap, Response};
 use super::target::check_new;
 use super::{Body, conditions, headers, no_content};
 
-/// `If-None-Match: *` leaves what has the new key already as it is.
+/// Moves the object. With `If-None-Match: *`, an object that already has the new key stays.
 pub async fn move_object(
     fs: &Fs,
     caller: &Caller,

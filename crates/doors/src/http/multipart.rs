@@ -72,7 +72,7 @@ impl<'a> Form<'a> {
         });
         let bad = || Error::Invalid("send a form as multipart/form-data with a boundary".into());
         let delimiter = format!("\r\n--{}", boundary.ok_or_else(bad)?).into_bytes();
-        // So that the first delimiter is like the others.
+        // So that the first delimiter looks like the others.
         Ok(Form { source, delimiter, buffer: BytesMut::from(&b"\r\n"[..]), is_over: false })
     }
 
@@ -86,7 +86,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The next part, once the bytes of the one before were taken.
+    /// Returns the next part, once the bytes of the part before were taken.
     pub async fn part(&mut self) -> Result<Option<Part>, Failure> {
         if self.is_over {
             return Ok(None);

@@ -18,7 +18,7 @@ struct ShownKey {
     expires: Option<String>,
 }
 
-/// A listing of credentials.
+/// Lists credentials.
 pub fn show(credentials: Vec<Credential>) -> Response<Body> {
     let keys: Vec<ShownKey> = credentials
         .into_iter()
@@ -37,7 +37,7 @@ pub async fn list(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     Ok(show(admit.fs().read(caller, ListOwnCredentials).await?))
 }
 
-/// There is nothing to be said about a key.
+/// The empty JSON for a new key, which has no settings.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewKey {}

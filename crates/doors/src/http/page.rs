@@ -72,7 +72,7 @@ pub fn human_bytes(bytes: u64) -> String {
         return format!("{bytes} B");
     }
     let (mut value, mut unit) = (bytes as f64, 0);
-    // A number that would be shown as 1024 is one of the next unit.
+    // A number that would be shown as 1024 gets the next unit.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         (value, unit) = (value / 1024.0, unit + 1);
     }

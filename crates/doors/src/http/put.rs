@@ -62,9 +62,9 @@ pub async fn put(
     Ok(reply)
 }
 
-/// The facts learned of the bytes on their way.
+/// Facts about the bytes that were received.
 struct Received {
-    /// The first of them.
+    /// The first bytes.
     head: Vec<u8>,
     digests: Digests,
 }
@@ -83,7 +83,7 @@ async fn receive(
         if let Some(digester) = &mut digester {
             digester.update(&bytes);
         }
-        // In memory of its own: a body that is waited for takes less.
+        // Boxed: the future of a body that waits takes less memory then.
         Box::pin(writer.push(bytes)).await?;
     }
     Ok(Received { head, digests: digester.map(|digester| digester.finish()).unwrap_or_default() })

@@ -6,20 +6,21 @@ use cairn_base::{Error, Result};
 
 use crate::limits;
 
-/// Ranges that lie closer than this are answered as one, bytes: the head of a part is longer.
+/// Ranges that are closer than this, bytes, are answered as one: the head of a part is longer.
 const GAP_BYTES: u64 = 80;
 
-/// The wanted part of an object.
+/// The requested part of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     Whole,
     One(Range<u64>),
-    /// In ascending order, apart from each other.
+    /// Ranges in ascending order, without overlaps.
     Several(Vec<Range<u64>>),
 }
 
-/// The part that a Range header asks for of an object of `size` bytes. A header that is malformed,
-/// has another unit, or more ranges than [`limits::RANGES`], asks for nothing: the whole is sent.
+/// Returns the part of an object of `size` bytes that a Range header asks for. A header that is
+/// malformed, has another unit, or more ranges than [`limits::RANGES`], is ignored: the whole
+/// object is sent.
 ///
 /// # Errors
 /// `RangeNotSatisfiable` if every range lies outside of the object.
@@ -51,18 +52,18 @@ pub fn select(header: &str, size: u64) -> Result<Wanted> {
     })
 }
 
-/// One range as it was asked for.
+/// One range, as requested.
 #[derive(Clone, Copy)]
 enum Spec {
     /// First and last byte.
     From(u64, Option<u64>),
-    /// So many bytes at the end.
+    /// This many bytes at the end.
     Suffix(u64),
 }
 
 impl Spec {
-    /// The part of it that lies in an object of `size` bytes; `None` if there is none. Of an
-    /// empty object the last bytes are its no bytes.
+    /// Returns the part of the range that lies in an object of `size` bytes; `None` if there is
+    /// none. The last bytes of an empty object are the empty range.
     fn within(self, size: u64) -> Option<Range<u64>> {
         match self {
             Spec::Suffix(0) => None,
@@ -105,7 +106,7 @@ fn spec(item: &str) -> Option<Spec> {
     (first <= last).then_some(Spec::From(first, Some(last)))
 }
 
-/// Digits only. A number beyond 64 bits is as good as the largest one.
+/// Reads digits only. A number beyond 64 bits counts as the largest one.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

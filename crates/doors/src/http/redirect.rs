@@ -70,7 +70,7 @@ impl<'a> Maker<'a> {
         headers::validators(object, "", &mut own);
         headers::describe(object, &mut own);
         disposition(query, place.1, &mut own);
-        // These are the same for all, or have a field of their own.
+        // These headers are the same for all objects, or have a field of their own.
         for name in [ETAG, LAST_MODIFIED, ACCEPT_RANGES, X_CONTENT_TYPE_OPTIONS] {
             own.remove(name);
         }
@@ -79,8 +79,8 @@ impl<'a> Maker<'a> {
         Ok(Maker { redirects, object, place, lifetime, expires, headers: own })
     }
 
-    /// A chunkserver for `layout`, and the path there; `None` where it must be fetched here. Has
-    /// the blocks kept for as long as links live if nothing else is said.
+    /// Returns a chunkserver for `layout`, and the path there; `None` if the layout must be fetched
+    /// here. Keeps the blocks for the default lifetime of links.
     pub fn link(&self, layout: Layout, etag: String) -> Option<(String, String)> {
         let group = layout.extents().iter().find_map(|extent| match extent.place {
             Place::Block { group, .. } => Some(group),
@@ -104,7 +104,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The query's `expires`, in seconds.
+/// Returns the lifetime from the query's `expires`, in seconds.
 fn lifetime(query: &Query) -> Result<Duration> {
     let Some(text) = query.get("expires") else { return Ok(limits::LINK_LIFETIME) };
     let seconds = text.parse::<u64>().ok();
@@ -115,8 +115,9 @@ fn lifetime(query: &Query) -> Result<Duration> {
     time.ok_or_else(|| Error::Invalid(format!("expires: use 1 to {most} seconds")))
 }
 
-/// The target of a GET's redirect. It is `None` for objects that are served here (small objects,
-/// those in very many pieces, and all where no chunkserver has a door), and if a condition decides.
+/// Returns the target of a GET's redirect. It is `None` for objects that are served here (small
+/// objects, those in very many pieces, and all objects if no chunkserver has a door), and if a
+/// condition decides.
 pub async fn redirect(
     redirects: Option<&Redirects>,
     object: &Object,

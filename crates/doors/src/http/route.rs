@@ -164,7 +164,7 @@ pub async fn route(
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
             Box::pin(observe(door, request, &target)).await
         }
-        // Requests that are no mounts: the others never come here.
+        // Other requests for this path; those of mounts never reach this.
         Target::Mount => Err(Error::Invalid(
             "this path is for `cairn mount` of the server's version, which sends an Upgrade".into(),
         )
@@ -177,7 +177,7 @@ pub async fn route(
     }
 }
 
-/// Resumable uploads, share links and own keys.
+/// Answers requests for resumable uploads, share links and own keys.
 async fn further(
     door: &Inner,
     request: &Request<'_>,
@@ -206,7 +206,7 @@ async fn further(
     }
 }
 
-/// The requests of shippers of logs: records, and the questions before them.
+/// Answers the requests of shippers of logs: records, and the questions before them.
 async fn ship(
     door: &Inner,
     request: &Request<'_>,
@@ -214,7 +214,7 @@ async fn ship(
     upload: &mut Upload,
 ) -> Outcome {
     match path {
-        // Nobody but clients of Elasticsearch has credentials for it.
+        // Only clients of Elasticsearch have credentials for it.
         LogPath::Probe(_) if request.caller.is_anonymous() => {
             Err(Error::NotFound("this path; try /storage/".into()).into())
         }
@@ -234,7 +234,7 @@ fn is_read(request: &Request<'_>) -> bool {
     matches!(request.parts.method, Method::GET | Method::HEAD)
 }
 
-/// OPTIONS, and methods that a path does not take.
+/// Answers OPTIONS, and methods that a path does not take.
 fn other(request: &Request<'_>, allow: &'static str) -> Outcome {
     if request.parts.method != Method::OPTIONS {
         return Err(Failure::Method { allow });
@@ -277,7 +277,7 @@ async fn object(
     })
 }
 
-/// A GET or HEAD: the object, where it is, or where its parts are.
+/// Answers a GET or HEAD: with the object, its address, or the addresses of its parts.
 async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &Query) -> Outcome {
     let (key, parts) = (place.1, request.parts);
     let (headers, now) = (&parts.headers, door.fs().clock().now());
@@ -356,7 +356,7 @@ async fn whole_bucket(
     })
 }
 
-/// The rules of a bucket for pages of other sites.
+/// Answers requests for the rules of a bucket for pages of other sites.
 async fn rules(door: &Inner, request: &Request<'_>, bucket: &str, upload: &mut Upload) -> Outcome {
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
@@ -370,7 +370,7 @@ async fn rules(door: &Inner, request: &Request<'_>, bucket: &str, upload: &mut U
     })
 }
 
-/// The website of a bucket.
+/// Answers requests for the website of a bucket.
 async fn website(
     door: &Inner,
     request: &Request<'_>,
@@ -415,7 +415,7 @@ async fn administer(
     admin::reply(&door.admit, request.caller, asked).await
 }
 
-/// A user's share links.
+/// Answers requests for a user's share links.
 async fn share_links(
     door: &Inner,
     request: &Request<'_>,
@@ -446,7 +446,7 @@ async fn share_links(
     }
 }
 
-/// A user's own access keys.
+/// Answers requests for a user's own access keys.
 async fn own_keys(
     door: &Inner,
     request: &Request<'_>,
@@ -471,7 +471,7 @@ async fn own_keys(
     }
 }
 
-/// A request with a share link.
+/// Answers a request with a share link.
 async fn shared_link(
     door: &Inner,
     request: &Request<'_>,

@@ -183,7 +183,7 @@ pub async fn make_share_link(
 
 /// Makes a share link. Its token is shown now and never again.
 pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response<Body>> {
-    // Not the parser's own words: they could repeat a password.
+    // Without the parser's own words, which could repeat a password.
     let new: New = serde_json::from_slice(json).map_err(|error| {
         Error::Invalid(format!("JSON of the body, at column {}", error.column()))
     })?;
@@ -208,7 +208,7 @@ pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response
     Ok(json_of(StatusCode::CREATED, &made))
 }
 
-/// The caller's share links, or all; query: `all`, `after`, `limit`.
+/// Lists the caller's share links, or all; query: `all`, `after`, `limit`.
 pub async fn list(
     (admit, passwords): (&Admit, &Passwords),
     caller: &Caller,

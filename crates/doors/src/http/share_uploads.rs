@@ -1,4 +1,4 @@
-//! Share links for uploads: their holders add files, and learn nothing of the files that are there.
+//! Share links for uploads: their holders add files, and learn nothing about existing files.
 
 use bytes::Bytes;
 use cairn_auth::{Caller, ShareLinkId};
@@ -32,7 +32,7 @@ struct ShownRoom {
     expires: String,
 }
 
-/// The reply to a GET: a page with a form, or JSON.
+/// Answers a GET: with a page that has a form, or with JSON.
 pub fn show(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
     if asked.path != Some("") || !asked.query.is_empty() {
         return Err(gone());
@@ -58,22 +58,23 @@ pub fn show(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Response
     Ok(page::reply(StatusCode::OK, "Send files", &contents))
 }
 
-/// Refuses what a request asks for and would not get.
+/// Refuses headers that ask for something that would not be done.
 fn check_headers(asked: &Asked<'_>) -> Result<()> {
     let mut asks = asked.parts.headers.clone();
     if asks.get_all(IF_NONE_MATCH).iter().all(|value| value == "*") {
-        // Nothing is ever replaced.
+        // Allowed, as nothing is ever replaced.
         asks.remove(IF_NONE_MATCH);
     }
     headers::refuse_conditions_and_digests(&asks, "an upload by a share link")
 }
 
-/// As whom the senders of a link take memory: they are not its maker, who has more to do.
+/// Returns the party for the memory of a link's senders: it is not the maker's, which the maker
+/// needs for other requests.
 fn party(opened: &Opened) -> Party {
     Party::ShareLink(opened.link.hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
 }
 
-/// A PUT of one file.
+/// Answers a PUT of one file.
 pub async fn put(
     door: &Inner,
     asked: &Asked<'_>,
@@ -97,7 +98,7 @@ pub async fn put(
     Ok(reply)
 }
 
-/// A POST of a form with files.
+/// Answers a POST of a form with files.
 pub async fn form(
     door: &Inner,
     asked: &Asked<'_>,
@@ -143,7 +144,7 @@ fn done(headers: &HeaderMap, count: u64) -> Response<Body> {
     page::reply(StatusCode::CREATED, "Thank you", &contents)
 }
 
-/// A file on its way.
+/// A file that is being added.
 struct NewFile {
     writer: BodyWriter,
     key: String,
@@ -177,8 +178,8 @@ impl NewFile {
         Ok(self.writer.push(bytes).await?)
     }
 
-    /// Counts it, and then makes it. Both are done although the sender has hung up: what is counted
-    /// is there then.
+    /// Counts the file, and then makes it. Both are completed even if the sender hangs up: every
+    /// counted file exists.
     async fn publish(self, door: &Inner, opened: &Opened) -> Result<ShareSender, Failure> {
         let (fs, caller) = (door.fs().clone(), opened.caller.clone());
         let (id, bucket) = (opened.id.clone(), opened.bucket.clone());
@@ -189,7 +190,7 @@ impl NewFile {
                 key,
                 object: ObjectAttributes { content_type, ..ObjectAttributes::default() },
                 tags: Vec::new(),
-                // An object that is there is never replaced.
+                // An existing object is never replaced.
                 conditions: Conditions {
                     if_none_match: Some(EtagMatch::Any),
                     ..Conditions::default()

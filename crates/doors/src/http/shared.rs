@@ -37,7 +37,7 @@ pub struct Asked<'a> {
     pub query: &'a Query,
 }
 
-/// A share link that may be used, and the user as whom.
+/// A share link that may be used, and its user.
 pub struct Opened {
     pub id: ShareLinkId,
     pub link: ShareLink,
@@ -45,7 +45,7 @@ pub struct Opened {
     pub caller: Caller,
 }
 
-/// The reply to a GET or HEAD of a link that shows something.
+/// Answers a GET or HEAD of a link that shows something.
 pub async fn read(
     door: &Inner,
     asked: &Asked<'_>,
@@ -168,7 +168,8 @@ async fn knows_password(
     Ok(is_right)
 }
 
-/// A browser asks its user for the password, apart from credentials for the rest of this door.
+/// Returns the reply with which a browser asks its user for the password, apart from credentials
+/// for the rest of this door.
 fn challenge(door: &Inner, id: &ShareLinkId) -> Response<Body> {
     let failure = Failure::Store(Error::Denied(
         "this share link has a password: send it as the password of basic auth, with any name"
@@ -184,11 +185,11 @@ fn challenge(door: &Inner, id: &ShareLinkId) -> Response<Body> {
     reply
 }
 
-/// The address of the directory, whose links are relative.
+/// Redirects to the address of the directory, whose links are relative.
 pub fn to_directory(token: &str) -> Response<Body> {
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = StatusCode::PERMANENT_REDIRECT;
-    // A token that was found has letters, digits and hyphens only.
+    // A valid token has letters, digits and hyphens only.
     if let Ok(location) = HeaderValue::try_from(format!("{token}/")) {
         reply.headers_mut().insert(LOCATION, location);
     }
@@ -204,7 +205,7 @@ async fn object(
     let (parts, is_counted) = (asked.parts, opened.link.downloads > 0);
     let mut headers = parts.headers.clone();
     if is_counted {
-        // Parts would each count as a download, or none would.
+        // Otherwise each part would count as a download, or none would.
         headers.remove(RANGE);
         headers.remove(IF_RANGE);
     }

@@ -1,6 +1,5 @@
-//! The door where a process that has no other says how it is: `/healthz`, `/readyz` and
-//! `/metrics`. Whoever reaches it is answered: nothing there has the name of a user, a bucket or an
-//! object.
+//! The status door of a process without other doors: `/healthz`, `/readyz` and `/metrics`. It
+//! answers any client: its replies have no names of users, buckets or objects.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::upload::Upload;
 
 const METHODS: &str = "GET, HEAD";
 
-/// Says how a process of one role is.
+/// Answers with the status of a process of one role.
 #[derive(Clone)]
 pub struct StatusDoor {
     inner: Arc<Inner>,

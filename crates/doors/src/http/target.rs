@@ -8,14 +8,14 @@ use super::log_path::LogPath;
 use crate::limits::QUERY_PARAMETERS;
 use crate::records::SHARED;
 
-/// The thing that a path names. Text is percent-decoded, once.
+/// The target that a path names. Text is percent-decoded, once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
     /// `/storage/`
     Buckets,
     /// `/storage/<bucket>`
     Bucket(Cow<'a, str>),
-    /// `/storage/<bucket>/` and `/storage/<bucket>/<path>/`: what begins with this.
+    /// `/storage/<bucket>/` and `/storage/<bucket>/<path>/`: keys that begin with this.
     Prefix {
         bucket: Cow<'a, str>,
         prefix: Cow<'a, str>,
@@ -45,12 +45,12 @@ pub enum Target<'a> {
         bucket: Cow<'a, str>,
         key: Cow<'a, str>,
     },
-    /// `/mount`: where mounts connect.
+    /// `/mount`: the address to which mounts connect.
     Mount,
     Health,
     Ready,
     Metrics,
-    /// A path of a shipper of logs.
+    /// A path for shippers of logs.
     Logs(LogPath<'a>),
     Unknown,
 }
@@ -182,11 +182,13 @@ fn unescape(text: &[u8]) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// The parameters behind the `?`, decoded as forms are: there a `+` is a space.
+/// The parameters of a query, decoded like a form, in which `+` is a space.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
+    /// Parses a query.
+    ///
     /// # Errors
     /// `Invalid` for a malformed escape, text that is not UTF-8, a parameter given twice, or too
     /// many of them: each is compared with all others.
@@ -220,7 +222,7 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A switch: there, and neither `0` nor `false`.
+    /// Returns whether a switch is on: present, and neither `0` nor `false`.
     pub fn is_set(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !matches!(value, "0" | "false"))
     }

@@ -46,7 +46,7 @@ const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 const EXTENSIONS: HeaderValue = HeaderValue::from_static("creation,expiration,termination");
 const OFFSET_STREAM: &str = "application/offset+octet-stream";
 const METHODS: &str = "POST, HEAD, PATCH, DELETE, OPTIONS";
-/// All but what RFC 3986 calls unreserved, and the slash.
+/// All characters that are neither unreserved according to RFC 3986 nor the slash.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -140,7 +140,7 @@ fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// The key of the object: that of the path, or below it the name of the file.
+/// Returns the key of the object: that of the path, or the name of the file below it.
 fn key_of(path: &str, metadata: &[(String, String)]) -> Result<String> {
     let key = if path.is_empty() || path.ends_with('/') {
         let named = |wanted: &str| metadata.iter().find(|(name, _)| name == wanted);
@@ -305,7 +305,7 @@ async fn receive(
     upload: &mut Upload,
 ) -> Result<Resumable, Failure> {
     upload.shares(fs.upload_memory(), party_of(caller));
-    // Half of the parts are for stretches that were cut.
+    // Half of the parts are reserved for stretches that were cut.
     let most = limits::RESUMABLE_STRETCH.max(row.length / u64::from(store_limits::PARTS / 2));
     loop {
         let mut writer = fs.begin(caller, &name.bucket).await?;
@@ -427,7 +427,7 @@ impl Stretch {
         self.digested = size;
     }
 
-    /// Makes it durable. It goes on if nobody waits for it.
+    /// Makes the stretch durable, also if the caller stops waiting.
     async fn put(mut self) -> Result<Resumable> {
         let Some(writer) = self.writer.take() else {
             return Err(Error::Conflict("the stretch was put before".into()));
@@ -436,8 +436,8 @@ impl Stretch {
         task.await.map_err(|error| Error::Io(std::io::Error::other(error)))?
     }
 
-    /// The rest of the work on a stretch of which nobody waits for the reply. Makes the object
-    /// where it was the last one.
+    /// Does the rest of the work on a stretch when nobody waits for the reply. Makes the object if
+    /// it was the last stretch.
     fn keep_alone(&mut self, writer: BodyWriter) -> impl Future<Output = Result<()>> + use<> {
         let (fs, caller, name) = (self.fs.clone(), self.caller.clone(), self.name.clone());
         let kept = self.keep(writer);
@@ -475,7 +475,7 @@ impl Drop for Stretch {
     }
 }
 
-/// Makes the object of an upload whose bytes are all there. It goes on if nobody waits for it.
+/// Makes the object of an upload whose bytes are all there, also if the caller stops waiting.
 async fn finish(fs: &Fs, caller: &Caller, name: UploadName, length: u64) -> Result<()> {
     let (fs, caller) = (fs.clone(), caller.clone());
     let task = tokio::spawn(async move {

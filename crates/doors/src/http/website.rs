@@ -36,7 +36,7 @@ use crate::upload::Upload;
 use crate::witness::Witness;
 
 const METHODS: &str = "GET, HEAD";
-/// All but what RFC 3986 calls unreserved, and the slash.
+/// All characters that are neither unreserved according to RFC 3986 nor the slash.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -48,7 +48,7 @@ pub struct WebsiteDoor {
 
 struct Inner {
     fs: Fs,
-    /// The names under which buckets are host names; another host is the name of a bucket.
+    /// Domains whose subdomains name buckets; any other host is itself the name of a bucket.
     domains: Vec<String>,
     ids: RequestIds,
     metrics: Arc<Metrics>,

@@ -29,7 +29,7 @@ struct ShownWebsite {
 struct Rule {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     prefix: String,
-    /// 0 for all requests.
+    /// Status to which the rule applies; 0 for all requests.
     #[serde(default)]
     status: u16,
     to: To,
@@ -68,7 +68,7 @@ impl From<WebRedirect> for To {
     }
 }
 
-/// The website of a bucket.
+/// Returns the website of a bucket.
 pub async fn show(fs: &Fs, caller: &Caller, bucket: &str) -> Result<Response<Body>> {
     let (opened, _) = fs.read(caller, GetBucket { name: bucket.to_owned() }).await?;
     let context = caller.context(fs.clock().now());

@@ -102,7 +102,7 @@ impl Archive {
         descriptor
     }
 
-    /// The directory, with which the archive ends.
+    /// Returns the directory, with which the archive ends.
     pub fn finish(self) -> Vec<u8> {
         assert!(self.open.is_none(), "the last entry has an end");
         let (offset, size, entries) = (self.offset, self.directory.len() as u64, self.entries);
@@ -156,7 +156,7 @@ impl Archive {
         put_32(out, if is_wide { WIDE } else { size as u32 });
         put_16(out, entry.name.len() as u16);
         put_16(out, extra.len() as u16);
-        // No comment, on the first disk, with no attributes of DOS.
+        // No comment, first disk, no attributes of DOS.
         out.extend_from_slice(&[0; 6]);
         put_32(out, mode);
         put_32(out, if is_far { WIDE } else { offset as u32 });
@@ -166,7 +166,8 @@ impl Archive {
     }
 }
 
-/// The fields that header and directory have in common: version, flags, method, time, checksum.
+/// Returns the fields that header and directory have in common: version, flags, method, time,
+/// checksum.
 fn fields(entry: &Entry<'_>, is_wide: bool, flags: u16, crc: Option<u32>) -> Vec<u8> {
     let mut fields = Vec::with_capacity(14);
     put_16(&mut fields, if is_wide { VERSION_64 } else { VERSION });
@@ -179,7 +180,7 @@ fn fields(entry: &Entry<'_>, is_wide: bool, flags: u16, crc: Option<u32>) -> Vec
     fields
 }
 
-/// The time in seconds since 1970, which readers prefer to that of DOS.
+/// Returns the field with the time in seconds since 1970, which readers prefer to the time of DOS.
 fn time_field(time: Timestamp) -> Vec<u8> {
     let seconds = time.secs().clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
     let mut field = Vec::with_capacity(32);
@@ -219,9 +220,9 @@ fn put_64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// The name of an entry for what follows the prefix in a key. It is safe to extract: no component
-/// is empty, `.` or `..`, there is no backslash, no control character and no drive. What is
-/// replaced is percent-encoded. Empty for the directory of the prefix itself.
+/// Returns the name of an entry for the part of a key after the prefix. It is safe to extract: no
+/// component is empty, `.` or `..`, and there is no backslash, control character or drive. Replaced
+/// characters are percent-encoded. The name is empty for the directory of the prefix itself.
 pub fn entry_name(rest: &str, is_empty: bool) -> String {
     let (path, is_directory) = match rest.strip_suffix('/') {
         Some(path) if is_empty => (path, true),
@@ -243,7 +244,7 @@ pub fn entry_name(rest: &str, is_empty: bool) -> String {
             _ => {
                 for (place, char) in component.char_indices() {
                     let is_drive = has_drive && at == 0 && char == ':';
-                    // So that no two keys have one name.
+                    // So that no two keys share a name.
                     let is_escape = char == '%' && begins_with_hex(&component[place + 1..]);
                     match char.is_control() || char == '\\' || is_drive || is_escape {
                         true => escape(&mut name, char),

@@ -1,4 +1,4 @@
-//! The text formats of Prometheus: OpenMetrics, and the one from before, which everything reads.
+//! The text formats of Prometheus: OpenMetrics, and the older one, which every program reads.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -10,7 +10,8 @@ pub enum Form {
 }
 
 impl Form {
-    /// OpenMetrics is for those who ask for it: others would not know its content type.
+    /// Returns the format that a client asks for. OpenMetrics is only for clients that ask for it:
+    /// others would not know its content type.
     pub fn asked(headers: &HeaderMap) -> Form {
         let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         match accepted.any(|text| text.contains("application/openmetrics-text")) {
@@ -26,7 +27,7 @@ impl Form {
         }
     }
 
-    /// Writes what is in OpenMetrics in this form.
+    /// Writes a text of OpenMetrics in this format.
     pub fn write(self, text: String) -> String {
         match self {
             Form::OpenMetrics => text,
@@ -35,7 +36,8 @@ impl Form {
     }
 }
 
-/// Descriptions have the names of samples there: those of counters end with `_total`.
+/// Converts to the older format, in which descriptions have the names of samples: those of counters
+/// end with `_total`.
 fn classic(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 4096);
     let mut help = None;

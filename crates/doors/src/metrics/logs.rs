@@ -1,4 +1,4 @@
-//! Records of logs that came, and what became of them.
+//! Counters of records of logs, by outcome.
 
 use std::fmt;
 use std::sync::Arc;

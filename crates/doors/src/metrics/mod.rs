@@ -315,8 +315,8 @@ impl Metrics {
         stats
     }
 
-    /// All metrics, as Prometheus wants them. Metrics with names that users gave come only
-    /// `with_names`. Asks the block store for its usage.
+    /// Returns all metrics in the format of Prometheus. Metrics with names given by users are
+    /// included only `with_names`. Asks the block store for its usage.
     pub async fn text(&self, with_names: bool) -> String {
         let mut registry = Registry::with_prefix("cairn");
         let verbs = self.verbs.lock().clone();

@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// A number, its name and what it says.
+/// A number with its name and description.
 #[derive(Clone, Debug)]
 pub struct Number {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Counters of the nodes that have blocks. There are as many labels as the cluster map has nodes.
+//! Counters of the nodes that have blocks. There are as many labels as nodes in the cluster map.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 
 use super::number::{Number, gauge};
 
-/// Nothing where blocks are on no other nodes.
+/// Returns the number of connections; `None` if no blocks are on other nodes.
 pub(super) fn connections(peers: &Peers) -> Option<Number> {
     let help = "Connections for blocks in use to one node, at most";
     (peers.connections > 0).then(|| gauge("peer_connections_limit", help, peers.connections))

@@ -1,4 +1,4 @@
-//! Every program's report of itself to Prometheus: its version, and its use of the machine.
+//! Standard metrics of a process: its version, and its use of the machine.
 
 use std::fmt;
 use std::fs;
@@ -7,10 +7,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// In one second, in the files of the kernel: it is the same wherever Linux runs that we run on.
+/// Ticks per second in the files of the kernel: the same on every Linux that is supported.
 const TICKS: f64 = 100.0;
 
-/// With a prefix: which program this is.
+/// The collector of the version, used with a prefix.
 #[derive(Debug)]
 pub(super) struct Build;
 
@@ -23,8 +23,8 @@ impl Collector for Build {
     }
 }
 
-/// Without a prefix, as the names are the same for all programs. A value that cannot be read is
-/// left out.
+/// The collector of the process, used without a prefix, as the names are the same for all programs.
+/// Unreadable values are left out.
 #[derive(Debug)]
 pub(super) struct Process;
 
@@ -56,7 +56,8 @@ impl Collector for Process {
     }
 }
 
-/// The two fields after the program's name, which may have spaces and parentheses in it.
+/// Returns the CPU time in seconds, from two fields after the program's name, which may contain
+/// spaces and parentheses.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11).map(str::parse::<u64>);
@@ -69,7 +70,7 @@ fn bytes_of(status: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// The soft limit.
+/// Returns the soft limit.
 fn descriptors(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Numbers of metadata and of blocks.
+//! Metrics of metadata and of blocks.
 
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {
     numbers
 }
 
-/// Buckets that are shown at most.
+/// Most buckets that are shown.
 const BUCKETS: usize = 1000;
 
 type OfBucket = fn(&BucketUsage) -> u64;
 
-/// The usage of buckets: the first ones by name.
+/// Returns the usage of buckets: the first ones by name.
 pub(super) async fn of_buckets(fs: &Fs) -> Vec<Number> {
     let all = ListBuckets { prefix: String::new(), after: String::new(), limit: BUCKETS };
     let Ok((found, next)) = fs.read(&Caller::system(), all).await else { return Vec::new() };
@@ -64,7 +64,7 @@ pub(super) async fn of_buckets(fs: &Fs) -> Vec<Number> {
     numbers
 }
 
-/// The usage of a store of blocks.
+/// Returns the usage of a block store.
 pub fn of_blocks(usage: &Usage) -> Vec<Number> {
     vec![
         gauge("blocks", "Blocks on disk", usage.blocks),
@@ -78,7 +78,7 @@ pub fn of_blocks(usage: &Usage) -> Vec<Number> {
     ]
 }
 
-/// The work of a master.
+/// Returns the counters of a master.
 pub fn of_master(master: &MasterStats) -> Vec<Number> {
     vec![
         counter("meta_batches", "Metadata batches committed", master.batches),

@@ -71,15 +71,15 @@ impl Times {
 }
 
 impl Metrics {
-    /// The work of each door so far, in the order in which the doors were opened. Takes no time
-    /// from requests but that of one lock.
+    /// Returns the totals of each door so far, in the order in which the doors were opened. Costs
+    /// requests only the wait for one lock.
     pub fn doors(&self) -> Vec<DoorTotals> {
         let verbs = self.verbs.lock().clone();
         let mut doors: Vec<DoorTotals> = Vec::new();
         for stats in verbs {
             let at = doors.iter().position(|known| known.door == stats.door);
             let at = at.unwrap_or_else(|| {
-                // All verbs of a door share these.
+                // All verbs of a door share these stages.
                 let spent =
                     |histogram: &Histogram| Duration::from_nanos(histogram.sum_ns.load(Relaxed));
                 let stages = stats.stages.stages.each_ref().map(spent);

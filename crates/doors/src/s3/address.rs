@@ -17,7 +17,8 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// The bucket comes from the host where that is `<bucket>.<domain>`, else from the path.
+    /// Finds the target. The bucket comes from the host if that is `<bucket>.<domain>`, otherwise
+    /// from the path.
     pub(super) fn parse(path: &str, host: &[u8], domains: &[String]) -> S3Result<Address> {
         let path = decode(path)?;
         let path = path.strip_prefix('/').unwrap_or(&path);

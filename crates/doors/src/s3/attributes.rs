@@ -112,7 +112,7 @@ pub(super) fn write(object: &ObjectAttributes, headers: &mut HeaderMap) {
     }
 }
 
-/// Text beyond ASCII goes out as RFC 2047 says, as S3 does it.
+/// Encodes text beyond ASCII according to RFC 2047, like S3.
 fn metadata_value(value: &str) -> Option<HeaderValue> {
     if value.bytes().all(|byte| byte == b'\t' || (b' '..0x7f).contains(&byte)) {
         return HeaderValue::from_str(value).ok();

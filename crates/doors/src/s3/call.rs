@@ -19,19 +19,19 @@ pub(super) struct Call<'a> {
     pub(super) caller: &'a Caller,
     pub(super) action: Action,
     pub(super) parts: &'a Parts,
-    /// The body as it comes. A verb of bytes reads it to its end, or says why it does not.
+    /// The body as it arrives. A verb of bytes reads it to its end, or refuses it.
     pub(super) payload: &'a mut Payload,
-    /// All of the body, where it is XML.
+    /// The whole body, if it is XML.
     pub(super) xml: Bytes,
 }
 
 impl<'a> Call<'a> {
-    /// Empty where the request names none.
+    /// Returns the bucket; empty if the request names none.
     pub(super) fn bucket(&self) -> &'a str {
         self.parts.address.bucket().unwrap_or_default()
     }
 
-    /// Empty where the request names none.
+    /// Returns the key; empty if the request names none.
     pub(super) fn key(&self) -> &'a str {
         self.parts.address.key().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Checksums as S3 writes them.
+//! Checksums in the form of S3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,7 +10,7 @@ use s3s::dto::{ChecksumAlgorithm, ChecksumType};
 
 use super::error::bad_request;
 
-/// The name in XML and in `x-amz-checksum-algorithm`.
+/// Returns the name in XML and in `x-amz-checksum-algorithm`.
 pub(super) fn word(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Crc32 => "CRC32",
@@ -21,7 +21,7 @@ pub(super) fn word(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// The header that carries one.
+/// Returns the name of the header for a checksum.
 pub(super) fn header(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Crc32 => "x-amz-checksum-crc32",
@@ -41,12 +41,12 @@ pub(super) fn algorithm(text: &str) -> S3Result<Algorithm> {
     })
 }
 
-/// The algorithm of a header or trailer `x-amz-checksum-…`.
+/// Returns the algorithm of a header or trailer `x-amz-checksum-…`.
 pub(super) fn of_header(name: &str) -> Option<Algorithm> {
     Algorithm::ALL.into_iter().find(|one| header(*one).eq_ignore_ascii_case(name))
 }
 
-/// A checksum in base64.
+/// Decodes a checksum from base64.
 pub(super) fn decode(algorithm: Algorithm, text: &str) -> S3Result<Bytes> {
     match BASE64.decode(text.trim()) {
         Ok(value) if value.len() == algorithm.checksum_bytes() => Ok(value.into()),
@@ -54,7 +54,8 @@ pub(super) fn decode(algorithm: Algorithm, text: &str) -> S3Result<Bytes> {
     }
 }
 
-/// In base64. One of parts' checksums says of how many, where that is known.
+/// Encodes a checksum in base64. A composite checksum also has the number of parts, if that is
+/// known.
 pub(super) fn encode(checksum: &Checksum, part_count: u32) -> String {
     let value = BASE64.encode(&checksum.value);
     match checksum.kind {
@@ -78,7 +79,7 @@ pub(super) fn to_algorithm(algorithm: Algorithm) -> ChecksumAlgorithm {
     ChecksumAlgorithm::from_static(word(algorithm))
 }
 
-/// The checksum of that algorithm, in base64, for a field of a reply.
+/// Returns the checksum with that algorithm, in base64, for a field of a reply.
 pub(super) fn field(checksums: &[Checksum], wanted: Algorithm, part_count: u32) -> Option<String> {
     let found = checksums.iter().find(|checksum| checksum.algorithm == wanted);
     found.map(|checksum| encode(checksum, part_count))
@@ -108,7 +109,7 @@ pub(super) fn write(checksums: &[Checksum], part_count: u32, headers: &mut Heade
     }
 }
 
-/// Writes of what kind they are.
+/// Writes the header with the kind of the checksums.
 pub(super) fn write_kind(checksums: &[Checksum], headers: &mut HeaderMap) {
     if let Some(checksum) = checksums.first() {
         let kind = HeaderValue::from_static(kind_word(checksum.kind));
@@ -116,7 +117,7 @@ pub(super) fn write_kind(checksums: &[Checksum], headers: &mut HeaderMap) {
     }
 }
 
-/// The kind of the checksums of an object, where it has any.
+/// Returns the kind of an object's checksums, if it has any.
 pub(super) fn type_of(checksums: &[Checksum]) -> Option<ChecksumType> {
     checksums.first().map(|checksum| to_type(checksum.kind))
 }

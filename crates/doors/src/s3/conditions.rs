@@ -1,4 +1,4 @@
-//! `If-Match` and its kin.
+//! `If-Match` and similar headers.
 
 use cairn_base::Timestamp;
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
@@ -8,7 +8,7 @@ use s3s::S3Result;
 use super::error::invalid;
 use super::headers::text;
 
-/// The conditions of a request that reads.
+/// Returns the conditions of a request that reads.
 pub(super) fn of_read(headers: &HeaderMap) -> S3Result<Conditions> {
     Ok(Conditions {
         if_modified_since: date(headers, IF_MODIFIED_SINCE.as_str()),
@@ -17,7 +17,7 @@ pub(super) fn of_read(headers: &HeaderMap) -> S3Result<Conditions> {
     })
 }
 
-/// The conditions of a request that changes.
+/// Returns the conditions of a request that changes.
 pub(super) fn of_change(headers: &HeaderMap) -> S3Result<Conditions> {
     Ok(Conditions {
         if_match: etags(headers, IF_MATCH.as_str(), false)?,
@@ -26,7 +26,7 @@ pub(super) fn of_change(headers: &HeaderMap) -> S3Result<Conditions> {
     })
 }
 
-/// The conditions on the source of a copy.
+/// Returns the conditions on the source of a copy.
 pub(super) fn of_source(headers: &HeaderMap) -> S3Result<Conditions> {
     Ok(Conditions {
         if_match: etags(headers, "x-amz-copy-source-if-match", false)?,
@@ -37,13 +37,13 @@ pub(super) fn of_source(headers: &HeaderMap) -> S3Result<Conditions> {
     })
 }
 
-/// A date that cannot be read is no condition (RFC 9110).
+/// Returns the date of a condition. An unreadable date is no condition (RFC 9110).
 pub(super) fn date(headers: &HeaderMap, name: &str) -> Option<Timestamp> {
     let text = headers.get(name)?.to_str().ok()?;
     httpdate::parse_http_date(text).ok().map(Timestamp::from_system_time)
 }
 
-/// A list of ETags or `*`. A weak one matches nothing where the comparison is strong.
+/// Reads a list of ETags or `*`. A weak ETag matches nothing if the comparison is strong.
 fn etags(headers: &HeaderMap, name: &str, weak: bool) -> S3Result<Option<EtagMatch>> {
     let Some(list) = text(headers, name)? else { return Ok(None) };
     if list.trim() == "*" {
@@ -60,7 +60,7 @@ fn etags(headers: &HeaderMap, name: &str, weak: bool) -> S3Result<Option<EtagMat
             Some(quoted) => quoted
                 .split_once('"')
                 .ok_or_else(|| invalid(format!("{name}: a quote is missing")))?,
-            // Many clients leave the quotes out.
+            // Many clients omit the quotes.
             None => tail.find(',').map_or((tail, ""), |at| tail.split_at(at)),
         };
         if weak || !is_weak {

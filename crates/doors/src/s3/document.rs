@@ -7,7 +7,7 @@ use s3s::{Body, S3Error};
 use super::error::SIZE;
 use super::xml::{DECLARATION, escape};
 
-/// The fields of a document beside code and message.
+/// The fields of a document in addition to code and message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Field {
     Key,
@@ -18,8 +18,7 @@ enum Field {
     ActualObjectSize,
 }
 
-/// The codes whose documents S3 words always in the same way: code, message and fields. Clients
-/// look into all of them.
+/// Codes with a fixed document in S3: code, message and fields. Clients look at all of them.
 const DOCUMENTS: &[(&str, &str, &[Field])] = &[
     ("NoSuchKey", "The specified key does not exist.", &[Field::Key]),
     ("NoSuchBucket", "The specified bucket does not exist", &[Field::BucketName]),
@@ -120,12 +119,12 @@ pub(super) fn response(error: &S3Error, told: &Told) -> Response<Body> {
     response
 }
 
-/// The document alone.
+/// Returns the document alone.
 pub(super) fn text(error: &S3Error, told: &Told) -> String {
     document(error.code().as_str(), &escape(error.message().unwrap_or_default()), told)
 }
 
-/// `detail` is what this server says on its own, as it stands in XML.
+/// Returns the document. `detail` is this server's own text, as it is in XML.
 fn document(code: &str, detail: &str, told: &Told) -> String {
     let known = DOCUMENTS.iter().find(|(known, _, _)| *known == code);
     let mut out = format!("<Error><Code>{}</Code>", escape(code));

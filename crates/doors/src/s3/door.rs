@@ -186,7 +186,8 @@ impl Door for S3Door {
     }
 }
 
-/// A service worker would see and answer all later requests of the browser to the bucket it is in.
+/// Refuses service workers: they would see and answer all later requests of the browser to their
+/// bucket.
 fn check_worker(headers: &HeaderMap) -> S3Result<()> {
     match headers.get("service-worker") {
         None => Ok(()),
@@ -200,7 +201,7 @@ fn check_worker(headers: &HeaderMap) -> S3Result<()> {
 impl Inner {
     fn next_id(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        // A letter first: no parser takes it for a number.
+        // A letter first, so that no parser takes the id for a number.
         format!("R{:016X}", self.start.wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
@@ -253,7 +254,7 @@ impl Inner {
         }
     }
 
-    /// The reply to an anonymous request for an object that is in memory.
+    /// Returns the reply to an anonymous request for an object that is in memory.
     fn answer_now(&self, parts: &Parts, stages: &mut Stages) -> Option<Response<Body>> {
         let is_head = parts.method == Method::HEAD;
         let Address::Object { bucket, key } = &parts.address else { return None };
@@ -271,7 +272,7 @@ impl Inner {
         let response = match reading.now(&self.store.fs)? {
             Ok(response) => self.finish(response, &parts.request_id),
             Err(Failure::Refused(error)) => self.finish(refused(parts, &error), &parts.request_id),
-            // A missing object takes another look.
+            // A missing object needs a further look.
             Err(Failure::Store(_)) => return None,
         };
         stages.lap(Stage::Cache);
@@ -338,10 +339,10 @@ impl Inner {
         }
     }
 
-    /// The account of a caller that has limits.
+    /// Returns the account of a caller with limits.
     ///
     /// # Errors
-    /// How long it takes until the caller may send a request again.
+    /// The time until the caller may send a request again.
     async fn account(
         &self,
         caller: &Caller,
@@ -353,7 +354,7 @@ impl Inner {
         }
     }
 
-    /// Says how long a reply took, and counts it: now, or when its last byte goes.
+    /// Adds the time taken to a reply, and counts it: now, or when its last byte is sent.
     fn count(&self, mut response: Response<Body>, seen: Seen, stages: &Stages) -> Response<Body> {
         timing::say(&mut response, stages, seen.is_anonymous);
         let stats = self.stats.get(seen.verb).or(self.stats.last()).expect("there is one");
@@ -366,7 +367,7 @@ impl Inner {
         response.map(|body| counted(body, stats, status, stages))
     }
 
-    /// Establishes the caller and the operation. The request gets its final form.
+    /// Finds out the caller and the operation. The request gets its final form.
     async fn admit(&self, parts: &mut Parts, seen: &mut Seen) -> S3Result<Admitted> {
         let verdict = stage::time(Stage::Admit, self.judge(parts)).await;
         let verdict = verdict.inspect_err(|error| not_admitted(&parts.witness, error))?;

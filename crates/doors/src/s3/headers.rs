@@ -1,4 +1,4 @@
-//! Reading headers.
+//! Reads headers.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use s3s::S3Result;
@@ -6,7 +6,7 @@ use s3s::S3Result;
 use super::error::bad_request;
 use super::query::Query;
 
-/// A header that may be given once.
+/// Returns the value of a header that may be given only once.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -17,7 +17,7 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<Option<&'
     }
 }
 
-/// SDKs move headers of a presigned URL into its query; there they mean the same.
+/// Moves headers that SDKs put into the query of a presigned URL back; they mean the same there.
 pub(super) fn unhoist(query: &mut Query, headers: &mut HeaderMap) -> S3Result<()> {
     for (name, value) in query.pairs() {
         let lower = name.to_ascii_lowercase();

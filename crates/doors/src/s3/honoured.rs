@@ -9,11 +9,11 @@ use super::error::{bad_request, invalid, not_implemented, refuse};
 use super::headers::text;
 use super::operation::{BODY, Operation};
 
-/// Headers of HTTP that change what is asked for.
+/// Headers of HTTP that change the meaning of a request.
 const CONDITIONS: &[&str] =
     &["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
 
-/// Refuses what the operation would not do.
+/// Refuses headers that the operation would ignore.
 pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes) -> S3Result<()> {
     let is_change = operation.is_change();
     for (name, value) in headers {

@@ -80,7 +80,7 @@ impl Integrity {
         self.checksum.as_ref().map(|(algorithm, _)| *algorithm)
     }
 
-    /// A digester of all that has to be known of the bytes.
+    /// Returns a digester for all digests that are needed.
     pub(super) fn digester(&self, further: Option<Algorithm>) -> Digester {
         let algorithms: Vec<Algorithm> = self.algorithm().into_iter().chain(further).collect();
         Digester::new(true, &algorithms)
@@ -148,7 +148,7 @@ fn in_header(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Bytes)>> {
     Ok(found)
 }
 
-/// The checksum that `x-amz-trailer` announces.
+/// Returns the checksum that `x-amz-trailer` announces.
 fn in_trailer(headers: &HeaderMap) -> S3Result<Option<Algorithm>> {
     let Some(names) = text(headers, "x-amz-trailer")? else { return Ok(None) };
     match checksums::of_header(names.trim()) {

@@ -1,8 +1,7 @@
 //! The S3 door.
 //!
-//! It is not: a place where rights are decided (the operations of the store do that), a keeper of
-//! keys, or a second implementation of anything. A request that has no words in the store is
-//! refused.
+//! It does not decide on rights (the operations of the store do that), keeps no keys, and
+//! implements nothing a second time. A request that the store cannot express is refused.
 //!
 //! ```text
 //!   request ──► address, query ──► verdict ──► route ──► body ──► verb ──► Fs
@@ -11,8 +10,8 @@
 //!                                                table)    read)
 //! ```
 //!
-//! A verb is a row of `table` and a file of `verbs` of the same name. It gets a [`call::Call`] and
-//! returns the reply. The `s3s` library has the types of S3 and reads and writes their XML.
+//! A verb is a row of `table` and a file of `verbs` of the same name. It receives a [`call::Call`]
+//! and returns the reply. The `s3s` library has the types of S3 and reads and writes their XML.
 
 mod address;
 mod attributes;
@@ -62,7 +61,7 @@ pub use store::PublicAcl;
 use crate::admit::Admit;
 use crate::metrics::DoorMetrics;
 
-/// The door, to be served by [`crate::serve::serve`].
+/// Returns the door, to be served by [`crate::serve::serve`].
 pub fn service(fs: Fs, admit: Arc<Admit>, metrics: &DoorMetrics, config: S3Config) -> S3Door {
     S3Door::new(fs, admit, metrics, config)
 }

@@ -1,4 +1,4 @@
-//! Preflights: a browser asks, unsigned, whether a page may send a request.
+//! Preflights: unsigned requests with which a browser asks whether a page may send a request.
 
 use cairn_fs::Fs;
 use cairn_fs::rows::CorsRule;
@@ -11,15 +11,15 @@ use super::parts::Parts;
 use super::reply;
 use crate::cors::{self, Cors, Policy, Refusal};
 
-/// As S3 does it. What is signed is never added by a browser.
+/// Policy of S3. A browser never adds signatures.
 pub(super) const POLICY: Policy = Policy { credentials: true, exposed: "" };
 
-/// In S3's words.
+/// Message in the words of S3.
 const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually \
     because the evalution of Origin, request method / Access-Control-Request-Method or \
     Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.";
 
-/// Pages of the server itself, which get by on presigned URLs: browsers add no credentials.
+/// Pages of the server itself, which use presigned URLs: browsers add no credentials.
 pub(super) struct Pages(Option<CorsRule>);
 
 impl Pages {
@@ -37,7 +37,7 @@ impl Pages {
         }))
     }
 
-    /// The rule for a page, if it is one of these.
+    /// Returns the rule for a page, if it is one of these.
     fn cors(&self, parts: &Parts) -> Option<Cors> {
         let rule = self.0.as_ref()?;
         let origin = parts.headers.get(ORIGIN)?.to_str().ok()?;
@@ -65,7 +65,8 @@ fn refused(refusal: Refusal) -> S3Error {
     }
 }
 
-/// Says of the reply to a preflight, and of that to a request of a page, whom it is for.
+/// Sets the headers of the reply to a preflight, or to a page's request, that say which pages may
+/// read it.
 pub(super) async fn say(fs: &Fs, pages: &Pages, parts: &Parts, response: &mut Response<Body>) {
     let headers = response.headers_mut();
     if cors::is_preflight(&parts.method, &parts.headers) {

@@ -8,7 +8,7 @@ use s3s::{S3ErrorCode, S3Result};
 use super::error::{invalid, refuse};
 use crate::limits::QUERY_PARAMETERS;
 
-/// Name and value pairs as sent. No name comes twice: S3 knows none that may.
+/// Name and value pairs as sent. No name occurs twice: S3 has no parameter that may.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Query {
     pairs: Vec<(String, String)>,
@@ -20,7 +20,7 @@ impl Query {
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
-            // Each is compared with all others.
+            // The number is limited, as each is compared with all others.
             if pairs.len() == QUERY_PARAMETERS {
                 let what = format!("more than {QUERY_PARAMETERS} query parameters");
                 return Err(refuse(S3ErrorCode::InvalidArgument, what));
@@ -38,7 +38,7 @@ impl Query {
         self.pairs.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// A value that is a number, a boolean and the like.
+    /// Returns a value that is a number, a boolean or the like.
     pub(super) fn parsed<T: FromStr>(&self, name: &str) -> S3Result<Option<T>> {
         let bad = |value| invalid(format!("invalid query: {name}: {value}"));
         self.get(name).map(|value| value.parse().map_err(|_| bad(value))).transpose()
@@ -56,13 +56,13 @@ impl Query {
         &self.pairs
     }
 
-    /// Only the pairs whose names `keep` wants.
+    /// Keeps only the pairs with names for which `keep` returns true.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.pairs.retain(|(name, _)| keep(name));
     }
 }
 
-/// `+` is a space, as in forms; clients that mean a plus send `%2B`.
+/// Decodes a text. `+` is a space, as in forms; clients that mean a plus send `%2B`.
 fn decode(text: &str) -> S3Result<String> {
     let spaced: Vec<u8> = text.bytes().map(|byte| if byte == b'+' { b' ' } else { byte }).collect();
     match percent_decode(&spaced).decode_utf8() {

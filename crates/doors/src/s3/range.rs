@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
-/// The part that a `Range` header asks of an object of some size.
+/// The part that a `Range` header asks for in an object of some size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
-    /// All of it: there is no such header, or it is not one range of bytes.
+    /// The whole object: there is no such header, or it is not one range of bytes.
     Whole,
     Part(Range<u64>),
     OutOfRange,
 }
 
-/// As RFC 9110 says. Of several ranges S3 serves none, so the whole object is sent.
+/// Parses a range according to RFC 9110. S3 does not serve several ranges, so the whole object is
+/// sent for them.
 pub(super) fn parse(header: &str, size: u64) -> Asked {
     let Some((first, last)) = header.strip_prefix("bytes=").and_then(|text| text.split_once('-'))
     else {
@@ -35,7 +36,7 @@ pub(super) fn parse(header: &str, size: u64) -> Asked {
     if range.start >= size { Asked::OutOfRange } else { Asked::Part(range) }
 }
 
-/// The `x-amz-copy-source-range` of a part: first and last byte, both given.
+/// Parses the `x-amz-copy-source-range` of a part: first and last byte, both given.
 pub(super) fn of_source(header: &str) -> Option<(u64, u64)> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| {

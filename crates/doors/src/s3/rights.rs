@@ -23,7 +23,7 @@ pub(super) async fn authorize(
         (Action::DeleteObject, Address::Bucket(bucket)) | (_, Address::Object { bucket, .. }) => {
             store.may_write(caller, bucket).await
         }
-        // The settings of a bucket.
+        // These are the settings of a bucket.
         (_, Address::Bucket(bucket)) => store.bucket(caller, bucket).await.map(drop),
     }
 }

@@ -1,8 +1,7 @@
-//! Which row of the table a request asks for, by its method, what it names and its query.
+//! Finds the row of the table for a request, by its method, its target and its query.
 //!
 //! A parameter names a sub-resource in S3 (`?retention`, `?lifecycle`). A sub-resource that the
-//! table does not have is never passed over: `PUT /bucket/key?retention` must not replace the
-//! object.
+//! table does not have is never ignored: `PUT /bucket/key?retention` must not replace the object.
 
 use http::Method;
 use s3s::{S3ErrorCode, S3Result};
@@ -37,7 +36,7 @@ pub(super) fn resolve(
         .filter(|(_, op)| op.wanted.iter().all(|name| query.has(name)))
         .max_by_key(|(_, op)| op.wanted.len());
     let Some((place, operation)) = found else { return Err(unknown_method(method)) };
-    // A parameter that SDKs add to tell operations apart in logs.
+    // A parameter with which SDKs distinguish operations in logs.
     query.retain(|name| name != "x-id");
     for (name, _) in query.pairs() {
         let name = &name.as_str();
@@ -51,7 +50,7 @@ pub(super) fn resolve(
     Ok((place, operation))
 }
 
-/// Sub-resources that S3 has of buckets only, and of objects only.
+/// Sub-resources that S3 has for buckets only, and for objects only.
 const OF_BUCKETS: &[&str] = &[
     "accelerate",
     "analytics",

@@ -1,4 +1,4 @@
-//! Rules of CORS as S3 writes them.
+//! Rules of CORS in the form of S3.
 
 use cairn_fs::rows::CorsRule;
 use s3s::S3Result;

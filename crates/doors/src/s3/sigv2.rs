@@ -28,7 +28,7 @@ use super::sigv4::{self, PRESIGNED_SECS_MAX, Request, SKEW_SECS};
 const KEY_ID: &str = "AWSAccessKeyId";
 const SIGNATURE: &str = "Signature";
 const EXPIRES: &str = "Expires";
-/// The two headers that are signed, where SDKs repeat them in the query.
+/// The two headers that are signed, which SDKs repeat in the query.
 const IN_QUERY: [&str; 2] = ["content-md5", "content-type"];
 
 /// The parts of a query that are signed, in order.
@@ -220,7 +220,7 @@ fn check_life(expires: &str, now: Timestamp) -> S3Result<()> {
     Ok(())
 }
 
-/// Removes what has served its purpose once the signature was verified.
+/// Removes the parameters of the signature, once it was verified.
 pub(super) fn strip(query: &mut Query) {
     if !query.has(KEY_ID) {
         return;

@@ -84,7 +84,7 @@ const LIST_UPLOADS: &[&str] =
 const LIST_PARTS: &[&str] = &["max-parts", "part-number-marker"];
 const PART: &[&str] = &["partNumber", "uploadId"];
 
-/// Elements of bodies.
+/// Elements in bodies.
 const CONFIGURATION: &[&str] = &["LocationConstraint", "Location", "Bucket", "Tags"];
 const GRANTS: &[&str] = &["Owner", "AccessControlList"];
 const TAGS: &[&str] = &["TagSet"];
@@ -92,7 +92,7 @@ const RULES: &[&str] = &["CORSRule"];
 const WEBSITE: &[&str] =
     &["ErrorDocument", "IndexDocument", "RedirectAllRequestsTo", "RoutingRules"];
 
-/// A row with nothing but what it must have.
+/// Returns a row with the required fields only.
 const fn row(
     name: &'static str,
     action: Action,
@@ -186,7 +186,7 @@ pub(super) static TABLE: &[Operation] = &[
         "NoSuchBucketPolicy",
         "The bucket policy does not exist"
     ),
-    // MinIO's clients ask when it was set, too.
+    // Clients of MinIO also ask for the time of the setting.
     missing!(
         GetBucketLifecycleConfiguration,
         GetLifecycleConfiguration,

@@ -1,4 +1,4 @@
-//! Tags as S3 writes them.
+//! Tags in the form of S3.
 
 use cairn_base::limits;
 use cairn_fs::ops::tags::check_tags;
@@ -12,7 +12,7 @@ use super::query::Query;
 
 pub(super) type Tags = Vec<(String, String)>;
 
-/// The tags in `x-amz-tagging`, which is written like a query.
+/// Returns the tags in `x-amz-tagging`, which has the form of a query.
 pub(super) fn of_header(headers: &HeaderMap) -> S3Result<Tags> {
     let Some(text) = text(headers, "x-amz-tagging")? else { return Ok(Tags::new()) };
     let bad = || {
@@ -51,8 +51,8 @@ fn check(tags: Tags, most: usize) -> S3Result<Tags> {
     }
 }
 
-/// The characters that S3 allows in the key of a tag. It is asked for here only: objects from
-/// before keep others.
+/// Returns whether S3 allows a character in the key of a tag. Checked in new tags only: older
+/// objects keep others.
 fn is_of_key(char: char) -> bool {
     let is_space = char.is_whitespace() && !char.is_control();
     char.is_alphanumeric() || is_space || "+-=._:/@".contains(char)

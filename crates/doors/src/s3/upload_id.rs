@@ -1,5 +1,5 @@
-//! Upload ids as S3 shows them: `u` and 31 hex digits. With the letter no parser takes them for
-//! numbers; those of 32 hex digits were given out before, and stay valid.
+//! Upload ids in the form of S3: `u` and 31 hex digits. The letter keeps parsers from taking them
+//! for numbers; older ids have 32 hex digits, and stay valid.
 
 use cairn_base::UploadId;
 use cairn_fs::ops::multipart::UploadName;
@@ -16,7 +16,7 @@ pub(super) fn decode(text: &str) -> Option<UploadId> {
     plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(UploadId)
 }
 
-/// The upload that a request names. A malformed id names no upload.
+/// Returns the upload that a request names. A malformed id names no upload.
 pub(super) fn of(call: &Call<'_>) -> UploadName {
     let upload = call.query().get("uploadId").and_then(decode).unwrap_or(UploadId(0));
     UploadName { bucket: call.bucket().to_owned(), key: call.key().to_owned(), upload }

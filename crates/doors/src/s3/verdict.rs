@@ -199,7 +199,7 @@ fn signed_mode(request: &Request<'_>, claim: Claim, key: SigningKey) -> S3Result
     mode(word, Some(signer))
 }
 
-/// The mode that a value of `x-amz-content-sha256` promises.
+/// Returns the mode for a value of `x-amz-content-sha256`.
 fn mode(word: &str, signer: Option<ChunkSigner>) -> S3Result<Mode> {
     let chunked = |signer, has_trailer| Mode::Chunked(Box::new(Chunked::new(signer, has_trailer)));
     let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

@@ -1,4 +1,4 @@
-//! Websites of buckets as S3 writes them.
+//! Websites of buckets in the form of S3.
 
 use cairn_fs::rows::{WebRedirect, WebRule, Website};
 use s3s::S3Result;
@@ -9,7 +9,7 @@ use s3s::dto::{
 
 use super::error::invalid;
 
-/// S3's status where a redirect has none.
+/// Default status of a redirect in S3.
 const MOVED: u16 = 301;
 
 pub(super) fn of_configuration(configuration: WebsiteConfiguration) -> S3Result<Website> {

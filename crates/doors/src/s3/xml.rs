@@ -100,7 +100,7 @@ fn resolve_references(xml: &[u8]) -> Option<Bytes> {
     })
 }
 
-/// The character of a reference that the library does not take.
+/// Returns the character of a reference that the library refuses.
 fn refused(reference: &[u8]) -> Option<char> {
     let text = std::str::from_utf8(reference).ok()?;
     let code = match text.strip_prefix('x') {
@@ -127,7 +127,7 @@ fn escape_controls(xml: &Bytes) -> Option<Bytes> {
     })
 }
 
-/// Text as it may stand in XML; control characters as references, as S3 sends them.
+/// Returns text for XML; control characters become references, as in S3.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

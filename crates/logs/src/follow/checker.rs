@@ -16,10 +16,10 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Why it may not go on.
+    /// Returns the reason why it may not go on; `None` if it may.
     ///
     /// # Errors
-    /// When that cannot be found out now.
+    /// The error if that cannot be found out now.
     pub async fn check(&self) -> Result<Option<&'static str>> {
         match (self.fs.open(&self.caller, &self.bucket, &self.key).await, self.ino) {
             (Ok(object), Some(ino)) if object.ino() != ino => Ok(Some("replaced")),

@@ -1,13 +1,13 @@
-//! Following: the bytes of a file as it grows, or those of the files of a source, day after day.
+//! Following: sends the bytes of a file as it grows, or of the files of a source, day after day.
 //!
 //! ```text
-//!   change of an inode ──► Tail: one read of what is new, for all that follow the file here
+//!   change of an inode ──► Tail: one read of new bytes, for all followers of the file here
 //!                            ├─► FileFollower ─┐
 //!                            └─► FileFollower ─┴─► Feed: a file, or the days of a source ──► Sse
 //! ```
 //!
-//! A follower that is slow finds that the tail has gone on, and reads on its own. It holds up
-//! nobody.
+//! A slow follower finds that the tail has gone on, and reads on its own. It blocks no other
+//! follower.
 
 mod checker;
 mod event;

@@ -34,7 +34,8 @@ pub struct SourceFeed {
     open: Vec<Day>,
     /// Days to be opened next, each with the offset to begin at.
     next: VecDeque<(i64, u64)>,
-    /// The last day that is known, and the day on which that was looked at.
+    /// Number of the last known day; and the day and monotonic time of the last look for another
+    /// one.
     last: i64,
     looked: (i64, Duration),
     /// Index of the file that is asked first.

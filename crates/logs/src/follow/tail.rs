@@ -77,7 +77,7 @@ pub struct Seen {
     pub is_gone: bool,
 }
 
-/// The end of one file.
+/// The end of one file, as kept in memory.
 pub struct Tail {
     ino: Ino,
     tails: Arc<Tails>,

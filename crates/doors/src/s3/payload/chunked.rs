@@ -6,8 +6,8 @@
 //!   [<name>:<value>\r\n … [x-amz-trailer-signature:<64 hex>\r\n]] \r\n
 //! ```
 //!
-//! Bytes are handed on as they come, however long a chunk is. Whether a chunk's signature holds is
-//! known at its end, and nothing is published before the end of the last chunk.
+//! Bytes are handed on as they arrive, however long a chunk is. The signature of a chunk is
+//! verified at its end, and nothing is published before the end of the last chunk.
 
 use aws_lc_rs::digest::{self, SHA256};
 use bytes::{Buf, Bytes};
@@ -74,13 +74,14 @@ fn bad_trailer(what: &'static str) -> s3s::S3Error {
 }
 
 impl Chunked {
-    /// `signer` where chunks are signed; `has_trailer` where trailers may follow.
+    /// Returns a decoder. `signer` is set if chunks are signed; `has_trailer` if trailers may
+    /// follow.
     pub(crate) fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> Chunked {
         let state = ChunkState::Line(Vec::new());
         Chunked { state, signer, has_trailer, trailers: Vec::new() }
     }
 
-    /// The next data in `input`, which is taken from; `None` when more input is needed.
+    /// Takes the next data from `input`; `None` when more input is needed.
     pub(crate) fn decode(&mut self, input: &mut Bytes) -> S3Result<Option<Bytes>> {
         while !input.is_empty() {
             match &mut self.state {
@@ -160,7 +161,7 @@ impl Chunked {
         Ok(())
     }
 
-    /// At the end of the input: whether all of it came, and its trailers.
+    /// Checks at the end of the input that all of it has arrived, and reads its trailers.
     pub(crate) fn finish(&mut self) -> S3Result<()> {
         let ChunkState::End(rest) = &self.state else {
             let what = "the body ends before its last chunk";
@@ -207,7 +208,7 @@ impl Chunked {
         Ok(())
     }
 
-    /// Lower-case names and values; after [`Chunked::finish`].
+    /// Returns lower-case names with their values; after [`Chunked::finish`].
     pub(crate) fn trailers(&self) -> &[(String, String)] {
         &self.trailers
     }

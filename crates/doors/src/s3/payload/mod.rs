@@ -125,7 +125,7 @@ impl Payload {
         Ok(())
     }
 
-    /// The trailers, once [`Payload::next`] has returned `None`.
+    /// Returns the trailers, once [`Payload::next`] has returned `None`.
     pub(super) fn trailers(&self) -> &[(String, String)] {
         match &self.mode {
             Mode::Chunked(chunked) => chunked.trailers(),
@@ -133,7 +133,7 @@ impl Payload {
         }
     }
 
-    /// All of a body that has to be short, in room that is taken for it as it comes.
+    /// Returns a whole body that has to be short. Room for it is taken as it arrives.
     pub(super) async fn read_all(
         &mut self,
         limit: usize,
@@ -162,8 +162,8 @@ impl Payload {
         Ok(whole.freeze())
     }
 
-    /// Reads what is left of a body that was refused, in the background: then the connection can
-    /// be used again. `false`: it cannot.
+    /// Reads the rest of a refused body in the background, so that the connection can be used
+    /// again. Returns false if it cannot.
     pub(super) fn linger(self) -> bool {
         self.is_done || self.upload.linger()
     }
@@ -182,7 +182,7 @@ fn broken(error: &UploadError) -> s3s::S3Error {
     }
 }
 
-/// The length in `x-amz-decoded-content-length`.
+/// Returns the length in `x-amz-decoded-content-length`.
 pub(super) fn decoded_length(headers: &http::HeaderMap) -> S3Result<Option<u64>> {
     let Some(value) = headers.get("x-amz-decoded-content-length") else { return Ok(None) };
     let number = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));

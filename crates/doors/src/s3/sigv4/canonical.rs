@@ -91,7 +91,7 @@ fn canonical_query(out: &mut String, pairs: &[(String, String)]) {
     }
 }
 
-/// The values of a header joined by commas, each trimmed and with single spaces.
+/// Writes the values of a header, joined by commas, each trimmed and with single spaces.
 fn canonical_values(out: &mut Vec<u8>, request: &Request<'_>, name: &str) {
     let headers: &HeaderMap = request.headers;
     if name == "host" && !headers.contains_key(name) {

@@ -92,7 +92,7 @@ pub(super) fn check_signature(signature: &str) -> Result<(), String> {
     }
 }
 
-/// The one value of `x-amz-content-sha256`.
+/// Returns the only value of `x-amz-content-sha256`.
 pub(crate) fn content_sha256(headers: &HeaderMap) -> S3Result<Option<&str>> {
     let mut values = headers.get_all("x-amz-content-sha256").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -102,7 +102,7 @@ pub(crate) fn content_sha256(headers: &HeaderMap) -> S3Result<Option<&str>> {
     }
 }
 
-/// `<access key id>/<day>/<region>/s3/aws4_request`
+/// The scope of a credential: `<access key id>/<day>/<region>/s3/aws4_request`.
 pub(super) struct Scope<'a> {
     pub(super) access_key_id: &'a str,
     pub(super) day: &'a str,
@@ -122,7 +122,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// `region` is the server's; empty to take any.
+    /// Checks the scope. `region` is the server's; empty to take any.
     pub(super) fn check(&self, region: &str) -> Result<(), String> {
         if self.terminal != "aws4_request" {
             return Err(format!("the credential ends in {:?}, not aws4_request", self.terminal));

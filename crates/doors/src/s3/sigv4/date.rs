@@ -51,7 +51,7 @@ impl SignedAt {
         SignedAt { text, time }
     }
 
-    /// The day, as in a credential's scope.
+    /// Returns the day, as in a credential's scope.
     pub(crate) fn day(&self) -> &str {
         &self.text[..8]
     }
@@ -67,7 +67,8 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days of the proleptic Gregorian calendar; years begin in March, so that the leap day is last.
+/// Counts days of the proleptic Gregorian calendar; years begin in March, so that the leap day is
+/// last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

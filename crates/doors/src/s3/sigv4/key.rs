@@ -1,4 +1,4 @@
-//! Signing keys, and what is signed with them.
+//! Signing keys and signatures.
 
 use aws_lc_rs::{digest, hmac};
 use cairn_auth::SecretKey;
@@ -25,7 +25,7 @@ impl SigningKey {
         SigningKey { key, region: region.to_owned() }
     }
 
-    /// The signature of `kind` at a time over further lines, in hex.
+    /// Returns the signature of `kind` at a time over further lines, in hex.
     pub(crate) fn sign(&self, kind: &str, at: &SignedAt, lines: &[&str]) -> String {
         let scope = format!("{}/{}/s3/aws4_request", at.day(), self.region);
         let mut text = format!("{kind}\n{}\n{scope}", at.text);
@@ -37,7 +37,7 @@ impl SigningKey {
     }
 }
 
-/// Lower-case hex.
+/// Returns lower-case hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);
@@ -48,7 +48,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     out
 }
 
-/// SHA-256 in hex.
+/// Returns the SHA-256 in hex.
 pub(crate) fn hex_sha256(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
@@ -58,7 +58,7 @@ pub(crate) fn same(one: &str, other: &str) -> bool {
     one.as_bytes().ct_eq(other.as_bytes()).into()
 }
 
-/// Keys derived lately. An entry is good only for the very secret it was made of, so a secret
+/// Recently derived keys. An entry is valid only for the secret it was derived from, so a secret
 /// that was replaced or removed never lives on here.
 pub(crate) struct KeyCache {
     keys: quick_cache::sync::Cache<(String, String, String), (SecretKey, SigningKey)>,

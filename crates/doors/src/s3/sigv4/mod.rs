@@ -1,4 +1,4 @@
-//! AWS Signature Version 4: what a request claims, and whether its signature bears it out.
+//! AWS Signature Version 4: the claim of a request, and its verification.
 //!
 //! ```text
 //!   headers, query ──► Claim::parse ──► secret of the access key ──► Claim::holds ──► Caller
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Only the algorithm `AWS4-HMAC-SHA256` exists here. A request that carries any other sort of
-//! credentials, or two sorts at once, is refused and never taken for an anonymous one.
+//! credentials, or two sorts at once, is refused and never treated as anonymous.
 
 mod canonical;
 mod claim;

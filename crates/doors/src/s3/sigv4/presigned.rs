@@ -88,7 +88,7 @@ fn check_life(expires: &str, at: Timestamp, now: Timestamp) -> S3Result<()> {
     Ok(())
 }
 
-/// The hash a presigned URL says the payload has, where it is one.
+/// Returns the hash of the payload according to a presigned URL, if the URL states one.
 pub(crate) fn payload_of<'a>(request: &Request<'a>) -> S3Result<Option<&'a str>> {
     let header = content_sha256(request.headers)?;
     match (request.query.get(CONTENT_SHA256), header) {
@@ -100,7 +100,7 @@ pub(crate) fn payload_of<'a>(request: &Request<'a>) -> S3Result<Option<&'a str>>
     }
 }
 
-/// Removes what has served its purpose once the signature was verified.
+/// Removes the parameters of the signature, once it was verified.
 pub(crate) fn strip(query: &mut Query) {
     query.retain(|name| !is_parameter(name) && name != CONTENT_SHA256);
 }

@@ -1,5 +1,5 @@
-//! Questions about features that are not there. The answer is the same for all buckets, and given
-//! to whoever may know the bucket.
+//! Questions about missing features. The answer is the same for all buckets, and given to callers
+//! that may know the bucket.
 
 use http::{Response, StatusCode};
 use s3s::{Body, S3Result};
@@ -9,7 +9,7 @@ use super::super::error::refuse_with;
 use super::super::reply;
 use super::super::xml::DECLARATION;
 
-/// There is none.
+/// Answers that there is no such setting.
 pub(crate) async fn missing(
     call: Call<'_>,
     code: &'static str,
@@ -19,7 +19,7 @@ pub(crate) async fn missing(
     Err(refuse_with(code, StatusCode::NOT_FOUND, message))
 }
 
-/// A document that says so.
+/// Answers with a document that says so.
 pub(crate) async fn document(
     call: Call<'_>,
     root: &'static str,

@@ -1,4 +1,4 @@
-//! Access control lists: what there is of them is the visibility of a bucket.
+//! Access control lists: they express only the visibility of a bucket.
 
 use cairn_auth::{Caller, Visibility};
 use cairn_fs::rows::Bucket;
@@ -15,7 +15,7 @@ use super::super::store::Store;
 
 pub(super) const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
 
-/// The visibility that a canned ACL of a bucket asks for.
+/// Returns the visibility that a canned ACL of a bucket asks for.
 pub(super) fn canned(store: &Store, headers: &HeaderMap) -> S3Result<Option<Visibility>> {
     match text(headers, "x-amz-acl")? {
         None => Ok(None),
@@ -25,7 +25,7 @@ pub(super) fn canned(store: &Store, headers: &HeaderMap) -> S3Result<Option<Visi
     }
 }
 
-/// The visibility that a bucket gets which anybody may list, if an ACL may ask for it.
+/// Returns the visibility of a bucket that anybody may list, if an ACL may ask for it.
 pub(super) fn public(store: &Store) -> S3Result<Visibility> {
     match store.public_acl {
         PublicAcl::Accept => Ok(Visibility::Public),
@@ -37,8 +37,8 @@ pub(super) fn public(store: &Store) -> S3Result<Visibility> {
     }
 }
 
-/// The canned ACL of an object: it must say what holds for all objects of its bucket, and is
-/// refused where that cannot be kept.
+/// Checks the canned ACL of an object: it must match the visibility of its bucket, and is refused
+/// otherwise.
 pub(super) async fn check_object(call: &Call<'_>) -> S3Result<()> {
     let wanted = match text(call.headers(), "x-amz-acl")? {
         None => return Ok(()),
@@ -46,7 +46,7 @@ pub(super) async fn check_object(call: &Call<'_>) -> S3Result<()> {
         Some("public-read") => Visibility::Public,
         Some(_) => return Err(not_implemented("an ACL of an object other than its bucket's")),
     };
-    // Only a caller who may write learns how visible the bucket is.
+    // Only a caller that may write learns the visibility of the bucket.
     call.may_write().await?;
     let bucket = call.store.bucket(&Caller::system(), call.bucket()).await?;
     match (wanted, bucket.visibility) {
@@ -59,7 +59,7 @@ pub(super) async fn check_object(call: &Call<'_>) -> S3Result<()> {
     }
 }
 
-/// The list that says how visible a bucket is, and with it all that is in it.
+/// Returns the list that expresses the visibility of a bucket and its contents.
 pub(super) async fn listed(store: &Store, bucket: &Bucket) -> S3Result<(Owner, Vec<Grant>)> {
     let owner = owner::owner(&store.fs, bucket.owner).await?;
     let mut grants = vec![Grant {

@@ -33,7 +33,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         conditions: conditions::of_change(call.headers())?,
     };
     let patience = completion.store.patience;
-    // Goes on even where the client does not wait for it.
+    // Goes on even if the client does not wait for it.
     let mut task = tokio::spawn(async move { completion.run(parts).await });
     let in_time = match patience.is_zero() {
         true => None,
@@ -73,7 +73,7 @@ fn joined(done: Result<Output, tokio::task::JoinError>) -> Output {
     done.map_err(gone)?
 }
 
-/// The parts as the client names them, in ascending order.
+/// Returns the parts as the client names them, in ascending order.
 fn named_parts(parts: Option<Vec<CompletedPart>>) -> S3Result<Vec<TakenPart>> {
     let parts = parts.unwrap_or_default();
     if parts.is_empty() || parts.len() > limits::PARTS as usize {
@@ -155,7 +155,8 @@ impl Completion {
         let done = match store.fs.complete_upload(&caller, name, parts, conditions).await {
             Ok(done) => done,
             Err(error) => {
-                // Of an upload that was there a moment ago it is the object that If-Match is about.
+                // The upload existed a moment ago, so it is the object for If-Match that is
+                // missing.
                 let not_found = match had_upload && headers.contains_key(IF_MATCH) {
                     true => S3ErrorCode::NoSuchKey,
                     false => S3ErrorCode::NoSuchUpload,
@@ -180,7 +181,7 @@ impl Completion {
         Ok(output)
     }
 
-    /// The parts as they are stored.
+    /// Returns the parts as they are stored.
     async fn stored_parts(&self, named: &[TakenPart]) -> S3Result<Vec<Part>> {
         let mut stored = Vec::with_capacity(named.len());
         let mut after = 0;
@@ -234,7 +235,7 @@ impl Expected {
             let Some((_, kind)) = upload.checksum.filter(|(known, _)| *known == algorithm) else {
                 return Err(bad_request("the upload was not begun with this checksum algorithm"));
             };
-            // A checksum of checksums may say of how many.
+            // A checksum of checksums may include the number of parts.
             let (value, count) = value.split_once('-').unwrap_or((value, ""));
             if !count.is_empty() && count.parse() != Ok(parts) {
                 return Err(mismatch());

@@ -14,7 +14,7 @@ use super::{acl, time};
 
 const SOURCE: &str = "x-amz-copy-source";
 
-/// The object a copy is made of: bucket and key.
+/// Returns the bucket and key of the source of a copy.
 pub(super) fn source(headers: &HeaderMap) -> S3Result<(String, String)> {
     let named = text(headers, SOURCE)?.filter(|source| !source.is_empty());
     let named = named.ok_or_else(|| bad_request(format!("missing header: {SOURCE}")))?;
@@ -28,8 +28,8 @@ pub(super) fn source(headers: &HeaderMap) -> S3Result<(String, String)> {
     }
 }
 
-/// No byte moves: the copy shares them with its source. They are read where only they tell the
-/// checksum.
+/// Copies without moving bytes: the copy shares them with its source. They are read only if the
+/// checksum requires it.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let headers = call.headers();
     let (source_bucket, source_key) = source(headers)?;

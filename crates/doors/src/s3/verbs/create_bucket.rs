@@ -16,11 +16,11 @@ use super::super::tags::{self, Tags};
 use super::super::{reply, xml};
 use super::acl;
 
-/// A bucket that is there already as it is asked for is a success: the answer to the first request
-/// may have been lost.
+/// Makes a bucket. If it already exists as requested, that is a success: the answer to the first
+/// request may have been lost.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let name = call.bucket();
-    // The store takes names that S3 keeps for itself.
+    // The store accepts names that S3 reserves.
     if !check_bucket_name(name) {
         return Err(S3ErrorCode::InvalidBucketName.into());
     }
@@ -59,7 +59,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     Ok(response)
 }
 
-/// The tags of a configuration, which the library passes over.
+/// Returns the tags of a configuration, which the library ignores.
 fn tags_in(body: &[u8]) -> S3Result<TagSet> {
     if body.trim_ascii().is_empty() {
         return Ok(TagSet::new());
@@ -83,7 +83,8 @@ fn tags_in(body: &[u8]) -> S3Result<TagSet> {
     read.map_err(bad)
 }
 
-/// A server of one region has buckets in that one; others take any name of a region for theirs.
+/// Checks the location. A server with a region takes only that region; others take any name of a
+/// region.
 fn check_location(region: &str, location: &str) -> S3Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let fits = match region {
@@ -100,7 +101,7 @@ fn check_location(region: &str, location: &str) -> S3Result<()> {
     }
 }
 
-/// Settings of which one value is what buckets have anyway.
+/// Checks settings for which only the default value of buckets is accepted.
 fn check_settings(headers: &HeaderMap, acl: Option<Visibility>) -> S3Result<()> {
     match text(headers, "x-amz-bucket-object-lock-enabled")? {
         None | Some("false") => {}

@@ -45,8 +45,8 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     Ok(response)
 }
 
-/// Conditions are decided when the upload is completed. A client that sends them with the first
-/// request, too, learns early that they do not hold.
+/// Checks conditions early. They are decided when the upload is completed, but a client that also
+/// sends them with the first request learns now that they fail.
 async fn check_conditions(call: &Call<'_>) -> S3Result<()> {
     let conditions = conditions::of_change(call.headers())?;
     if conditions.is_empty() {
@@ -63,7 +63,7 @@ async fn check_conditions(call: &Call<'_>) -> S3Result<()> {
     checked.map_err(|error| translate(error, Codes::object()))
 }
 
-/// The checksum that all parts and the object will have.
+/// Returns the checksum that all parts and the object will have.
 fn checksum(headers: &HeaderMap) -> S3Result<Option<(Algorithm, ChecksumKind)>> {
     let algorithm = text(headers, "x-amz-checksum-algorithm")?;
     let algorithm = algorithm.map(checksums::algorithm).transpose()?;

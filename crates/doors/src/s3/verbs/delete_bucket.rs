@@ -5,7 +5,7 @@ use super::super::call::Call;
 use super::super::error::Codes;
 use super::super::reply;
 
-/// Uploads in progress do not keep a bucket: no listing of objects shows them.
+/// Deletes a bucket, even with uploads in progress: no listing of objects shows them.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     match call.store.fs.delete_bucket(call.caller, call.bucket()).await {
         Ok(()) => Ok(reply::empty(StatusCode::NO_CONTENT)),

@@ -9,14 +9,14 @@ use super::super::headers::text;
 use super::super::{conditions, reply};
 use super::check_version;
 
-/// Deleting what is not there is a success.
+/// Deletes an object. A missing object is a success.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     check_version(call.query())?;
     let conditions = conditions(call.headers())?;
     let (bucket, key) = (call.bucket().to_owned(), call.key().to_owned());
     match call.run(Codes::object(), DeleteObject { bucket, key, conditions }).await {
         Ok(_) => {}
-        // A condition on what is gone already.
+        // The condition was on an object that is already gone.
         Err(error) if *error.code() == S3ErrorCode::NoSuchKey => {}
         Err(error) => return Err(error),
     }

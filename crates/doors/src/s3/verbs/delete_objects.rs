@@ -10,7 +10,7 @@ use super::super::error::{Codes, invalid, not_implemented, refuse, translate};
 use super::super::{reply, xml};
 use super::check_version_id;
 
-/// Each key succeeds or fails on its own.
+/// Deletes objects. Each key succeeds or fails on its own.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let Delete { objects, quiet } = xml::parse(&call.xml)?;
     if objects.is_empty() || objects.len() > limits::DELETE_KEYS {

@@ -6,7 +6,7 @@ use super::super::call::Call;
 use super::super::reply;
 use super::super::store::DEFAULT_REGION;
 
-/// The first region of all has no name here.
+/// Answers with the region. The first region of S3 has no name here.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     call.settings().await?;
     let named = Some(call.store.region()).filter(|region| *region != DEFAULT_REGION);

@@ -5,7 +5,7 @@ use s3s::{Body, S3Result};
 use super::super::call::Call;
 use super::super::reply;
 
-/// Never enabled.
+/// Answers that versioning was never enabled.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     call.settings().await?;
     reply::xml(&GetBucketVersioningOutput::default())

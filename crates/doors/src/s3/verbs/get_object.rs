@@ -133,7 +133,7 @@ impl Reading<'_> {
         Ok(response)
     }
 
-    /// The bytes of an object that may be sent, if any are.
+    /// Returns the bytes of an object that may be sent, if there are any.
     fn sent(&self, object: &Object) -> Option<Range<u64>> {
         let size = object.size();
         match self.range(object, size) {
@@ -144,7 +144,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Status and headers, and which bytes are the body, if any.
+    /// Returns the response without its body, and the range of bytes for the body, if there is one.
     fn head(
         &self,
         object: &Object,
@@ -183,7 +183,7 @@ impl Reading<'_> {
         Ok((response, (!self.is_head).then_some(range)))
     }
 
-    /// A reply already where the caller's copy is current.
+    /// Returns a complete reply if the caller's copy is current.
     fn check(
         &self,
         object: &Object,

@@ -6,7 +6,7 @@ use super::super::call::Call;
 use super::super::reply;
 use super::{acl, check_version};
 
-/// An object is as visible as its bucket.
+/// Answers with the visibility of the object's bucket.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     check_version(call.query())?;
     let bucket = call.settings().await?;

@@ -55,7 +55,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     Ok(response)
 }
 
-/// The wanted attributes, in one header or several.
+/// Returns the requested attributes, from one header or several.
 fn words(headers: &HeaderMap) -> S3Result<Vec<&str>> {
     let lines = headers.get_all(WANTED).iter().map(|line| line.to_str().unwrap_or_default());
     let words: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
@@ -65,7 +65,7 @@ fn words(headers: &HeaderMap) -> S3Result<Vec<&str>> {
     }
 }
 
-/// Here alone an ETag has no quotes.
+/// Removes the quotes of an ETag: only this reply has none.
 fn without_quotes(text: &str) -> String {
     text.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>")
 }
@@ -76,7 +76,7 @@ fn checksum(row: &Row) -> Option<Checksum> {
     (!row.checksums.is_empty()).then_some(checksum)
 }
 
-/// Parts are numbered from 1 in the order of the object, as GET counts them.
+/// Returns the parts, numbered from 1 in the order of the object, as in GET.
 async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<GetObjectAttributesParts> {
     let number = |name: &str| -> S3Result<Option<i32>> {
         let bad = |_| invalid(format!("{name} is not a number"));

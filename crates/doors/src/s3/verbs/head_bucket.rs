@@ -9,7 +9,7 @@ use super::super::reply;
 
 const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 
-/// A caller that may list a bucket may know of it.
+/// Answers whether the bucket exists, for callers that may list it.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let bucket = call.bucket().to_owned();
     let verb = ListObjects { bucket, max_keys: 0, ..ListObjects::default() };

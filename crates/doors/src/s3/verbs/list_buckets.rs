@@ -9,7 +9,7 @@ use super::super::{owner, reply};
 use super::listing::{decode, token_of};
 use super::time;
 
-/// Entries of a page at most; without `max-buckets` all are listed.
+/// Most entries of a page; without `max-buckets` all are listed.
 const PAGE: usize = 1000;
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {

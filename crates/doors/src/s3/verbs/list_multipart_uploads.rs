@@ -21,7 +21,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let [prefix, delimiter, key_marker, upload_id_marker] =
         ["prefix", "delimiter", "key-marker", "upload-id-marker"]
             .map(|name| query.get(name).unwrap_or_default());
-    // It has no meaning without a key.
+    // The marker has no meaning without a key.
     let is_meant = !upload_id_marker.is_empty() && !key_marker.is_empty();
     let after_upload = is_meant
         .then(|| upload_id::decode(upload_id_marker))

@@ -7,7 +7,7 @@ use super::super::error::invalid;
 use super::super::reply;
 use super::listing::{Asked, bucket_owner};
 
-/// Each object once, as the version `null`: nothing keeps former ones.
+/// Lists each object once, as the version `null`: former versions are not kept.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let query = call.query();
     let asked = Asked::of(query)?;

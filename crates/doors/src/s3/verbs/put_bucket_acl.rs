@@ -31,7 +31,8 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     Ok(reply::empty(StatusCode::OK))
 }
 
-/// The visibility that a list of grants comes to: the owner everything, everybody may read or not.
+/// Returns the visibility that a list of grants expresses: everything for the owner, and reading
+/// for everybody or not.
 fn visibility_of(
     store: &Store,
     policy: AccessControlPolicy,

@@ -10,7 +10,7 @@ use super::super::{attributes, checksums, conditions, tags};
 use super::acl;
 use super::receive::{Received, receive, stored};
 
-/// Nothing is changed before all bytes came and were the right ones.
+/// Stores an object. Nothing is changed before all bytes have arrived and were verified.
 pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
     let headers = call.headers();
     let (integrity, further) = Integrity::of_object(headers)?;

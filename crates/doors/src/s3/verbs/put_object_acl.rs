@@ -7,7 +7,7 @@ use super::super::error::not_implemented;
 use super::super::{reply, xml};
 use super::{acl, check_version};
 
-/// Accepts what is so anyway.
+/// Accepts an ACL equal to the current one; refuses any other.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let policy: Option<AccessControlPolicy> = xml::parse_some(&call.xml)?;
     check_version(call.query())?;

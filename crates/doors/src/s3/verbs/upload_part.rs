@@ -11,7 +11,7 @@ use super::super::query::Query;
 use super::super::{checksums, upload_id};
 use super::receive::{Received, receive, stored};
 
-/// The part that a query names.
+/// Returns the number of the part that a query names.
 pub(super) fn part_of(query: &Query) -> S3Result<u32> {
     part_number(query.parsed("partNumber")?.unwrap_or_default())
 }
@@ -40,7 +40,8 @@ pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
     }
 }
 
-/// The checksum the upload was announced with: every part has it, whether it was sent or not.
+/// Returns the checksum that the upload was announced with: every part has it, whether it was sent
+/// or not.
 fn announced(upload: &Upload, sent: Option<Algorithm>) -> S3Result<Option<Algorithm>> {
     let Some((announced, _)) = upload.checksum else { return Ok(sent) };
     match sent {

@@ -14,8 +14,8 @@ use super::copy_object::source;
 use super::time;
 use super::upload_part::part_of;
 
-/// No byte moves: the part refers to the range of its source. Its bytes are read where the upload
-/// was begun with a checksum.
+/// Copies a part without moving bytes: it refers to the range of its source. Its bytes are read if
+/// the upload was begun with a checksum.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let headers = call.headers();
     let (source_bucket, source_key) = source(headers)?;
@@ -38,7 +38,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let copied = match copied {
         Ok(copied) => copied,
         Err(error @ Error::NotFound(_)) => {
-            // The upload was there a moment ago.
+            // The upload existed a moment ago.
             let buckets = [source_bucket.as_str()];
             return Err(call.store.refused(call.caller, &buckets, error, Codes::object()).await);
         }
