@@ -1,7 +1,7 @@
 //! Gathers appends of many requests to one file into few appends, while others are under way.
 //!
 //! ```text
-//!   append ──► queue of the file ──► a task for each file that is appended to: all lines that wait,
+//!   append ──► queue of the file ──► a task for each such file: all lines that wait,
 //!              ▲                     up to a block, in few appends; then the next
 //!   append ────┘
 //! ```

@@ -46,9 +46,9 @@ pub fn checksum(call: &[u8]) -> Checksum {
 }
 
 impl Replies {
-    /// Returns the reply to a call, and does its `work` only once. `work` returns `None` if the
-    /// outcome of the call is unknown: nothing is kept then, and the next copy of the call does its
-    /// `work` again.
+    /// Returns the reply to a call, and does its `work` only once, to its end. `work` returns
+    /// `None` if the outcome of the call is unknown: nothing is kept then, and the next copy of the
+    /// call does its `work` again.
     pub async fn once<F: Future<Output = Option<Bytes>>>(
         &self,
         client: IpAddr,

@@ -32,7 +32,7 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::later(async move {
             posix.fs.meta().flush().await?;
-            // Also reports losses that nobody who has the file open was notified of.
+            // Fails if operations were lost and that was not reported through this descriptor yet.
             directory.heard.hear(posix.fs.meta().lost())
         })
     }

@@ -101,7 +101,7 @@ impl Handle {
     }
 }
 
-/// Number of lost operations that were reported to whoever has a file or directory open.
+/// Number of lost operations that were reported through an open file or directory.
 pub struct Heard(AtomicU64);
 
 impl Heard {
