@@ -60,12 +60,11 @@ pub fn drain(queue: &LineQueue, clock: &dyn Clock, pace: Duration, sink: &mut dy
         for line in told(lost, &rfc3339(clock.now())) {
             bytes.extend_from_slice(line.as_bytes());
         }
-        match offer(queue, sink, &bytes) {
-            true => queue.wrote(lines),
-            false => {
-                tracing::error!(log = queue.log, sink = queue.sink, lines, "lines lost at the end");
-                queue.lose(lines);
-            }
+        if offer(queue, sink, &bytes) {
+            queue.wrote(lines)
+        } else {
+            tracing::error!(log = queue.log, sink = queue.sink, lines, "lines lost at the end");
+            queue.lose(lines);
         }
         reserve(queue, sink);
     }

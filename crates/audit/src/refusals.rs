@@ -62,9 +62,10 @@ impl Refusals {
             None => window.networks.entry(party).or_default(),
         };
         let is_recorded = has_room && of_network.recorded < RECORDS;
-        match is_recorded {
-            true => of_network.recorded += 1,
-            false => of_network.more += 1,
+        if is_recorded {
+            of_network.recorded += 1;
+        } else {
+            of_network.more += 1;
         }
         window.recorded += u32::from(is_recorded);
         is_recorded

@@ -55,9 +55,10 @@ pub fn authorize(
 fn check_writable(caller: &Caller, action: Action, resource: Resource<'_>) -> Result<()> {
     let (Resource::Bucket(bucket) | Resource::Object(bucket, _)) = resource else { return Ok(()) };
     let is_own = caller.principal() == Principal::System;
-    match bucket.read_only && action.changes_contents() && !is_own {
-        true => Err(Error::ReadOnly(format!("{resource} takes no changes now"))),
-        false => Ok(()),
+    if bucket.read_only && action.changes_contents() && !is_own {
+        Err(Error::ReadOnly(format!("{resource} takes no changes now")))
+    } else {
+        Ok(())
     }
 }
 
@@ -233,9 +234,10 @@ mod tests {
                 authorize(&caller, *action, Resource::Object(bucket, Some("k")), &context)
             };
             let of_root = by(Caller::verified(UserId::ROOT));
-            match action.changes_contents() {
-                true => assert!(matches!(of_root, Err(Error::ReadOnly(_))), "{action}"),
-                false => of_root.unwrap(),
+            if action.changes_contents() {
+                assert!(matches!(of_root, Err(Error::ReadOnly(_))), "{action}")
+            } else {
+                of_root.unwrap()
             }
             by(Caller::system()).unwrap();
             // A caller without the right learns only about the right.

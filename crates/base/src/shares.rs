@@ -201,9 +201,10 @@ impl Shares {
         while let Some(ask) = state.growing.get(at) {
             let leads = *state.leader.get_or_insert(ask.share) == ask.share;
             let (party, amount) = (ask.party, ask.amount);
-            match leads || self.fits(state, party, amount) {
-                true => woken.extend(state.growing.remove(at).map(|ask| state.grant(ask))),
-                false => at += 1,
+            if leads || self.fits(state, party, amount) {
+                woken.extend(state.growing.remove(at).map(|ask| state.grant(ask)))
+            } else {
+                at += 1;
             }
         }
         if state.growing.iter().any(|ask| self.is_due(state, ask.party, ask.amount)) {
@@ -300,10 +301,8 @@ impl SharesState {
     }
 
     fn waiting_mut(&mut self, party: Party, id: u64, grows: bool) -> Option<&mut Ask> {
-        let asks = match grows {
-            true => &mut self.growing,
-            false => &mut self.parties.get_mut(&party)?.waiting,
-        };
+        let asks =
+            if grows { &mut self.growing } else { &mut self.parties.get_mut(&party)?.waiting };
         asks.iter_mut().find(|ask| ask.id == id)
     }
 
@@ -338,9 +337,10 @@ impl Take {
         let of = Arc::clone(&self.of);
         let mut state = of.state();
         let Some(id) = self.waits else {
-            let is_free = match self.grows {
-                true => state.growing.is_empty() && of.fits(&state, self.party, self.amount),
-                false => of.is_free(&state, self.party, self.amount),
+            let is_free = if self.grows {
+                state.growing.is_empty() && of.fits(&state, self.party, self.amount)
+            } else {
+                of.is_free(&state, self.party, self.amount)
             };
             if is_free {
                 state.add(self.party, self.amount);
@@ -376,14 +376,15 @@ impl Future for Take {
     type Output = Share;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Share> {
-        match self.poll_granted(context) {
-            false => Poll::Pending,
-            true => Poll::Ready(Share {
+        if self.poll_granted(context) {
+            Poll::Ready(Share {
                 of: Arc::clone(&self.of),
                 party: self.party,
                 id: self.share,
                 amount: self.amount,
-            }),
+            })
+        } else {
+            Poll::Pending
         }
     }
 }
@@ -392,9 +393,10 @@ impl Drop for Take {
     fn drop(&mut self) {
         let Some(id) = self.waits else { return };
         let mut state = self.of.state();
-        match state.granted.remove(&id) {
-            true => state.remove(self.party, self.amount),
-            false => state.give_up(self.party, id, self.grows),
+        if state.granted.remove(&id) {
+            state.remove(self.party, self.amount)
+        } else {
+            state.give_up(self.party, id, self.grows)
         }
         // A leader that was only waiting for more stays the leader: its share still exists.
         self.of.wake(state);

@@ -185,10 +185,7 @@ impl Asking {
         let body = Bytes::from(noise(usize::try_from(self.body).unwrap_or(usize::MAX)));
         let path = target.path.clone();
         let wrong = |error| Error::usage(format!("{target}: {error}: quote it"));
-        let uri = match path.contains(NUMBER) {
-            true => None,
-            false => Some(path.parse().map_err(wrong)?),
-        };
+        let uri = if path.contains(NUMBER) { None } else { Some(path.parse().map_err(wrong)?) };
         let (method, any_status) = (self.method.clone(), self.any_status);
         Ok(Fixed { method, path, uri, headers, body, any_status })
     }
@@ -302,9 +299,10 @@ pub fn run(args: &HttpArgs) -> Result<()> {
 pub fn load_and_remove(asking: &Asking, plan: &Plan) -> Result<load::Sample> {
     let sample = load::run(plan)?;
     if asking.has_made() {
-        let count = match plan.endpoints.iter().any(|target| target.path.contains(NUMBER)) {
-            true => sample.asked,
-            false => 1,
+        let count = if plan.endpoints.iter().any(|target| target.path.contains(NUMBER)) {
+            sample.asked
+        } else {
+            1
         };
         remove(asking, plan, count)?;
     }

@@ -107,10 +107,7 @@ fn judge(old: &Spread, new: &Spread, is_time: bool) -> Verdict {
     if overlaps || (new.median / old.median - 1.0).abs() < NOTHING {
         return Verdict::Noise;
     }
-    match (new.median > old.median) == is_time {
-        true => Verdict::Worse,
-        false => Verdict::Better,
-    }
+    if (new.median > old.median) == is_time { Verdict::Worse } else { Verdict::Better }
 }
 
 fn row(

@@ -210,9 +210,10 @@ impl StoreShared {
         let padding = footprint as usize - encoded.len() - table.len() - draft.data.len();
         let bufs = [&encoded[..], &table, draft.data, &ZEROS[..padding]];
         let bytes: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let written = match bytes >= WRITE_BEHIND_BYTES {
-            true => room.log.file.write_behind_at(&bufs, room.offset),
-            false => room.log.file.write_at(&bufs, room.offset),
+        let written = if bytes >= WRITE_BEHIND_BYTES {
+            room.log.file.write_behind_at(&bufs, room.offset)
+        } else {
+            room.log.file.write_at(&bufs, room.offset)
         };
         writing.finished = true;
         match written {

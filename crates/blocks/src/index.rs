@@ -103,9 +103,10 @@ impl Index {
     ) -> Option<Location> {
         let former = self.get(key).map(|(former, _)| former);
         self.place(key, owner, location);
-        match location.stored == location.length {
-            true => drop(self.stored.remove(&key)),
-            false => drop(self.stored.insert(key, location.stored)),
+        if location.stored == location.length {
+            self.stored.remove(&key);
+        } else {
+            self.stored.insert(key, location.stored);
         }
         let group = self.groups.entry(key.group).or_default();
         group.bytes += location.footprint();
@@ -122,9 +123,10 @@ impl Index {
     fn location(&self, key: Key, slot: &IndexEntry) -> Location {
         let IndexEntry { segment, position, .. } = *slot;
         let length = slot.length & !COMPRESSED;
-        let stored = match slot.length == length {
-            true => length,
-            false => self.stored.get(&key).copied().unwrap_or(length),
+        let stored = if slot.length == length {
+            length
+        } else {
+            self.stored.get(&key).copied().unwrap_or(length)
         };
         Location { segment, position, length, stored }
     }

@@ -133,10 +133,7 @@ fn driver_name(text: &str) -> Result<String, String> {
 
 pub fn run(args: &CsiArgs) -> Result<ExitCode> {
     let is_controller = args.part != Part::Node;
-    let store = match is_controller {
-        true => Some(Arc::new(AtServer::open(args)?)),
-        false => None,
-    };
+    let store = if is_controller { Some(Arc::new(AtServer::open(args)?)) } else { None };
     let node = match args.part {
         Part::Controller => None,
         Part::All | Part::Node => Some(node(args)?),

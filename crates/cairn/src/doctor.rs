@@ -70,9 +70,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let after = patient.look();
     let report = findings::report(&Pair { before: &before, after: &after });
     let seen = after.nodes.iter().any(|node| node.metrics.is_ok());
-    match args.json {
-        true => output::json(&report)?,
-        false => print(&report, seen)?,
+    if args.json {
+        output::json(&report)?
+    } else {
+        print(&report, seen)?
     }
     let is_well = report.findings.is_empty() && seen;
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })

@@ -139,9 +139,10 @@ impl Source<'_> {
 
 fn dump(args: &DumpArgs) -> Result<()> {
     let source = Source::find(args)?;
-    let summary = match args.file.as_os_str() == "-" {
-        true => source.write(&mut io::stdout().lock())?,
-        false => to_file(&args.file, &source)?,
+    let summary = if args.file.as_os_str() == "-" {
+        source.write(&mut io::stdout().lock())?
+    } else {
+        to_file(&args.file, &source)?
     };
     show("dumped", &summary);
     Ok(())

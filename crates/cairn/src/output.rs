@@ -12,9 +12,10 @@ use crate::failure::{Failure, Result};
 /// Prints one line at once, even if stdout is a pipe.
 pub fn line(text: impl AsRef<str>) -> Result<()> {
     let mut out = io::stdout().lock();
-    let text = match out.is_terminal() {
-        true => escaped(text.as_ref(), |c| c == '\n'),
-        false => Cow::Borrowed(text.as_ref()),
+    let text = if out.is_terminal() {
+        escaped(text.as_ref(), |c| c == '\n')
+    } else {
+        Cow::Borrowed(text.as_ref())
     };
     out.write_all(text.as_bytes())?;
     out.write_all(b"\n")?;
@@ -24,10 +25,7 @@ pub fn line(text: impl AsRef<str>) -> Result<()> {
 /// Returns a name that another user has chosen, in a form that is safe in a line: on a terminal it
 /// begins no line of its own.
 pub fn name(text: &str) -> Cow<'_, str> {
-    match io::stdout().is_terminal() {
-        true => escaped(text, |_| false),
-        false => Cow::Borrowed(text),
-    }
+    if io::stdout().is_terminal() { escaped(text, |_| false) } else { Cow::Borrowed(text) }
 }
 
 /// Escapes characters that a terminal would interpret, unless they are `kept`. The escapes are
@@ -39,10 +37,7 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut plain = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_bad(c) {
-            true => plain.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => plain.push(c),
-        }
+        if is_bad(c) { plain.push_str(&format!("\\u{:04x}", u32::from(c))) } else { plain.push(c) }
     }
     Cow::Owned(plain)
 }
@@ -110,9 +105,10 @@ pub fn human_bytes(bytes: u64) -> String {
 /// Prints a line on stderr. If stderr fails (a full disk), the text is lost.
 pub fn complain(text: &str) {
     let text = text.replace('\n', " ");
-    let text = match io::stderr().is_terminal() {
-        true => escaped(&text, |_| false),
-        false => Cow::Borrowed(text.as_str()),
+    let text = if io::stderr().is_terminal() {
+        escaped(&text, |_| false)
+    } else {
+        Cow::Borrowed(text.as_str())
     };
     let _ = writeln!(io::stderr(), "cairn: {text}");
 }

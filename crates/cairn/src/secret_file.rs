@@ -16,15 +16,17 @@ const SECRET_BYTES: u64 = 4096;
 pub fn read(path: &Path) -> Result<Secret<String>> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => io::stdin().lock().take(SECRET_BYTES).read_to_string(&mut text),
-        false => File::open(path).map_err(fail)?.take(SECRET_BYTES).read_to_string(&mut text),
+    let read = if path.as_os_str() == "-" {
+        io::stdin().lock().take(SECRET_BYTES).read_to_string(&mut text)
+    } else {
+        File::open(path).map_err(fail)?.take(SECRET_BYTES).read_to_string(&mut text)
     };
     let text = Secret::new(text);
     read.map_err(fail)?;
     let line = text.expose().lines().next().unwrap_or_default();
-    match line.is_empty() {
-        true => Err(Failure::new(format!("{}: its first line is empty", path.display()))),
-        false => Ok(Secret::new(line.to_owned())),
+    if line.is_empty() {
+        Err(Failure::new(format!("{}: its first line is empty", path.display())))
+    } else {
+        Ok(Secret::new(line.to_owned()))
     }
 }

@@ -42,9 +42,10 @@ impl Form {
         let owned =
             |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.into_owned(), value.into_owned());
         let pairs: Vec<_> = pairs.map(owned).collect();
-        match pairs.iter().any(|(_, value)| value.contains('\0')) {
-            true => Err(Error::Invalid("a NUL byte in a form".into())),
-            false => Ok(Form(pairs)),
+        if pairs.iter().any(|(_, value)| value.contains('\0')) {
+            Err(Error::Invalid("a NUL byte in a form".into()))
+        } else {
+            Ok(Form(pairs))
         }
     }
 

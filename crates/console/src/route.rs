@@ -255,10 +255,7 @@ fn logged_out(asked: &Asked) -> Reply {
 
 pub fn failed(witness: &Witness, kind: Kind, login: Option<&LoggedIn>, failure: &Failure) -> Reply {
     witness.note(|facts| facts.reason = Some(failure.reason()));
-    match kind.is_of_script() {
-        true => failure.json(),
-        false => failure.page(login),
-    }
+    if kind.is_of_script() { failure.json() } else { failure.page(login) }
 }
 
 async fn for_user(

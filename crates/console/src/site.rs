@@ -71,9 +71,10 @@ impl Site {
 
     /// Returns the name of the cookie, and whether it is sent by TLS only.
     pub fn cookie(&self) -> (String, bool) {
-        match self.is_secure {
-            true => ("__Host-cairn".to_owned(), true),
-            false => (format!("cairn-{}", self.port), false),
+        if self.is_secure {
+            ("__Host-cairn".to_owned(), true)
+        } else {
+            (format!("cairn-{}", self.port), false)
         }
     }
 
@@ -94,12 +95,11 @@ impl Site {
         let foreign = || Error::Invalid("the console has another name: see --console-url".into());
         let authority = named.ok_or_else(foreign)?.as_str().to_ascii_lowercase();
         let name = without_port(&authority).to_owned();
-        match self.hosts.contains(&name) && !authority.contains('@') {
-            true => {
-                let scheme = if self.is_secure { "https" } else { "http" };
-                Ok(Host { authority, name, scheme })
-            }
-            false => Err(foreign()),
+        if self.hosts.contains(&name) && !authority.contains('@') {
+            let scheme = if self.is_secure { "https" } else { "http" };
+            Ok(Host { authority, name, scheme })
+        } else {
+            Err(foreign())
         }
     }
 
@@ -112,9 +112,10 @@ impl Site {
         let foreign = || Err(Error::Denied("the request is from a page of another site".into()));
         let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
         if let Some(site) = sites.next() {
-            return match site.as_bytes() == b"same-origin" && sites.next().is_none() {
-                true => Ok(()),
-                false => foreign(),
+            return if site.as_bytes() == b"same-origin" && sites.next().is_none() {
+                Ok(())
+            } else {
+                foreign()
             };
         }
         // Browsers omit that header from requests without TLS, except to this machine.
@@ -125,9 +126,10 @@ impl Site {
             scheme.eq_ignore_ascii_case(host.scheme)
                 && authority.eq_ignore_ascii_case(&host.authority)
         };
-        match origin.and_then(|origin| origin.split_once("://")).is_some_and(own) {
-            true => Ok(()),
-            false => foreign(),
+        if origin.and_then(|origin| origin.split_once("://")).is_some_and(own) {
+            Ok(())
+        } else {
+            foreign()
         }
     }
 
@@ -145,9 +147,10 @@ impl Site {
             return Ok(());
         }
         // An old browser names another origin if that origin could read the reply.
-        match headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(ORIGIN) {
-            true => Site::check_page(host, headers),
-            false => Ok(()),
+        if headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(ORIGIN) {
+            Site::check_page(host, headers)
+        } else {
+            Ok(())
         }
     }
 
@@ -179,9 +182,10 @@ fn host_of(origin: &str) -> Result<String> {
     let is_plain = matches!(scheme, "http" | "https") && !authority.contains('@');
     let is_text =
         authority.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"';,".contains(&byte));
-    match is_plain && is_text && !parsed.host().is_empty() {
-        true => Ok(without_port(authority).to_ascii_lowercase()),
-        false => Err(bad()),
+    if is_plain && is_text && !parsed.host().is_empty() {
+        Ok(without_port(authority).to_ascii_lowercase())
+    } else {
+        Err(bad())
     }
 }
 

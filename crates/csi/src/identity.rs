@@ -39,10 +39,7 @@ impl identity_server::Identity for Identity {
             plugin_capability::Type::VolumeExpansion(online),
         ];
         let capability = |kind| PluginCapability { r#type: Some(kind) };
-        let capabilities = match self.is_controller {
-            true => all.map(capability).into(),
-            false => Vec::new(),
-        };
+        let capabilities = if self.is_controller { all.map(capability).into() } else { Vec::new() };
         Ok(Response::new(proto::GetPluginCapabilitiesResponse { capabilities }))
     }
 

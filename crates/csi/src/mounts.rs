@@ -115,13 +115,14 @@ pub fn is_dead(path: &Path) -> bool {
 pub fn make_directory(path: &Path) -> Result<bool, Status> {
     match fs::create_dir(path) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_dir() {
-            true => Ok(false),
-            false => {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if path.is_dir() {
+                Ok(false)
+            } else {
                 let text = format!("{}: is not a directory", path.display());
                 Err(Status::failed_precondition(text))
             }
-        },
+        }
         Err(error) => Err(failed(path, "mkdir", &error)),
     }
 }

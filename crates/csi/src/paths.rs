@@ -40,9 +40,10 @@ pub fn checked(text: &str, what: &str) -> Result<PathBuf, Status> {
     let path = above.join(name);
     // A mount point is no link, and is not examined: its server may be away.
     let is_link = || fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-    match mounts::at(&path)?.is_none() && is_link() {
-        true => Err(bad("it is a symbolic link")),
-        false => Ok(path),
+    if mounts::at(&path)?.is_none() && is_link() {
+        Err(bad("it is a symbolic link"))
+    } else {
+        Ok(path)
     }
 }
 

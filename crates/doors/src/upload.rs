@@ -115,9 +115,10 @@ impl Pace {
         let least = self.least();
         let is_slow = self.has_begun && self.bytes < least;
         (self.waited, self.bytes) = (Duration::ZERO, 0);
-        match is_slow && self.room.is_wanted_of(self.party) {
-            true => Err(UploadError::Slow(self.window, least)),
-            false => Ok(()),
+        if is_slow && self.room.is_wanted_of(self.party) {
+            Err(UploadError::Slow(self.window, least))
+        } else {
+            Ok(())
         }
     }
 }
@@ -204,16 +205,13 @@ impl Upload {
         let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
         self.pulse.count(bytes);
         if let Some(pace) = &mut self.pace {
-            match has_waited {
-                true => {
-                    if let Err(slow) = pace.count(bytes, Instant::now()) {
-                        return Some(Err(slow));
-                    }
+            if has_waited {
+                if let Err(slow) = pace.count(bytes, Instant::now()) {
+                    return Some(Err(slow));
                 }
-                false => {
-                    pace.bytes += bytes;
-                    pace.has_begun |= bytes > 0;
-                }
+            } else {
+                pace.bytes += bytes;
+                pace.has_begun |= bytes > 0;
             }
         }
         Some(Ok(frame))

@@ -57,10 +57,11 @@ impl Fs {
             let owner = Owner { body, chunk };
             let block = self.write_block(caller, ino, (owner, true), data.freeze()).await?;
             let with = Extent { offset: start, ..block };
-            return match self.replace(caller, ino, (body, chunk), run.clone(), with).await? {
-                true => Ok(CoalesceStep { next: Some(settled), settled, bytes }),
+            return if self.replace(caller, ino, (body, chunk), run.clone(), with).await? {
+                Ok(CoalesceStep { next: Some(settled), settled, bytes })
+            } else {
                 // Another client changed it, or it is shared: the following runs may fail, too.
-                false => Ok(CoalesceStep { next: None, settled: start, bytes: 0 }),
+                Ok(CoalesceStep { next: None, settled: start, bytes: 0 })
             };
         }
         let next = (end < size).then_some(end);

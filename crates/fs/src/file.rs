@@ -475,9 +475,10 @@ impl Object {
             Content::Empty => return Ok(hole.then_some(offset)),
             Content::Inline(bytes) => {
                 let end = bytes.len() as u64;
-                return Ok(match hole {
-                    true => Some(offset.max(end).min(size)),
-                    false => (offset < end).then_some(offset),
+                return Ok(if hole {
+                    Some(offset.max(end).min(size))
+                } else {
+                    (offset < end).then_some(offset)
                 });
             }
             Content::Body(body) => *body,

@@ -203,11 +203,12 @@ impl Fs {
     /// `Denied` if the name is reserved.
     pub fn check_new_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
         let reserved = self.inner.reserved.get().map_or(&[][..], Vec::as_slice);
-        match !caller.is_root() && reserved.iter().any(|one| one == name) {
-            true => Err(Error::Denied(format!(
+        if !caller.is_root() && reserved.iter().any(|one| one == name) {
+            Err(Error::Denied(format!(
                 "bucket name {name:?} is reserved for the store: only root may use it"
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

@@ -256,9 +256,10 @@ impl Fs {
                 own.map(|info| (info.block, info.owner)).collect();
             let Some((last, _)) = candidates.last() else { return Ok(()) };
             after = *last;
-            let orphans = match dry_run {
-                true => self.read(caller, FreeOrphans { group, candidates, dry_run }).await?,
-                false => self.run(caller, FreeOrphans { group, candidates, dry_run }).await?,
+            let orphans = if dry_run {
+                self.read(caller, FreeOrphans { group, candidates, dry_run }).await?
+            } else {
+                self.run(caller, FreeOrphans { group, candidates, dry_run }).await?
             };
             report.orphans += orphans.freed.len() as u64;
         }
@@ -332,9 +333,10 @@ impl Fs {
     async fn free_blocks(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
         let elsewhere = self.inner.reads_floor.get().map_or(u64::MAX, |floor| floor());
         self.inner.readers.let_go(self.inner.clock.monotonic());
-        let before = match is_planted(Bug::GcWithoutGrace) {
-            true => u64::MAX,
-            false => self.inner.readers.settled().min(elsewhere).saturating_add(1),
+        let before = if is_planted(Bug::GcWithoutGrace) {
+            u64::MAX
+        } else {
+            self.inner.readers.settled().min(elsewhere).saturating_add(1)
         };
         // Read after that batch was settled: a hold that is made from here on holds later batches.
         let before = before.min(self.held_from(caller).await?);

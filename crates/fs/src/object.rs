@@ -411,9 +411,10 @@ impl Object {
         let (meta, caller) = (&self.fs.inner.meta, Caller::system());
         let Range { start, end } = window;
         let verb = ReadExtents { bucket: self.opened.opened.id, body, start, end };
-        let extents = match self.is_anew {
-            true => meta.read_anew(&caller, verb.clone()).await,
-            false => meta.read(&caller, verb.clone()).await,
+        let extents = if self.is_anew {
+            meta.read_anew(&caller, verb.clone()).await
+        } else {
+            meta.read(&caller, verb.clone()).await
         };
         match extents {
             // A server lists for a mount only the blocks of bodies that were opened through it. The
@@ -433,9 +434,10 @@ impl Object {
     /// `Conflict` if they are not.
     pub(crate) async fn check_same(&self, body: BodyId, is_unchanged: bool) -> Result<()> {
         let (caller, verb) = (Caller::system(), OpenInode { ino: self.ino(), opened: true });
-        let found = match self.is_anew {
-            true => self.fs.inner.meta.read_anew(&caller, verb).await.map(Arc::new),
-            false => self.fs.read_kept(&caller, verb).await,
+        let found = if self.is_anew {
+            self.fs.inner.meta.read_anew(&caller, verb).await.map(Arc::new)
+        } else {
+            self.fs.read_kept(&caller, verb).await
         };
         let is_same = match found {
             Ok(found) => {
@@ -446,9 +448,10 @@ impl Object {
             Err(Error::NotFound(_)) => false,
             Err(error) => return Err(error),
         };
-        match is_same {
-            true => Ok(()),
-            false => Err(Error::Conflict("it was changed while it was read".into())),
+        if is_same {
+            Ok(())
+        } else {
+            Err(Error::Conflict("it was changed while it was read".into()))
         }
     }
 

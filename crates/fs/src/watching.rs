@@ -23,11 +23,10 @@ impl Watching {
 
     /// Waits for a change since the last call returned, or since this was made. Cancel safe.
     pub async fn changed(&mut self) {
-        match self.rows.is_empty() {
-            true => pending().await,
-            false => {
-                select_all(self.rows.iter_mut().map(|row| Box::pin(row.changed()))).await;
-            }
+        if self.rows.is_empty() {
+            pending().await
+        } else {
+            select_all(self.rows.iter_mut().map(|row| Box::pin(row.changed()))).await;
         }
     }
 }

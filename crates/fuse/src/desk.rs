@@ -91,9 +91,6 @@ impl Desk {
 
     /// Returns the source of a read: the opening, if there was one.
     pub fn source(&self, ino: Ino, handle: FileHandle) -> Source {
-        match self.opens_nothing {
-            true => Source::Unopened(ino),
-            false => Source::File(open(handle)),
-        }
+        if self.opens_nothing { Source::Unopened(ino) } else { Source::File(open(handle)) }
     }
 }

@@ -87,9 +87,10 @@ pub fn opened(flags: OpenFlags, locked: bool) -> FopenFlags {
     if intent.appends || only_writes || bits(flags).contains(OFlags::DIRECT) {
         return FopenFlags::FOPEN_DIRECT_IO;
     }
-    match intent.writes || locked {
-        true => FopenFlags::FOPEN_KEEP_CACHE,
-        false => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+    if intent.writes || locked {
+        FopenFlags::FOPEN_KEEP_CACHE
+    } else {
+        FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH
     }
 }
 

@@ -124,9 +124,10 @@ pub fn mount(
 /// Returns the type that `/proc/mounts` shows, `fuse.cairn`. If root mounts, the kernel itself gets
 /// it.
 fn subtype() -> MountOption {
-    match rustix::process::geteuid().is_root() {
-        true => MountOption::CUSTOM("subtype=cairn".into()),
-        false => MountOption::Subtype("cairn".into()),
+    if rustix::process::geteuid().is_root() {
+        MountOption::CUSTOM("subtype=cairn".into())
+    } else {
+        MountOption::Subtype("cairn".into())
     }
 }
 

@@ -65,9 +65,10 @@ impl Desk {
     ) {
         let timer = self.time("lock");
         let posix = Arc::clone(&self.posix);
-        let patience = match waits {
-            true => Patience::Until(Box::new(move || who::is_signalled(thread))),
-            false => Patience::No,
+        let patience = if waits {
+            Patience::Until(Box::new(move || who::is_signalled(thread)))
+        } else {
+            Patience::No
         };
         let done = Answer::later(async move {
             let wanted = by(wanted, thread).await;

@@ -68,12 +68,11 @@ impl RecordBatch {
     /// # Errors
     /// `TooLarge` if there were more than the limit.
     pub fn check_records(&self) -> Result<()> {
-        match self.records > self.most {
-            true => {
-                let (records, most) = (self.records, self.most);
-                Err(Error::TooLarge(format!("{records} records in one request; at most {most}")))
-            }
-            false => Ok(()),
+        if self.records > self.most {
+            let (records, most) = (self.records, self.most);
+            Err(Error::TooLarge(format!("{records} records in one request; at most {most}")))
+        } else {
+            Ok(())
         }
     }
 
@@ -177,10 +176,7 @@ fn too_many_bytes() -> Error {
 /// Checks, while a record is written, that the line does not become many times as long as the
 /// record.
 pub fn check_room(out: &[u8]) -> Result<()> {
-    match out.len() > LINES_BYTES + RECORD_BYTES {
-        true => Err(too_many_bytes()),
-        false => Ok(()),
-    }
+    if out.len() > LINES_BYTES + RECORD_BYTES { Err(too_many_bytes()) } else { Ok(()) }
 }
 
 /// Writes the time of an event, nanoseconds since 1970; 0 means no time.

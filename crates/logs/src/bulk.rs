@@ -78,11 +78,10 @@ impl<'a> Actions<'a> {
     /// # Errors
     /// `Invalid` if no source can have the name of the index, which each item would repeat.
     fn new(body: &'a [u8], index: &'a str) -> Result<Actions<'a>> {
-        match index.len() > SOURCE_BYTES {
-            true => {
-                Err(Error::Invalid(format!("the index in the path: at most {SOURCE_BYTES} bytes")))
-            }
-            false => Ok(Actions { rest: body, index, last: None }),
+        if index.len() > SOURCE_BYTES {
+            Err(Error::Invalid(format!("the index in the path: at most {SOURCE_BYTES} bytes")))
+        } else {
+            Ok(Actions { rest: body, index, last: None })
         }
     }
 

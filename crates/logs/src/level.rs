@@ -86,9 +86,10 @@ impl LevelClass {
     pub fn of_line(line: &[u8]) -> LevelClass {
         let level = MEMBERS.iter().find_map(|name| {
             let value = member(line, name)?;
-            match name.needle() == NUMBER.as_bytes() {
-                true => of_number(value.parse().ok()?),
-                false => of(value),
+            if name.needle() == NUMBER.as_bytes() {
+                of_number(value.parse().ok()?)
+            } else {
+                of(value)
             }
         });
         match level.map(|Level(level)| level) {

@@ -122,12 +122,11 @@ async fn caller_of(intake: &Intake, name: &str) -> Result<Caller> {
             continue;
         }
         let id = credential.id;
-        let user = match credential.is_token {
-            true => {
-                let token = fs.read(&system, FindToken { id }).await?;
-                token.filter(|token| token.is_in_time(fs.clock().now())).map(|token| token.user)
-            }
-            false => fs.read(&system, FindAccessKey { id }).await?.map(|key| key.user),
+        let user = if credential.is_token {
+            let token = fs.read(&system, FindToken { id }).await?;
+            token.filter(|token| token.is_in_time(fs.clock().now())).map(|token| token.user)
+        } else {
+            fs.read(&system, FindAccessKey { id }).await?.map(|key| key.user)
         };
         if let Some(user) = user {
             return Ok(Caller::verified(user));

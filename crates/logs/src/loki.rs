@@ -222,10 +222,7 @@ pub fn json(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
         }
         _ => cursor.skip(),
     })?;
-    match has_streams {
-        true => Ok(()),
-        false => Err(Error::Invalid("JSON without streams".into())),
-    }
+    if has_streams { Ok(()) } else { Err(Error::Invalid("JSON without streams".into())) }
 }
 
 fn json_stream(cursor: &mut Cursor<'_>, batch: &mut RecordBatch) -> Result<()> {

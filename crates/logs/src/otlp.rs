@@ -35,12 +35,11 @@ impl Resource {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        match self.attributes.len() > LABELS_BYTES {
-            true => {
-                let what = format!("attributes of a resource: at most {LABELS_BYTES} bytes");
-                Err(Error::TooLarge(what))
-            }
-            false => Ok(()),
+        if self.attributes.len() > LABELS_BYTES {
+            let what = format!("attributes of a resource: at most {LABELS_BYTES} bytes");
+            Err(Error::TooLarge(what))
+        } else {
+            Ok(())
         }
     }
 }
@@ -256,9 +255,10 @@ fn any_value(value: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<()> {
 
 /// Writes a number as JSON, or as a text if it is infinite or not a number.
 pub(crate) fn double(number: f64, out: &mut Vec<u8>) {
-    match number.is_finite() {
-        true => out.extend_from_slice(number.to_string().as_bytes()),
-        false => json::text(out, &number.to_string()),
+    if number.is_finite() {
+        out.extend_from_slice(number.to_string().as_bytes())
+    } else {
+        json::text(out, &number.to_string())
     }
 }
 

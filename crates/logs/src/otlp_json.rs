@@ -19,10 +19,7 @@ pub fn parse(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
         }
         _ => cursor.skip(),
     })?;
-    match has_logs {
-        true => Ok(()),
-        false => Err(Error::Invalid("JSON without resourceLogs".into())),
-    }
+    if has_logs { Ok(()) } else { Err(Error::Invalid("JSON without resourceLogs".into())) }
 }
 
 fn resource_logs(cursor: &mut Cursor<'_>, batch: &mut RecordBatch) -> Result<()> {

@@ -94,12 +94,11 @@ impl PathTemplate {
     pub fn source(&self, protocol: Protocol, encoded: &str) -> Result<String> {
         let source = self.source.replacen(PROTOCOL, protocol.name(), 1);
         let source = source.replacen(SOURCE, encoded, 1);
-        match source.len() > SOURCE_BYTES {
-            true => {
-                let what = "the name of the source, as its template makes it";
-                Err(Error::Invalid(format!("{what}: at most {SOURCE_BYTES} bytes, encoded")))
-            }
-            false => Ok(source),
+        if source.len() > SOURCE_BYTES {
+            let what = "the name of the source, as its template makes it";
+            Err(Error::Invalid(format!("{what}: at most {SOURCE_BYTES} bytes, encoded")))
+        } else {
+            Ok(source)
         }
     }
 }

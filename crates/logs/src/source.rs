@@ -17,19 +17,21 @@ pub fn encode(name: &str) -> Result<String> {
     for (at, byte) in name.bytes().enumerate() {
         let stays =
             byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && at > 0);
-        match stays {
-            true => out.push(byte.into()),
+        if stays {
+            out.push(byte.into())
+        } else {
             // Writing to a `String` cannot fail.
-            false => drop(write!(out, "%{byte:02X}")),
+            let _ = write!(out, "%{byte:02X}");
         }
         if out.len() > SOURCE_BYTES {
             let what = format!("the name of the source: at most {SOURCE_BYTES} bytes, encoded");
             return Err(Error::Invalid(what));
         }
     }
-    match out.is_empty() {
-        true => Err(Error::Invalid("the name of the source is empty".into())),
-        false => Ok(out),
+    if out.is_empty() {
+        Err(Error::Invalid("the name of the source is empty".into()))
+    } else {
+        Ok(out)
     }
 }
 

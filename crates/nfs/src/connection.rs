@@ -295,9 +295,10 @@ impl Connection {
         // A record that is ready, or that cannot be read yet because of other calls, has no
         // deadline.
         let comes = self.records.is_partial() && !self.records.is_ready();
-        match comes && self.has_room() {
-            true => drop(self.begun.get_or_insert_with(Instant::now)),
-            false => self.begun = None,
+        if comes && self.has_room() {
+            self.begun.get_or_insert_with(Instant::now);
+        } else {
+            self.begun = None;
         }
         let long = self.records.long();
         match long {
@@ -391,10 +392,7 @@ impl Connection {
             (true, 0) => (self.moved, IDLE, "the client asks for nothing"),
             (true, _) => return Ok(()),
         };
-        match since.elapsed() > patience {
-            true => Err(timed_out(what)),
-            false => Ok(()),
-        }
+        if since.elapsed() > patience { Err(timed_out(what)) } else { Ok(()) }
     }
 }
 

@@ -250,9 +250,10 @@ async fn set_rest(
         size: wanted.size.filter(|size| made.kind == Kind::File && *size != 0),
         ..wanted
     };
-    match rest == Changes::default() {
-        true => Ok(made),
-        false => set_around(desk, place, made.ino, rest).await,
+    if rest == Changes::default() {
+        Ok(made)
+    } else {
+        set_around(desk, place, made.ino, rest).await
     }
 }
 

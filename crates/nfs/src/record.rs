@@ -80,9 +80,10 @@ impl Records {
             let fragment = self.came.split_to(len);
             if is_last && self.begun.is_empty() {
                 // A short record must not keep a long buffer.
-                return Ok(Some(match len <= COPIED_BYTES {
-                    true => Bytes::copy_from_slice(&fragment),
-                    false => fragment.freeze(),
+                return Ok(Some(if len <= COPIED_BYTES {
+                    Bytes::copy_from_slice(&fragment)
+                } else {
+                    fragment.freeze()
                 }));
             }
             self.begun.extend_from_slice(&fragment);
@@ -101,9 +102,10 @@ impl Records {
         let Some(mark) = self.came.first_chunk() else { return Ok(None) };
         let mark = u32::from_be_bytes(*mark);
         let len = (mark & !LAST) as usize;
-        match len.saturating_add(self.begun.len()) > RECORD_BYTES {
-            true => Err(TooLong),
-            false => Ok(Some((len, mark & LAST != 0))),
+        if len.saturating_add(self.begun.len()) > RECORD_BYTES {
+            Err(TooLong)
+        } else {
+            Ok(Some((len, mark & LAST != 0)))
         }
     }
 

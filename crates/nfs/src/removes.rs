@@ -30,9 +30,10 @@ async fn remove_from(
     let work = async {
         place.check_writable()?;
         let at = (place.ino, &name[..]);
-        let removed = match is_directory {
-            true => desk.posix.remove_directory(place.who(), at).await,
-            false => desk.posix.remove_file(place.who(), at).await,
+        let removed = if is_directory {
+            desk.posix.remove_directory(place.who(), at).await
+        } else {
+            desk.posix.remove_file(place.who(), at).await
         };
         removed.map_err(|error| Status::of_name(&error))
     };
@@ -53,12 +54,11 @@ pub async fn rename(
     arguments.end()?;
     let (source, target) = (desk.place(client, &source).await?, desk.place(client, &target).await?);
     let work = rename_in(desk, (&source, &source_name), (&target, &target_name));
-    let (renamed, around) = match source.ino == target.ino {
-        true => {
-            let (renamed, [both]) = desk.posix.around(&source.who, [source.ino], work).await;
-            (renamed, [both, both])
-        }
-        false => desk.posix.around(&source.who, [source.ino, target.ino], work).await,
+    let (renamed, around) = if source.ino == target.ino {
+        let (renamed, [both]) = desk.posix.around(&source.who, [source.ino], work).await;
+        (renamed, [both, both])
+    } else {
+        desk.posix.around(&source.who, [source.ino, target.ino], work).await
     };
     result.number(of_children(renamed, &around).0);
     write_around(&mut result, source.bucket, &around[0]);

@@ -24,9 +24,10 @@ impl Posix {
         }
         let (posix, node) = (Arc::clone(self), Arc::clone(&handle.node));
         node.answer(async move {
-            let flushed = match is_clean {
-                true => Ok(()),
-                false => handle.node.flush(|bytes| posix.dirt.less(bytes)).await,
+            let flushed = if is_clean {
+                Ok(())
+            } else {
+                handle.node.flush(|bytes| posix.dirt.less(bytes)).await
             };
             if is_locked {
                 posix.release_locks(&handle, owner).await;

@@ -89,9 +89,10 @@ impl Handle {
     /// # Errors
     /// `Io` if they are lost.
     pub fn check_locks(&self, now: SessionId) -> Result<()> {
-        match self.lockers.any(|owners| self.node.locks.lost(owners, now)) {
-            false => Ok(()),
-            true => Err(lost(self.node.ino)),
+        if self.lockers.any(|owners| self.node.locks.lost(owners, now)) {
+            Err(lost(self.node.ino))
+        } else {
+            Ok(())
         }
     }
 

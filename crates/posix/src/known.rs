@@ -176,9 +176,10 @@ impl Known {
                     && (shown.size, shown.mtime) == (size, true_mtime)
             }
         };
-        let mtime = match one.shown.is_some_and(hides) {
-            true => Timestamp(true_mtime.0.wrapping_add(1)),
-            false => true_mtime,
+        let mtime = if one.shown.is_some_and(hides) {
+            Timestamp(true_mtime.0.wrapping_add(1))
+        } else {
+            true_mtime
         };
         // The kernel ignores an answer to a request from before a change.
         if self.last_change(one) <= moment.0 {

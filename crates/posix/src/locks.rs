@@ -123,9 +123,12 @@ impl Posix {
             // The rows that decide on the lock are leased, so that their change causes a
             // notification.
             let Some(held) = self.fs.read(caller, TestLock { ino, lock }).await? else { continue };
-            let holder = || match held.session == session {
-                true => Awaited::Text(format!("a lock that process {} has", held.pid)),
-                false => Awaited::Text(format!("a lock that session {} has", held.session)),
+            let holder = || {
+                if held.session == session {
+                    Awaited::Text(format!("a lock that process {} has", held.pid))
+                } else {
+                    Awaited::Text(format!("a lock that session {} has", held.session))
+                }
             };
             for _ in 0..LOOKS {
                 if waiting(holder, timeout(LOOK, changed.as_mut())).await.is_ok() {
@@ -160,10 +163,7 @@ impl Posix {
 
     /// Writes back the bytes that were written under a lock, so that its next holder sees them.
     async fn write_back(&self, node: &Node) -> Result<()> {
-        match node.is_dirty() {
-            true => node.flush(|bytes| self.dirt.less(bytes)).await,
-            false => Ok(()),
-        }
+        if node.is_dirty() { node.flush(|bytes| self.dirt.less(bytes)).await } else { Ok(()) }
     }
 
     /// Releases all locks of an owner that has closed the file.

@@ -226,9 +226,10 @@ impl Node {
 
     /// Returns an answer for work that may first have to write back much of the file.
     pub fn answer<T>(&self, work: impl Future<Output = T> + Send + 'static) -> Answer<T> {
-        match self.dirty_bytes() > limits::INLINE_BYTES as u64 {
-            true => Answer::later(work),
-            false => Answer::soon(work),
+        if self.dirty_bytes() > limits::INLINE_BYTES as u64 {
+            Answer::later(work)
+        } else {
+            Answer::soon(work)
         }
     }
 

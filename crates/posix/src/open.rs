@@ -131,10 +131,7 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let (ino, inode, made) = posix.fs.run(&caller, verb).await?;
-            let object = match made {
-                true => None,
-                false => posix.open_as(&caller, ino, intent).await?.0,
-            };
+            let object = if made { None } else { posix.open_as(&caller, ino, intent).await?.0 };
             let made = (ino, inode, object);
             Ok(posix.created(&who, lookup, moment, made, (caller, intent)))
         })

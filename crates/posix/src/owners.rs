@@ -253,9 +253,10 @@ mod tests {
             let mut file = File::default();
             for (handle, is_seen, is_lock) in &program {
                 let asked = wanted(PROCESS, if *is_seen { Space::Fcntl } else { Space::Both });
-                match is_lock {
-                    true => assert!(file.lock(*handle, asked), "{program:?}"),
-                    false => file.unlock(*handle, asked),
+                if *is_lock {
+                    assert!(file.lock(*handle, asked), "{program:?}")
+                } else {
+                    file.unlock(*handle, asked)
                 }
                 assert_eq!(file.locks.held.len(), usize::from(*is_lock), "{program:?}");
             }

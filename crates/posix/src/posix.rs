@@ -253,10 +253,7 @@ impl Posix {
 
     /// Returns the time for which rows read under leases since `moment` may be kept.
     pub(crate) fn keeps(&self, moment: Moment) -> Duration {
-        match self.known.moment() == moment {
-            true => self.fs.lease_left(),
-            false => Duration::ZERO,
-        }
+        if self.known.moment() == moment { self.fs.lease_left() } else { Duration::ZERO }
     }
 
     pub(crate) fn keeps_name(&self, keeps: Duration) -> Duration {

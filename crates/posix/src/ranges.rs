@@ -69,10 +69,7 @@ impl Posix {
 
     fn writable(&self, file: Descriptor) -> Result<Arc<Handle>> {
         let handle = self.usable(file)?;
-        match handle.writes {
-            true => Ok(handle),
-            false => Err(Error::Denied("not opened for writing".into())),
-        }
+        if handle.writes { Ok(handle) } else { Err(Error::Denied("not opened for writing".into())) }
     }
 
     /// Copies `length` bytes of a file by reference. Returns the number of bytes copied.

@@ -79,10 +79,7 @@ impl Posix {
 
     /// Returns the time for which the absence of a name may be kept.
     pub(crate) fn keeps_absence(&self, parent: Ino, keeps: Duration) -> Duration {
-        match self.makers.is_one(parent) {
-            true => Duration::ZERO,
-            false => self.keeps_name(keeps),
-        }
+        if self.makers.is_one(parent) { Duration::ZERO } else { self.keeps_name(keeps) }
     }
 
     /// Returns the inode that was just made under a name, as it is leased now, and the time for

@@ -139,9 +139,10 @@ impl Who {
     /// # Errors
     /// `Unavailable` if the call is so old that it may be forgotten before the work is done.
     pub(crate) fn begin(&self) -> Result<()> {
-        match self.call.as_ref().is_some_and(|attempt| attempt.came.elapsed() > BEGINS) {
-            true => Err(Error::Unavailable("the call came too long ago to be done".into())),
-            false => Ok(()),
+        if self.call.as_ref().is_some_and(|attempt| attempt.came.elapsed() > BEGINS) {
+            Err(Error::Unavailable("the call came too long ago to be done".into()))
+        } else {
+            Ok(())
         }
     }
 

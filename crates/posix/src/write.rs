@@ -74,9 +74,10 @@ impl Posix {
             if syncs {
                 posix.sync_file(&handle).await?;
             }
-            match handle.node.drops() == drops || !syncs {
-                true => Ok(()),
-                false => Err(Error::Conflict("others wrote to the file at the same time".into())),
+            if handle.node.drops() == drops || !syncs {
+                Ok(())
+            } else {
+                Err(Error::Conflict("others wrote to the file at the same time".into()))
             }
         })
     }

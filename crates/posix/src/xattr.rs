@@ -14,9 +14,10 @@ use crate::who::Who;
 
 /// Refuses names that begin with `system.`, except those of access control lists.
 fn check(name: &[u8]) -> Result<()> {
-    match name.starts_with(b"system.") && List::named(name).is_none() {
-        true => Err(Error::NotImplemented(String::from_utf8_lossy(name).into_owned())),
-        false => Ok(()),
+    if name.starts_with(b"system.") && List::named(name).is_none() {
+        Err(Error::NotImplemented(String::from_utf8_lossy(name).into_owned()))
+    } else {
+        Ok(())
     }
 }
 

@@ -125,13 +125,14 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
         timer.tick().await;
         let caller = Caller::system();
         let forgets = look.is_multiple_of(pace.forget_looks);
-        let collected = match look.is_multiple_of(pace.garbage_looks) {
-            true => fs.collect_garbage(&caller, false).await,
-            false => match has_garbage(&fs).await {
+        let collected = if look.is_multiple_of(pace.garbage_looks) {
+            fs.collect_garbage(&caller, false).await
+        } else {
+            match has_garbage(&fs).await {
                 Ok(false) => continue,
                 Ok(true) => fs.collect_known_garbage(&caller, forgets).await,
                 Err(error) => Err(error),
-            },
+            }
         };
         match collected {
             Ok(report) if report.blocks_unknown > 0 => {

@@ -164,9 +164,10 @@ impl MasterNode {
     /// it.
     async fn hand_over(&self, to: NodeId) {
         let Some(member) = &self.config.member else { return };
-        match member.hand_over(to.0).await {
-            true => tracing::info!(%to, "this member leads no longer"),
-            false => tracing::warn!(%to, "no other member leads: this one goes on"),
+        if member.hand_over(to.0).await {
+            tracing::info!(%to, "this member leads no longer")
+        } else {
+            tracing::warn!(%to, "no other member leads: this one goes on")
         }
     }
 

@@ -30,9 +30,10 @@ pub fn authorities(pem: &[u8]) -> Result<Authorities, String> {
     let certificates = certificates.map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
     let (_, unusable) = roots.add_parsable_certificates(certificates.iter().cloned());
-    match roots.is_empty() {
-        true => Err("no certificate in it: give a PEM file".to_owned()),
-        false => Ok(Authorities { roots, certificates, unusable }),
+    if roots.is_empty() {
+        Err("no certificate in it: give a PEM file".to_owned())
+    } else {
+        Ok(Authorities { roots, certificates, unusable })
     }
 }
 

@@ -65,9 +65,10 @@ impl<A> Verifier<A> {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match self.speaks_tls12 {
-            true => verify_tls12_signature(message, certificate, signed, &self.algorithms),
-            false => Err(Error::General("TLS 1.2 is not supported: use TLS 1.3".into())),
+        if self.speaks_tls12 {
+            verify_tls12_signature(message, certificate, signed, &self.algorithms)
+        } else {
+            Err(Error::General("TLS 1.2 is not supported: use TLS 1.3".into()))
         }
     }
 

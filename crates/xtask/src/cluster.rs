@@ -95,9 +95,10 @@ impl Running {
     /// Runs a command of cairn to its end; returns its output.
     fn run(&self, arguments: &[&str]) -> io::Result<String> {
         let done = Command::new(&self.cairn).args(arguments).stderr(Stdio::inherit()).output()?;
-        match done.status.success() {
-            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-            false => Err(Error::other(format!("cairn {}: {}", arguments[0], done.status))),
+        if done.status.success() {
+            Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+        } else {
+            Err(Error::other(format!("cairn {}: {}", arguments[0], done.status)))
         }
     }
 
@@ -128,13 +129,14 @@ impl Running {
         let data = self.dir.join("database");
         fs::create_dir(&data)?;
         let is_root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
-        let program = |name: &str| match is_root {
-            false => Command::new(programs.join(name)),
-            true => {
+        let program = |name: &str| {
+            if is_root {
                 let mut command = Command::new("setpriv");
                 let user = ["--reuid=postgres", "--regid=postgres", "--init-groups"];
                 command.args(user).arg(programs.join(name));
                 command
+            } else {
+                Command::new(programs.join(name))
             }
         };
         if is_root {

@@ -50,9 +50,10 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Found { line, maker, text } = self;
-        match maker.is_empty() {
-            true => write!(f, "{line}: {text}"),
-            false => write!(f, "{line}: [{maker}] {text}"),
+        if maker.is_empty() {
+            write!(f, "{line}: {text}")
+        } else {
+            write!(f, "{line}: [{maker}] {text}")
         }
     }
 }

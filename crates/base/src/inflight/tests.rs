@@ -35,9 +35,8 @@ fn find(id: u128) -> Option<Seen> {
 /// Waits once.
 async fn once() {
     let mut waited = false;
-    std::future::poll_fn(|_| match std::mem::replace(&mut waited, true) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
+    std::future::poll_fn(|_| {
+        if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }

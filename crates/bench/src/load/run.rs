@@ -159,9 +159,10 @@ pub fn ask(
         let done = tokio::time::timeout(timeout, exchange).await;
         let done = done.unwrap_or_else(|_| Err(format!("no answer in {timeout:?}")));
         done.map_err(|cause| {
-            let remedy = match cause.starts_with("tls: ") {
-                true => "check the port, or trust its certificate with --ca FILE or --insecure",
-                false => "check the address and that the server runs",
+            let remedy = if cause.starts_with("tls: ") {
+                "check the port, or trust its certificate with --ca FILE or --insecure"
+            } else {
+                "check the address and that the server runs"
             };
             Error::failed(format!("{}: {cause}: {remedy}", target.origin()))
         })

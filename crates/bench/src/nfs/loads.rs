@@ -332,9 +332,10 @@ impl Run<'_> {
             _ => reply.attributes()?,
         }
         let bytes = u64::from(reply.number()?);
-        match bytes == expected {
-            true => Ok(bytes),
-            false => Err(Error::failed(format!("{bytes} bytes came instead of {expected}"))),
+        if bytes == expected {
+            Ok(bytes)
+        } else {
+            Err(Error::failed(format!("{bytes} bytes came instead of {expected}")))
         }
     }
 }

@@ -99,10 +99,8 @@ fn by_target<'a>(report: &'a Report, cells: &[&'a Cell]) -> Vec<(usize, &'a str,
 fn throughput(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     let axis = cells.first().map_or("", |cell| cell.key.axis.name.as_str());
     let is_bytes = report.kind == "fs" && cells.iter().all(|cell| cell.bytes_per_second.max > 0.0);
-    let y = |cell: &Cell| match is_bytes {
-        true => cell.bytes_per_second.median / 1e6,
-        false => cell.rate.median,
-    };
+    let y =
+        |cell: &Cell| if is_bytes { cell.bytes_per_second.median / 1e6 } else { cell.rate.median };
     let mut lines = Vec::new();
     for (color, name, own) in by_target(report, cells) {
         let points: Vec<_> = own.iter().map(|cell| (cell.key.axis.value, y(cell))).collect();

@@ -141,16 +141,15 @@ pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8])
         asked.request(0, 0).ok_or_else(|| Error::failed(format!("{path}: not a path of a URL")))?;
     let answer = load::ask(target, &lab.connector, TIMEOUT, request, ANSWER_BYTES)?;
     let Exchange { head, body, .. } = answer;
-    match head.status.is_success() {
-        true => Ok(String::from_utf8_lossy(&body).into_owned()),
-        false => {
-            let why = if head.status == StatusCode::INSUFFICIENT_STORAGE {
-                ": free some space, or give another --dir"
-            } else {
-                ""
-            };
-            Err(Error::failed(format!("{method} {target}: {path}: {}{why}", head.status)))
-        }
+    if head.status.is_success() {
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    } else {
+        let why = if head.status == StatusCode::INSUFFICIENT_STORAGE {
+            ": free some space, or give another --dir"
+        } else {
+            ""
+        };
+        Err(Error::failed(format!("{method} {target}: {path}: {}{why}", head.status)))
     }
 }
 

@@ -280,9 +280,10 @@ impl Bench<'_> {
     /// Removes everything that is there.
     fn close(&self, contender: &Contender) -> Result<()> {
         self.remove(contender, &self.prefix)?;
-        match contender.has_own_bucket {
-            true => self.hand(&contender.stores[0]).delete_bucket(),
-            false => Ok(()),
+        if contender.has_own_bucket {
+            self.hand(&contender.stores[0]).delete_bucket()
+        } else {
+            Ok(())
         }
     }
 
@@ -352,9 +353,10 @@ impl Bench<'_> {
                 format!("{name} of {object}, {part} each")
             }
         };
-        let (what, name, value) = match self.args.scale {
-            true => (format!("{what}, c={connections} each"), "endpoints", endpoints),
-            false => (what, "concurrency", connections),
+        let (what, name, value) = if self.args.scale {
+            (format!("{what}, c={connections} each"), "endpoints", endpoints)
+        } else {
+            (what, "concurrency", connections)
         };
         let axis = Axis { name: name.to_owned(), value: value as f64 };
         Key { target: contender.name.clone(), what, axis }

@@ -48,13 +48,14 @@ fn header() -> impl Strategy<Value = RecordHeader> {
 
 fn entry() -> impl Strategy<Value = HintEntry> {
     (any::<bool>(), key(), owner(), any::<u32>(), 1..=4u32 << 20, any::<u64>()).prop_map(
-        |(block, key, owner, place, length, sequence)| match block {
-            true => {
+        |(block, key, owner, place, length, sequence)| {
+            if block {
                 let stored = if sequence % 2 == 0 { length.div_ceil(2) } else { length };
                 let position = place;
                 HintEntry::Block(BlockEntry { key, owner, position, length, stored, sequence })
+            } else {
+                HintEntry::Tombstone(Tombstone { key, segment: place, sequence })
             }
-            false => HintEntry::Tombstone(Tombstone { key, segment: place, sequence }),
         },
     )
 }

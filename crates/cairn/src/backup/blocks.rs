@@ -68,9 +68,10 @@ impl Blocks for BackupBlocks {
         };
         let bytes = read.get_or_try_init(fetch).await?;
         let (start, end) = (range.start as usize, range.end as usize);
-        match start <= end && end <= bytes.len() {
-            true => Ok(bytes.slice(start..end)),
-            false => Err(Error::RangeNotSatisfiable { size: bytes.len() as u64 }),
+        if start <= end && end <= bytes.len() {
+            Ok(bytes.slice(start..end))
+        } else {
+            Err(Error::RangeNotSatisfiable { size: bytes.len() as u64 })
         }
     }
 

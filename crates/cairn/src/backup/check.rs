@@ -78,8 +78,9 @@ pub fn blocks(repository: &Repository, state: &BackupState) -> Result<BTreeMap<B
 
 fn state_is_whole(repository: &Repository, state: &BackupState) -> Result<()> {
     let found = blocks(repository, state)?.len() as u64;
-    match found == state.about.blocks {
-        true => Ok(()),
-        false => Err(Failure::new(format!("names {found} blocks, not {}", state.about.blocks))),
+    if found == state.about.blocks {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("names {found} blocks, not {}", state.about.blocks)))
     }
 }

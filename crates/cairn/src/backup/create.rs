@@ -168,9 +168,10 @@ fn fetch(server: &Server, named: &Named) -> Result<Vec<u8>> {
     let cut = |why: &str| Failure::new(format!("block {block}: {why}")).passing();
     let read = body.take(u64::from(*length) + 1).read_to_end(&mut bytes);
     read.map_err(|error| cut(&error.to_string()))?;
-    match bytes.len() == OWNER_BYTES + *length as usize {
-        true => Ok(bytes),
-        false => Err(cut("the reply has another length")),
+    if bytes.len() == OWNER_BYTES + *length as usize {
+        Ok(bytes)
+    } else {
+        Err(cut("the reply has another length"))
     }
 }
 

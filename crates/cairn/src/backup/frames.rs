@@ -73,10 +73,7 @@ fn about(sort: Sort, name: &str) -> Vec<u8> {
 
 impl Writer {
     pub fn begin(keys: &Keys, sort: Sort, name: &str) -> Result<Writer> {
-        let salt = match keys.is_encrypting() {
-            true => random()?,
-            false => [0; 32],
-        };
+        let salt = if keys.is_encrypting() { random()? } else { [0; 32] };
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());

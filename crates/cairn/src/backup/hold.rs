@@ -73,10 +73,7 @@ impl BackupHold {
     /// # Errors
     /// It has ended, as far as this process knows.
     pub fn check(&self) -> Result<()> {
-        match self.renewing.has_ended() {
-            true => Err(ended()),
-            false => Ok(()),
-        }
+        if self.renewing.has_ended() { Err(ended()) } else { Ok(()) }
     }
 
     /// Asks the server: a hold that can be renewed has lasted all the time.

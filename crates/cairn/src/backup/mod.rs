@@ -228,10 +228,8 @@ fn make(args: &CreateArgs, connection: &Connection) -> Result<BackupState> {
 }
 
 fn prune(place: &Place, keep: &Keep, dry_run: bool) -> Result<()> {
-    let mut repository = match dry_run {
-        true => place.open(Access::Read)?,
-        false => place.open_alone("cairn backup prune")?,
-    };
+    let mut repository =
+        if dry_run { place.open(Access::Read)? } else { place.open_alone("cairn backup prune")? };
     let pruned = prune::run(&mut repository, keep, REWRITTEN_MIB << 20, dry_run)?;
     let what = if dry_run { "would remove" } else { "removed" };
     pruned.states.iter().try_for_each(|id| output::line(format!("{what} {id}")))?;

@@ -174,9 +174,10 @@ impl PlaceLock {
     /// # Errors
     /// It is over, as far as this process knows.
     pub fn check(&self) -> Result<()> {
-        match self.renewing.has_ended() || self.lock.name.lock().ends < now() {
-            true => Err(over()),
-            false => Ok(()),
+        if self.renewing.has_ended() || self.lock.name.lock().ends < now() {
+            Err(over())
+        } else {
+            Ok(())
         }
     }
 

@@ -95,11 +95,10 @@ fn is_id(name: &str, prefix: &str) -> bool {
 }
 
 fn unlike(is_encrypted: bool) -> Failure {
-    Failure::usage(match is_encrypted {
-        true => "the backup is encrypted: name the file of its passphrase by --passphrase-file",
-        false => {
-            "the backup is not encrypted: leave out --passphrase-file, or choose another place"
-        }
+    Failure::usage(if is_encrypted {
+        "the backup is encrypted: name the file of its passphrase by --passphrase-file"
+    } else {
+        "the backup is not encrypted: leave out --passphrase-file, or choose another place"
     })
 }
 

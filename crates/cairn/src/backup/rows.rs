@@ -29,9 +29,10 @@ impl Cutter {
             u16::try_from(key.len()).map_err(too_long)?,
             u32::try_from(value.len()).map_err(too_long)?,
         );
-        let before = match self.list.len() + 6 + key.len() + value.len() > LIST_BYTES {
-            true => self.finish(),
-            false => None,
+        let before = if self.list.len() + 6 + key.len() + value.len() > LIST_BYTES {
+            self.finish()
+        } else {
+            None
         };
         self.list.extend_from_slice(&key_len.to_le_bytes());
         self.list.extend_from_slice(&value_len.to_le_bytes());

@@ -81,9 +81,10 @@ impl Keys {
         }
         let main = stretch(passphrase, &salt, how.memory_kib, how.passes)?;
         let keys = Keys { main: Some(main) };
-        match hex(&keys.named(b"cairn backup check")) == how.check {
-            true => Ok(keys),
-            false => Err(Failure::new("the passphrase is not that of this backup")),
+        if hex(&keys.named(b"cairn backup check")) == how.check {
+            Ok(keys)
+        } else {
+            Err(Failure::new("the passphrase is not that of this backup"))
         }
     }
 

@@ -45,13 +45,12 @@ pub fn run(server: &Server, args: &CorsArgs) -> Result<()> {
 /// Reads the JSON of a file.
 pub fn read(file: &Path) -> Result<serde_json::Value> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
-    let text = match file.as_os_str() == "-" {
-        true => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-            text
-        }
-        false => std::fs::read_to_string(file).map_err(failed)?,
+    let text = if file.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        text
+    } else {
+        std::fs::read_to_string(file).map_err(failed)?
     };
     serde_json::from_str(&text)
         .map_err(|error| Failure::new(format!("{}: not JSON: {error}", file.display())))

@@ -68,10 +68,7 @@ pub fn run(args: &GetArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let name = source.key.rsplit('/').next().unwrap_or_default().to_owned();
-    let file = match target.is_dir() {
-        true => target.join(safe(&name)?),
-        false => target,
-    };
+    let file = if target.is_dir() { target.join(safe(&name)?) } else { target };
     let bar = output::bytes_bar(0, &args.source);
     get_file(&server, &Job { source, file }, &bar, true)?;
     bar.finish_and_clear();
@@ -231,10 +228,7 @@ fn hint(server: &Server, source: &Address, failure: Failure) -> Failure {
         let listed = server.send("GET", &query).and_then(api::has_objects);
         is_folder = listed.unwrap_or(false);
     }
-    match is_folder {
-        true => failure.of(source).and("it is a folder: use -r"),
-        false => failure.of(source),
-    }
+    if is_folder { failure.of(source).and("it is a folder: use -r") } else { failure.of(source) }
 }
 
 #[cfg(test)]

@@ -45,9 +45,12 @@ pub fn run(args: &RmArgs) -> Result<ExitCode> {
         let text = "rm -r deletes for good: see what by --dry-run, then say --yes";
         return Err(Failure::usage(text));
     }
-    let parse = |text: &String| match args.recursive {
-        true => Address::parse(text),
-        false => Address::parse_object(text, [", or cairn bucket rm", ", or -r for all below it"]),
+    let parse = |text: &String| {
+        if args.recursive {
+            Address::parse(text)
+        } else {
+            Address::parse_object(text, [", or cairn bucket rm", ", or -r for all below it"])
+        }
     };
     let targets: Vec<Address> = args.target.iter().map(parse).collect::<Result<_>>()?;
     let server = args.connection.open()?;
@@ -71,9 +74,10 @@ fn remove_below(args: &RmArgs, server: &Server, target: &Address) -> Result<()> 
     let (mut objects, mut bytes) = (0u64, 0u64);
     api::each_object(server, target, &mut |object| {
         (objects, bytes) = (objects + 1, bytes + object.size);
-        match args.dry_run {
-            true => output::line(format!("would delete {}", output::name(&object.key))),
-            false => Ok(()),
+        if args.dry_run {
+            output::line(format!("would delete {}", output::name(&object.key)))
+        } else {
+            Ok(())
         }
     })?;
     let what = format!("{objects} objects, {}, below {target}", output::human_bytes(bytes));

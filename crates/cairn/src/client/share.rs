@@ -175,9 +175,10 @@ fn password(file: &Path) -> Result<Secret<String>> {
     }
     let text = Secret::new(text);
     let line = text.expose().lines().next().unwrap_or_default();
-    match line.is_empty() {
-        true => Err(Failure::new(format!("{}: its first line is empty", file.display()))),
-        false => Ok(Secret::new(line.to_owned())),
+    if line.is_empty() {
+        Err(Failure::new(format!("{}: its first line is empty", file.display())))
+    } else {
+        Ok(Secret::new(line.to_owned()))
     }
 }
 

@@ -143,9 +143,10 @@ pub fn run(args: &UserArgs) -> Result<ExitCode> {
     let (name, change) = match &args.command {
         Command::Ls { json } => {
             let Users { users } = server.send("GET", "/admin/users")?.json()?;
-            match json {
-                true => users.iter().try_for_each(output::json)?,
-                false => show(users)?,
+            if *json {
+                users.iter().try_for_each(output::json)?
+            } else {
+                show(users)?
             }
             return Ok(ExitCode::SUCCESS);
         }

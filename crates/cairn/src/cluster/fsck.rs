@@ -130,18 +130,20 @@ pub fn standing(state: &FsckState) -> String {
         "" => String::new(),
         user => format!(" for {}", output::name(user)),
     };
-    let ended = match state.ended == Timestamp::default() {
-        true => String::new(),
-        false => format!(", over at {}", rfc3339(state.ended)),
+    let ended = if state.ended == Timestamp::default() {
+        String::new()
+    } else {
+        format!(", over at {}", rfc3339(state.ended))
     };
     let (node, begun) = (state.by.node, rfc3339(state.begun));
     format!("fsck ordered by node {node}{user} at {begun}{ended}: {stands}")
 }
 
 fn show(args: &ClusterFsckArgs, state: &FsckState, found: Option<&FsckFound>) -> Result<ExitCode> {
-    match args.json {
-        true => output::json(&to_json(state, found))?,
-        false => print(args, state, found)?,
+    if args.json {
+        output::json(&to_json(state, found))?
+    } else {
+        print(args, state, found)?
     }
     Ok(if is_success(state, found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

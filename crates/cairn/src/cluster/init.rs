@@ -201,12 +201,13 @@ fn show(
 ) -> Result<()> {
     let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
     let address = &args.address;
-    let shown = match is_preset {
-        true => format!("A new cluster. The access key of root is {id}."),
-        false => format!(
+    let shown = if is_preset {
+        format!("A new cluster. The access key of root is {id}.")
+    } else {
+        format!(
             "A new cluster. Its first credentials, shown only this once:\n\n  \
              access key  {id}\n  secret key  {secret}"
-        ),
+        )
     };
     let shown = Secret::new(shown);
     if let Next::Machine(dir) = next {

@@ -117,9 +117,10 @@ fn agree(node: NodeId, yes: bool, forecast: &Forecast) -> Result<()> {
     let bytes = indicatif::BinaryBytes(forecast.bytes);
     output::line(format!("node {node} is in {groups} groups, {bytes}, which move:"))?;
     drain::show(forecast)?;
-    match yes || asked(&format!("move them, and remove node {node} then?"))? {
-        true => Ok(()),
-        false => Err(Failure::new("nothing was moved")),
+    if yes || asked(&format!("move them, and remove node {node} then?"))? {
+        Ok(())
+    } else {
+        Err(Failure::new("nothing was moved"))
     }
 }
 

@@ -62,9 +62,10 @@ pub fn run(args: &ClusterScrubArgs) -> Result<ExitCode> {
     }
     if args.look {
         let nodes: Nodes = reach::scrub(&args.dir, 0, RunOrder::Look)?.into_iter().collect();
-        return match nodes.values().any(|scrub| scrub.phase.is_under_way()) {
-            true => show(args, &nodes, None),
-            false => show_named(args, &nodes, names(args, 0)),
+        return if nodes.values().any(|scrub| scrub.phase.is_under_way()) {
+            show(args, &nodes, None)
+        } else {
+            show_named(args, &nodes, names(args, 0))
         };
     }
     let run = RunOrder::Begin.number(&RealRng);
@@ -257,9 +258,10 @@ fn show(
     named: Option<&DegradedObjects>,
 ) -> Result<ExitCode> {
     let is_whole = named.is_some() && is_good(nodes, named);
-    match args.json {
-        true => output::json(&to_json(nodes, named, is_whole))?,
-        false => print(nodes, named)?,
+    if args.json {
+        output::json(&to_json(nodes, named, is_whole))?
+    } else {
+        print(nodes, named)?
     }
     Ok(if is_success(args, nodes, named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -267,9 +269,10 @@ fn show(
 /// Returns true if no damage is known, also while the scrub goes on. A scrub counts as stopped if
 /// every node got the order.
 fn is_success(args: &ClusterScrubArgs, nodes: &Nodes, named: Option<&DegradedObjects>) -> bool {
-    match args.stop {
-        true => nodes.values().all(|scrub| scrub.phase != ScrubPhase::Silent),
-        false => named.is_none() || is_good(nodes, named),
+    if args.stop {
+        nodes.values().all(|scrub| scrub.phase != ScrubPhase::Silent)
+    } else {
+        named.is_none() || is_good(nodes, named)
     }
 }
 

@@ -150,19 +150,17 @@ impl Look {
         }
         let wanted = copies_of(map.masters().count());
         let learns = members.is_some_and(|members| members.copies() < wanted);
-        match learns || health.writable == 0 {
-            true => Condition::Settling,
-            false => Condition::Whole,
-        }
+        if learns || health.writable == 0 { Condition::Settling } else { Condition::Whole }
     }
 
     fn show(&self, json: bool) -> Result<()> {
         match self {
             Look::Served { status, said, copies } => {
                 let (health, shown) = (health(&status.map), (*copies, said.members()));
-                match json {
-                    true => print_json(&to_json(status, health, shown)),
-                    false => print(status, health, shown),
+                if json {
+                    print_json(&to_json(status, health, shown))
+                } else {
+                    print(status, health, shown)
                 }
             }
             Look::Unserved { said } => said.members().map_or(Ok(()), |one| none_serves(one, json)),

@@ -78,12 +78,11 @@ pub fn run(args: &UpgradeCheckArgs) -> Result<ExitCode> {
     };
     let check = Check { status: &status, own: own_program(VERSION_MIN), masters };
     let units = check.units();
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&check.to_json(&units));
-            output::line(text.map_err(|error| Failure::new(error.to_string()))?)?;
-        }
-        false => check.print(&units)?,
+    if args.json {
+        let text = serde_json::to_string_pretty(&check.to_json(&units));
+        output::line(text.map_err(|error| Failure::new(error.to_string()))?)?;
+    } else {
+        check.print(&units)?
     }
     Ok(if is_ready(&units) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -108,10 +107,10 @@ impl Check<'_> {
         for (host, nodes) in by_host {
             let has = |role| nodes.iter().any(|node| self.has(*node, role));
             let is_machine = !is_this_host(&host) && has(Role::Master) && has(Role::Chunkserver);
-            match is_machine {
-                true => units.push((host, nodes)),
-                false => units
-                    .extend(nodes.into_iter().map(|node| (String::new(), BTreeSet::from([node])))),
+            if is_machine {
+                units.push((host, nodes))
+            } else {
+                units.extend(nodes.into_iter().map(|node| (String::new(), BTreeSet::from([node]))))
             }
         }
         units.sort_by_key(|(_, nodes)| {
@@ -321,9 +320,10 @@ impl Check<'_> {
             return "on: a program without it is refused".into();
         }
         let lacking = self.lacking(capability);
-        match lacking.is_empty() {
-            true => format!("off; all nodes have it: cairn cluster enable DIR {capability}"),
-            false => format!("off; nodes {} lack it or are away", lacking.join(", ")),
+        if lacking.is_empty() {
+            format!("off; all nodes have it: cairn cluster enable DIR {capability}")
+        } else {
+            format!("off; nodes {} lack it or are away", lacking.join(", "))
         }
     }
 
@@ -336,9 +336,10 @@ impl Check<'_> {
 
     fn compared(&self, program: &NodeProgram) -> String {
         let (oldest, newest) = program.versions;
-        match program.formats == self.own.formats {
-            true => format!("protocol {oldest} to {newest}; the same formats"),
-            false => told(program),
+        if program.formats == self.own.formats {
+            format!("protocol {oldest} to {newest}; the same formats")
+        } else {
+            told(program)
         }
     }
 
@@ -386,9 +387,10 @@ impl Check<'_> {
 impl Unit {
     fn shown(&self) -> String {
         let names: Vec<String> = self.nodes.iter().map(|node| node.to_string()).collect();
-        match self.host.is_empty() {
-            true => format!("node {}", names.join(", ")),
-            false => format!("machine {} (nodes {})", self.host, names.join(", ")),
+        if self.host.is_empty() {
+            format!("node {}", names.join(", "))
+        } else {
+            format!("machine {} (nodes {})", self.host, names.join(", "))
         }
     }
 }

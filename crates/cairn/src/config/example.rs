@@ -46,14 +46,14 @@ fn value(arg: &Arg) -> String {
         }
         None => {
             let names = arg.get_value_names().unwrap_or_default();
-            let quoted = |name: &str| match NUMBERS.contains(&name) {
-                true => name.to_owned(),
-                false => format!("{name:?}"),
+            let quoted = |name: &str| {
+                if NUMBERS.contains(&name) { name.to_owned() } else { format!("{name:?}") }
             };
             let all: Vec<String> = names.iter().map(|name| quoted(name.as_str())).collect();
-            match all.is_empty() {
-                true => format!("{:?}", arg.get_id().as_str().to_uppercase()),
-                false => all.join(", "),
+            if all.is_empty() {
+                format!("{:?}", arg.get_id().as_str().to_uppercase())
+            } else {
+                all.join(", ")
             }
         }
     };

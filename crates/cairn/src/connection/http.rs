@@ -64,15 +64,14 @@ impl Client {
         let (scheme, rest) = base.split_once("://").ok_or_else(bad)?;
         let is_tls = scheme == "https";
         let (host, port) = authority(rest, if is_tls { 443 } else { 80 }).ok_or_else(bad)?;
-        let tls = match is_tls {
-            false => None,
-            true => {
-                let name = ServerName::try_from(host.clone());
-                let name = name.map_err(|error| format!("{host}: {error}"))?;
-                let config = cairn_tls::client_config(trust);
-                let config = config.map_err(|error| format!("TLS: {error}"))?;
-                Some((TlsConnector::from(Arc::new(config)), name))
-            }
+        let tls = if is_tls {
+            let name = ServerName::try_from(host.clone());
+            let name = name.map_err(|error| format!("{host}: {error}"))?;
+            let config = cairn_tls::client_config(trust);
+            let config = config.map_err(|error| format!("TLS: {error}"))?;
+            Some((TlsConnector::from(Arc::new(config)), name))
+        } else {
+            None
         };
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -220,9 +219,10 @@ impl HttpShared {
 fn whole(reader: &mut dyn Read, length: u64) -> io::Result<Bytes> {
     let mut bytes = Vec::new();
     reader.take(length).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 == length {
-        true => Ok(bytes.into()),
-        false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "there is less than was said")),
+    if bytes.len() as u64 == length {
+        Ok(bytes.into())
+    } else {
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "there is less than was said"))
     }
 }
 
@@ -374,10 +374,7 @@ pub fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
 
 /// Returns the value of the header: an IPv6 address is in brackets.
 pub fn host_header(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]

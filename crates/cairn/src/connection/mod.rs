@@ -279,9 +279,10 @@ impl Server {
             _ => what(in_words(&error.to_string())).passing(),
         })?;
         let reply = Reply { response };
-        match reply.response.status().is_success() {
-            true => Ok(reply),
-            false => Err(reply.failure(&self.prefix)),
+        if reply.response.status().is_success() {
+            Ok(reply)
+        } else {
+            Err(reply.failure(&self.prefix))
         }
     }
 }

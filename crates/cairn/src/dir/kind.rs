@@ -162,9 +162,10 @@ impl Listing {
         if self.place == Some(MetaPlace::Directory) && self.has("member") {
             return Kind::OverwrittenServer;
         }
-        match !self.has(format::NAME) && self.has_data {
-            true => Kind::NodeWithoutFormat,
-            false => Kind::Node(self.roles),
+        if !self.has(format::NAME) && self.has_data {
+            Kind::NodeWithoutFormat
+        } else {
+            Kind::Node(self.roles)
         }
     }
 
@@ -198,9 +199,10 @@ impl Listing {
         if names.all(|name| is_of_backup(name)) {
             return Some(Kind::Backup);
         }
-        match !self.parts.is_empty() && self.parts.iter().all(Part::is_of_machine) {
-            true => Some(Kind::MachineParts),
-            false => Some(Kind::Foreign(first.clone())),
+        if !self.parts.is_empty() && self.parts.iter().all(Part::is_of_machine) {
+            Some(Kind::MachineParts)
+        } else {
+            Some(Kind::Foreign(first.clone()))
         }
     }
 }
@@ -265,12 +267,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         for (name, text) in entries {
             let path = place.path().join(name.trim_end_matches('/'));
-            match name.ends_with('/') {
-                true => fs::create_dir_all(path).unwrap(),
-                false => {
-                    fs::create_dir_all(path.parent().unwrap()).unwrap();
-                    fs::write(path, text).unwrap();
-                }
+            if name.ends_with('/') {
+                fs::create_dir_all(path).unwrap()
+            } else {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
             }
         }
         DirectoryKind::of(place.path()).unwrap()

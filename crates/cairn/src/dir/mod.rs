@@ -124,12 +124,11 @@ impl DataDir {
     ) -> Result<DataDir> {
         let lock = Lock::take(path)?;
         let sizes = Sizes::of(path)?;
-        let format = match format::exists(path) {
-            true => Format::read(path)?,
-            false => {
-                require_space(path, sizes.new_store())?;
-                create()?
-            }
+        let format = if format::exists(path) {
+            Format::read(path)?
+        } else {
+            require_space(path, sizes.new_store())?;
+            create()?
         };
         require_place(path, format.meta, meta)?;
         Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
@@ -189,10 +188,7 @@ impl DataDir {
 
     /// Checks that the key has opened one of the sealed secrets of the store, if there are some.
     pub fn require_opened(&self, sealed: usize, opened: bool) -> Result<()> {
-        match opened || sealed == 0 {
-            true => Ok(()),
-            false => Err(secret::opens_none(&self.path, sealed)),
-        }
+        if opened || sealed == 0 { Ok(()) } else { Err(secret::opens_none(&self.path, sealed)) }
     }
 
     /// Returns the reason why the key cannot be used, if there is none.
@@ -227,9 +223,10 @@ impl DataDir {
 /// Returns the place of the metadata according to a directory, and whether that directory has some;
 /// `None` if it does not say.
 pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
-    match format::exists(path) {
-        true => Ok(Some((Format::read(path)?.meta, path.join("meta").is_dir()))),
-        false => Ok(None),
+    if format::exists(path) {
+        Ok(Some((Format::read(path)?.meta, path.join("meta").is_dir())))
+    } else {
+        Ok(None)
     }
 }
 

@@ -91,9 +91,12 @@ impl Flight {
 
     /// Returns the caller, in words.
     pub fn who(&self) -> String {
-        let process = self.process.as_ref().map(|Process { pid, name }| match name.is_empty() {
-            true => format!("process {pid}"),
-            false => format!("process {pid} ({name})"),
+        let process = self.process.as_ref().map(|Process { pid, name }| {
+            if name.is_empty() {
+                format!("process {pid}")
+            } else {
+                format!("process {pid} ({name})")
+            }
         });
         let user = self.user.as_ref().map(|user| format!("user {user}"));
         let client = Some(self.client.clone()).filter(|client| !client.is_empty());

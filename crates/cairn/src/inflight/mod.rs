@@ -60,18 +60,14 @@ pub fn run(args: &InflightArgs) -> Result<ExitCode> {
             Err(failure) => failures.push(failure),
         }
     }
-    match failures.len() == nodes.len() {
-        true => failures.into_iter().next().map_or(Ok(ExitCode::SUCCESS), Err),
-        false => {
-            failures.iter().for_each(|failure| output::complain(&failure.to_string()));
-            Ok(ExitCode::SUCCESS)
-        }
+    if failures.len() == nodes.len() {
+        failures.into_iter().next().map_or(Ok(ExitCode::SUCCESS), Err)
+    } else {
+        failures.iter().for_each(|failure| output::complain(&failure.to_string()));
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 fn show(args: &InflightArgs, report: &form::Report) -> Result<()> {
-    match args.json {
-        true => output::json(report),
-        false => show::table(report),
-    }
+    if args.json { output::json(report) } else { show::table(report) }
 }

@@ -121,9 +121,10 @@ fn make_private(directory: &Path, uid: u32) -> io::Result<()> {
         _ => {}
     }
     let found = fs::symlink_metadata(directory)?;
-    match found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0 {
-        true => Ok(()),
-        false => Err(io::Error::new(ErrorKind::PermissionDenied, "is not private to this user")),
+    if found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::new(ErrorKind::PermissionDenied, "is not private to this user"))
     }
 }
 

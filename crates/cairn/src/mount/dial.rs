@@ -54,13 +54,12 @@ impl Door {
                 "server {base:?}: not a URL: use one such as http://127.0.0.1:8080"
             ))
         })?;
-        let tls = match is_tls {
-            false => None,
-            true => {
-                let name = ServerName::try_from(host.clone());
-                let name = name.map_err(|error| Failure::usage(format!("{host}: {error}")))?;
-                Some((TlsConnector::from(Arc::new(client_config(known)?)), name))
-            }
+        let tls = if is_tls {
+            let name = ServerName::try_from(host.clone());
+            let name = name.map_err(|error| Failure::usage(format!("{host}: {error}")))?;
+            Some((TlsConnector::from(Arc::new(client_config(known)?)), name))
+        } else {
+            None
         };
         Ok(Door { base, host, port, tls })
     }

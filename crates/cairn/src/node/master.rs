@@ -420,9 +420,10 @@ impl Stored<'_> {
                 tokio::task::block_in_place(|| Metadata::in_known_database(&config))?
             }
         };
-        match tokio::task::block_in_place(|| opened.has_store(self.dir))? {
-            true => Ok(opened),
-            false => Err(opened.foreign("holds no metadata of this cluster")),
+        if tokio::task::block_in_place(|| opened.has_store(self.dir))? {
+            Ok(opened)
+        } else {
+            Err(opened.foreign("holds no metadata of this cluster"))
         }
     }
 }

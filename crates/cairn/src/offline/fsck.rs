@@ -205,9 +205,10 @@ fn check_blocks(
     report: &mut Report,
 ) -> Result<Vec<BadBlock>> {
     let usage = blocks.usage_now()?;
-    let bar = match quick {
-        true => output::count_bar(usage.blocks, "blocks"),
-        false => output::bytes_bar(usage.live_bytes, "blocks"),
+    let bar = if quick {
+        output::count_bar(usage.blocks, "blocks")
+    } else {
+        output::bytes_bar(usage.live_bytes, "blocks")
     };
     let mut bad = Vec::new();
     check::each_chunk(snapshot, &mut |chunk| {
@@ -228,10 +229,7 @@ fn check_chunk(
 ) {
     let owner = Owner { body: chunk.body, chunk: chunk.chunk };
     for ((group, block), reach) in chunk.blocks() {
-        let found = match quick {
-            true => blocks.stat(group, block),
-            false => blocks.verify(group, block),
-        };
+        let found = if quick { blocks.stat(group, block) } else { blocks.verify(group, block) };
         report.blocks += 1;
         let what = match found {
             Err(error) => Some(error.to_string()),
@@ -269,9 +267,10 @@ fn count_orphans(snapshot: &dyn Snapshot, blocks: &Store, report: &mut Report) -
                 if damage::is_named(snapshot, info.block, info.owner)? {
                     continue;
                 }
-                match knows(snapshot, &mut sessions, info.block.session)? {
-                    true => report.orphan_blocks += 1,
-                    false => report.unknown_blocks += 1,
+                if knows(snapshot, &mut sessions, info.block.session)? {
+                    report.orphan_blocks += 1;
+                } else {
+                    report.unknown_blocks += 1;
                 }
             }
         }

@@ -23,9 +23,12 @@ pub fn of_server(parts: &Parts) -> Mounts {
 pub fn take(host: Arc<MountHost>, required: Required) -> Mounts {
     Mounts::new(move |mounted: Mounted| {
         let Mounted { caller, address, stream, revoked } = mounted;
-        let standing = Arc::new(move || match revoked.load(Ordering::SeqCst) {
-            false => Ok(()),
-            true => Err(Error::Denied("the credentials have been revoked".into())),
+        let standing = Arc::new(move || {
+            if revoked.load(Ordering::SeqCst) {
+                Err(Error::Denied("the credentials have been revoked".into()))
+            } else {
+                Ok(())
+            }
         });
         let link =
             mount::link(Box::new(stream), address.to_string(), Arc::clone(&required), standing);

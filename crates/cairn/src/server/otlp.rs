@@ -95,11 +95,10 @@ fn send(url: &str, client: &Client, message: String) -> io::Result<()> {
     let status = reply.status();
     // Read to its end, so that the connection can be reused.
     io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
-    match status.is_success() {
-        true => Ok(()),
-        false => {
-            Err(io::Error::other(format!("the collector answers with status {}", status.as_u16())))
-        }
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("the collector answers with status {}", status.as_u16())))
     }
 }
 

@@ -376,10 +376,7 @@ impl Scrubber {
                 }
             }
             pace.rest(progress, &is_over);
-            match is_over() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let report = match report {
             Ok(report) => report,

@@ -81,10 +81,8 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
 
 fn servers(args: &TopArgs) -> Result<Vec<Server>> {
     let targets = args.targets.iter().map(|url| Some(url.trim_end_matches('/').to_owned()));
-    let targets: Vec<Option<String>> = match args.targets.is_empty() {
-        true => vec![None],
-        false => targets.collect(),
-    };
+    let targets: Vec<Option<String>> =
+        if args.targets.is_empty() { vec![None] } else { targets.collect() };
     let open = |url| args.connection.clone().at(url).open_for(waits::DOCTOR);
     targets.into_iter().map(open).collect()
 }

@@ -103,8 +103,9 @@ fn waiting(waiting: &[Waiting], rows: usize) -> Result<()> {
 /// Shows a name that another user has chosen: on one line, and not too long.
 fn name(text: &str) -> String {
     let text = output::name(text);
-    match text.chars().count() > NAME {
-        false => text.into_owned(),
-        true => text.chars().take(NAME - 1).chain(['…']).collect(),
+    if text.chars().count() > NAME {
+        text.chars().take(NAME - 1).chain(['…']).collect()
+    } else {
+        text.into_owned()
     }
 }

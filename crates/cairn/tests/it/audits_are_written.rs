@@ -37,9 +37,12 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn arguments<'a>(directory: &Path, options: &[&'a str]) -> Vec<String> {
-    let path = |option: &&'a str| match option.starts_with("--") {
-        true => (*option).to_owned(),
-        false => directory.join(option).to_str().unwrap().to_owned(),
+    let path = |option: &&'a str| {
+        if option.starts_with("--") {
+            (*option).to_owned()
+        } else {
+            directory.join(option).to_str().unwrap().to_owned()
+        }
     };
     options.iter().map(path).collect()
 }

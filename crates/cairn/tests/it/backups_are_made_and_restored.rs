@@ -19,9 +19,12 @@ fn restore(args: &[&str]) -> (i32, String) {
 /// Bytes of all files below.
 fn size(path: &Path) -> u64 {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
-    let of = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
-        true => size(&entry.path()),
-        false => entry.metadata().unwrap().len(),
+    let of = |entry: fs::DirEntry| {
+        if entry.file_type().unwrap().is_dir() {
+            size(&entry.path())
+        } else {
+            entry.metadata().unwrap().len()
+        }
     };
     entries.map(of).sum()
 }

@@ -75,9 +75,10 @@ fn verify<'a>(store: &Path, acknowledged: impl Iterator<Item = (&'a u64, &'a boo
     let server = Server::start(store, &[]);
     for (number, is_there) in acknowledged {
         let got = server.get(&format!("photos/{number}"));
-        match is_there {
-            true => assert!(got.unwrap() == content(*number), "object {number}"),
-            false => assert!(got.unwrap_err().contains("not found"), "object {number}"),
+        if *is_there {
+            assert!(got.unwrap() == content(*number), "object {number}")
+        } else {
+            assert!(got.unwrap_err().contains("not found"), "object {number}")
         }
     }
     server.kill();

@@ -120,9 +120,10 @@ impl Server {
 
     pub fn get(&self, source: &str) -> Result<Vec<u8>, String> {
         let output = self.client(&["get", source, "-"]).output().unwrap();
-        match output.status.success() {
-            true => Ok(output.stdout),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        if output.status.success() {
+            Ok(output.stdout)
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     }
 

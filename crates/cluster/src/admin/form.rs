@@ -421,9 +421,10 @@ pub fn roles(numbers: &[i32]) -> Result<Roles> {
         |number| Error::Invalid(format!("{number} is not the number of a role: use 1 to 3"));
     let roles = numbers.iter().map(|number| role(*number).ok_or_else(|| unknown(*number)));
     let roles: Roles = roles.collect::<Result<_>>()?;
-    match roles.is_empty() {
-        true => Err(Error::Invalid("no role is named: name at least one".into())),
-        false => Ok(roles),
+    if roles.is_empty() {
+        Err(Error::Invalid("no role is named: name at least one".into()))
+    } else {
+        Ok(roles)
     }
 }
 

@@ -183,11 +183,12 @@ impl Asked {
         let controller = self.control.serving()?;
         let node = self.peer.node;
         let pin = controller.keeper.current().pin(node);
-        match pin.is_some_and(|pin| roles.iter().any(|role| pin.roles.contains(*role))) {
-            true => Ok(controller),
-            false => Err(Error::Denied(format!(
+        if pin.is_some_and(|pin| roles.iter().any(|role| pin.roles.contains(*role))) {
+            Ok(controller)
+        } else {
+            Err(Error::Denied(format!(
                 "node {node} may not {to}: its roles in the cluster map do not allow it"
-            ))),
+            )))
         }
     }
 

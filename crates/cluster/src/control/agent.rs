@@ -80,10 +80,7 @@ impl NodeView {
 }
 
 fn adopt_newer(held: &ArcSwap<ClusterMap>, map: &Arc<ClusterMap>) {
-    held.rcu(|old| match old.epoch < map.epoch {
-        true => Arc::clone(map),
-        false => Arc::clone(old),
-    });
+    held.rcu(|old| if old.epoch < map.epoch { Arc::clone(map) } else { Arc::clone(old) });
 }
 
 impl Pins for NodeView {
@@ -439,11 +436,12 @@ impl MapSource for Agent {
         let row = self.ask(ControlMethod::Map, Bytes::new(), waits::BEAT).await?;
         self.adopt(&row)?;
         let map = self.view.map();
-        match map.epoch >= epoch {
-            true => Ok(map),
-            false => Err(Error::Unavailable(format!(
+        if map.epoch >= epoch {
+            Ok(map)
+        } else {
+            Err(Error::Unavailable(format!(
                 "no reachable master has the cluster map of epoch {epoch}"
-            ))),
+            )))
         }
     }
 }

@@ -77,9 +77,10 @@ impl Controller {
             (state.phase, state.failure, state.ended) = (phase, failure, ended);
             state.clone()
         });
-        match state.is_clean() {
-            true => tracing::info!(?state, "fsck of the cluster found nothing"),
-            false => tracing::warn!(?state, "fsck of the cluster is over"),
+        if state.is_clean() {
+            tracing::info!(?state, "fsck of the cluster found nothing")
+        } else {
+            tracing::warn!(?state, "fsck of the cluster is over")
         }
     }
 
@@ -139,9 +140,10 @@ impl Controller {
                 }
                 for one in judged {
                     let is_known = look > 0 && one.replicas != Replicas::Unknown;
-                    match is_known || is_last {
-                        true => bad.push(one),
-                        false => again.entry(group).or_default().push(one.named),
+                    if is_known || is_last {
+                        bad.push(one)
+                    } else {
+                        again.entry(group).or_default().push(one.named)
                     }
                 }
                 fsck.note(|state| {

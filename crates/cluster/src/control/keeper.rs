@@ -54,9 +54,8 @@ impl MapKeeper {
 
     fn offer(&self, map: Arc<ClusterMap>) {
         self.view.adopt(&map);
-        self.current.rcu(|known| match known.epoch < map.epoch {
-            true => Arc::clone(&map),
-            false => Arc::clone(known),
+        self.current.rcu(|known| {
+            if known.epoch < map.epoch { Arc::clone(&map) } else { Arc::clone(known) }
         });
     }
 
@@ -102,11 +101,10 @@ impl MapSource for MapKeeper {
 
     async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
         let map = self.current();
-        match map.epoch >= epoch {
-            true => Ok(map),
-            false => Err(Error::Unavailable(format!(
-                "this master has no cluster map of epoch {epoch} yet"
-            ))),
+        if map.epoch >= epoch {
+            Ok(map)
+        } else {
+            Err(Error::Unavailable(format!("this master has no cluster map of epoch {epoch} yet")))
         }
     }
 }

@@ -182,9 +182,10 @@ pub fn copies<'a>(reports: impl Iterator<Item = &'a MemberReport> + Clone) -> us
 impl MemberReport {
     /// Returns the number of entries that a member still lacks, if this member leads and knows it.
     pub fn lag_of(&self, member: u64) -> Option<u64> {
-        match member == self.member {
-            true => Some(0),
-            false => self.lags.iter().find(|(id, _)| *id == member).and_then(|(_, lag)| *lag),
+        if member == self.member {
+            Some(0)
+        } else {
+            self.lags.iter().find(|(id, _)| *id == member).and_then(|(_, lag)| *lag)
         }
     }
 

@@ -307,9 +307,10 @@ mod tests {
         };
         let known: BTreeSet<u64> = members.voters.iter().flatten().copied().collect();
         let others = known.into_iter().chain(members.learners.iter().copied());
-        let followers = match leader == Some(1) {
-            true => others.filter(|id| *id != 1).map(|id| (id, Some(7))).collect(),
-            false => BTreeMap::new(),
+        let followers = if leader == Some(1) {
+            others.filter(|id| *id != 1).map(|id| (id, Some(7))).collect()
+        } else {
+            BTreeMap::new()
         };
         let last = Some(EntryId { term: 1, index: 7 });
         let status = MemberStatus {

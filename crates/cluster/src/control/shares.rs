@@ -74,9 +74,10 @@ fn zones(map: &ClusterMap) -> Vec<Zone> {
     let mut zones = Vec::new();
     for (id, Node { zone, weight, .. }) in map.places() {
         let node = (id, u64::from(*weight));
-        match zone.is_empty() {
-            true => zones.push(Zone { nodes: vec![node], ..Zone::default() }),
-            false => named.entry(zone.as_str()).or_default().nodes.push(node),
+        if zone.is_empty() {
+            zones.push(Zone { nodes: vec![node], ..Zone::default() })
+        } else {
+            named.entry(zone.as_str()).or_default().nodes.push(node)
         }
     }
     zones.extend(named.into_values());

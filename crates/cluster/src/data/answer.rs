@@ -160,9 +160,10 @@ impl Chunkserver {
 
     /// Reads bytes of a block that is here. The caller limits the number of such reads.
     pub async fn read(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
-        let now = match range.len() <= GET_INLINE_BYTES {
-            true => self.store.get_now(group, block, range.clone()),
-            false => Ok(None),
+        let now = if range.len() <= GET_INLINE_BYTES {
+            self.store.get_now(group, block, range.clone())
+        } else {
+            Ok(None)
         };
         let read = match now {
             Ok(None) => self.store.get(group, block, range).await,

@@ -233,9 +233,10 @@ impl Order {
 
 /// Returns true if a block is to be compressed.
 fn compress(headers: &HeaderMap) -> Result<bool> {
-    match headers.contains_key(COMPRESSED) {
-        true => parsed(headers, &COMPRESSED, |text| (text == "1").then_some(true)),
-        false => Ok(false),
+    if headers.contains_key(COMPRESSED) {
+        parsed(headers, &COMPRESSED, |text| (text == "1").then_some(true))
+    } else {
+        Ok(false)
     }
 }
 

@@ -298,9 +298,10 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     others.sort_by_key(|member| !(member.in_sync && map.is_up(member.node)));
     let others: Vec<NodeId> = others.into_iter().map(|member| member.node).collect();
     let healed = replace(server, &map, Key { group, block }, (info, Some(&info)), &others).await?;
-    match healed {
-        true => server.damage.heal(sick),
-        false => server.damage.forget(sick),
+    if healed {
+        server.damage.heal(sick)
+    } else {
+        server.damage.forget(sick)
     }
     Ok(healed)
 }

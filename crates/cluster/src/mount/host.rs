@@ -343,9 +343,10 @@ impl MountService {
     fn named(&self, method: SessionMethod, payload: &[u8]) -> Result<Vec<Named>> {
         let named = |run: Run| {
             let Run { session, verb, fields, .. } = run;
-            match self.host.unpublished.has_any(session) {
-                true => Ok(Named { session, verb, blocks: wire::published(verb, &fields)? }),
-                false => Ok(Named { session, verb, blocks: Vec::new() }),
+            if self.host.unpublished.has_any(session) {
+                Ok(Named { session, verb, blocks: wire::published(verb, &fields)? })
+            } else {
+                Ok(Named { session, verb, blocks: Vec::new() })
             }
         };
         Ok(match method {

@@ -143,9 +143,10 @@ impl Parser {
             self.missing = total - self.buf.len();
             return Ok(None);
         }
-        let trace = match is_traced {
-            true => self.buf.get(HEADER_BYTES..head).and_then(<[u8]>::first_chunk),
-            false => None,
+        let trace = if is_traced {
+            self.buf.get(HEADER_BYTES..head).and_then(<[u8]>::first_chunk)
+        } else {
+            None
         };
         let trace = trace.and_then(Trace::from_bytes);
         self.buf.advance(head);

@@ -32,9 +32,10 @@ pub(super) async fn refuse(
         "node {them} asks for {said}, node {own} ({release}) speaks {text}: upgrade node {older}"
     ));
     refused::log(own, &peer, &error);
-    let answer = match spoken.starts_with(b"cairn-wire/") {
-        true => hello(cluster, own, &error),
-        false => response(&error),
+    let answer = if spoken.starts_with(b"cairn-wire/") {
+        hello(cluster, own, &error)
+    } else {
+        response(&error)
     };
     let mut piece = [0; 4096];
     let answered = async {

@@ -194,9 +194,8 @@ async fn dials_where_capabilities_are_on(
     let (mut ends, is_on) = (ends(), Arc::clone(is_on));
     let accepted = tokio::spawn(async move {
         let mut dialed = link(ends.far, GATEWAY, Role::Gateway);
-        dialed.peer.required = Arc::new(move || match is_on.load(Ordering::SeqCst) {
-            true => CapabilitySet::own(),
-            false => CapabilitySet::NONE,
+        dialed.peer.required = Arc::new(move || {
+            if is_on.load(Ordering::SeqCst) { CapabilitySet::own() } else { CapabilitySet::NONE }
         });
         accept(dialed, &terms(MASTER, Role::Master), echo).await
     });

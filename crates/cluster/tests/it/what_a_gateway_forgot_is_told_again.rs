@@ -52,9 +52,10 @@ async fn extents(world: &World, ino: Ino) -> Vec<Extent> {
 }
 
 async fn read(fs: &Fs, user: &Caller, ino: Ino, number: u64, anew: bool) -> Result<Bytes> {
-    let object = match anew {
-        true => fs.open_inode_anew(user, ino, true).await?,
-        false => fs.open_inode(user, ino, true).await?,
+    let object = if anew {
+        fs.open_inode_anew(user, ino, true).await?
+    } else {
+        fs.open_inode(user, ino, true).await?
     };
     let start = START + number * STEP;
     object.read_all(start..start + LEN).await

@@ -204,12 +204,11 @@ impl FolderSight {
     async fn list(&self) -> Result<ShownFolder> {
         let fs = self.reads.list();
         let found = self.wanted.find(fs, &self.caller, &self.bucket).await?;
-        let usage = match self.folder.is_empty() {
-            true => {
-                let verb = GetBucket { name: self.bucket.clone() };
-                Some(fs.read(&self.caller, verb).await?.1)
-            }
-            false => None,
+        let usage = if self.folder.is_empty() {
+            let verb = GetBucket { name: self.bucket.clone() };
+            Some(fs.read(&self.caller, verb).await?.1)
+        } else {
+            None
         };
         let files = found.rows.iter().filter_map(|row| match row {
             ListRow::File(listed) => {

@@ -23,9 +23,10 @@ pub async fn make(at: &At<'_>) -> Result<Reply, Failure> {
     let key = format!("{prefix}{name}/");
     at.asked.witness.note(|facts| facts.key = Some(key.clone()));
     let place = place(at, at.bucket).await?;
-    match place.has_directories() {
-        true => directory(at, place.bucket, prefix, name).await?,
-        false => object(at, &key, name).await?,
+    if place.has_directories() {
+        directory(at, place.bucket, prefix, name).await?
+    } else {
+        object(at, &key, name).await?
     }
     Ok(reply::see_other(&at.folder(&key)))
 }

@@ -83,9 +83,10 @@ fn header_value(name: &str, text: &str) -> Result<String> {
         let most = limits::HEADER_VALUE_BYTES;
         return Err(Error::TooLarge(format!("{name}: at most {most} bytes")));
     }
-    match HeaderValue::from_str(text).is_ok() && !text.chars().any(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(Error::Invalid(format!("{name}: no control characters are allowed"))),
+    if HeaderValue::from_str(text).is_ok() && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err(Error::Invalid(format!("{name}: no control characters are allowed")))
     }
 }
 

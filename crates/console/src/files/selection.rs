@@ -53,9 +53,10 @@ impl Selection {
     /// Returns the fields by which a form has the same selection.
     pub fn fields(&self) -> Vec<(&str, &str)> {
         let mut fields = vec![("in", &*self.prefix), ("filter", &*self.filter)];
-        match self.is_all {
-            true => fields.push(("all", "yes")),
-            false => fields.extend(self.keys.iter().map(|key| ("key", key.as_str()))),
+        if self.is_all {
+            fields.push(("all", "yes"))
+        } else {
+            fields.extend(self.keys.iter().map(|key| ("key", key.as_str())))
         }
         fields
     }

@@ -129,15 +129,17 @@ async fn parts_of(
 /// path.
 fn check(key: &str) -> Result<(), Error> {
     let is_step = |name| matches!(name, "." | "..");
-    match key.is_empty() || key.len() > store_limits::KEY_BYTES || key.split('/').any(is_step) {
-        true => Err(Error::Invalid(format!("key {key:?}: no component may be . or .."))),
-        false => Ok(()),
+    if key.is_empty() || key.len() > store_limits::KEY_BYTES || key.split('/').any(is_step) {
+        Err(Error::Invalid(format!("key {key:?}: no component may be . or ..")))
+    } else {
+        Ok(())
     }
 }
 
 fn length_of(length: u64) -> Result<String, Error> {
-    match length <= store_limits::PART_BYTES_MAX {
-        true => Ok(length.to_string()),
-        false => Err(Error::TooLarge(format!("{length} bytes in one request"))),
+    if length <= store_limits::PART_BYTES_MAX {
+        Ok(length.to_string())
+    } else {
+        Err(Error::TooLarge(format!("{length} bytes in one request")))
     }
 }

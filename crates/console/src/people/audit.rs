@@ -259,10 +259,7 @@ fn about(record: &Value) -> String {
     if keys > 0 {
         about.push_str(&format!(" ({})", words::counted(keys as u64, "key")));
     }
-    let more = match resource.is_empty() && about.is_empty() {
-        true => text("path"),
-        false => resource,
-    };
+    let more = if resource.is_empty() && about.is_empty() { text("path") } else { resource };
     if !more.is_empty() {
         about = [about, more].join(" ").trim().to_owned();
     }

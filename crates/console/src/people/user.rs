@@ -121,10 +121,8 @@ fn limits_form(name: &str, limits: UserLimits) -> Markup {
 }
 
 fn state(user: &ListedUser) -> Markup {
-    let (value, class, text) = match user.disabled {
-        true => ("no", "", "Enable"),
-        false => ("yes", "danger", "Disable…"),
-    };
+    let (value, class, text) =
+        if user.disabled { ("no", "", "Enable") } else { ("yes", "danger", "Disable…") };
     html! {
         form method="post" action="/disable" {
             (fields::hidden(&[("user", &user.name), ("disabled", value)]))

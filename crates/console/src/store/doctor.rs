@@ -35,12 +35,13 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
 pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
     let (first, last) = inner.looks.samples.pair(&inner.looks.metrics).await?;
     let pair = Pair { before: &first, after: &last };
-    let shown = match last.at.saturating_sub(first.at) >= LEAST {
-        true => report(&findings::report(&pair)),
-        false => html! {
+    let shown = if last.at.saturating_sub(first.at) >= LEAST {
+        report(&findings::report(&pair))
+    } else {
+        html! {
             p { "Looking. The first findings are here in about 10 seconds." }
             p class="hint" { "Without scripts, load the page again then." }
-        },
+        }
     };
     Ok(vec![("findings", shown)])
 }

@@ -38,8 +38,9 @@ use crate::nav;
 /// # Errors
 /// `Denied` for other users.
 fn admit(login: &LoggedIn) -> Result<()> {
-    match nav::may(login, Action::Administer) {
-        true => Ok(()),
-        false => Err(Error::Denied("the pages of the store are for root".into())),
+    if nav::may(login, Action::Administer) {
+        Ok(())
+    } else {
+        Err(Error::Denied("the pages of the store are for root".into()))
     }
 }

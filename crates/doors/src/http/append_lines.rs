@@ -115,11 +115,10 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let is_good = (1..=IDEMPOTENCY_KEY_BYTES).contains(&value.len()) && values.next().is_none();
-    match is_good {
-        true => Ok(Some(value.as_bytes())),
-        false => {
-            let what = format!("Idempotency-Key: one, of 1 to {IDEMPOTENCY_KEY_BYTES} bytes");
-            Err(Error::Invalid(what))
-        }
+    if is_good {
+        Ok(Some(value.as_bytes()))
+    } else {
+        let what = format!("Idempotency-Key: one, of 1 to {IDEMPOTENCY_KEY_BYTES} bytes");
+        Err(Error::Invalid(what))
     }
 }

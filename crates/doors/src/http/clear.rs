@@ -135,9 +135,10 @@ async fn remove_rest(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
     if walk.removed > 0 || walk.is_disturbed || delete_any(fs, caller, bucket).await? {
         return Ok(true);
     }
-    match walk.lift_hidden().await? {
-        true => Ok(true),
-        false => Err(Error::NotEmpty(format!("bucket {bucket}: names that no door shows"))),
+    if walk.lift_hidden().await? {
+        Ok(true)
+    } else {
+        Err(Error::NotEmpty(format!("bucket {bucket}: names that no door shows")))
     }
 }
 

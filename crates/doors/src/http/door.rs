@@ -251,10 +251,11 @@ impl Inner {
         let (is_tus, is_shared) = special(&target);
         let bucket = target.as_ref().ok().and_then(Target::bucket);
         let page = Box::pin(Cors::of_page(self.fs(), &parts.headers, bucket, cors::POLICY)).await;
-        let admitted = match is_shared {
+        let admitted = if is_shared {
             // The credentials of such a request are the password of the share link.
-            true => Ok(anonymous(peer)),
-            false => self.admit(peer, &parts).await,
+            Ok(anonymous(peer))
+        } else {
+            self.admit(peer, &parts).await
         };
         let mut account = None;
         let outcome = match admitted {

@@ -286,9 +286,10 @@ mod tests {
             let (mut at, mut extents) = (0, Vec::new());
             for (gap, len, group, session, counter, offset, inline) in all {
                 let block = BlockId { session: SessionId(session), counter };
-                let place = match inline {
-                    true => Place::Inline(Bytes::from(vec![counter as u8; len as usize])),
-                    false => Place::Block { group: GroupId(group), block, offset },
+                let place = if inline {
+                    Place::Inline(Bytes::from(vec![counter as u8; len as usize]))
+                } else {
+                    Place::Block { group: GroupId(group), block, offset }
                 };
                 extents.push(Extent { offset: at + gap, len, place });
                 at += gap + len;

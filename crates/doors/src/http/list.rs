@@ -48,10 +48,8 @@ pub async fn list(
     prefix: &str,
     query: &Query,
 ) -> Result<Response<Body>> {
-    let delimiter = match query.is_set("recursive") {
-        true => "",
-        false => query.get("delimiter").unwrap_or("/"),
-    };
+    let delimiter =
+        if query.is_set("recursive") { "" } else { query.get("delimiter").unwrap_or("/") };
     let verb = ListObjects {
         bucket: bucket.to_owned(),
         prefix: format!("{prefix}{}", query.get("prefix").unwrap_or_default()),

@@ -165,9 +165,10 @@ fn visible(text: &str) -> Cow<'_, str> {
     if text.is_empty() {
         return Cow::Borrowed("(no name)");
     }
-    match text.contains(is_hidden) {
-        true => Cow::Owned(text.replace(is_hidden, "\u{fffd}")),
-        false => Cow::Borrowed(text),
+    if text.contains(is_hidden) {
+        Cow::Owned(text.replace(is_hidden, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 

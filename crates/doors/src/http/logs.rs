@@ -156,9 +156,10 @@ async fn loki_push(
     };
     let (body, key) = body(request, coding, &mut room, upload).await?;
     let mut batch = door.intake.batch().at_most(RECORDS);
-    match is_json {
-        true => loki::json(&body, &mut batch)?,
-        false => loki::protobuf(&body, &mut batch)?,
+    if is_json {
+        loki::json(&body, &mut batch)?
+    } else {
+        loki::protobuf(&body, &mut batch)?
     }
     drop(body);
     let outcome = store(door, request, Protocol::Loki, (batch, key), Arc::new(room)).await?;
@@ -271,9 +272,10 @@ async fn otlp_push(
     }
     let (body, key) = body(request, coding(headers)?, &mut room, upload).await?;
     let mut batch = door.intake.batch().at_most(RECORDS);
-    match is_json {
-        true => otlp_json::parse(&body, &mut batch)?,
-        false => otlp::protobuf(&body, &mut batch)?,
+    if is_json {
+        otlp_json::parse(&body, &mut batch)?
+    } else {
+        otlp::protobuf(&body, &mut batch)?
     }
     drop(body);
     let outcome = store(door, request, Protocol::Otlp, (batch, key), Arc::new(room)).await?;

@@ -123,10 +123,13 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
         (Target::Object { .. }, "POST") => &[APPEND, MOVE_TO],
         (Target::Logs(LogPath::Bulk(_)), "POST" | "PUT") => BULK,
         (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,
-        (Target::Bucket(_), "GET" | "HEAD") => match is_list {
-            true => LISTING,
-            false => &[CORS, "list", WEBSITE],
-        },
+        (Target::Bucket(_), "GET" | "HEAD") => {
+            if is_list {
+                LISTING
+            } else {
+                &[CORS, "list", WEBSITE]
+            }
+        }
         (Target::Bucket(_), "PUT") => &[CORS, "visibility", WEBSITE],
         (Target::Bucket(_), "DELETE") if query.is_set(CONTENT) => &[CONTENT],
         (Target::Bucket(_), "DELETE") => &[CONTENT, CORS, WEBSITE],

@@ -403,9 +403,10 @@ async fn administer(
     let Target::Admin(path) = target else {
         return Err(Error::NotFound("this path: administration is below /admin/".into()).into());
     };
-    let (json, _room) = match is_read(request) {
-        true => (Bytes::new(), door.room(request)),
-        false => json_of(door, request, upload).await?,
+    let (json, _room) = if is_read(request) {
+        (Bytes::new(), door.room(request))
+    } else {
+        json_of(door, request, upload).await?
     };
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.resource = admin::subject(path, &json).or(facts.resource.take());

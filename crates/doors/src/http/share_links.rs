@@ -89,10 +89,8 @@ struct ShownShareLink {
 impl From<ListedShareLink> for ShownShareLink {
     fn from(listed: ListedShareLink) -> ShownShareLink {
         let ListedShareLink { user, id, user_name, bucket, link, has_password, is_live } = listed;
-        let (key, prefix) = match link.is_of_prefix() {
-            true => (None, Some(link.key)),
-            false => (Some(link.key), None),
-        };
+        let (key, prefix) =
+            if link.is_of_prefix() { (None, Some(link.key)) } else { (Some(link.key), None) };
         ShownShareLink {
             id: ShareLinkId { user, id }.to_string(),
             user: user_name,

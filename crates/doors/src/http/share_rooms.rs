@@ -128,9 +128,10 @@ impl ShareSender {
         if !is_within(plus(plus(counted, self.held), more), self.most) {
             return Err(full().into());
         }
-        match is_within(plus(plus(counted, held), more), self.most) {
-            true => Ok(()),
-            false => Err(Failure::Busy("others add files by this share link just now")),
+        if is_within(plus(plus(counted, held), more), self.most) {
+            Ok(())
+        } else {
+            Err(Failure::Busy("others add files by this share link just now"))
         }
     }
 

@@ -236,9 +236,10 @@ fn check_name(name: &str) -> Result<()> {
     let is_bad = matches!(name, "" | "." | "..")
         || name.len() > limits::SHARED_NAME_BYTES
         || name.chars().any(|c| c == '/' || c.is_control());
-    match is_bad {
-        true => Err(Error::Invalid("name the file by up to 200 bytes without a slash".into())),
-        false => Ok(()),
+    if is_bad {
+        Err(Error::Invalid("name the file by up to 200 bytes without a slash".into()))
+    } else {
+        Ok(())
     }
 }
 

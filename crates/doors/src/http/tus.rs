@@ -443,9 +443,10 @@ impl Stretch {
         let kept = self.keep(writer);
         async move {
             let row = kept.await?;
-            match row.offset == row.length && !row.is_done {
-                true => finish(&fs, &caller, name, row.length).await,
-                false => Ok(()),
+            if row.offset == row.length && !row.is_done {
+                finish(&fs, &caller, name, row.length).await
+            } else {
+                Ok(())
             }
         }
     }

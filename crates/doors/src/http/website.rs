@@ -174,10 +174,7 @@ impl Inner {
         }
         let is_directory = asked.key.is_empty() || asked.key.ends_with('/');
         let index = &asked.website.index;
-        let key = match is_directory {
-            true => format!("{}{index}", asked.key),
-            false => asked.key.to_owned(),
-        };
+        let key = if is_directory { format!("{}{index}", asked.key) } else { asked.key.to_owned() };
         let error = match self.object(asked, &key, &asked.parts.headers).await {
             Ok(reply) => return reply,
             Err(error) => error,

@@ -93,9 +93,10 @@ impl Archive {
         put_32(&mut descriptor, DESCRIPTOR);
         put_32(&mut descriptor, crc);
         for _ in 0..2 {
-            match size >= u64::from(WIDE) {
-                true => put_64(&mut descriptor, size),
-                false => put_32(&mut descriptor, size as u32),
+            if size >= u64::from(WIDE) {
+                put_64(&mut descriptor, size)
+            } else {
+                put_32(&mut descriptor, size as u32)
             }
         }
         self.offset += descriptor.len() as u64;
@@ -246,9 +247,10 @@ pub fn entry_name(rest: &str, is_empty: bool) -> String {
                     let is_drive = has_drive && at == 0 && char == ':';
                     // So that no two keys share a name.
                     let is_escape = char == '%' && begins_with_hex(&component[place + 1..]);
-                    match char.is_control() || char == '\\' || is_drive || is_escape {
-                        true => escape(&mut name, char),
-                        false => name.push(char),
+                    if char.is_control() || char == '\\' || is_drive || is_escape {
+                        escape(&mut name, char)
+                    } else {
+                        name.push(char)
                     }
                 }
             }

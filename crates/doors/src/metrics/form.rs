@@ -14,9 +14,10 @@ impl Form {
     /// others would not know its content type.
     pub fn asked(headers: &HeaderMap) -> Form {
         let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        match accepted.any(|text| text.contains("application/openmetrics-text")) {
-            true => Form::OpenMetrics,
-            false => Form::Classic,
+        if accepted.any(|text| text.contains("application/openmetrics-text")) {
+            Form::OpenMetrics
+        } else {
+            Form::Classic
         }
     }
 

@@ -78,9 +78,10 @@ impl Collector for Numbers {
             let kind = if *is_counter { MetricType::Counter } else { MetricType::Gauge };
             let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
             for number in of_one {
-                match number.labels.is_empty() {
-                    true => number.encode(&mut metric)?,
-                    false => number.encode(&mut metric.encode_family(&number.labels)?)?,
+                if number.labels.is_empty() {
+                    number.encode(&mut metric)?
+                } else {
+                    number.encode(&mut metric.encode_family(&number.labels)?)?
                 }
             }
         }

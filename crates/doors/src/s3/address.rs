@@ -38,9 +38,10 @@ impl Address {
             let what = format!("the key has {} bytes; at most 1024 are allowed", key.len());
             return Err(refuse(S3ErrorCode::KeyTooLongError, what));
         }
-        Ok(match key.is_empty() {
-            true => Address::Bucket(bucket),
-            false => Address::Object { bucket, key: key.to_owned() },
+        Ok(if key.is_empty() {
+            Address::Bucket(bucket)
+        } else {
+            Address::Object { bucket, key: key.to_owned() }
         })
     }
 

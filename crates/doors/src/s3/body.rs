@@ -81,9 +81,10 @@ pub(super) async fn read_nothing(
     is_awaited: bool,
 ) -> S3Result<()> {
     let integrity = Integrity::only_md5(headers)?;
-    match is_awaited {
-        true => drop(payload.read_all(0, None).await?),
-        false => drop(payload.read_all(0, None).now_or_never().transpose()?),
+    if is_awaited {
+        drop(payload.read_all(0, None).await?)
+    } else {
+        drop(payload.read_all(0, None).now_or_never().transpose()?)
     }
     integrity.verify(payload, &Digester::new(true, &[]).finish()).map(drop)
 }

@@ -420,9 +420,10 @@ impl Inner {
                 body::read_nothing(call.payload, headers, is_awaited).await?;
             }
             Input::Xml { elements, is_of_object } => {
-                let integrity = match is_of_object {
-                    true => Integrity::only_md5(headers)?,
-                    false => Integrity::parse(headers)?,
+                let integrity = if is_of_object {
+                    Integrity::only_md5(headers)?
+                } else {
+                    Integrity::parse(headers)?
                 };
                 let may = Box::pin(authorize(store, caller, action, &parts.address)).await;
                 let may = body::Standing { may, is_known };

@@ -109,8 +109,9 @@ fn takes_source(operation: &Operation) -> bool {
 
 fn unknown_method(method: &Method) -> s3s::S3Error {
     let known = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
-    match known.contains(method) {
-        true => not_implemented(format!("{method} on this resource")),
-        false => refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not a method of S3")),
+    if known.contains(method) {
+        not_implemented(format!("{method} on this resource"))
+    } else {
+        refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not a method of S3"))
     }
 }

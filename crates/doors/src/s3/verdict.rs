@@ -130,10 +130,8 @@ impl Verifier {
         }
         let is_presigned = claim.is_presigned;
         let caller = admit::verified(user, &claim.access_key_id, from);
-        let mode = match is_presigned {
-            true => presigned_mode(request)?,
-            false => signed_mode(request, claim, key)?,
-        };
+        let mode =
+            if is_presigned { presigned_mode(request)? } else { signed_mode(request, claim, key)? };
         Ok(Verdict { caller, mode, is_presigned })
     }
 }

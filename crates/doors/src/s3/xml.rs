@@ -118,9 +118,10 @@ fn escape_controls(xml: &Bytes) -> Option<Bytes> {
     xml.iter().copied().any(control).then(|| {
         let mut out = Vec::with_capacity(xml.len() + 64);
         for &byte in xml {
-            match control(byte) {
-                true => out.extend_from_slice(format!("&#{byte};").as_bytes()),
-                false => out.push(byte),
+            if control(byte) {
+                out.extend_from_slice(format!("&#{byte};").as_bytes())
+            } else {
+                out.push(byte)
             }
         }
         out.into()

@@ -162,10 +162,8 @@ impl Server {
         let counted = Arc::clone(&connections);
         let serving = Serving { tls, limits, connections: counted, records, ..Serving::default() };
         let (stop, stopped) = watch::channel(false);
-        let (files, redirects) = match setup.redirects {
-            true => runtime.block_on(files(&admit, &stopped)),
-            false => (None, None),
-        };
+        let (files, redirects) =
+            if setup.redirects { runtime.block_on(files(&admit, &stopped)) } else { (None, None) };
         let door = HttpDoor::new(Arc::clone(&admit), metrics.door("http"), redirects)
             .with_connections(most);
         let (address, served) = runtime.block_on(async {

@@ -47,9 +47,12 @@ fn checksums_in_headers_and_trailers() {
     for (name, sum) in sums {
         for mode in Mode::BODIES {
             let ask = || root.ask("PUT", "/photos/a").mode(mode).body(TEXT);
-            let with = |ask: Ask, value: &str| match mode.has_trailer() {
-                true => ask.header("x-amz-trailer", name).trailer(name, value),
-                false => ask.header(name, value),
+            let with = |ask: Ask, value: &str| {
+                if mode.has_trailer() {
+                    ask.header("x-amz-trailer", name).trailer(name, value)
+                } else {
+                    ask.header(name, value)
+                }
             };
             let word = name.rsplit('-').next().unwrap().to_uppercase();
             let put = with(ask(), sum).header("x-amz-sdk-checksum-algorithm", &word).send().ok();

@@ -377,10 +377,7 @@ impl Ask {
             }
         }
         headers.extend(self.later.iter().cloned());
-        let mut body = match framed {
-            true => self.frames(&at, seed),
-            false => self.body.clone(),
-        };
+        let mut body = if framed { self.frames(&at, seed) } else { self.body.clone() };
         if let Some(change) = lie.wire {
             body = change(body);
         }
@@ -395,15 +392,13 @@ impl Ask {
     ) -> Vec<u8> {
         let query: Vec<String> = query
             .iter()
-            .map(|(name, value)| match value.is_empty() {
-                true => name.clone(),
-                false => format!("{name}={value}"),
-            })
+            .map(
+                |(name, value)| {
+                    if value.is_empty() { name.clone() } else { format!("{name}={value}") }
+                },
+            )
             .collect();
-        let query = match query.is_empty() {
-            true => String::new(),
-            false => format!("?{}", query.join("&")),
-        };
+        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
         let mut out = format!("{} {}{query} HTTP/1.1\r\n", self.method, self.path);
         let has_body = matches!(self.method.as_str(), "PUT" | "POST") || !body.is_empty();
         if has_body && !self.lie.no_content_length {
@@ -619,10 +614,7 @@ impl Reply {
 
     /// The code of an error; empty for a success.
     pub fn code(&self) -> String {
-        match self.text().contains("<Error>") {
-            true => self.one("Code"),
-            false => String::new(),
-        }
+        if self.text().contains("<Error>") { self.one("Code") } else { String::new() }
     }
 
     #[track_caller]
@@ -777,10 +769,7 @@ pub fn encode(text: &str, slash: bool) -> String {
         byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || (byte == b'/' && !slash)
     };
     text.bytes()
-        .map(|byte| match plain(byte) {
-            true => char::from(byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
 }
 

@@ -64,9 +64,12 @@ impl Lister {
         self.connection.send(&ask.wire());
         let reply = self.connection.reply("GET").ok();
         let is_url = query.iter().any(|(name, _)| *name == "encoding-type");
-        let text = |text: String| match is_url {
-            true => percent_encoding::percent_decode_str(&text).decode_utf8().unwrap().into_owned(),
-            false => text,
+        let text = |text: String| {
+            if is_url {
+                percent_encoding::percent_decode_str(&text).decode_utf8().unwrap().into_owned()
+            } else {
+                text
+            }
         };
         let prefixes = reply.all("CommonPrefixes");
         let inner = |element: String| {
@@ -147,9 +150,10 @@ fn random_listings() {
                 query.push(("encoding-type", "url"));
             }
             let version_2 = rng.below(2) == 0;
-            match version_2 {
-                true => query.extend([("list-type", "2"), ("start-after", &*after)]),
-                false => query.push(("marker", &*after)),
+            if version_2 {
+                query.extend([("list-type", "2"), ("start-after", &*after)])
+            } else {
+                query.push(("marker", &*after))
             }
             let (page, mut next) = lister.page(&query);
             listings += 1;

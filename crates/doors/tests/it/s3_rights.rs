@@ -129,9 +129,10 @@ fn matrix() {
                     };
                 }
                 let allowed = may(who, *needs, copies, is_public);
-                let modes: &[Mode] = match who.has_key {
-                    true => &[Mode::Hashed, Mode::Presigned(60)],
-                    false => &[Mode::Hashed],
+                let modes: &[Mode] = if who.has_key {
+                    &[Mode::Hashed, Mode::Presigned(60)]
+                } else {
+                    &[Mode::Hashed]
                 };
                 for mode in modes {
                     let reply = ask.clone().mode(*mode).send();
@@ -244,9 +245,10 @@ fn lists_of_grants(root: &Client) {
         let grants: String = grants
             .iter()
             .map(|(who, what)| {
-                let (kind, name) = match who.starts_with("http") {
-                    true => ("Group", "URI"),
-                    false => ("CanonicalUser", "ID"),
+                let (kind, name) = if who.starts_with("http") {
+                    ("Group", "URI")
+                } else {
+                    ("CanonicalUser", "ID")
                 };
                 format!(
                     "<Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
@@ -325,9 +327,10 @@ fn a_bucket_of_files_takes_only_names_of_files() {
             let replies =
                 [root.put(&path, b"x"), copy.send(), root.post(&format!("{path}?uploads"), "")];
             for reply in replies {
-                match is_taken {
-                    true => drop(reply.ok()),
-                    false => assert_eq!(reply.status, 400, "{key}: {}", reply.text()),
+                if is_taken {
+                    drop(reply.ok())
+                } else {
+                    assert_eq!(reply.status, 400, "{key}: {}", reply.text())
                 }
             }
         }

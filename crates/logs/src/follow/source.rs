@@ -57,12 +57,11 @@ impl SourcePlace {
     /// Returns the days with files, at least one.
     async fn known_days(&self, fs: &Fs) -> Result<Vec<i64>> {
         let days = self.days(fs, None).await?;
-        match days.is_empty() {
-            true => {
-                let what = format!("source {}: it has no files of days here", self.source);
-                Err(Error::NotFound(what))
-            }
-            false => Ok(days),
+        if days.is_empty() {
+            let what = format!("source {}: it has no files of days here", self.source);
+            Err(Error::NotFound(what))
+        } else {
+            Ok(days)
         }
     }
 
@@ -186,9 +185,10 @@ impl SourceFeed {
             let changes = self.open.iter_mut().map(|day| Box::pin(day.file.changed()));
             let changes: Vec<_> = changes.collect();
             let changed = async {
-                match changes.is_empty() {
-                    true => std::future::pending().await,
-                    false => drop(select_all(changes).await),
+                if changes.is_empty() {
+                    std::future::pending().await
+                } else {
+                    drop(select_all(changes).await)
                 }
             };
             // The time is up: the next look for another day is due.
@@ -228,25 +228,23 @@ impl SourceFeed {
         if now.saturating_sub(since) < DAY_LOOK && day == today {
             return Ok(());
         }
-        let found = match day == today {
+        let found = if day == today {
             // Clocks of other gateways may be ahead, so tomorrow's file is looked for, too. That
             // costs nothing while the names are cached.
-            true => {
-                let mut found = Vec::new();
-                for number in [today, today + 1].into_iter().filter(|number| *number > self.last) {
-                    match self.place.open(fs, number).await {
-                        Ok(_) => found.push(number),
-                        Err(Error::NotFound(_)) => {}
-                        Err(error) => return Err(error),
-                    }
+
+            let mut found = Vec::new();
+            for number in [today, today + 1].into_iter().filter(|number| *number > self.last) {
+                match self.place.open(fs, number).await {
+                    Ok(_) => found.push(number),
+                    Err(Error::NotFound(_)) => {}
+                    Err(error) => return Err(error),
                 }
-                found
             }
-            false => {
-                let mut found = self.place.days(fs, Some(self.last)).await?;
-                found.retain(|number| *number <= today + 1);
-                found
-            }
+            found
+        } else {
+            let mut found = self.place.days(fs, Some(self.last)).await?;
+            found.retain(|number| *number <= today + 1);
+            found
         };
         self.looked = (today, now);
         if let Some(last) = found.last() {
@@ -293,8 +291,9 @@ fn is_late(number: i64, now: Timestamp) -> bool {
 }
 
 pub fn check_offset(object: &Object, at: u64) -> Result<()> {
-    match at <= object.size() {
-        true => Ok(()),
-        false => Err(Error::RangeNotSatisfiable { size: object.size() }),
+    if at <= object.size() {
+        Ok(())
+    } else {
+        Err(Error::RangeNotSatisfiable { size: object.size() })
     }
 }

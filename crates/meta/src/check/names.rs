@@ -99,10 +99,8 @@ pub fn name_findings(
         _ => None,
     };
     let inodes: BTreeSet<Ino> = findings.iter().filter_map(inode).collect();
-    let names = match inodes.is_empty() {
-        true => BTreeMap::new(),
-        false => name_inodes(snapshot, &inodes, bound)?,
-    };
+    let names =
+        if inodes.is_empty() { BTreeMap::new() } else { name_inodes(snapshot, &inodes, bound)? };
     let named = findings.into_iter().map(|finding| {
         let names = inode(&finding).and_then(|ino| names.get(&ino));
         let about = names.map_or_else(|| finding.about.to_string(), |names| names.join(", "));

@@ -37,10 +37,11 @@ pub fn load(
     while let Some(rows) = reader.section()? {
         let mut changes = Vec::with_capacity(rows.len());
         for (key, value) in rows {
-            match key == cluster {
+            if key == cluster {
                 // Copied, so that the row does not keep its section in memory.
-                true => last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value)))),
-                false => changes.push((key.clone(), Some(loaded(&key, value, anew)?))),
+                last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value))))
+            } else {
+                changes.push((key.clone(), Some(loaded(&key, value, anew)?)))
             }
         }
         loading.commit(changes)?;

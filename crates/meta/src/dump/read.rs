@@ -84,9 +84,10 @@ impl<'a> Reader<'a> {
             {
                 let mut body = vec![0; body_bytes as usize];
                 self.read(&mut body)?;
-                let rows = match crc32c(&body) == body_crc {
-                    true => format::take_rows(body.into(), rows),
-                    false => None,
+                let rows = if crc32c(&body) == body_crc {
+                    format::take_rows(body.into(), rows)
+                } else {
+                    None
                 };
                 let Some(rows) = rows else { return Err(self.altered()) };
                 self.check_rows(&rows)?;

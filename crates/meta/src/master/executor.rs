@@ -408,10 +408,7 @@ impl Executor {
         for (key, row) in changes {
             self.overlay.put(key, row, by, open);
         }
-        match is_over {
-            true => self.shared.answer(vec![job]),
-            false => open.jobs.push(job),
-        }
+        if is_over { self.shared.answer(vec![job]) } else { open.jobs.push(job) }
     }
 
     /// Answers an operation that has just run, if it may be answered before it is durable. Returns

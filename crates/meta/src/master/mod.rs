@@ -251,12 +251,13 @@ impl Master {
     /// # Errors
     /// `Full` if [`Master::run`] would refuse that operation now.
     pub fn check_space(&self) -> Result<()> {
-        match self.owner.shared.engine.is_low_on_space() {
-            false => Ok(()),
-            true => Err(Error::Full(
+        if self.owner.shared.engine.is_low_on_space() {
+            Err(Error::Full(
                 "the disk of the metadata is nearly full: delete objects, or make room on it"
                     .into(),
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -66,10 +66,7 @@ impl Executed {
 
 impl Once<'_> {
     pub fn check(&self, verb: &dyn ReceivedVerb) -> Result<()> {
-        match self.to_mount {
-            true => verb.check_mount(self.session, Use::Run),
-            false => Ok(()),
-        }
+        if self.to_mount { verb.check_mount(self.session, Use::Run) } else { Ok(()) }
     }
 
     pub fn op(self, verb: Arc<dyn ReceivedVerb>, sender: oneshot::Sender<Executed>) -> Box<OnceOp> {

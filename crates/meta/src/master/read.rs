@@ -215,8 +215,5 @@ fn apply(verb: &dyn AnyVerb, view: &mut View<'_>, context: &Context) -> Result<A
 }
 
 fn only_read(view: &View<'_>, name: &str) -> Result<(), Stop> {
-    match view.has_changes() {
-        true => Err(no_read(name).into()),
-        false => Ok(()),
-    }
+    if view.has_changes() { Err(no_read(name).into()) } else { Ok(()) }
 }

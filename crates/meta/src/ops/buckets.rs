@@ -38,11 +38,10 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
 /// name begins and ends with a letter or digit.
 fn check_new_name(name: &str) -> Result<(), Error> {
     check_bucket_name(name)?;
-    match name.contains(".-") || name.contains("-.") {
-        true => Err(Error::Invalid(format!(
-            "bucket name {name:?}: a dot must not stand beside a hyphen"
-        ))),
-        false => Ok(()),
+    if name.contains(".-") || name.contains("-.") {
+        Err(Error::Invalid(format!("bucket name {name:?}: a dot must not stand beside a hyphen")))
+    } else {
+        Ok(())
     }
 }
 
@@ -322,9 +321,10 @@ const NUMBERED: char = '#';
 /// the caller may see the bucket.
 pub fn cursor(context: &Context, id: BucketId, bucket: &Bucket) -> String {
     let may = |action| context.allows(action, Resource::Bucket(bucket.access()));
-    match may(Action::ListBucket) || may(Action::GetBucketSettings) {
-        true => bucket.name.clone(),
-        false => format!("{NUMBERED}{:x}", id.0),
+    if may(Action::ListBucket) || may(Action::GetBucketSettings) {
+        bucket.name.clone()
+    } else {
+        format!("{NUMBERED}{:x}", id.0)
     }
 }
 

@@ -75,9 +75,10 @@ impl SourceState {
         let now = SourceState::of(ino, inode);
         let same = (self.ino, self.change, self.size, self.modified, self.content)
             == (now.ino, now.change, now.size, now.modified, now.content);
-        match same {
-            true => Ok(()),
-            false => Err(Error::Conflict("the source changed while it was read".into())),
+        if same {
+            Ok(())
+        } else {
+            Err(Error::Conflict("the source changed while it was read".into()))
         }
     }
 }

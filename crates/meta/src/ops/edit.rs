@@ -346,10 +346,7 @@ pub(super) fn clear_down(
             changes += 1 + 2 * before.len();
         }
     }
-    match low > first {
-        true => Ok(reach(low - 1).clamp(start, end)),
-        false => Ok(start),
-    }
+    if low > first { Ok(reach(low - 1).clamp(start, end)) } else { Ok(start) }
 }
 
 /// Returns the last rows of the chunks `first..=last`, at most as many as one step takes, and the

@@ -182,9 +182,10 @@ impl Verb for ListExports {
             let id = BucketId(number.map_or(0, u64::from_be_bytes));
             let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket of an export")?;
             let user: User = load_known(view, &keys::user(export.user), "user of an export")?;
-            let bucket = match export.path.is_empty() {
-                true => bucket.name,
-                false => format!("{}/{}", bucket.name, export.path),
+            let bucket = if export.path.is_empty() {
+                bucket.name
+            } else {
+                format!("{}/{}", bucket.name, export.path)
             };
             let (user, disabled) = (user.name, user.disabled);
             listed.push(ListedExport { id, bucket, user, disabled, export });

@@ -64,10 +64,7 @@ impl CallId {
 
     /// Returns the time since which such an executed call is certainly remembered.
     pub(super) fn since(&self, context: &Context) -> i64 {
-        match self.client.starts_with(&USERS) {
-            true => i64::MIN,
-            false => since(&self.client, context),
-        }
+        if self.client.starts_with(&USERS) { i64::MIN } else { since(&self.client, context) }
     }
 
     /// Returns the key of the row that has the call if it was executed.

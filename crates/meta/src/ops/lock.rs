@@ -133,9 +133,10 @@ impl Verb for ReleaseAll {
 
 /// Stores the remaining locks after locks of `session` were removed.
 fn keep(view: &mut View<'_>, ino: Ino, session: SessionId, locks: &Locks) {
-    match locks.held.is_empty() && locks.unknown.is_empty() {
-        true => view.delete(keys::locks(ino)),
-        false => store(view, keys::locks(ino), locks),
+    if locks.held.is_empty() && locks.unknown.is_empty() {
+        view.delete(keys::locks(ino))
+    } else {
+        store(view, keys::locks(ino), locks)
     }
     if locks.held.iter().all(|lock| lock.session != session) {
         view.delete(keys::locked(session, ino));
@@ -160,12 +161,13 @@ fn live_locks(view: &mut View<'_>, ino: Ino) -> Result<Locks, Stop> {
 }
 
 fn check_range(lock: &Lock) -> Result<(), Error> {
-    match lock.start <= lock.last {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
+    if lock.start <= lock.last {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!(
             "a lock from {} to {}: it ends before it begins",
             lock.start, lock.last
-        ))),
+        )))
     }
 }
 

@@ -49,9 +49,10 @@ impl Verb for AddLogin {
         let mut others = Vec::new();
         for (key, row) in all(view, self.user)? {
             let other = Login::decode(&row)?;
-            match other.expires <= context.now || other.seen < self.unused_since {
-                true => view.delete(key),
-                false => others.push((other.seen, key)),
+            if other.expires <= context.now || other.seen < self.unused_since {
+                view.delete(key)
+            } else {
+                others.push((other.seen, key))
             }
         }
         others.sort_unstable();

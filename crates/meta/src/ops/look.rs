@@ -11,9 +11,10 @@ use crate::rows::Entry;
 use crate::{Context, Stop, Verb, View, keys};
 
 fn check_count(count: usize, what: &str) -> Result<(), Error> {
-    match count <= limits::LIST_KEYS {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!("{count} {what}; at most {}", limits::LIST_KEYS))),
+    if count <= limits::LIST_KEYS {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!("{count} {what}; at most {}", limits::LIST_KEYS)))
     }
 }
 

@@ -245,10 +245,7 @@ impl Verb for AbortUpload {
         let opened = open_bucket_for(view, context, place, Action::AbortMultipartUpload)?;
         let upload = self.name.upload;
         let Some(row) = load::<Upload>(view, &self.name.row(opened.id))? else {
-            return match was_aborted(view, upload)? {
-                true => Ok(()),
-                false => Err(no_upload(upload).into()),
-            };
+            return if was_aborted(view, upload)? { Ok(()) } else { Err(no_upload(upload).into()) };
         };
         forget_upload(view, opened.id, &row)?;
         view.delete(self.name.row(opened.id));

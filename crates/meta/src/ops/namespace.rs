@@ -450,9 +450,10 @@ pub fn store_extents(
         return Err(Error::TooLarge(what).into());
     }
     let key = keys::extents(body, chunk);
-    match extents.extents.is_empty() {
-        true => view.delete(key),
-        false => store(view, key, extents),
+    if extents.extents.is_empty() {
+        view.delete(key)
+    } else {
+        store(view, key, extents)
     }
     Ok(())
 }

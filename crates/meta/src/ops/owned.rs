@@ -145,9 +145,10 @@ pub fn unindex(view: &mut View<'_>, bucket: &Bucket) {
 /// Updates the index after a user's rights in a bucket have changed.
 pub fn reindex(view: &mut View<'_>, id: BucketId, bucket: &Bucket, user: UserId) {
     let key = keys::bucket_of(user, bucket.name.as_bytes());
-    match users_of(bucket).any(|has| has == user) {
-        true => view.put(key, encode_number(id.0)),
-        false => view.delete(key),
+    if users_of(bucket).any(|has| has == user) {
+        view.put(key, encode_number(id.0))
+    } else {
+        view.delete(key)
     }
 }
 

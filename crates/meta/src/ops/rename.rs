@@ -128,9 +128,10 @@ fn displace(
         (false, false) => {}
     }
     remove_entry(view, context, directory.ino, name, entry.kind)?;
-    match inode.is_directory() {
-        true => drop_directory(view, entry.ino, inode),
-        false => drop_link(view, context, entry.ino, inode.clone()),
+    if inode.is_directory() {
+        drop_directory(view, entry.ino, inode)
+    } else {
+        drop_link(view, context, entry.ino, inode.clone())
     }
 }
 

@@ -225,12 +225,11 @@ impl Verb for AbortResumable {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let (key, row) = open(view, context, &self.name, Action::AbortMultipartUpload)?;
-        match row.is_done {
-            true => view.delete(key),
-            false => {
-                AbortUpload { name: self.name.clone() }.apply(view, context)?;
-                view.delete(key);
-            }
+        if row.is_done {
+            view.delete(key)
+        } else {
+            AbortUpload { name: self.name.clone() }.apply(view, context)?;
+            view.delete(key);
         }
         Ok(())
     }

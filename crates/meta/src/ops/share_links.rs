@@ -142,10 +142,7 @@ fn make_room(view: &mut View<'_>, user: UserId, now: Timestamp) -> Result<(), St
     let rows = view.scan(&start, &end, limits::SHARE_LINKS + 1)?;
     let mut left = 0;
     for (key, row) in rows {
-        match ShareLink::decode(&row)?.is_in_time(now) {
-            true => left += 1,
-            false => view.delete(key),
-        }
+        if ShareLink::decode(&row)?.is_in_time(now) { left += 1 } else { view.delete(key) }
     }
     if left >= limits::SHARE_LINKS {
         let most = limits::SHARE_LINKS;

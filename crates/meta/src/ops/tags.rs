@@ -94,9 +94,10 @@ impl Verb for PutTags {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_key(&self.key)?;
-        let action = match self.tags.is_empty() {
-            true => Action::DeleteObjectTagging,
-            false => Action::PutObjectTagging,
+        let action = if self.tags.is_empty() {
+            Action::DeleteObjectTagging
+        } else {
+            Action::PutObjectTagging
         };
         let opened = open_bucket_for(view, context, (&self.bucket, &self.key), action)?;
         let Some(found) = find(view, opened.id, &self.key)? else {

@@ -124,9 +124,10 @@ impl Verb for Extend {
             return Err(Error::TooLarge(what).into());
         }
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
-        match self.end > inode.size {
-            true => store_changed(view, context, self.ino, &mut inode, self.end)?,
-            false => store_touched(view, context, self.ino, &mut inode, false)?,
+        if self.end > inode.size {
+            store_changed(view, context, self.ino, &mut inode, self.end)?
+        } else {
+            store_touched(view, context, self.ino, &mut inode, false)?
         }
         Ok(inode)
     }
@@ -160,9 +161,10 @@ fn hole_inline(bytes: &bytes::Bytes, start: u64, end: u64) -> Content {
     let clamp = |offset: u64| offset.min(bytes.len() as u64).min(limits::OP_BYTES as u64) as usize;
     let (start, end) = (clamp(start), clamp(end));
     let mut rest = bytes.to_vec();
-    match end == rest.len() {
-        true => rest.truncate(start),
-        false => rest[start..end].fill(0),
+    if end == rest.len() {
+        rest.truncate(start)
+    } else {
+        rest[start..end].fill(0)
     }
     if rest.is_empty() { Content::Empty } else { Content::Inline(rest.into()) }
 }

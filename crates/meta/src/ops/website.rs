@@ -104,9 +104,10 @@ fn check_redirect(to: &WebRedirect) -> Result<(), Error> {
             return invalid("a key of a redirect is no key".into());
         }
     }
-    match REDIRECTS.contains(&to.status) {
-        true => Ok(()),
-        false => invalid(format!("status {}: use 301, 302, 303, 307 or 308", to.status)),
+    if REDIRECTS.contains(&to.status) {
+        Ok(())
+    } else {
+        invalid(format!("status {}: use 301, 302, 303, 307 or 308", to.status))
     }
 }
 

@@ -43,9 +43,6 @@ impl Row for Hold {
                 _ => field.keep(&mut hold.unknown),
             }
         }
-        match hold.owner.is_empty() {
-            true => Err(unexpected("hold", "no owner")),
-            false => Ok(hold),
-        }
+        if hold.owner.is_empty() { Err(unexpected("hold", "no owner")) } else { Ok(hold) }
     }
 }

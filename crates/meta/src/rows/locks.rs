@@ -207,10 +207,7 @@ mod tests {
                 for byte in lock.start..=lock.last {
                     wanted[byte as usize] = grant.then_some(lock.exclusive);
                 }
-                match grant {
-                    true => locks.grant(lock),
-                    false => locks.release(&lock),
-                }
+                if grant { locks.grant(lock) } else { locks.release(&lock) }
                 prop_assert_eq!(of_bytes(&locks, &lock), wanted);
                 prop_assert_eq!(&Locks::decode(&locks.encode()).unwrap(), &locks);
                 for pair in locks.held.windows(2).filter(|pair| pair[0].is_of(&pair[1])) {

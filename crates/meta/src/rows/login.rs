@@ -44,9 +44,10 @@ impl Row for Login {
                 _ => field.keep(&mut login.unknown),
             }
         }
-        match login.credential.is_empty() {
-            true => Err(unexpected("login", "no access key")),
-            false => Ok(login),
+        if login.credential.is_empty() {
+            Err(unexpected("login", "no access key"))
+        } else {
+            Ok(login)
         }
     }
 }

@@ -81,9 +81,10 @@ impl Lease {
     /// everything up to batch `settled` has settled.
     pub fn extend(&self, sent: Duration, lease: Duration, settled: u64) {
         self.settled.fetch_max(settled, Ordering::SeqCst);
-        let until = match is_planted(Bug::LeaseStretched) {
-            true => self.clock.monotonic() + lease * 3,
-            false => sent + lease * PERCENT / 100,
+        let until = if is_planted(Bug::LeaseStretched) {
+            self.clock.monotonic() + lease * 3
+        } else {
+            sent + lease * PERCENT / 100
         };
         self.valid_until.fetch_max(nanos(until), Ordering::SeqCst);
         self.known_alive.fetch_max(nanos(sent), Ordering::SeqCst);

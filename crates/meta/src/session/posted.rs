@@ -387,9 +387,10 @@ impl Posts {
     pub fn needs_numbers(&self) -> bool {
         let state = self.state.read();
         let left = state.numbers();
-        let few = match state.held.is_empty() {
-            true => left == 0 && !state.own.is_empty(),
-            false => left < u64::from(RESERVED) / 2,
+        let few = if state.held.is_empty() {
+            left == 0 && !state.own.is_empty()
+        } else {
+            left < u64::from(RESERVED) / 2
         };
         few && !state.has_no_numbers
     }

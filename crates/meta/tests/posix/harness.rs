@@ -55,9 +55,10 @@ impl Forgetful<'_> {
 
 impl Source for Forgetful<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
-        match self.misses(Want::Row(key.clone())) {
-            true => None,
-            false => Some(self.store.rows.get(key).cloned()),
+        if self.misses(Want::Row(key.clone())) {
+            None
+        } else {
+            Some(self.store.rows.get(key).cloned())
         }
     }
 

@@ -181,10 +181,7 @@ impl Model {
     fn attach(&mut self, parent: Ino, name: &Name, ino: Ino, is_directory: bool) {
         let now = self.now;
         let directory = self.node_mut(parent);
-        let names = match is_directory {
-            true => &mut directory.directories,
-            false => &mut directory.files,
-        };
+        let names = if is_directory { &mut directory.directories } else { &mut directory.files };
         assert!(names.insert(name.clone(), ino).is_none());
         (directory.mtime, directory.ctime) = (now, directory.ctime.max(now));
     }
@@ -462,9 +459,10 @@ impl Model {
             return Err("cross_bucket");
         }
         let len = len.min(found.size.saturating_sub(from));
-        match source == target && len > 0 && from < to + len && to < from + len {
-            true => Err("invalid"),
-            false => Ok(len),
+        if source == target && len > 0 && from < to + len && to < from + len {
+            Err("invalid")
+        } else {
+            Ok(len)
         }
     }
 

@@ -318,9 +318,10 @@ impl World {
     fn remove(&mut self) {
         let parent = self.parent();
         let (name, directory) = (self.present(parent), self.below(2) == 0);
-        let real = match directory {
-            true => self.store.run(Rmdir { parent, name: name.clone() }),
-            false => self.store.run(Unlink { parent, name: name.clone() }),
+        let real = if directory {
+            self.store.run(Rmdir { parent, name: name.clone() })
+        } else {
+            self.store.run(Unlink { parent, name: name.clone() })
         };
         let gone = real.as_ref().map_or(Ino(0), |ino| *ino);
         let model = self.model.remove(parent, &name, directory);

@@ -13,10 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 async fn what_is_closed_stays_closed() {
     let net = Net::new().await;
     for hasty in [false, true] {
-        let (client, _) = match hasty {
-            true => net.hasty_client(1).await,
-            false => net.client(2).await,
-        };
+        let (client, _) = if hasty { net.hasty_client(1).await } else { net.client(2).await };
         put(&client, "key", 1).await.unwrap();
         client.close().await;
         assert!(net.sessions().list().is_empty());
@@ -50,10 +47,8 @@ async fn what_is_dropped_lapses() {
 async fn a_session_does_not_go_on_where_metadata_began_anew() {
     let net = Net::new().await;
     for (peer, hasty) in [(1, false), (2, true)] {
-        let (client, cut) = match hasty {
-            true => net.hasty_client(peer).await,
-            false => net.client(peer).await,
-        };
+        let (client, cut) =
+            if hasty { net.hasty_client(peer).await } else { net.client(peer).await };
         put(&client, "key", 1).await.unwrap();
         let first = client.session();
         net.kill_master().await;

@@ -252,9 +252,10 @@ impl Engine for Disk {
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.held && !state.killed);
-        match state.killed {
-            true => Err(CommitError::Poisoned(Error::Unavailable("killed".into()))),
-            false => self.engine.commit(expected, changes),
+        if state.killed {
+            Err(CommitError::Poisoned(Error::Unavailable("killed".into())))
+        } else {
+            self.engine.commit(expected, changes)
         }
     }
 }
@@ -327,10 +328,7 @@ impl Dialer for PeerDialer {
 
 impl PeerLink {
     fn check(&self) -> Result<(), Lost> {
-        match self.broken.load(Ordering::SeqCst) {
-            true => Err(Lost("broken".into())),
-            false => Ok(()),
-        }
+        if self.broken.load(Ordering::SeqCst) { Err(Lost("broken".into())) } else { Ok(()) }
     }
 
     async fn answer(&self, method: SessionMethod, message: &[u8]) -> Result<Answer> {

@@ -93,10 +93,11 @@ fn prepare(root: &Path, options: &Options) -> io::Result<Prepared> {
         time: time(&root)?,
     };
     let parts = parts::list(&root, platform.target)?;
-    let made = match program::is_native(platform) {
-        true => made::made(&program.path, &options.out)?,
+    let made = if program::is_native(platform) {
+        made::made(&program.path, &options.out)?
+    } else {
         // This machine cannot run the program.
-        false => Vec::new(),
+        Vec::new()
     };
     let texts = Texts {
         licences: parts::licences(&parts)?,

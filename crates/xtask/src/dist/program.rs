@@ -129,11 +129,10 @@ pub fn run(command: &mut Command) -> io::Result<()> {
 pub fn said(command: &mut Command) -> io::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|error| Error::other(format!("{name}: {error}")))?;
-    match done.status.success() {
-        true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-        false => {
-            let text = String::from_utf8_lossy(&done.stderr).into_owned();
-            Err(Error::other(format!("{name}: {}: {text}", done.status)))
-        }
+    if done.status.success() {
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    } else {
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        Err(Error::other(format!("{name}: {}: {text}", done.status)))
     }
 }

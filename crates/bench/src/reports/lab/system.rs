@@ -27,9 +27,10 @@ pub fn program(given: Option<&Path>) -> Result<PathBuf> {
     let remedy = "give the program of Cairn with --cairn PATH";
     let answer = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
     let answer = answer.map_err(|error| Error::file(&path, format!("{error}: {remedy}")))?;
-    match answer.stdout.starts_with(b"cairn ") {
-        true => Ok(path),
-        false => Err(Error::file(&path, format!("is not the program of Cairn: {remedy}"))),
+    if answer.stdout.starts_with(b"cairn ") {
+        Ok(path)
+    } else {
+        Err(Error::file(&path, format!("is not the program of Cairn: {remedy}")))
     }
 }
 
@@ -43,14 +44,13 @@ pub fn run(mut command: Command) -> Result<String> {
     let done = command.stdin(Stdio::null()).output();
     let done = done.map_err(|error| Error::failed(format!("{shown}: {error}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match done.status.success() {
-        true => Ok(text(&done.stdout)),
-        false => {
-            let said = text(&done.stderr);
-            let said = if said.is_empty() { text(&done.stdout) } else { said };
-            let last = said.lines().last().unwrap_or("it says nothing").to_owned();
-            Err(Error::failed(format!("{shown}: {last}")))
-        }
+    if done.status.success() {
+        Ok(text(&done.stdout))
+    } else {
+        let said = text(&done.stderr);
+        let said = if said.is_empty() { text(&done.stdout) } else { said };
+        let last = said.lines().last().unwrap_or("it says nothing").to_owned();
+        Err(Error::failed(format!("{shown}: {last}")))
     }
 }
 

@@ -49,9 +49,10 @@ impl Repository {
             }
         }
         let index = format!("{INDEX}{}", pack.strip_prefix(PACKS).unwrap_or(pack));
-        match good.is_empty() {
-            true => self.target.remove(&index),
-            false => self.target.put(&index, &index_of(&self.keys, &index, &good)?.into()),
+        if good.is_empty() {
+            self.target.remove(&index)
+        } else {
+            self.target.put(&index, &index_of(&self.keys, &index, &good)?.into())
         }
     }
 }

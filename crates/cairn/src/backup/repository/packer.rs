@@ -51,10 +51,7 @@ impl Packer {
         let is_full = pack.len() >= self.most_bytes.max(HEADER_BYTES);
         self.entries.push((item, at));
         self.known.insert(item);
-        match is_full {
-            true => self.flush(repository),
-            false => Ok(()),
-        }
+        if is_full { self.flush(repository) } else { Ok(()) }
     }
 
     /// Stores the pack and its index, unless the pack is empty.

@@ -62,12 +62,13 @@ pub struct Persistent<T> {
 
 /// Adds the remedy to a failure, where there is one.
 fn advised(failure: Failure) -> Failure {
-    match failure.is_full() {
-        true => failure.of("the target is full").and(
+    if failure.is_full() {
+        failure.of("the target is full").and(
             "make room there, or remove old states (cairn backup prune), and run it again: what \
              was written is used",
-        ),
-        false => failure,
+        )
+    } else {
+        failure
     }
 }
 
@@ -110,10 +111,7 @@ mod tests {
             asked.set(0);
             again.run(|| {
                 asked.set(asked.get() + 1);
-                match asked.get() > fails {
-                    true => Ok(()),
-                    false => Err(Failure::new("gone").passing()),
-                }
+                if asked.get() > fails { Ok(()) } else { Err(Failure::new("gone").passing()) }
             })
         };
         assert!(ask(1).is_err() && asked.get() == 1);

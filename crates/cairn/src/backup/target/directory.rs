@@ -87,9 +87,10 @@ impl Target for Directory {
             Err(error)
                 if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) =>
             {
-                match path.exists() {
-                    true => Ok(false),
-                    false => self.put(name, bytes).map(|()| true),
+                if path.exists() {
+                    Ok(false)
+                } else {
+                    self.put(name, bytes).map(|()| true)
                 }
             }
             Err(error) => Err(Failure::file(&path, &error)),

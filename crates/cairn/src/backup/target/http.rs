@@ -24,10 +24,8 @@ impl Http {
     pub fn open(server: Server, path: &str) -> Result<Http> {
         let place = path.trim_start_matches("/storage/");
         let address = Address::parse(place)?;
-        let prefix = match address.key.is_empty() {
-            true => String::new(),
-            false => format!("{}/", address.key),
-        };
+        let prefix =
+            if address.key.is_empty() { String::new() } else { format!("{}/", address.key) };
         Ok(Http { server, bucket: address.bucket, prefix })
     }
 
@@ -64,9 +62,10 @@ fn read(name: &str, reply: Reply) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = body.take(OBJECT_BYTES).read_to_end(&mut bytes);
     read.map_err(|error| Failure::new(format!("{name}: {error}")).passing())?;
-    match length.is_none_or(|length| length == bytes.len() as u64) {
-        true => Ok(bytes),
-        false => Err(Failure::new(format!("{name}: the reply was cut off")).passing()),
+    if length.is_none_or(|length| length == bytes.len() as u64) {
+        Ok(bytes)
+    } else {
+        Err(Failure::new(format!("{name}: the reply was cut off")).passing())
     }
 }
 

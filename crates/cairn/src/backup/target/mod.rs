@@ -78,9 +78,10 @@ impl TargetArgs {
             let text = format!("{target}: use a directory, http://, https:// or s3://");
             return Err(Failure::usage(text));
         }
-        match target.is_empty() && self.target.is_empty() {
-            true => Err(Failure::usage("the target is empty")),
-            false => Ok(persistent(directory::Directory::open(self.target.as_ref()))),
+        if target.is_empty() && self.target.is_empty() {
+            Err(Failure::usage("the target is empty"))
+        } else {
+            Ok(persistent(directory::Directory::open(self.target.as_ref())))
         }
     }
 }

@@ -188,9 +188,10 @@ fn read(name: &str, reply: Response<ReplyBody>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = reply.into_body().take(OBJECT_BYTES).read_to_end(&mut bytes);
     read.map_err(|error| Failure::new(format!("{name}: {error}")).passing())?;
-    match length.is_none_or(|length| length == bytes.len() as u64) {
-        true => Ok(bytes),
-        false => Err(Failure::new(format!("{name}: the reply was cut off")).passing()),
+    if length.is_none_or(|length| length == bytes.len() as u64) {
+        Ok(bytes)
+    } else {
+        Err(Failure::new(format!("{name}: the reply was cut off")).passing())
     }
 }
 
@@ -228,9 +229,10 @@ impl Target for S3 {
         let mut token = String::new();
         loop {
             // In the order of their names, as signatures want them.
-            let next = match token.is_empty() {
-                true => String::new(),
-                false => format!("continuation-token={}&", escape(&token)),
+            let next = if token.is_empty() {
+                String::new()
+            } else {
+                format!("continuation-token={}&", escape(&token))
             };
             let query = format!("{next}encoding-type=url&list-type=2&prefix={}", escape(&whole));
             let path = format!("/{}", escape(&self.bucket));

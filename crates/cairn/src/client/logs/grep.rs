@@ -45,10 +45,8 @@ pub struct GrepArgs {
 
 impl GrepArgs {
     fn regex(&self) -> Result<Regex> {
-        let pattern = match self.fixed_strings {
-            true => regex::escape(&self.pattern),
-            false => self.pattern.clone(),
-        };
+        let pattern =
+            if self.fixed_strings { regex::escape(&self.pattern) } else { self.pattern.clone() };
         let regex = RegexBuilder::new(&pattern).case_insensitive(self.ignore_case).build();
         regex.map_err(|error| Failure::usage(format!("pattern {:?}: {error}", self.pattern)))
     }

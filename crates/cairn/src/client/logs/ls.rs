@@ -84,8 +84,9 @@ fn sources(files: Vec<DayFile>) -> Vec<Source> {
 }
 
 fn show(header: &[&str], rows: Vec<(Vec<String>, impl Serialize)>, is_json: bool) -> Result<()> {
-    match is_json {
-        true => rows.iter().try_for_each(|(_, value)| output::json(value)),
-        false => output::table(header, rows.into_iter().map(|(row, _)| row).collect()),
+    if is_json {
+        rows.iter().try_for_each(|(_, value)| output::json(value))
+    } else {
+        output::table(header, rows.into_iter().map(|(row, _)| row).collect())
     }
 }

@@ -71,9 +71,10 @@ pub fn run(server: &Server, bucket: &str, args: &RetentionArgs) -> Result<ExitCo
         };
         server.send_json_if("PUT", &path, &settings, condition)?;
     }
-    match args.json {
-        true => output::json(&settings)?,
-        false => show(&settings)?,
+    if args.json {
+        output::json(&settings)?
+    } else {
+        show(&settings)?
     }
     Ok(ExitCode::SUCCESS)
 }

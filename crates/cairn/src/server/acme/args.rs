@@ -94,16 +94,18 @@ fn name(text: &str) -> Result<String, &'static str> {
     if text.parse::<std::net::IpAddr>().is_ok() || text.len() > 253 {
         return Err("use the name of a host, such as files.example.org");
     }
-    match text.split('.').all(is_label) {
-        true => Ok(text.to_ascii_lowercase()),
-        false => Err("use the name of a host, such as files.example.org"),
+    if text.split('.').all(is_label) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("use the name of a host, such as files.example.org")
     }
 }
 
 fn directory(text: &str) -> Result<String, &'static str> {
-    match text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
-        true => Ok(text.to_owned()),
-        false => Err("use a URL that begins with https://"),
+    if text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
+        Ok(text.to_owned())
+    } else {
+        Err("use a URL that begins with https://")
     }
 }
 

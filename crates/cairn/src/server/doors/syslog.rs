@@ -88,9 +88,10 @@ fn serve(
     behind.metrics.count_logs(Arc::clone(intake.counts()));
     let connections = behind.serving.limits.connections.min(CONNECTIONS);
     let missing = || Failure::usage("--syslog-tls: there is no certificate (--tls-cert)");
-    let tls = match is_tls {
-        true => Some(shake_hands(behind.serving.tls.clone().ok_or_else(missing)?)),
-        false => None,
+    let tls = if is_tls {
+        Some(shake_hands(behind.serving.tls.clone().ok_or_else(missing)?))
+    } else {
+        None
     };
     let options = Options { user, clients, tls, connections, patience: SYSLOG_MESSAGE };
     Ok(Box::pin(cairn_logs::serve(listener, intake, options, behind.stopped.clone())))
@@ -135,9 +136,10 @@ mod tests {
             assert_eq!(args.clients(address).is_ok(), is_fine, "{address} {clients:?}");
             args.syslog_client_ca = Some("senders.pem".into());
             let with_certificates = args.clients(address);
-            match clients.is_empty() {
-                true => assert!(with_certificates.unwrap().is_none(), "from anywhere"),
-                false => assert_eq!(with_certificates.is_ok(), is_fine, "{address} {clients:?}"),
+            if clients.is_empty() {
+                assert!(with_certificates.unwrap().is_none(), "from anywhere")
+            } else {
+                assert_eq!(with_certificates.is_ok(), is_fine, "{address} {clients:?}")
             }
         }
     }

@@ -88,9 +88,12 @@ pub fn watch(url: &str, rates: ErrorRates, process: &str) -> Result<()> {
         loop {
             for (source, total, most) in totals(rates, &process) {
                 let is_process = source == process;
-                let rate = known.entry(source.clone()).or_insert_with(|| match is_process {
-                    true => Rate::new(most),
-                    false => Rate::from_none(most, began.elapsed()),
+                let rate = known.entry(source.clone()).or_insert_with(|| {
+                    if is_process {
+                        Rate::new(most)
+                    } else {
+                        Rate::from_none(most, began.elapsed())
+                    }
                 });
                 let Some(errors) = rate.look(began.elapsed(), total) else { continue };
                 let time = rfc3339(Timestamp::from_system_time(SystemTime::now()));

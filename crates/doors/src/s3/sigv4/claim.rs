@@ -86,9 +86,10 @@ pub(super) fn check_skew(at: Timestamp, now: Timestamp) -> S3Result<()> {
 
 pub(super) fn check_signature(signature: &str) -> Result<(), String> {
     let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    match signature.len() == 64 && signature.bytes().all(hex) {
-        true => Ok(()),
-        false => Err("a signature has 64 hexadecimal digits".into()),
+    if signature.len() == 64 && signature.bytes().all(hex) {
+        Ok(())
+    } else {
+        Err("a signature has 64 hexadecimal digits".into())
     }
 }
 

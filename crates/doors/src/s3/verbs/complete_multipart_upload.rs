@@ -35,9 +35,10 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let patience = completion.store.patience;
     // Goes on even if the client does not wait for it.
     let mut task = tokio::spawn(async move { completion.run(parts).await });
-    let in_time = match patience.is_zero() {
-        true => None,
-        false => tokio::time::timeout(patience, &mut task).await.ok(),
+    let in_time = if patience.is_zero() {
+        None
+    } else {
+        tokio::time::timeout(patience, &mut task).await.ok()
     };
     match in_time {
         Some(done) => reply::xml(&joined(done)?),
@@ -157,9 +158,10 @@ impl Completion {
             Err(error) => {
                 // The upload existed a moment ago, so it is the object for If-Match that is
                 // missing.
-                let not_found = match had_upload && headers.contains_key(IF_MATCH) {
-                    true => S3ErrorCode::NoSuchKey,
-                    false => S3ErrorCode::NoSuchUpload,
+                let not_found = if had_upload && headers.contains_key(IF_MATCH) {
+                    S3ErrorCode::NoSuchKey
+                } else {
+                    S3ErrorCode::NoSuchUpload
                 };
                 let codes = Codes {
                     not_found,
@@ -200,11 +202,10 @@ impl Completion {
                 break;
             }
         }
-        match stored.len() == named.len() {
-            true => Ok(stored),
-            false => {
-                Err(refuse(S3ErrorCode::InvalidPart, "one of the named parts was not uploaded"))
-            }
+        if stored.len() == named.len() {
+            Ok(stored)
+        } else {
+            Err(refuse(S3ErrorCode::InvalidPart, "one of the named parts was not uploaded"))
         }
     }
 }
@@ -266,9 +267,10 @@ impl Expected {
             .map(|values| combine_checksums(expected.algorithm, expected.kind, &values))
             .transpose()
             .map_err(|error| translate(error, Codes::upload()))?;
-        match whole.is_some_and(|whole| whole.value == expected.value) {
-            true => Ok(()),
-            false => Err(mismatch()),
+        if whole.is_some_and(|whole| whole.value == expected.value) {
+            Ok(())
+        } else {
+            Err(mismatch())
         }
     }
 }

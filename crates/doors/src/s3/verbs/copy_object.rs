@@ -75,15 +75,17 @@ fn replaces(headers: &HeaderMap, name: &str) -> S3Result<bool> {
 }
 
 fn new_attributes(headers: &HeaderMap) -> S3Result<Option<ObjectAttributes>> {
-    match replaces(headers, "x-amz-metadata-directive")? {
-        true => attributes::parse(headers).map(Some),
-        false => Ok(None),
+    if replaces(headers, "x-amz-metadata-directive")? {
+        attributes::parse(headers).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
 fn new_tags(headers: &HeaderMap) -> S3Result<Option<Tags>> {
-    match replaces(headers, "x-amz-tagging-directive")? {
-        true => tags::of_header(headers).map(Some),
-        false => Ok(None),
+    if replaces(headers, "x-amz-tagging-directive")? {
+        tags::of_header(headers).map(Some)
+    } else {
+        Ok(None)
     }
 }

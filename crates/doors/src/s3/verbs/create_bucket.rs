@@ -91,13 +91,14 @@ fn check_location(region: &str, location: &str) -> S3Result<()> {
         "" => !location.is_empty() && location.len() <= 64 && location.bytes().all(plain),
         region => location == region,
     };
-    match fits {
-        true => Ok(()),
-        false => Err(refuse_with(
+    if fits {
+        Ok(())
+    } else {
+        Err(refuse_with(
             "InvalidLocationConstraint",
             StatusCode::BAD_REQUEST,
             "The specified location-constraint is not valid",
-        )),
+        ))
     }
 }
 
@@ -131,11 +132,10 @@ async fn exists(call: &Call<'_>, visibility: Visibility, mut tags: Tags) -> S3Re
     let mut has = bucket.tags;
     has.sort_unstable();
     tags.sort_unstable();
-    match (bucket.kind, bucket.visibility, has) == (BucketKind::S3, visibility, tags) {
-        true => Ok(()),
-        false => {
-            let what = "it has another visibility, other tags, or was made by another door";
-            Err(refuse(S3ErrorCode::BucketAlreadyOwnedByYou, what))
-        }
+    if (bucket.kind, bucket.visibility, has) == (BucketKind::S3, visibility, tags) {
+        Ok(())
+    } else {
+        let what = "it has another visibility, other tags, or was made by another door";
+        Err(refuse(S3ErrorCode::BucketAlreadyOwnedByYou, what))
     }
 }

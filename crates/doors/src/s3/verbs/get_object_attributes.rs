@@ -59,10 +59,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
 fn words(headers: &HeaderMap) -> S3Result<Vec<&str>> {
     let lines = headers.get_all(WANTED).iter().map(|line| line.to_str().unwrap_or_default());
     let words: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
-    match words.is_empty() {
-        true => Err(bad_request(format!("missing header: {WANTED}"))),
-        false => Ok(words),
-    }
+    if words.is_empty() { Err(bad_request(format!("missing header: {WANTED}"))) } else { Ok(words) }
 }
 
 /// Removes the quotes of an ETag: only this reply has none.

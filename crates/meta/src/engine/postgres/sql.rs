@@ -101,9 +101,10 @@ impl Sql {
     pub fn create(&self, in_schema: bool) -> String {
         let schema = &self.schema;
         // Even if the schema exists, creating it needs a right that its owner may lack.
-        let make_schema = match in_schema {
-            true => String::new(),
-            false => format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; "),
+        let make_schema = if in_schema {
+            String::new()
+        } else {
+            format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; ")
         };
         format!(
             "BEGIN; \

@@ -50,10 +50,8 @@ impl Url {
                 _ => rest.push(pair),
             }
         }
-        let plain = match rest.is_empty() {
-            true => base.to_owned(),
-            false => format!("{base}?{}", rest.join("&")),
-        };
+        let plain =
+            if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         let mut config =
             Config::from_str(&plain).map_err(|error| invalid(&super::errors::text(&error)))?;
         let (mode, trust) = tls(mode.as_deref(), roots)?;

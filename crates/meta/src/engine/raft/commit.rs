@@ -104,9 +104,10 @@ pub async fn settle(member: &Member) -> Result<Fence> {
         // it.
         let next_term = view.vote.term + u64::from(view.leads);
         let in_time = tokio::time::timeout(shared.timing.call(), async {
-            match view.leads {
-                true => member.propose(Proposal::Empty).await.map(drop),
-                false => Err(Unproposed::NotLeader),
+            if view.leads {
+                member.propose(Proposal::Empty).await.map(drop)
+            } else {
+                Err(Unproposed::NotLeader)
             }
         });
         match in_time.await {

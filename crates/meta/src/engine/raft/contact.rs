@@ -70,9 +70,8 @@ impl Contact {
         (since, now): (Duration, Duration),
     ) -> Duration {
         let state = self.state.lock();
-        let heard = |id: &u64| match *id == me {
-            true => now,
-            false => state.answers.get(id).copied().unwrap_or(since).max(since),
+        let heard = |id: &u64| {
+            if *id == me { now } else { state.answers.get(id).copied().unwrap_or(since).max(since) }
         };
         let of_set = |ids: &BTreeSet<u64>| {
             let mut times: Vec<Duration> = ids.iter().map(heard).collect();

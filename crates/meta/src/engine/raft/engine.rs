@@ -200,10 +200,8 @@ async fn take_turn(member: &Arc<Member>, batch: u64) -> Result<Arc<Tenure>> {
 async fn begin_turn(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Option<Arc<Tenure>>> {
     let shared = &member.shared;
     let Some((fence, alone)) = take_over(member, lead, batch).await? else { return Ok(None) };
-    let since = match is_planted(Bug::WaitFromLastHeard) {
-        true => shared.contact.heard_leader(),
-        false => lead.since,
-    };
+    let since =
+        if is_planted(Bug::WaitFromLastHeard) { shared.contact.heard_leader() } else { lead.since };
     // Before the very first take-over there was no lease.
     let alone = alone || fence.epoch == 1;
     let is_over = || {

@@ -182,9 +182,10 @@ impl Member {
         let yes = !leads
             && !shared.contact.is_suspect(shared.now())
             && (view.leads || silence > shared.timing.silence())
-            && match view.names_nobody() || view.is_voter(from) {
-                true => last >= shared.store.last(),
-                false => last > shared.store.last(),
+            && if view.names_nobody() || view.is_voter(from) {
+                last >= shared.store.last()
+            } else {
+                last > shared.store.last()
             };
         Ok(Reply::Asked { yes })
     }

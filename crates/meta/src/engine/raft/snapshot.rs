@@ -56,9 +56,10 @@ impl Outgoing {
     /// Those of the rows.
     pub fn page(&mut self) -> Result<Option<Vec<(Bytes, Bytes)>>> {
         let Some(next) = self.next.take() else { return Ok(None) };
-        let mut page = match is_planted(Bug::DamagedFills) {
-            true => self.rows.scan_sound(&next, END, PAGE, &mut |_, _| {})?,
-            false => self.rows.scan(&next, END, PAGE)?,
+        let mut page = if is_planted(Bug::DamagedFills) {
+            self.rows.scan_sound(&next, END, PAGE, &mut |_, _| {})?
+        } else {
+            self.rows.scan(&next, END, PAGE)?
         };
         let (found, mut bytes) = (page.len(), 0);
         let fits = |(key, row): &&(Bytes, Bytes)| {
@@ -150,9 +151,10 @@ impl MemberStore {
                 return Ok(None);
             }
             let is_same = known == Some(taken.applied) && !is_planted(Bug::NewerEntriesDropped);
-            let kept = match is_same {
-                true => self.entries(taken.applied.index + 1, next, usize::MAX)?,
-                false => Vec::new(),
+            let kept = if is_same {
+                self.entries(taken.applied.index + 1, next, usize::MAX)?
+            } else {
+                Vec::new()
             };
             let held = Held {
                 applied: Some(taken.applied),

@@ -144,19 +144,21 @@ impl Watch {
         let heard = contact.majority(shared.me, &view.voters, (since, now));
         let deaf = now.saturating_sub(heard) > timing.deaf();
         if contact.set_deaf(deaf) {
-            match deaf {
-                true => tracing::warn!("no majority answers: this leader falls silent"),
-                false => tracing::info!("a majority answers this leader again"),
+            if deaf {
+                tracing::warn!("no majority answers: this leader falls silent")
+            } else {
+                tracing::info!("a majority answers this leader again")
             }
         }
         if now.saturating_sub(self.beaten) < timing.heartbeat() {
             return Ok(());
         }
         self.beaten = now;
-        match contact.is_deaf() {
+        if contact.is_deaf() {
             // Answers to these count like any others.
-            true => drop(self.ask_all(view, &Message::Probe).await),
-            false => self.member.raft.trigger().heartbeat().await.map_err(ended)?,
+            drop(self.ask_all(view, &Message::Probe).await)
+        } else {
+            self.member.raft.trigger().heartbeat().await.map_err(ended)?
         }
         Ok(())
     }
@@ -166,13 +168,13 @@ impl Watch {
         let last = shared.contact.heard_leader().max(self.asked);
         // If this member decides alone, there is no leader to disturb.
         let is_alone = view.is_majority(&BTreeSet::from([shared.me]));
-        let is_due = match shared.contact.is_invited(now) {
+        let is_due = if shared.contact.is_invited(now) {
             // The leader is silent for this member, which need not be patient beyond that.
-            true => {
-                let silence = now.saturating_sub(shared.contact.heard_leader());
-                silence > shared.timing.silence() + shared.timing.look()
-            }
-            false => now.saturating_sub(last) >= self.patience,
+
+            let silence = now.saturating_sub(shared.contact.heard_leader());
+            silence > shared.timing.silence() + shared.timing.look()
+        } else {
+            now.saturating_sub(last) >= self.patience
         };
         // If its own rows are damaged, others should lead, if they can.
         let is_early = now.saturating_sub(last) < self.patience + shared.timing.handing_over();

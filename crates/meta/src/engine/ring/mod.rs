@@ -116,9 +116,10 @@ impl Ring {
     /// Returns the last record that the log must be allowed to drop before a record of `bytes` can
     /// be written.
     pub fn needs(&self, bytes: u64) -> u64 {
-        match self.offset + bytes <= self.segment_bytes {
-            true => 0,
-            false => self.segments[self.next_segment()].last,
+        if self.offset + bytes <= self.segment_bytes {
+            0
+        } else {
+            self.segments[self.next_segment()].last
         }
     }
 

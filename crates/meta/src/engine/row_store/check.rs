@@ -189,10 +189,7 @@ fn check_all(image: &Image, backend: Overlay) -> Result<()> {
         drop(database);
         Ok(())
     });
-    match whole {
-        true => closed,
-        false => Err(corrupt("pages that do not check")),
-    }
+    if whole { closed } else { Err(corrupt("pages that do not check")) }
 }
 
 fn check_rows(database: &Database, image: &Image, health: &Health) -> Result<()> {

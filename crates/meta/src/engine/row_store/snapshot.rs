@@ -161,10 +161,12 @@ fn over(
     };
     // A newer row replaces a damaged one.
     let is_newer = |key: &[u8]| overlay.binary_search_by(|(over, _)| over[..].cmp(key)).is_ok();
-    cold.scan(start, end, each, |key, error| match is_newer(key) {
-        true => Ok(()),
-        false => damaged(key, error),
-    })?;
+    cold.scan(
+        start,
+        end,
+        each,
+        |key, error| if is_newer(key) { Ok(()) } else { damaged(key, error) },
+    )?;
     let rest = next.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
     let missing = limit.saturating_sub(out.len());
     out.extend(rest.take(missing));

@@ -107,9 +107,10 @@ impl Table {
             let rows = rows.map_err(|error| failed(&self.health, error))?;
             let unsealed = rows.into_iter().map(|(index, value)| {
                 let (body, crc) = value.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
-                match crc32c(body) == u32::from_le_bytes(*crc) {
-                    true => Ok((index, Bytes::copy_from_slice(body))),
-                    false => Err(corrupt(format!("a pending entry {index} that does not check"))),
+                if crc32c(body) == u32::from_le_bytes(*crc) {
+                    Ok((index, Bytes::copy_from_slice(body)))
+                } else {
+                    Err(corrupt(format!("a pending entry {index} that does not check")))
                 }
             });
             unsealed.collect()

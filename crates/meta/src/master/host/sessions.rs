@@ -249,11 +249,12 @@ impl Sessions {
         let held = state.live.get(&session).is_some_and(|live| live.holds);
         let inherited = state.inherited.get(&session).is_some_and(|one| one.may_hold);
         let is_due = !state.recalling && (held || inherited);
-        match peer.user.is_none() && is_due && !self.opened_now() {
-            true => Ok(()),
-            false => Err(Error::Conflict(format!(
+        if peer.user.is_none() && is_due && !self.opened_now() {
+            Ok(())
+        } else {
+            Err(Error::Conflict(format!(
                 "session {session} has no leases of a former master any more"
-            ))),
+            )))
         }
     }
 
@@ -327,10 +328,7 @@ impl Sessions {
         if !is_planted(Bug::RenewedWithoutLease) {
             self.master.check_serving()?;
         }
-        let settled = match self.is_holding(renew.session) {
-            true => 0,
-            false => self.master.settled_batch(),
-        };
+        let settled = if self.is_holding(renew.session) { 0 } else { self.master.settled_batch() };
         if let Some(live) = self.state.lock().live.get_mut(&renew.session) {
             live.renewed = self.clock.monotonic();
             live.counted = self.master.working_time();
@@ -527,9 +525,10 @@ impl Sessions {
     /// Returns a batch such that no session reads an older state.
     pub fn reads_from(&self) -> u64 {
         let state = self.state.lock();
-        match state.inherited.is_empty() {
-            true => state.live.values().map(|one| one.reads_from).min().unwrap_or(u64::MAX),
-            false => 0,
+        if state.inherited.is_empty() {
+            state.live.values().map(|one| one.reads_from).min().unwrap_or(u64::MAX)
+        } else {
+            0
         }
     }
 
@@ -583,9 +582,10 @@ impl Sessions {
 /// Returns whether a session reads leased rows only under the lease of the master before that of
 /// `epoch`, which is over. A session that named an earlier master may have been attached since.
 fn is_bound_to_former(row: &Session, epoch: u64) -> bool {
-    let named = match is_planted(Bug::BoundToAnyMaster) {
-        true => row.bound > 0,
-        false => row.bound > 0 && row.bound + 1 == epoch,
+    let named = if is_planted(Bug::BoundToAnyMaster) {
+        row.bound > 0
+    } else {
+        row.bound > 0 && row.bound + 1 == epoch
     };
     named && !row.loaded
 }

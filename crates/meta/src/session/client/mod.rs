@@ -271,10 +271,8 @@ impl Client {
     /// Returns how long no master has answered.
     pub fn silence(&self) -> MasterSilence {
         let silence = self.inner.dialer.silence();
-        let of_session = match self.is_attached() {
-            true => Duration::ZERO,
-            false => self.inner.lease.silent(),
-        };
+        let of_session =
+            if self.is_attached() { Duration::ZERO } else { self.inner.lease.silent() };
         MasterSilence { lasts: silence.lasts.max(of_session), ..silence }
     }
 

@@ -198,9 +198,10 @@ impl Inner {
                 _ => return Err(Lost("the master did not take directories back".into())),
             }
         }
-        match batch.is_empty() {
-            true => Ok(()),
-            false => self.send_batch(keeper, (*session, *number, &**link), batch).await,
+        if batch.is_empty() {
+            Ok(())
+        } else {
+            self.send_batch(keeper, (*session, *number, &**link), batch).await
         }
     }
 

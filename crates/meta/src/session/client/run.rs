@@ -98,9 +98,10 @@ impl Inner {
         loop {
             // An operation that was sent may have been done: its outcome is unknown until there is
             // a master.
-            let attachment = match *sent {
-                true => self.connection.attached_at_last().await?,
-                false => self.connection.attached().await?,
+            let attachment = if *sent {
+                self.connection.attached_at_last().await?
+            } else {
+                self.connection.attached().await?
             };
             if attachment.session != session {
                 if *sent {

@@ -214,9 +214,10 @@ async fn run(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> {
         return Ok(outcome);
     }
     fs.meta().flush().await?;
-    match fs.meta().lost() == lost {
-        true => Ok(outcome),
-        false => Ok(Outcome::Unknown("done, and lost".into())),
+    if fs.meta().lost() == lost {
+        Ok(outcome)
+    } else {
+        Ok(Outcome::Unknown("done, and lost".into()))
     }
 }
 
@@ -284,9 +285,10 @@ async fn fill(fs: &Fs, key: &str, record: Record, slow: Duration) -> Result<Outc
     let (ino, _) = fs.read(&caller, Lookup { parent, name: name.into() }).await?;
     let (session, writer) = (fs.session(), fs.writer(ino));
     let data = record.bytes();
-    let piece = match data.len() <= limits::INLINE_BYTES {
-        true => Piece::Inline(0, data),
-        false => Piece::Block(writer.upload(&caller, &[(0, data)]).await?),
+    let piece = if data.len() <= limits::INLINE_BYTES {
+        Piece::Inline(0, data)
+    } else {
+        Piece::Block(writer.upload(&caller, &[(0, data)]).await?)
     };
     sleep(slow).await;
     writer.publish(&caller, session, vec![piece], &mut None).await?;

@@ -398,10 +398,7 @@ impl World {
         let (net, rng) = (self.all.net.clone(), Arc::clone(&self.all.rng));
         if let Some(disk) = self.disk(node) {
             // Before anything that dies can touch it.
-            *disk = match power_cut {
-                true => disk.crash_image(rng.next_u64()),
-                false => disk.kill(),
-            };
+            *disk = if power_cut { disk.crash_image(rng.next_u64()) } else { disk.kill() };
         }
         if let Some(serving) = self.serving.get(&node) {
             serving.lock().take();

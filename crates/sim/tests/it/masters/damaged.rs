@@ -62,9 +62,10 @@ fn fill(seed: u64) -> Result<Result<(), String>> {
     }
     incoming.sync()?;
     target.install_snapshot(&outgoing.taken, incoming)?;
-    Ok(match rows(target.snapshot())? == whole {
-        true => Err("what is damaged was read".into()),
-        false => Err("another member was filled with the rows that are left".into()),
+    Ok(if rows(target.snapshot())? == whole {
+        Err("what is damaged was read".into())
+    } else {
+        Err("another member was filled with the rows that are left".into())
     })
 }
 

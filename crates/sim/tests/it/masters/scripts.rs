@@ -151,10 +151,8 @@ fn heard_by_one(cast: &mut Cast<'_>) {
 /// The master is stopped, or its machine suspended, and is cut off before it goes on.
 fn stopped_and_cut_off(cast: &mut Cast<'_>) {
     let serving = cast.serving;
-    let stop_us = match cast.chance(50) {
-        true => cast.between(1_300, 2_100),
-        false => cast.between(300, 6_000),
-    };
+    let stop_us =
+        if cast.chance(50) { cast.between(1_300, 2_100) } else { cast.between(300, 6_000) };
     let fault = match cast.rng.below(6) {
         0 => Fault::Stop(serving),
         1 => Fault::Suspend(serving),

@@ -211,9 +211,10 @@ impl Duties {
     /// Answers a new master that asks whether it may begin. A removed one is refused.
     async fn admit(&self, id: u64) {
         let Duties { served, seating, .. } = self;
-        let entered = match served.masters().contains(&id) {
-            true => seating.enter(&**served, NodeId(id), &served.master).await,
-            false => Err(Error::Denied(format!("member {id} is none"))),
+        let entered = if served.masters().contains(&id) {
+            seating.enter(&**served, NodeId(id), &served.master).await
+        } else {
+            Err(Error::Denied(format!("member {id} is none")))
         };
         served.list.with(|state| {
             let answer = match entered {
