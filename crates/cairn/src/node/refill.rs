@@ -56,8 +56,13 @@ pub async fn when_damaged(engine: &Arc<RaftEngine>, node: &ThisNode) -> Result<(
     loop {
         sleep(LOOK).await;
         let Some(damage) = engine.member().damage() else { continue };
-        if engine.member().lead().await.is_none() && ask(node, &damage.what).await? {
-            return Ok(());
+        if engine.member().lead().await.is_none() {
+            match ask(node, &damage.what).await? {
+                Answer::Renumbered => return Ok(()),
+                Answer::Refused => {}
+                // The map may name the new number already: it does not help if the damage heals.
+                Answer::Unknown => return until_renumbered(node, &damage.what).await,
+            }
         }
         sleep(RETRY).await;
     }
@@ -65,14 +70,24 @@ pub async fn when_damaged(engine: &Arc<RaftEngine>, node: &ThisNode) -> Result<(
 
 /// Asks for a new number until there is one.
 pub async fn until_renumbered(node: &ThisNode, damage: &str) -> Result<()> {
-    while !ask(node, damage).await? {
+    while ask(node, damage).await? != Answer::Renumbered {
         sleep(RETRY).await;
     }
     Ok(())
 }
 
-/// Asks once. Returns false if there is no new number yet.
-async fn ask(node: &ThisNode, damage: &str) -> Result<bool> {
+/// The answer to a master that asks for a new number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Renumbered,
+    /// Nothing was changed.
+    Refused,
+    /// The request may have been carried out, in part.
+    Unknown,
+}
+
+/// Asks once for a new number.
+async fn ask(node: &ThisNode, damage: &str) -> Result<Answer> {
     let asked = node.agent.call(ControlMethod::Renumber, &()).await;
     let Renumbered { node: number, certificate } = match asked {
         Ok(renumbered) => renumbered,
@@ -90,15 +105,16 @@ async fn ask(node: &ThisNode, damage: &str) -> Result<bool> {
                 "the master that serves is of an earlier version: update it, or remove this one \
                  (cairn cluster remove DIR {own}) and let a new directory join with a new token"
             );
-            return Ok(false);
+            return Ok(Answer::Refused);
         }
         Err(error) => {
             tracing::warn!(%error, damage, "this master does not fill itself again yet");
-            return Ok(false);
+            let is_refused = matches!(error, Error::Conflict(_));
+            return Ok(if is_refused { Answer::Refused } else { Answer::Unknown });
         }
     };
     let certificate = CertificateDer::from(certificate.to_vec());
     node.directory.renumber(NodeId(number), &certificate)?;
     tracing::warn!(damage, "this master fills itself again from the others, as node {number}");
-    Ok(true)
+    Ok(Answer::Renumbered)
 }

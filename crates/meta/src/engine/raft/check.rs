@@ -22,12 +22,6 @@ impl MemberStore {
         self.rows.damage().or_else(log).or_else(|| self.differing.lock().clone())
     }
 
-    /// Notes that the rows are not those of a majority: `what` says which, and is damage until
-    /// they are replaced.
-    pub(super) fn note_differing(&self, what: String) {
-        self.differing.lock().get_or_insert(what);
-    }
-
     /// Returns whether a damaged record was met when records were read for another member.
     pub fn suspects_log(&self) -> bool {
         *self.log_suspected.lock()

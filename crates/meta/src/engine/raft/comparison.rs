@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::super::Snapshot;
 use super::super::row_store::Pace;
 use super::digest::RowDigests;
-use super::entry::{Entry, EntryId, Proposal};
+use super::entry::{Entry, EntryId, Members, Proposal};
 use super::member::Member;
 use super::message::{Message, Reply};
 use super::network::{ask_each, call};
@@ -41,6 +41,8 @@ pub(super) struct Comparison {
     /// The rows as of that entry, until they are summed up.
     rows: Option<(EntryId, Box<dyn Snapshot>)>,
     digests: Option<RowDigests>,
+    /// Count of the times at which all rows were replaced.
+    replaced: u64,
 }
 
 impl fmt::Debug for Comparison {
@@ -85,16 +87,38 @@ impl MemberStore {
         self.comparison.lock().rows.is_some()
     }
 
-    /// Sums up the rows that were kept last.
+    /// Sums up the rows that were kept last. Returns their digests, and how often all rows had been
+    /// replaced.
     ///
     /// # Errors
     /// Those of [`RowDigests::of`].
-    pub fn sum_compared_rows(&self, pace: &Pace) -> Result<Option<RowDigests>> {
-        let taken = self.comparison.lock().rows.take();
+    pub fn sum_compared_rows(&self, pace: &Pace) -> Result<Option<(RowDigests, u64)>> {
+        let (taken, replaced) = {
+            let mut comparison = self.comparison.lock();
+            (comparison.rows.take(), comparison.replaced)
+        };
         let Some((entry, rows)) = taken else { return Ok(None) };
         let digests = RowDigests::of(entry, &*rows, pace)?;
-        self.comparison.lock().digests = Some(digests.clone());
-        Ok(Some(digests))
+        let mut comparison = self.comparison.lock();
+        if comparison.replaced == replaced {
+            comparison.digests = Some(digests.clone());
+        }
+        Ok(Some((digests, replaced)))
+    }
+
+    /// Forgets the comparison of rows that were replaced, and what it has found.
+    pub(super) fn forget_comparison(&self) {
+        let mut comparison = self.comparison.lock();
+        *comparison = Comparison { replaced: comparison.replaced + 1, ..Comparison::default() };
+        *self.differing.lock() = None;
+    }
+
+    /// Notes that the rows are not those of a majority: `what` says which, and is damage until
+    /// they are replaced. Does nothing if they have been replaced since the count was `replaced`.
+    fn note_differing(&self, what: String, replaced: u64) {
+        if self.comparison.lock().replaced == replaced {
+            self.differing.lock().get_or_insert(what);
+        }
     }
 }
 
@@ -114,11 +138,11 @@ impl Member {
     /// # Errors
     /// `Unavailable` when the member has ended.
     pub async fn begin_comparison(&self) -> Result<()> {
-        let view = self.view().await?;
-        let shared = &self.shared;
-        let mut others: BTreeSet<u64> = view.voters.iter().flatten().copied().collect();
+        let (status, shared) = (self.status().await?, &self.shared);
+        let Members { voters, learners } = &status.members;
+        let mut others: BTreeSet<u64> = voters.iter().flatten().chain(learners).copied().collect();
         others.remove(&shared.me);
-        if !view.leads || others.is_empty() {
+        if !status.leads() || others.is_empty() {
             return Ok(());
         }
         ask_each(shared, others, &Message::Compare).await;
@@ -136,7 +160,7 @@ impl Member {
         let shared = &self.shared;
         let (pace, begun) = (shared.scrub_pace(), shared.now());
         let summed = shared.with_store(move |store| store.sum_compared_rows(&pace)).await?;
-        let Some(own) = summed else { return Ok(()) };
+        let Some((own, replaced)) = summed else { return Ok(()) };
         let patience = shared.now().saturating_sub(begun) + PATIENCE;
         let view = self.view().await?;
         // While members change, the next comparison decides.
@@ -153,12 +177,15 @@ impl Member {
                 }
             }
             let is_late = shared.now().saturating_sub(begun) >= patience;
+            // A snapshot that waits keeps pages of the table from being used again.
+            let is_late = is_late || shared.store.has_compared_rows();
             if is_late || voters.iter().all(|voter| digests.contains_key(voter)) {
                 break;
             }
             shared.rest(RETRY).await?;
         }
-        self.note_verdict(entry, Verdict::of(shared.me, voters.len(), &digests));
+        let verdict = Verdict::of(shared.me, voters, &digests);
+        self.note_verdict(verdict, entry, replaced);
         Ok(())
     }
 
@@ -172,19 +199,21 @@ impl Member {
         }
     }
 
-    fn note_verdict(&self, entry: EntryId, verdict: Verdict) {
+    fn note_verdict(&self, verdict: Verdict, entry: EntryId, replaced: u64) {
         let shared = &self.shared;
         let mut undecided = shared.scrubbed.undecided.lock();
         let index = entry.index;
         match verdict {
+            Verdict::Unknown => {}
             Verdict::Sound => *undecided = None,
             Verdict::Wrong(tables) => {
                 *undecided = None;
                 drop(undecided);
-                shared.store.note_differing(format!(
+                let what = format!(
                     "rows that begin with {} are not those of a majority, as of entry {index}",
                     letters(&tables)
-                ));
+                );
+                shared.store.note_differing(what, replaced);
                 self.note_damage();
             }
             Verdict::Undecided(tables) => {

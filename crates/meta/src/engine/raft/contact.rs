@@ -23,8 +23,9 @@ struct ContactState {
     answers: BTreeMap<u64, Duration>,
     /// Time until which this member has to follow a leader that hands over to it.
     invited: Duration,
-    /// Until then this member gives no vote and asks for none.
-    suspect_until: Duration,
+    /// Time without a leader for which this member gives no vote and asks for none; `None` unless it
+    /// is a suspect.
+    suspicion: Option<Duration>,
 }
 
 impl Contact {
@@ -34,20 +35,23 @@ impl Contact {
         state.leader = state.leader.max(now);
     }
 
-    /// Has this member, which may have lost the end of its log, leave it to the others until `until`
-    /// to elect a leader. If they are no majority without it, all vote after that: there is nobody
-    /// else whose log could count.
-    pub fn suspect(&self, until: Duration) {
-        self.state.lock().suspect_until = until;
+    /// Makes this member a suspect: it may have lost the end of its log, and leaves elections to the
+    /// others for `time` after its start, or after a leader was heard last. If they elect nobody in
+    /// that time, it votes.
+    pub fn suspect(&self, time: Duration) {
+        self.state.lock().suspicion = Some(time);
     }
 
-    /// Notes that this member has all that a leader has committed.
+    /// Notes that this member has what it may have lost.
     pub fn clear_suspicion(&self) {
-        self.state.lock().suspect_until = Duration::ZERO;
+        self.state.lock().suspicion = None;
     }
 
+    /// Returns whether this member neither votes nor asks for votes now.
     pub fn is_suspect(&self, now: Duration) -> bool {
-        now < self.state.lock().suspect_until && !is_planted(Bug::SuspectVotes)
+        let state = self.state.lock();
+        let is_suspect = state.suspicion.is_some_and(|time| now < state.leader + time);
+        is_suspect && !is_planted(Bug::SuspectVotes)
     }
 
     pub fn heard_leader(&self) -> Duration {

@@ -12,6 +12,7 @@ use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{AnyError, LogId, LogState, RaftLogReader, StorageError, StorageIOError};
 
 use super::entry::Entry;
+use super::record::Vote;
 use super::shared::MemberShared;
 use super::store::{LeaderEntries, MemberStore};
 use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
@@ -134,7 +135,11 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn read_vote(&mut self) -> Result<Option<openraft::Vote<u64>>, StorageError<u64>> {
-        Ok(Some(library_vote(self.shared.store.vote())))
+        let vote = self.shared.store.vote();
+        // The library has a leader of before lead at once. One whose log may have lost its end is to
+        // be elected anew, by members that know what it has confirmed.
+        let leads_on = self.shared.store.bad_end().is_none() || vote.member != self.shared.me;
+        Ok(Some(library_vote(Vote { committed: vote.committed && leads_on, ..vote })))
     }
 
     async fn append<I>(

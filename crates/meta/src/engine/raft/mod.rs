@@ -61,6 +61,7 @@ pub use self::held::Membership;
 pub use self::member::{Lead, Member};
 pub use self::progress::Stall;
 pub use self::record::Vote;
+pub use self::recover::BadEnd;
 pub use self::scrubbed::Damage;
 pub use self::shared::{Peers, Seams};
 pub use self::snapshot::{Incoming, Outgoing, Taken};

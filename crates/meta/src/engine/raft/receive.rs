@@ -137,14 +137,14 @@ impl Member {
             entries: append.entries.into_iter().map(log_entry).collect(),
             leader_commit: append.committed.map(log_id),
         };
-        let committed = append.committed.map_or(0, |id| id.index + 1);
         let heard = self.shared.now();
         let done = self.raft.append_entries(request).await.map_err(refused)?;
         if !matches!(done, AppendEntriesResponse::HigherVote(_)) {
             self.shared.contact.hear_leader(heard);
         }
-        let has_all = matches!(done, AppendEntriesResponse::Success);
-        if has_all && self.shared.store.next() >= committed {
+        if matches!(done, AppendEntriesResponse::Success)
+            && self.shared.store.has_regained(append.vote, append.committed)
+        {
             self.shared.contact.clear_suspicion();
         }
         Ok(Reply::Appended(match done {

@@ -109,6 +109,11 @@ pub fn require_known(header: &RawHeader) -> Result<()> {
     }
 }
 
+/// Returns whether a record holds a vote.
+pub fn is_vote(header: &RawHeader) -> bool {
+    header.kind == VOTE
+}
+
 /// Parses the body of a record whose checksum was verified.
 ///
 /// # Errors

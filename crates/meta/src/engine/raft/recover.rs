@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 
+use super::super::ring::header::RawHeader;
 use super::super::ring::{LogPosition, Ring};
 use super::super::row_store::Mark;
 use super::entry::{Entry, parse_entries};
@@ -21,11 +22,24 @@ pub struct Recovered {
     pub previous: u32,
     /// File of the last record.
     pub segment: usize,
-    /// The bytes after the last record are those of a further one that does not check out: it was
-    /// being written when the power failed, or it was confirmed and has rotted since.
-    pub ends_badly: bool,
+    /// Kind of a further record after the last one that does not check out: it was being written
+    /// when the power failed, or it was confirmed and has rotted since.
+    pub bad_end: Option<BadEnd>,
     /// Entries that were not applied as of the mark, by index.
     pub unapplied: BTreeMap<u64, Entry>,
+}
+
+/// The contents of a last record that does not check out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadEnd {
+    Entries,
+    Vote,
+}
+
+impl BadEnd {
+    fn of(header: &RawHeader) -> BadEnd {
+        if record::is_vote(header) { BadEnd::Vote } else { BadEnd::Entries }
+    }
 }
 
 type Places = HashMap<u64, Vec<LogPosition>>;
@@ -54,7 +68,7 @@ pub fn recover(
         sequence: mark.sequence,
         previous: mark.previous,
         segment: 0,
-        ends_badly: false,
+        bad_end: None,
         unapplied: BTreeMap::new(),
     };
     let end = held.next().max(mark.pending);
@@ -128,18 +142,18 @@ impl Recovered {
 
     fn add_new(&mut self, ring: &Ring, held: &Held, places: &mut Places) -> Result<()> {
         while let Some(candidates) = places.remove(&(self.sequence + 1)) {
-            let (mut found, mut follows) = (None, false);
+            let (mut found, mut bad_end) = (None, None);
             // A torn record of an earlier life may lie elsewhere under the same number.
             for place in candidates.iter().filter(|place| place.header.previous == self.previous) {
                 record::require_known(&place.header)?;
-                follows = true;
+                bad_end = Some(BadEnd::of(&place.header));
                 if let Some(body) = ring.body(place)? {
                     found = Some((*place, record::parse(&place.header, &body)?));
                     break;
                 }
             }
             let Some((place, record)) = found else {
-                self.ends_badly = follows;
+                self.bad_end = bad_end;
                 return Ok(());
             };
             (self.sequence, self.previous) = (place.header.sequence, place.header.crc);

@@ -196,7 +196,7 @@ impl MemberStore {
             Ok(Some((file, table)))
         })?;
         if installed {
-            *self.differing.lock() = None;
+            self.forget_comparison();
         }
         Ok(installed)
     }

@@ -49,13 +49,13 @@ impl Member {
             return Err(Error::Denied(why));
         }
         let shared = Arc::new(MemberShared::new(store, seams, timing));
-        if shared.store.ends_badly() {
+        if shared.store.bad_end().is_some() {
             tracing::warn!(
                 member = id,
                 "the last record of the log does not check out: this member votes once it has caught \
-                 up with a leader, or if no other majority has elected one"
+                 up with a leader, or when there was none for a while"
             );
-            shared.contact.suspect(shared.now() + timing.suspicion());
+            shared.contact.suspect(timing.suspicion());
         }
         let network = Network { shared: Arc::clone(&shared) };
         let (log, machine) =

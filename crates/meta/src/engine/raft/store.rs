@@ -21,7 +21,7 @@ use super::entry::{Entry, EntryId, Proposal, encode_pending};
 use super::held::{Held, Membership};
 use super::index::{Found, Index};
 use super::record::{self, Record, Vote};
-use super::recover::{Recovered, recover};
+use super::recover::{BadEnd, Recovered, recover};
 
 /// Most bytes of entries that are sent at once; a single entry may be larger.
 const PORTION_MAX: usize = 1 << 20;
@@ -45,8 +45,9 @@ pub struct MemberStore {
     pub(super) comparison: Mutex<Comparison>,
     /// Rows that are not those of a majority.
     pub(super) differing: Mutex<Option<String>>,
-    /// The log ended, when it was opened, in a record that does not check out.
-    ends_badly: bool,
+    /// The record that did not check out at the end of the log when it was opened, and the term of
+    /// the vote then.
+    bad_end: Option<(BadEnd, u64)>,
 }
 
 /// The current state of the member.
@@ -141,6 +142,7 @@ impl MemberStore {
         }
         ring.resume(&mark, true);
         ring.go_on_after(recovered.segment);
+        let bad_end = recovered.bad_end.map(|end| (end, recovered.vote.term));
         let mut index = recovered.index;
         index.keep_recent(config.memtable_bytes);
         recovered.unapplied.into_values().for_each(|entry| index.pin(entry));
@@ -171,14 +173,25 @@ impl MemberStore {
             log_suspected: Mutex::default(),
             comparison: Mutex::default(),
             differing: Mutex::default(),
-            ends_badly: recovered.ends_badly,
+            bad_end,
         })
     }
 
-    /// Whether the log ended, when it was opened, in a record that does not check out: this member
-    /// may have lost what it had confirmed last.
-    pub fn ends_badly(&self) -> bool {
-        self.ends_badly
+    /// Returns what the last record held if it did not check out when the log was opened: this
+    /// member may have lost what it had confirmed last.
+    pub fn bad_end(&self) -> Option<BadEnd> {
+        self.bad_end.map(|(end, _)| end)
+    }
+
+    /// Returns whether this member has what it may have lost, after entries of the leader with
+    /// `vote` were appended, of which those up to `committed` are committed. A leader that has
+    /// committed an entry of its own term has all entries that were committed before it. A vote that
+    /// was lost can be given again in no term after the one that is known.
+    pub fn has_regained(&self, vote: Vote, committed: Option<EntryId>) -> bool {
+        let Some((end, term)) = self.bad_end else { return true };
+        let Some(committed) = committed.filter(|id| id.term == vote.term) else { return false };
+        let is_past_vote = end == BadEnd::Entries || vote.term > term;
+        is_past_vote && self.state.lock().index.id(committed.index) == Some(committed)
     }
 
     /// Returns the id under which this member votes.

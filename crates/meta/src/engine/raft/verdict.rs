@@ -1,14 +1,16 @@
 //! The verdict of a member about its own rows, by the digests that members have as of one entry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest::RowDigests;
 
 /// What a member finds about its own rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// A majority has the same, or no difference is known.
+    /// A majority has the same.
     Sound,
+    /// No difference is known, and too few have answered.
+    Unknown,
     /// A majority of the voters agrees, and differs from this member in tables of these letters.
     Wrong(Vec<u8>),
     /// Members differ in tables of these letters, and no majority agrees.
@@ -17,22 +19,24 @@ pub enum Verdict {
 
 impl Verdict {
     /// Judges the member `own` by the digests of members, itself among them. Digests of another
-    /// entry than its own do not count. `voters`: their number, whether they answered or not.
-    pub fn of(own: u64, voters: usize, digests: &BTreeMap<u64, RowDigests>) -> Verdict {
-        let Some(mine) = digests.get(&own) else { return Verdict::Sound };
+    /// entry than its own do not count. Only `voters` are a majority, whether they answered or not.
+    pub fn of(own: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, RowDigests>) -> Verdict {
+        let Some(mine) = digests.get(&own) else { return Verdict::Unknown };
         let mut groups: Vec<(&RowDigests, usize)> = Vec::new();
-        for digests in digests.values().filter(|digests| digests.entry == mine.entry) {
+        for (member, digests) in digests.iter().filter(|(_, one)| one.entry == mine.entry) {
+            let votes = usize::from(voters.contains(member));
             match groups.iter_mut().find(|(other, _)| *other == digests) {
-                Some((_, count)) => *count += 1,
-                None => groups.push((digests, 1)),
+                Some((_, count)) => *count += votes,
+                None => groups.push((digests, votes)),
             }
         }
-        let majority = groups.iter().find(|(_, count)| count * 2 > voters);
+        let majority = groups.iter().find(|(_, count)| count * 2 > voters.len());
         let other = groups.iter().find(|(other, _)| *other != mine);
         match (majority, other) {
             (Some((right, _)), _) if *right != mine => Verdict::Wrong(mine.differing(right)),
             (None, Some((other, _))) => Verdict::Undecided(mine.differing(other)),
-            _ => Verdict::Sound,
+            (Some(_), _) => Verdict::Sound,
+            (None, None) => Verdict::Unknown,
         }
     }
 }
@@ -48,8 +52,8 @@ mod tests {
         RowDigests { entry: EntryId { term: 1, index }, tables }
     }
 
-    fn verdict(own: u64, voters: usize, digests: &[(u64, RowDigests)]) -> Verdict {
-        Verdict::of(own, voters, &digests.iter().cloned().collect())
+    fn verdict(own: u64, voters: u64, digests: &[(u64, RowDigests)]) -> Verdict {
+        Verdict::of(own, &(1..=voters).collect(), &digests.iter().cloned().collect())
     }
 
     #[test]
@@ -76,7 +80,15 @@ mod tests {
     #[test]
     fn digests_of_other_entries_say_nothing() {
         let late = [(1, digests(9, 5)), (2, digests(9, 5)), (3, digests(8, 6))];
-        assert_eq!(verdict(3, 3, &late), Verdict::Sound);
-        assert_eq!(verdict(1, 3, &[(2, digests(9, 5)), (3, digests(9, 5))]), Verdict::Sound);
+        assert_eq!(verdict(3, 3, &late), Verdict::Unknown);
+        assert_eq!(verdict(1, 3, &[(2, digests(9, 5)), (3, digests(9, 5))]), Verdict::Unknown);
+        assert_eq!(verdict(1, 3, &[(1, digests(9, 5))]), Verdict::Unknown);
+    }
+
+    #[test]
+    fn voters_decide_about_a_learner() {
+        let all = [(1, digests(9, 5)), (2, digests(9, 6)), (3, digests(9, 6))];
+        assert_eq!(verdict(2, 1, &all), Verdict::Wrong(vec![b'i']));
+        assert_eq!(verdict(1, 1, &all), Verdict::Sound);
     }
 }

@@ -74,7 +74,7 @@ const PLANTED: [(Planted, Scene); 18] = [
     (Planted::Of(Bug::OldFileCountedOn), aimed(scripts::masters_die)),
     (Planted::Of(Bug::GapSent), aimed(scripts::masters_die)),
     (Planted::Of(Bug::RowMisapplied), STAYING),
-    (Planted::Of(Bug::SuspectVotes), aimed(scripts::rots_at_the_end)),
+    (Planted::Of(Bug::SuspectVotes), aimed(scripts::follower_rots_and_master_dies)),
 ];
 /// More of them, which these worlds cannot find: see `snapshots.rs` and `damaged.rs`.
 const OF_DISKS: [Bug; 3] = [Bug::NewerEntriesDropped, Bug::DamagedFills, Bug::DamagedLeads];
@@ -161,7 +161,8 @@ fn a_member_that_stayed_behind_once_does_not_again() {
 /// A member whose last record rots leaves it to the others to lead.
 #[test]
 fn what_one_master_has_confirmed_and_lost_stays() {
-    check_seeds(aimed(scripts::rots_at_the_end));
+    check_seeds(aimed(scripts::follower_rots_and_master_dies));
+    check_seeds(aimed(scripts::one_rots));
 }
 
 /// Whoever dies, all serve again, though what others need may be overwritten.

@@ -275,17 +275,31 @@ pub fn masters_die(cast: &mut Cast<'_>) {
     }
 }
 
-/// While one follower is cut off, the master and the other one die, whose last record rots. All come
-/// back at about the same time: the one that was cut off has the least, and may ask first.
-pub fn rots_at_the_end(cast: &mut Cast<'_>) {
+/// One follower is cut off, and the master and the other follower die, whose last record rots. The
+/// master comes back last: the follower that was cut off lacks what both had, and may ask first.
+pub fn follower_rots_and_master_dies(cast: &mut Cast<'_>) {
     let [rots, cut] = cast.others;
     let serving = cast.serving;
     let die_us = cast.between(200, 900);
     let back_us = cast.between(50, 700);
+    let later_us = back_us + cast.between(300, 2_000);
     cast.of(0, Fault::Alone(cut), die_us + back_us);
-    cast.of(die_us, Fault::Kill(serving), back_us);
+    cast.of(die_us, Fault::Kill(serving), later_us);
     let dies_us = die_us + cast.between(0, 3);
     cast.of(dies_us, Fault::RotAtEnd(rots), back_us);
+}
+
+/// The last record of the master or of a follower rots while its process is away for a moment, and
+/// maybe the other follower is cut off before that.
+pub fn one_rots(cast: &mut Cast<'_>) {
+    let [follower, other] = cast.others;
+    let rots = if cast.chance(50) { cast.serving } else { follower };
+    let dies_us = cast.between(200, 900);
+    let lasts_us = cast.between(50, 2_000);
+    if cast.chance(50) {
+        cast.of(0, Fault::Alone(other), dies_us + lasts_us);
+    }
+    cast.of(dies_us, Fault::RotAtEnd(rots), lasts_us);
 }
 
 /// The master is heard no more while nothing is under way, and another may take over soon. Asked
