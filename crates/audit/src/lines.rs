@@ -139,9 +139,9 @@ mod tests {
 
     use super::*;
 
-    struct Set(i64);
+    struct FixedClock(i64);
 
-    impl Clock for Set {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp(self.0)
         }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn times_are_written_as_ever() {
         for ns in [0, 1_999_000_000, 1_001_000_000, 1_795_699_917_042_000_000, -1] {
-            let log = LineLog::new(Arc::new(Set(ns)), Arc::new(|_| None), &[]);
+            let log = LineLog::new(Arc::new(FixedClock(ns)), Arc::new(|_| None), &[]);
             assert_eq!(log.time(), rfc3339(Timestamp(ns)));
         }
     }

@@ -16,7 +16,7 @@ pub struct Buffers {
 
 /// Bytes in pooled memory, which goes back to its pool on drop. The memory never held a secret.
 #[derive(Default, Debug)]
-pub struct Pooled {
+pub struct PooledBytes {
     memory: Vec<u8>,
     /// Offset of the bytes in `memory`.
     start: usize,
@@ -45,33 +45,33 @@ impl Buffers {
 
     /// Returns `len` bytes of any content, of which the one at `at` begins a page: the kernel takes
     /// such bytes page by page. They are in memory of their own if they exceed a buffer.
-    pub fn take(&self, len: usize, at: usize) -> Pooled {
+    pub fn take(&self, len: usize, at: usize) -> PooledBytes {
         if len + PAGE_BYTES > self.bytes {
-            return Pooled::zeros(len);
+            return PooledBytes::zeros(len);
         }
         let mut memory = self.pop();
         let start = memory.as_ptr().wrapping_add(at).align_offset(PAGE_BYTES);
         memory.resize(start + len, 0);
-        Pooled { memory, start, home: Some(self.clone()) }
+        PooledBytes { memory, start, home: Some(self.clone()) }
     }
 
     /// Returns an empty buffer with the capacity of a pooled one.
-    pub fn room(&self) -> Pooled {
+    pub fn room(&self) -> PooledBytes {
         let mut memory = self.pop();
         memory.clear();
-        Pooled { memory, start: 0, home: Some(self.clone()) }
+        PooledBytes { memory, start: 0, home: Some(self.clone()) }
     }
 }
 
-impl Pooled {
+impl PooledBytes {
     /// Returns zeros in memory of their own.
-    pub fn zeros(len: usize) -> Pooled {
-        Pooled { memory: vec![0; len], start: 0, home: None }
+    pub fn zeros(len: usize) -> PooledBytes {
+        PooledBytes { memory: vec![0; len], start: 0, home: None }
     }
 
     /// Returns an empty buffer with capacity for `bytes` bytes, in memory of its own.
-    pub fn with_room(bytes: usize) -> Pooled {
-        Pooled { memory: Vec::with_capacity(bytes), start: 0, home: None }
+    pub fn with_room(bytes: usize) -> PooledBytes {
+        PooledBytes { memory: Vec::with_capacity(bytes), start: 0, home: None }
     }
 
     /// The memory, for appending bytes.
@@ -85,7 +85,7 @@ impl Pooled {
     }
 }
 
-impl Deref for Pooled {
+impl Deref for PooledBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -93,19 +93,19 @@ impl Deref for Pooled {
     }
 }
 
-impl DerefMut for Pooled {
+impl DerefMut for PooledBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.memory.get_mut(self.start..).unwrap_or_default()
     }
 }
 
-impl AsRef<[u8]> for Pooled {
+impl AsRef<[u8]> for PooledBytes {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl Drop for Pooled {
+impl Drop for PooledBytes {
     fn drop(&mut self) {
         let Some(home) = &self.home else { return };
         let mut waiting = home.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn memory_is_used_again_and_no_more_of_it_waits_than_is_said() {
         let buffers = Buffers::new(BYTES, MOST);
-        let taken: Vec<Pooled> = (0..MOST + 5).map(|_| buffers.take(1 << 20, 1100)).collect();
+        let taken: Vec<PooledBytes> = (0..MOST + 5).map(|_| buffers.take(1 << 20, 1100)).collect();
         for buffer in &taken {
             assert_eq!(buffer.len(), 1 << 20);
             assert_eq!(buffer[1100..].as_ptr().align_offset(PAGE_BYTES), 0);
@@ -137,7 +137,7 @@ mod tests {
         let first = taken[0].memory.as_ptr();
         drop(taken);
         assert_eq!(waiting(&buffers), MOST);
-        let again: Vec<Pooled> = (0..MOST).map(|_| buffers.take(1 << 20, 0)).collect();
+        let again: Vec<PooledBytes> = (0..MOST).map(|_| buffers.take(1 << 20, 0)).collect();
         assert!(again.iter().any(|buffer| buffer.memory.as_ptr() == first));
     }
 

@@ -96,17 +96,17 @@ impl Error {
 /// The encoded error, under a name that no other form of these bytes has.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Error")]
-struct Sent(Bytes);
+struct EncodedError(Bytes);
 
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Sent(self.to_bytes()).serialize(serializer)
+        EncodedError(self.to_bytes()).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Error, D::Error> {
-        let Sent(bytes) = Sent::deserialize(deserializer)?;
+        let EncodedError(bytes) = EncodedError::deserialize(deserializer)?;
         Error::from_bytes(&bytes).map_err(serde::de::Error::custom)
     }
 }

@@ -62,7 +62,7 @@ pub struct About {
 
 /// Something that a request waits for.
 #[derive(Clone)]
-pub enum Awaited {
+pub enum WaitTarget {
     /// A kind of thing, such as `server`, and its name.
     Named(&'static str, Arc<str>),
     /// A node of the cluster, with its role and address.
@@ -72,16 +72,16 @@ pub enum Awaited {
     Asked(Arc<dyn Fn() -> String + Send + Sync>),
 }
 
-impl fmt::Display for Awaited {
+impl fmt::Display for WaitTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Awaited::Named(kind, name) => write!(f, "{kind} {name}"),
-            Awaited::Node(role, node, address) if address.is_empty() => {
+            WaitTarget::Named(kind, name) => write!(f, "{kind} {name}"),
+            WaitTarget::Node(role, node, address) if address.is_empty() => {
                 write!(f, "{role} node {node}")
             }
-            Awaited::Node(role, node, address) => write!(f, "{role} node {node} at {address}"),
-            Awaited::Text(text) => f.write_str(text),
-            Awaited::Asked(ask) => f.write_str(&ask()),
+            WaitTarget::Node(role, node, address) => write!(f, "{role} node {node} at {address}"),
+            WaitTarget::Text(text) => f.write_str(text),
+            WaitTarget::Asked(ask) => f.write_str(&ask()),
         }
     }
 }
@@ -113,7 +113,7 @@ struct Entry<D: ?Sized> {
 
 struct Wait {
     number: u64,
-    what: Awaited,
+    what: WaitTarget,
     stage: Option<Stage>,
     since: Instant,
 }
@@ -204,15 +204,15 @@ impl Request {
         }
     }
 
-    fn note(&self, what: Awaited) -> Noted {
+    fn note(&self, what: WaitTarget) -> WaitGuard {
         let number = next_number();
         let wait = Wait { number, what, stage: stage::deepest(), since: Instant::now() };
         locked(&self.0.waits).push(wait);
         self.list();
-        Noted { request: self.clone(), number }
+        WaitGuard { request: self.clone(), number }
     }
 
-    fn seen(&self, now: Instant) -> Seen {
+    fn seen(&self, now: Instant) -> RequestSnapshot {
         let entry = &self.0;
         let mut about = entry.about.describe();
         if let Some(operation) = entry.operation.get() {
@@ -227,7 +227,7 @@ impl Request {
             .collect();
         let stages = waits.iter().filter_map(|(stage, ..)| *stage).chain(own);
         let age = now.saturating_duration_since(entry.began);
-        Seen {
+        RequestSnapshot {
             number: entry.number.load(Ordering::Relaxed),
             trace: entry.trace,
             stage: stages.max_by_key(|stage| *stage as usize),
@@ -245,7 +245,7 @@ impl Request {
 
 /// A snapshot of a request in flight.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct RequestSnapshot {
     /// Number of the request, unique in this process.
     pub number: u64,
     pub trace: Option<Trace>,
@@ -261,7 +261,7 @@ pub struct Seen {
 }
 
 /// Returns all requests of this process that wait, the oldest first.
-pub fn seen() -> Vec<Seen> {
+pub fn seen() -> Vec<RequestSnapshot> {
     let mut requests = Vec::new();
     for shard in &TABLE {
         let listed = locked(shard);
@@ -269,7 +269,7 @@ pub fn seen() -> Vec<Seen> {
         requests.extend(listed.values().filter_map(Weak::upgrade).map(Request));
     }
     let now = Instant::now();
-    let mut all: Vec<Seen> = requests.iter().map(|request| request.seen(now)).collect();
+    let mut all: Vec<RequestSnapshot> = requests.iter().map(|request| request.seen(now)).collect();
     all.sort_by_key(|seen| std::cmp::Reverse(seen.age));
     all
 }
@@ -290,17 +290,17 @@ pub fn during<T>(request: &mut Option<Request>, poll: impl FnOnce() -> T) -> T {
         return poll();
     }
     let before = CURRENT.replace(request.take());
-    let _restored = Restored { before, request };
+    let _restored = RestoreGuard { before, request };
     poll()
 }
 
 /// Restores the previous request, also after a panic.
-struct Restored<'a> {
+struct RestoreGuard<'a> {
     before: Option<Request>,
     request: &'a mut Option<Request>,
 }
 
-impl Drop for Restored<'_> {
+impl Drop for RestoreGuard<'_> {
     fn drop(&mut self) {
         *self.request = CURRENT.replace(self.before.take());
     }
@@ -325,19 +325,19 @@ pub fn is(operation: &'static str) {
 }
 
 /// A noted wait of the request that is being worked on, until it is dropped.
-struct Noted {
+struct WaitGuard {
     request: Request,
     number: u64,
 }
 
-impl Drop for Noted {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         locked(&self.request.0.waits).retain(|wait| wait.number != self.number);
     }
 }
 
 /// Runs `future`; whenever it waits, the request that is being worked on shows what for.
-pub async fn waiting<F: Future>(what: impl FnOnce() -> Awaited, future: F) -> F::Output {
+pub async fn waiting<F: Future>(what: impl FnOnce() -> WaitTarget, future: F) -> F::Output {
     let mut future = pin!(future);
     let (mut what, mut noted) = (Some(what), None);
     std::future::poll_fn(|context| {

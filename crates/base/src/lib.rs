@@ -47,7 +47,7 @@ pub mod fsck;
 mod scope;
 
 pub use allowance::Allowance;
-pub use buffers::{Buffers, Pooled};
+pub use buffers::{Buffers, PooledBytes};
 pub use capability::{Capability, CapabilitySet};
 pub use clock::{Clock, Timestamp};
 pub use date::{civil, day, rfc3339};

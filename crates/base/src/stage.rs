@@ -200,15 +200,15 @@ fn with<T>(look: impl FnOnce(&mut Stages) -> T) -> Option<T> {
 /// Keeps a stage entered until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Entered(Stage);
+pub struct StageGuard(Stage);
 
 /// Enters a stage of the request that is being worked on, if there is one.
-pub fn enter(stage: Stage) -> Entered {
+pub fn enter(stage: Stage) -> StageGuard {
     with(|stages| stages.rest_in(stage));
-    Entered(stage)
+    StageGuard(stage)
 }
 
-impl Drop for Entered {
+impl Drop for StageGuard {
     fn drop(&mut self) {
         with(|stages| stages.leave(self.0));
     }
@@ -287,18 +287,18 @@ pub fn part<F: Future>(future: F) -> impl Future<Output = F::Output> {
 
 /// Makes `stages` the current ones while `poll` runs.
 pub fn during<T>(stages: &mut Stages, poll: impl FnOnce() -> T) -> T {
-    let _restored = Restored { before: CURRENT.replace(Some(*stages)), stages };
+    let _restored = RestoreGuard { before: CURRENT.replace(Some(*stages)), stages };
     poll()
 }
 
 /// Restores the previous stages, also after a panic: a thread of a runtime goes on with other
 /// requests.
-struct Restored<'a> {
+struct RestoreGuard<'a> {
     before: Option<Stages>,
     stages: &'a mut Stages,
 }
 
-impl Drop for Restored<'_> {
+impl Drop for RestoreGuard<'_> {
     fn drop(&mut self) {
         if let Some(after) = CURRENT.replace(self.before) {
             *self.stages = after;

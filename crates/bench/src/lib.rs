@@ -33,7 +33,7 @@ pub mod load;
 
 pub mod session;
 
-mod closed;
+mod closed_loop;
 
 mod fs;
 mod nfs;
@@ -51,7 +51,7 @@ pub use machine::cores;
 /// The kinds of benchmarks.
 #[derive(Subcommand)]
 pub enum Command {
-    Http(Box<closed::HttpArgs>),
+    Http(Box<closed_loop::HttpArgs>),
     Rate(Box<rate::RateArgs>),
     S3(Box<s3::S3Args>),
     Fs(Box<fs::FsArgs>),
@@ -65,7 +65,7 @@ pub enum Command {
 pub fn run(command: &Command) -> Result<()> {
     stop::listen();
     match command {
-        Command::Http(args) => closed::run(args),
+        Command::Http(args) => closed_loop::run(args),
         Command::Rate(args) => rate::run(args),
         Command::S3(args) => s3::run(args),
         Command::Fs(args) => fs::run(args),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 use crate::client::Target;
-use crate::closed::{Asking, Client, load_and_remove};
+use crate::closed_loop::{Asking, Client, load_and_remove};
 use crate::error::{Error, Result};
 use crate::load::{Pace, Plan, Sample};
-use crate::report::{Axis, Finding, Key, Named};
+use crate::report::{Axis, Finding, Key, NamedTarget};
 use crate::session::{Output, Session};
 use crate::values;
 
@@ -106,7 +106,7 @@ pub fn run(args: &RateArgs) -> Result<()> {
         args.asking.check(&args.client, &connector, target)?;
     }
     let shown = targets.iter().map(|(name, target)| (name.clone(), target.to_string()));
-    let shown = shown.map(|(name, target)| Named { name, target }).collect();
+    let shown = shown.map(|(name, target)| NamedTarget { name, target }).collect();
     let mut session = Session::begin("rate", shown, &args.output)?;
     session.expect((rates.len() * targets.len()) as u64);
     let mut over: Vec<&str> = Vec::new();

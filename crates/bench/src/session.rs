@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::load::Sample;
 use crate::machine::Machine;
 use crate::progress;
-use crate::report::{Cell, Finding, Key, Named, Report, Round, SCHEMA, Tick, html, markdown};
+use crate::report::{Cell, Finding, Key, NamedTarget, Report, Round, SCHEMA, Tick, html, markdown};
 use crate::stats::Spread;
 use crate::stop;
 
@@ -47,13 +47,13 @@ pub struct Session {
 
 impl Session {
     /// Begins a session. Fails if its results could not be saved.
-    pub fn begin(kind: &str, targets: Vec<Named>, output: &Output) -> Result<Session> {
+    pub fn begin(kind: &str, targets: Vec<NamedTarget>, output: &Output) -> Result<Session> {
         let session = Session::start(kind, targets, output)?;
         [&output.json, &output.html].into_iter().flatten().try_for_each(|path| writable(path))?;
         Ok(session)
     }
 
-    fn start(kind: &str, targets: Vec<Named>, output: &Output) -> Result<Session> {
+    fn start(kind: &str, targets: Vec<NamedTarget>, output: &Output) -> Result<Session> {
         for (number, named) in targets.iter().enumerate() {
             if targets.iter().take(number).any(|other| other.name == named.name) {
                 let name = &named.name;
@@ -92,12 +92,12 @@ impl Session {
 
     /// Adds a target.
     pub fn target(&mut self, name: &str, target: impl Display) {
-        self.report.targets.push(Named { name: name.to_owned(), target: target.to_string() });
+        self.report.targets.push(NamedTarget { name: name.to_owned(), target: target.to_string() });
     }
 
     /// Notes a target that is not there to be measured, and the reason.
     pub fn absent(&mut self, name: &str, why: impl Display) {
-        self.report.absent.push(Named { name: name.to_owned(), target: why.to_string() });
+        self.report.absent.push(NamedTarget { name: name.to_owned(), target: why.to_string() });
     }
 
     /// Shows the current step to a person at the terminal.

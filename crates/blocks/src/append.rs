@@ -62,7 +62,7 @@ pub struct How {
     pub compress: bool,
 }
 
-fn fits(log: &Log, footprint: u64, (class, compressed): (Class, bool)) -> bool {
+fn fits(log: &Log, footprint: u64, class: Class, compressed: bool) -> bool {
     if compressed && !log.codecs {
         return false;
     }
@@ -122,7 +122,8 @@ impl StoreShared {
     /// thread.
     pub(crate) fn put(
         self: &Arc<Self>,
-        (key, how): (Key, How),
+        key: Key,
+        how: How,
         owner: Owner,
         data: &Bytes,
         done: Done,
@@ -248,15 +249,14 @@ impl StoreShared {
         footprint: u64,
         make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
     ) -> Result<(LogRoom, u64)> {
-        let class = (draft.class(), draft.is_compressed());
+        let (class, compressed) = (draft.class(), draft.is_compressed());
         let mut writer = self.writer.lock();
         loop {
             if writer.closed {
                 return Err(Error::Unavailable("the block store is closed".to_owned()));
             }
-            if let Some(log) =
-                writer.active.as_ref().filter(|log| fits(log, footprint, class)).cloned()
-            {
+            let fitting = |log: &&Arc<Log>| fits(log, footprint, class, compressed);
+            if let Some(log) = writer.active.as_ref().filter(fitting).cloned() {
                 let sequence = draft.sequence.unwrap_or(writer.next_sequence);
                 let make = |offset| make(log.number, offset, sequence);
                 // Only poison can come in between, and the writer learns that by a failed
@@ -275,7 +275,7 @@ impl StoreShared {
             }
             writer.rolling = true;
             drop(writer);
-            let rolled = self.roll(footprint, class);
+            let rolled = self.roll(footprint, class, compressed);
             if let Err(Error::Io(error)) = &rolled {
                 self.health.note_failed_write(error);
             }
@@ -291,7 +291,7 @@ impl StoreShared {
     }
 
     /// Makes a segment that has room for `footprint` bytes.
-    fn roll(&self, footprint: u64, (class, compressed): (Class, bool)) -> Result<Arc<Log>> {
+    fn roll(&self, footprint: u64, class: Class, compressed: bool) -> Result<Arc<Log>> {
         let full = match self.roll_for_blocks(footprint, compressed) {
             Err(Error::Full(text)) if class != Class::Put => Error::Full(text),
             other => return other,
@@ -306,7 +306,7 @@ impl StoreShared {
             bytes
         };
         self.disk.remove(RESERVE)?;
-        self.create_log(bytes, (true, compressed))
+        self.create_log(bytes, true, compressed)
     }
 
     /// Returns whether compaction has room to move this many bytes: moving only a part of them
@@ -353,7 +353,7 @@ impl StoreShared {
                 "{left} bytes are left on the disk for blocks, too few for another segment"
             )));
         }
-        self.create_log(bytes, (false, compressed))
+        self.create_log(bytes, false, compressed)
     }
 
     fn has_reserve(&self) -> bool {
@@ -376,7 +376,7 @@ impl StoreShared {
         Ok(())
     }
 
-    fn create_log(&self, bytes: u64, (reserved, compressed): (bool, bool)) -> Result<Arc<Log>> {
+    fn create_log(&self, bytes: u64, reserved: bool, compressed: bool) -> Result<Arc<Log>> {
         let (number, codecs) = {
             let mut writer = self.writer.lock();
             let number = writer.next_segment;
@@ -394,7 +394,7 @@ impl StoreShared {
         let syncers = (0..self.config.syncers.max(1)).map(|_| self.disk.open(&name));
         let sync_files = syncers.collect::<std::io::Result<Vec<_>>>()?;
         let handles = (Arc::clone(&file), sync_files);
-        let log = Arc::new(Log::new(number, salt, handles, bytes, (reserved, codecs)));
+        let log = Arc::new(Log::new(number, salt, handles, bytes, reserved, codecs));
         let segment = Segment {
             file,
             salt,

@@ -70,7 +70,7 @@ pub trait Blocks: Send + Sync + 'static {
     fn manner(&self) -> Manner;
 
     /// Returns the counters that are not in the usage.
-    fn counted(&self) -> Counted;
+    fn counted(&self) -> BlockCounters;
 }
 
 /// Hints for the best use of a block store.
@@ -85,7 +85,7 @@ pub struct Manner {
 
 /// The counters of a block store since this process started.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct BlockCounters {
     /// Requests to other nodes, if blocks are on others.
     pub peers: Peers,
     /// Counters of a cache on disk in front of these blocks, if there is one.
@@ -127,19 +127,19 @@ pub struct Peers {
 pub struct NodeCounts {
     pub node: NodeId,
     /// Reads: from the request to the bytes, or to the moment when they are no longer wanted.
-    pub read: Spent,
+    pub read: TimedCount,
     /// Writes: from a block's last byte to the node's report that the block is durable, or to
     /// giving up.
-    pub write: Spent,
+    pub write: TimedCount,
     /// Waits of requests here for a connection.
-    pub wait: Spent,
+    pub wait: TimedCount,
     /// Number of requests that the node failed.
     pub failed: u64,
 }
 
 /// A count of events, and their total time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Spent {
+pub struct TimedCount {
     pub count: u64,
     pub time: Duration,
 }

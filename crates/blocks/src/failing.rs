@@ -14,13 +14,13 @@ const TRIALS: u32 = 5;
 /// The errors of a disk that matter for writes.
 #[derive(Default)]
 pub(crate) struct DiskHealth {
-    known: Mutex<Known>,
+    known: Mutex<FailureState>,
     /// Held during a trial, which may hang.
     trying: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Known {
+struct FailureState {
     /// True if a read failed since the last trial.
     is_suspect: bool,
     /// The error of the last write that failed.
@@ -33,7 +33,8 @@ impl DiskHealth {
     /// Notes that a write, a sync or the making of a file failed. A full disk is no failure.
     pub(crate) fn note_failed_write(&self, error: &io::Error) {
         if !is_full(error) {
-            *self.known.lock() = Known { failure: Some(error.to_string()), ..Known::default() };
+            *self.known.lock() =
+                FailureState { failure: Some(error.to_string()), ..FailureState::default() };
         }
     }
 
@@ -68,7 +69,7 @@ impl DiskHealth {
         known.is_suspect = false;
         known.trials += 1;
         if known.trials >= TRIALS {
-            *known = Known::default();
+            *known = FailureState::default();
         }
     }
 }

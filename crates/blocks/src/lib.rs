@@ -45,17 +45,17 @@ mod near;
 mod store;
 
 mod compact;
-mod kept;
+mod disk_cache;
 mod scrub;
 
 pub use append::How;
 pub use blocks::{
-    BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, NodeCounts, Peers, Spent, Usage,
-    Wish,
+    BlockCounters, BlockInfo, BlockPlace, Blocks, KeptStats, Manner, NodeCounts, Peers, TimedCount,
+    Usage, Wish,
 };
 pub use compact::CompactReport;
 pub use config::{Config, Durability};
-pub use kept::KeptBlocks;
+pub use disk_cache::KeptBlocks;
 pub use near::NearBlocks;
 pub use recover::OpenReport;
 pub use scrub::{ScrubProgress, ScrubReport, SickBlock};

@@ -120,7 +120,8 @@ impl Log {
         salt: u64,
         files: (Arc<dyn DiskFile>, Vec<Arc<dyn DiskFile>>),
         limit: u64,
-        (reserved, codecs): (bool, bool),
+        reserved: bool,
+        codecs: bool,
     ) -> Log {
         let (file, sync_files) = files;
         let state = LogState {

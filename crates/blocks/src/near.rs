@@ -15,11 +15,11 @@ use crate::files::segment_name;
 use crate::format::Key;
 use crate::format::record::RecordPlace;
 use crate::memory::ReadMemory;
-use crate::read::Found;
+use crate::read::IndexedRecord;
 
 /// Returns the place of a block that was found.
-pub(crate) fn place_of(found: &Found) -> BlockPlace {
-    let Found { place: RecordPlace { segment, salt, offset }, owner, length, .. } = *found;
+pub(crate) fn place_of(found: &IndexedRecord) -> BlockPlace {
+    let IndexedRecord { place: RecordPlace { segment, salt, offset }, owner, length, .. } = *found;
     BlockPlace { segment, salt, offset, owner, length }
 }
 
@@ -45,7 +45,8 @@ impl NearBlocks {
     /// On any error the process that has the store open must be asked: the block may have moved.
     pub fn read(
         &self,
-        (group, block): (GroupId, BlockId),
+        group: GroupId,
+        block: BlockId,
         place: BlockPlace,
         range: &Range<u32>,
     ) -> Result<Bytes> {
@@ -61,7 +62,8 @@ impl NearBlocks {
     /// Same errors as [`NearBlocks::read`].
     pub fn read_now(
         &self,
-        (group, block): (GroupId, BlockId),
+        group: GroupId,
+        block: BlockId,
         place: BlockPlace,
         range: &Range<u32>,
     ) -> Result<Option<Bytes>> {
@@ -80,9 +82,9 @@ impl NearBlocks {
     }
 }
 
-fn found(file: &Arc<dyn DiskFile>, key: Key, place: BlockPlace) -> Found {
+fn found(file: &Arc<dyn DiskFile>, key: Key, place: BlockPlace) -> IndexedRecord {
     let BlockPlace { segment, salt, offset, owner, length } = place;
-    Found {
+    IndexedRecord {
         file: Arc::clone(file),
         place: RecordPlace { segment, salt, offset },
         key,

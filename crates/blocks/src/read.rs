@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::SUB_BLOCK_BYTES;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Buffers, DiskFile, Error, Owner, Pooled, Result};
+use cairn_base::{Buffers, DiskFile, Error, Owner, PooledBytes, Result};
 
 use crate::format::Key;
 use crate::format::frames::Frames;
@@ -27,7 +27,7 @@ const KEPT_BYTES: usize = 768 << 10;
 pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>;
 
 /// A record as the index knows it.
-pub(crate) struct Found {
+pub(crate) struct IndexedRecord {
     pub file: Arc<dyn DiskFile>,
     pub place: RecordPlace,
     pub key: Key,
@@ -38,14 +38,14 @@ pub(crate) struct Found {
 }
 
 impl StoreShared {
-    pub(crate) fn find(&self, key: Key) -> Result<Found> {
+    pub(crate) fn find(&self, key: Key) -> Result<IndexedRecord> {
         let state = self.state.read();
         let missing = || Error::NotFound(format!("block {} of group {}", key.block, key.group));
         let (location, owner) = state.index.get(key).ok_or_else(missing)?;
         let Location { segment, length, stored, .. } = location;
         let (file, salt) = state.file(segment).ok_or_else(missing)?;
         let place = RecordPlace { segment, salt, offset: location.offset() };
-        Ok(Found { file, place, key, owner, length, stored: Some(stored) })
+        Ok(IndexedRecord { file, place, key, owner, length, stored: Some(stored) })
     }
 
     pub(crate) fn read(&self, key: Key, range: &Range<u32>) -> Result<Bytes> {
@@ -80,8 +80,8 @@ impl StoreShared {
     }
 }
 
-impl Found {
-    /// Does the same as [`Found::read`], with a `read` that waits.
+impl IndexedRecord {
+    /// Does the same as [`IndexedRecord::read`], with a `read` that waits.
     pub(crate) fn read_or_fail(
         &self,
         range: &Range<u32>,
@@ -163,7 +163,7 @@ impl Found {
         let head = HEADER_BYTES + record::table_bytes(stored);
         // The table of frames is in the first sub-block.
         let first = if u64::from(stored) <= NEAR_BYTES { all } else { SUB_BLOCK_BYTES };
-        let mut buf = Pooled::zeros(head + first);
+        let mut buf = PooledBytes::zeros(head + first);
         if !self.fill(&mut buf, offset, read)? {
             return Ok(None);
         }
@@ -179,7 +179,7 @@ impl Found {
                 let from = wanted.start / SUB_BLOCK_BYTES;
                 let start = from * SUB_BLOCK_BYTES;
                 let end = wanted.end.next_multiple_of(SUB_BLOCK_BYTES).min(all);
-                let mut rest = Pooled::zeros(end - start);
+                let mut rest = PooledBytes::zeros(end - start);
                 if !self.fill(&mut rest, offset + (head + start) as u64, read)? {
                     return Ok(None);
                 }
@@ -206,10 +206,10 @@ impl Found {
         let skip = head + start as usize;
         let take = |len, at| match buffers {
             Some(buffers) => buffers.take(len, at),
-            None => Pooled::zeros(len),
+            None => PooledBytes::zeros(len),
         };
 
-        let mut buf = if near { take(skip + len, skip) } else { Pooled::zeros(head) };
+        let mut buf = if near { take(skip + len, skip) } else { PooledBytes::zeros(head) };
         if !self.fill(&mut buf, self.place.offset, read)? {
             return Ok(None);
         }
@@ -264,7 +264,7 @@ impl Found {
     }
 
     fn corrupt(&self, got: &str, expected: &str) -> Error {
-        let Found { place, key, owner, .. } = self;
+        let IndexedRecord { place, key, owner, .. } = self;
         let what = format!(
             "block {} of group {}, owned by body {} chunk {}, in segment {:08x} at {}",
             key.block, key.group, owner.body, owner.chunk, place.segment, place.offset

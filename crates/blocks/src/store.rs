@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result, Stage, stage};
 
 use crate::append::How;
-use crate::blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
+use crate::blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, Usage, Wish};
 use crate::config::{Config, Durability};
 use crate::format::Key;
 use crate::index::Location;
@@ -130,7 +130,7 @@ impl Store {
         self.shared.run(move || {
             // If the caller gave up, the receiver is gone; the block is written all the same.
             let done = Box::new(move |result| drop(sender.send(result)));
-            shared.put((Key { group, block }, how), owner, &data, done);
+            shared.put(Key { group, block }, how, owner, &data, done);
             let _ = written.send(());
         });
         // An error means that the write ended early, which the receiver reports, too.
@@ -311,7 +311,7 @@ impl Blocks for Store {
         Manner::default()
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }

@@ -275,11 +275,11 @@ impl AtServer {
 
     fn delete_content(&self, bucket: &str) -> Result<()> {
         #[derive(serde::Deserialize)]
-        struct Cleared {
+        struct ClearReply {
             more: bool,
         }
         let path = format!("{}?content", bucket_path(bucket));
-        while self.server.send("DELETE", &path)?.json::<Cleared>()?.more {}
+        while self.server.send("DELETE", &path)?.json::<ClearReply>()?.more {}
         Ok(())
     }
 }

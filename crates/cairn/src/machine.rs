@@ -241,12 +241,12 @@ impl NodeArgs {
     }
 }
 
-type Ended = (&'static str, Result<ExitCode>);
+type RoleEnd = (&'static str, Result<ExitCode>);
 
 /// Runs a role on a separate thread.
 fn start(
     role: &'static str,
-    ended: &Sender<Ended>,
+    ended: &Sender<RoleEnd>,
     work: impl FnOnce() -> Result<ExitCode> + Send + 'static,
 ) -> Result<()> {
     let ended = ended.clone();
@@ -282,7 +282,7 @@ fn join_all(dir: &Path, tokens: &[JoinToken]) -> Result<()> {
 }
 
 /// Lets a node of this machine join at the master that runs here, once that master serves.
-fn join_own(dir: &Path, role: Role, results: &std::sync::mpsc::Receiver<Ended>) -> Result<()> {
+fn join_own(dir: &Path, role: Role, results: &std::sync::mpsc::Receiver<RoleEnd>) -> Result<()> {
     while !joined(dir, role) {
         let asked = reach::new_token(&own(dir, Role::Master), role.into(), None);
         match asked {

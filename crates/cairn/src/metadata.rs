@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_base::{RealDisk, Secret};
 use cairn_meta::dump::{self, Contents};
 use cairn_meta::engine::raft::RaftEngine;
-use cairn_meta::engine::{Embedded, Engine, Postgres, postgres};
+use cairn_meta::engine::{EmbeddedEngine, Engine, Postgres, postgres};
 use cairn_meta::master;
 
 use crate::dir::{DataDir, MetaPlace};
@@ -53,7 +53,7 @@ impl MetaArgs {
 pub struct Metadata {
     pub engine: Arc<dyn Engine>,
     /// The engine as an embedded engine, if it is in the directory.
-    pub embedded: Option<Arc<Embedded>>,
+    pub embedded: Option<Arc<EmbeddedEngine>>,
     /// Options of the master that suit the engine.
     pub config: master::Config,
     /// Text that names the place in messages.
@@ -76,7 +76,7 @@ impl Metadata {
             )));
         }
         let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
-        let opened = Embedded::open(Arc::new(disk), dir.sizes.of_meta());
+        let opened = EmbeddedEngine::open(Arc::new(disk), dir.sizes.of_meta());
         let engine = opened.map_err(|error| Failure::of_metadata(error, &path))?;
         let engine = Arc::new(engine);
         Ok(Metadata {

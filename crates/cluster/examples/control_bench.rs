@@ -21,7 +21,7 @@ use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::client::{Client, Config};
 use cairn_meta::session::{
-    Attach, Attached, Dialer, MasterLink, Read, ReadReply, Reply, SessionMethod,
+    Attach, AttachReply, Dialer, MasterLink, ReadReply, ReadRequest, Reply, SessionMethod,
 };
 use cairn_meta::{WireVerb, wire};
 
@@ -69,7 +69,7 @@ async fn attach(link: &dyn MasterLink) -> SessionId {
     let session = SessionId(RealRng.next_u64());
     let message = wire::encode(&Attach { session }).unwrap();
     let answer = link.call(SessionMethod::Attach, message).await.unwrap();
-    assert!(matches!(wire::decode::<Reply<Attached>>(&answer), Ok(Reply::Done(_))));
+    assert!(matches!(wire::decode::<Reply<AttachReply>>(&answer), Ok(Reply::Done(_))));
     session
 }
 
@@ -80,7 +80,7 @@ async fn lookups(
     parent: Ino,
 ) -> f64 {
     let verb = Lookup { parent, name: b"directory-7".to_vec() };
-    let read = Read {
+    let read = ReadRequest {
         session: attach(&**link).await,
         caller: Caller::verified(UserId::ROOT).to_relayed(),
         verb: Lookup::NUMBER,

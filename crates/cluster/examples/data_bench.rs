@@ -20,7 +20,7 @@ use cairn_base::{
     Pin, RealDisk, Redundancy, Result, Role, SessionId,
 };
 use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
-use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated};
+use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, ReplicatedBlocks};
 use cairn_cluster::identity::{Ca, Identity, NodeKey, Pins};
 use cairn_cluster::wire::Listen;
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener, Trust};
@@ -116,7 +116,7 @@ fn block(counter: u64) -> BlockId {
     BlockId { session: SessionId(1), counter }
 }
 
-async fn write(blocks: &Replicated, replicas: u8, counter: u64, data: &Bytes) -> GroupId {
+async fn write(blocks: &ReplicatedBlocks, replicas: u8, counter: u64, data: &Bytes) -> GroupId {
     let body = BodyId { session: SessionId(1), counter };
     let (wish, owner) = (
         Wish { redundancy: Redundancy::from_number(replicas), ..Wish::default() },
@@ -175,7 +175,7 @@ async fn main() {
     );
     *world.map.map.lock() = Arc::new(map);
     let trust = world.trust(GATEWAY, Role::Gateway);
-    let blocks = Replicated::new(
+    let blocks = ReplicatedBlocks::new(
         Arc::clone(&world.map) as _,
         pool(&trust),
         Loads::default(),

@@ -17,7 +17,7 @@ use cairn_base::{CapabilitySet, Clock, ClusterId, NodeId, Pin, Result, Role, Rol
 use cairn_cluster::identity::{Authority, Ca, Identity, NodeKey, Pins};
 use cairn_cluster::wire::tls::{TlsDialer, TlsListener, Trust};
 use cairn_cluster::wire::{
-    Authenticated, Dial, Handshake, Link, Listen, NoService, Peer, Terms, connect, require_none,
+    Dial, Handshake, Link, Listen, NoService, Peer, PeerIdentity, Terms, connect, require_none,
     serve,
 };
 use tokio::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ fn plain(stream: TcpStream, node: NodeId, role: Role) -> Link {
     stream.set_nodelay(true).unwrap();
     let standing = Arc::new(|| Ok(()));
     let (roles, address) = (Roles::from(role), String::new());
-    let peer = Authenticated {
+    let peer = PeerIdentity {
         node,
         roles,
         address,

@@ -18,7 +18,7 @@ use crate::attempts::Attempts;
 use crate::body::Body;
 use crate::failure::Failure;
 use crate::forms::FormBounds;
-use crate::inner::{Asked, Inner, LoggedIn};
+use crate::inner::{ConsoleRequest, Inner, LoggedIn};
 use crate::insight::Insight;
 use crate::limits;
 use crate::listeners::Listeners;
@@ -97,7 +97,7 @@ impl Door for ConsoleDoor {
 }
 
 /// A request, as far as it has arrived.
-struct Received {
+struct ReceivedRequest {
     login: Option<LoggedIn>,
     body: Vec<u8>,
     /// Room that the body occupies.
@@ -133,9 +133,9 @@ impl Inner {
                     Err(error) => Err(error.into()),
                 };
                 match came {
-                    Ok(Received { login, body, _share }) => {
+                    Ok(ReceivedRequest { login, body, _share }) => {
                         let (witness, bounds) = (witness.clone(), kind.bounds());
-                        let asked = Asked { parts, peer, host, body, bounds, witness };
+                        let asked = ConsoleRequest { parts, peer, host, body, bounds, witness };
                         Box::pin(route::route(self, &asked, kind, login)).await
                     }
                     Err(failure) => route::failed(&witness, kind, None, &failure),
@@ -157,7 +157,7 @@ impl Inner {
         parts: &Parts,
         upload: &mut Upload,
         kind: Kind,
-    ) -> Result<Received, Failure> {
+    ) -> Result<ReceivedRequest, Failure> {
         let login = match kind {
             Kind::Asset | Kind::LogIn => None,
             _ => self.login(&parts.headers, peer).await?,
@@ -174,10 +174,10 @@ impl Inner {
         };
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         if is_read || login.is_none() && kind != Kind::LogIn {
-            return Ok(Received { login, body: Vec::new(), _share: None });
+            return Ok(ReceivedRequest { login, body: Vec::new(), _share: None });
         }
         let (body, _share) = self.body(party, upload, kind.bounds()).await?;
-        Ok(Received { login, body, _share })
+        Ok(ReceivedRequest { login, body, _share })
     }
 
     /// Reads the whole body, with room for it and for the form that is made of it.

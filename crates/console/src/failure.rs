@@ -34,7 +34,7 @@ impl From<UploadError> for Failure {
 }
 
 /// Status, heading, and what to do.
-struct Told {
+struct FailureText {
     status: StatusCode,
     heading: &'static str,
     text: String,
@@ -52,7 +52,7 @@ impl Failure {
         }
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> FailureText {
         let (status, heading, text) = match self {
             Failure::Store(error) => return of_store(error),
             Failure::LoggedOut => {
@@ -67,11 +67,11 @@ impl Failure {
                 (StatusCode::REQUEST_TIMEOUT, "The request did not arrive", sentence(error))
             }
         };
-        Told { status, heading, text }
+        FailureText { status, heading, text }
     }
 
     pub fn page(&self, login: Option<&LoggedIn>) -> Reply {
-        let Told { status, heading, text } = self.told();
+        let FailureText { status, heading, text } = self.told();
         let body = html! {
             div class="empty" role="alert" {
                 h1 { (heading) }
@@ -83,7 +83,7 @@ impl Failure {
     }
 
     pub fn json(&self) -> Reply {
-        let Told { status, text, .. } = self.told();
+        let FailureText { status, text, .. } = self.told();
         let kind = match self {
             Failure::Store(error) => error.kind(),
             Failure::LoggedOut => "logged_out",
@@ -94,7 +94,7 @@ impl Failure {
     }
 }
 
-fn of_store(error: &Error) -> Told {
+fn of_store(error: &Error) -> FailureText {
     let (status, heading) = match error {
         Error::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
         Error::Denied(_) => (StatusCode::FORBIDDEN, "Not allowed"),
@@ -124,7 +124,7 @@ fn of_store(error: &Error) -> Told {
         Error::Invalid(what) | Error::Conflict(what) => sentence(what),
         other => sentence(other),
     };
-    Told { status, heading, text }
+    FailureText { status, heading, text }
 }
 
 /// Returns the text of an error as a sentence.

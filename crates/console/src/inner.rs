@@ -39,7 +39,7 @@ impl Inner {
 }
 
 /// A request to a host of the console.
-pub struct Asked {
+pub struct ConsoleRequest {
     pub parts: Parts,
     pub peer: Remote,
     pub host: Host,
@@ -50,7 +50,7 @@ pub struct Asked {
     pub witness: Witness,
 }
 
-impl Asked {
+impl ConsoleRequest {
     pub fn path(&self) -> &str {
         self.parts.uri.path()
     }
@@ -96,6 +96,6 @@ pub struct LoggedIn {
 #[derive(Clone, Copy)]
 pub struct For<'a> {
     pub inner: &'a Inner,
-    pub asked: &'a Asked,
+    pub asked: &'a ConsoleRequest,
     pub login: &'a LoggedIn,
 }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::events::Event;
-use crate::inner::Asked;
+use crate::inner::ConsoleRequest;
 
 /// Least time between two events about one page: changes come in bursts.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub fn listen(place: &str, version: &str) -> Markup {
 
 /// Returns the state that a listening page has seen: as the browser says if it reconnects,
 /// otherwise as the page says.
-pub fn seen(asked: &Asked) -> String {
+pub fn seen(asked: &ConsoleRequest) -> String {
     let again = asked.parts.headers.get("last-event-id");
     let again = again.and_then(|seen| seen.to_str().ok()).filter(|seen| !seen.is_empty());
     match again {

@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use maud::html;
 
 use crate::failure::Failure;
-use crate::inner::{Asked, Inner, LoggedIn};
+use crate::inner::{ConsoleRequest, Inner, LoggedIn};
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::{assets, limits};
@@ -77,7 +77,7 @@ impl Inner {
 
     /// Logs in with an access key and its secret. Replies to wrong ones are delayed; right ones
     /// never wait for others.
-    pub async fn log_in(&self, asked: &Asked) -> Result<Reply, Failure> {
+    pub async fn log_in(&self, asked: &ConsoleRequest) -> Result<Reply, Failure> {
         let form = asked.form()?;
         let (id, secret) = (form.get("key").trim(), Secret::new(form.get("secret").to_owned()));
         let address = asked.peer.address.ip();
@@ -110,7 +110,7 @@ impl Inner {
         let (name, is_secure) = self.site.cookie();
         let value = Secret::new(format!("{:x}.{}", user.0, secret.expose()));
         let secs = limits::LIFETIME.as_secs();
-        reply::set_cookie(&mut reply, (&name, is_secure), value.expose(), secs);
+        reply::set_cookie(&mut reply, &name, is_secure, value.expose(), secs);
         Ok(reply)
     }
 
@@ -129,7 +129,7 @@ impl Inner {
         self.fs().run(&Caller::system(), verb).await?;
         let mut reply = reply::see_other("/login");
         let (name, is_secure) = self.site.cookie();
-        reply::set_cookie(&mut reply, (&name, is_secure), "", 0);
+        reply::set_cookie(&mut reply, &name, is_secure, "", 0);
         Ok(reply)
     }
 }

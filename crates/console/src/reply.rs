@@ -72,7 +72,7 @@ pub fn asset(asset: &'static Asset) -> Reply {
 struct Gzip(Bytes);
 
 /// Sets a cookie for the whole origin, for `secs` seconds; 0 removes it.
-pub fn set_cookie(reply: &mut Reply, (name, is_secure): (&str, bool), value: &str, secs: u64) {
+pub fn set_cookie(reply: &mut Reply, name: &str, is_secure: bool, value: &str, secs: u64) {
     let secure = if is_secure { "; Secure" } else { "" };
     let cookie =
         format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={secs}{secure}");
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn cookies_are_for_browsers_alone() {
         let mut reply = see_other("/");
-        set_cookie(&mut reply, ("__Host-cairn", true), "x", 5);
+        set_cookie(&mut reply, "__Host-cairn", true, "x", 5);
         let cookie = "__Host-cairn=x; Path=/; HttpOnly; SameSite=Strict; Max-Age=5; Secure";
         assert_eq!(reply.headers()[SET_COOKIE], cookie);
     }

@@ -5,7 +5,7 @@ use http::Method;
 
 use crate::failure::Failure;
 use crate::forms::FormBounds;
-use crate::inner::{Asked, For, Inner, LoggedIn};
+use crate::inner::{ConsoleRequest, For, Inner, LoggedIn};
 use crate::reply::{self, Reply};
 use crate::{assets, files, limits, logins, people, share, store, words};
 
@@ -203,7 +203,12 @@ fn bucket_of(path: &str) -> &str {
     split(split(path).1).0
 }
 
-pub async fn route(inner: &Inner, asked: &Asked, kind: Kind, login: Option<LoggedIn>) -> Reply {
+pub async fn route(
+    inner: &Inner,
+    asked: &ConsoleRequest,
+    kind: Kind,
+    login: Option<LoggedIn>,
+) -> Reply {
     if let Some(login) = &login {
         asked.witness.by(&login.caller);
     }
@@ -232,19 +237,19 @@ fn asset(path: &str) -> Result<Reply, Failure> {
     Ok(reply::asset(file))
 }
 
-fn query_to(asked: &Asked) -> String {
+fn query_to(asked: &ConsoleRequest) -> String {
     let query = asked.query().unwrap_or_default();
     query.get("to").to_owned()
 }
 
 /// Returns true if a page of another origin leads here.
-fn is_from_elsewhere(asked: &Asked) -> bool {
+fn is_from_elsewhere(asked: &ConsoleRequest) -> bool {
     let site = asked.parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     matches!(site, Some(b"cross-site" | b"same-site"))
 }
 
 /// Asks a person to log in, and then leads to the page.
-fn logged_out(asked: &Asked) -> Reply {
+fn logged_out(asked: &ConsoleRequest) -> Reply {
     let is_read = matches!(asked.parts.method, Method::GET | Method::HEAD);
     if is_read && is_from_elsewhere(asked) {
         return logins::again(asked.place());
@@ -260,7 +265,7 @@ pub fn failed(witness: &Witness, kind: Kind, login: Option<&LoggedIn>, failure: 
 
 async fn for_user(
     inner: &Inner,
-    asked: &Asked,
+    asked: &ConsoleRequest,
     kind: Kind,
     login: &LoggedIn,
 ) -> Result<Reply, Failure> {
@@ -330,7 +335,7 @@ async fn in_bucket(For { inner, asked, login }: For<'_>, kind: Kind) -> Result<R
         Kind::ChangeBucketSettings => files::settings::change(&at).await,
         Kind::GrantRights => files::rights::grant(&at).await,
         Kind::MakeBucketReadOnly => files::read_only::set(&at).await,
-        Kind::EndUpload => files::unfinished::end(&at).await,
+        Kind::EndUpload => files::unfinished_uploads::end(&at).await,
         Kind::ShowShareForm => share::form::show(&at).await,
         Kind::MakeShareLink => share::form::make(&at).await,
         _ => Err(Failure::NoPage),

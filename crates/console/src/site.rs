@@ -51,7 +51,8 @@ impl Site {
     /// `Invalid` if an origin is malformed.
     pub fn new(
         origins: &[String],
-        (data, links): (Data, Data),
+        data: Data,
+        links: Data,
         is_secure: bool,
         port: u16,
     ) -> Result<Site> {
@@ -216,7 +217,7 @@ mod tests {
     fn site() -> Site {
         let origins = [loopback(9001), vec!["https://Console.example.org".to_owned()]].concat();
         let beside = |port| Data::Beside { scheme: "http", port };
-        Site::new(&origins, (beside(9000), beside(8080)), false, 9001).unwrap()
+        Site::new(&origins, beside(9000), beside(8080), false, 9001).unwrap()
     }
 
     fn named(host: &str) -> Result<Host> {
@@ -269,7 +270,7 @@ mod tests {
         let made = |is_secure| {
             let at = |name: &str| Data::At(format!("https://{name}.example.org"));
             let origins = ["https://c.example.org".to_owned()];
-            Site::new(&origins, (at("s3"), at("files")), is_secure, 9001).unwrap()
+            Site::new(&origins, at("s3"), at("files"), is_secure, 9001).unwrap()
         };
         assert_eq!(made(true).cookie(), ("__Host-cairn".to_owned(), true));
         assert_eq!(made(false).cookie(), ("cairn-9001".to_owned(), false));
@@ -282,9 +283,9 @@ mod tests {
         assert_eq!(site().links(&host), "http://[::1]:8080");
         for bad in ["console", "https://", "ftp://a", "https://a b", "https://a;script-src *"] {
             let good = || Data::At("http://a".to_owned());
-            assert!(Site::new(&[bad.to_owned()], (good(), good()), true, 1).is_err());
+            assert!(Site::new(&[bad.to_owned()], good(), good(), true, 1).is_err());
             let links = Data::At(bad.to_owned());
-            assert!(Site::new(&["http://a".to_owned()], (good(), links), true, 1).is_err());
+            assert!(Site::new(&["http://a".to_owned()], good(), links, true, 1).is_err());
         }
     }
 }

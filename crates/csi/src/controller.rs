@@ -103,7 +103,8 @@ impl Controller {
 /// Makes a volume, or finds it. A volume that was begun and not finished is finished.
 fn create(
     store: &dyn Store,
-    (name, is_kept): (&str, bool),
+    name: &str,
+    is_kept: bool,
     capacity: Capacity,
 ) -> Result<proto::Volume, Status> {
     let id = VolumeId::of_name(name, is_kept);
@@ -239,7 +240,7 @@ impl controller_server::Controller for Controller {
         let store = Arc::clone(&self.store);
         on_a_thread(move || {
             let _turn = turn;
-            let volume = Some(create(&*store, (&asked.name, is_kept), capacity)?);
+            let volume = Some(create(&*store, &asked.name, is_kept, capacity)?);
             Ok(proto::CreateVolumeResponse { volume })
         })
         .await

@@ -87,7 +87,8 @@ impl Access {
     fn publish(
         &self,
         volume: &VolumeId,
-        (staged, target): (&Path, &Path),
+        staged: &Path,
+        target: &Path,
         wanted: &Use,
         is_read_only: bool,
     ) -> Result<(), Status> {
@@ -229,7 +230,7 @@ impl node_server::Node for Node {
         let publish = move |access: &Access, volume: &VolumeId| {
             let target = checked(&target, "target path")?;
             let staged = checked(&staged, "staging path")?;
-            access.publish(volume, (&staged, &target), &wanted, is_read_only)
+            access.publish(volume, &staged, &target, &wanted, is_read_only)
         };
         self.change(volume, publish, proto::NodePublishVolumeResponse {}).await
     }

@@ -45,21 +45,21 @@ struct Failures {
 
 /// The reason why a request was not admitted.
 #[derive(Debug)]
-pub enum Refused {
+pub enum AdmitError {
     /// Credentials were sent and are wrong. The text does not say which part of them.
     Credentials,
     /// The credentials could not be checked.
     Failed(Error),
 }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Refused {
-        Refused::Failed(error)
+impl From<Error> for AdmitError {
+    fn from(error: Error) -> AdmitError {
+        AdmitError::Failed(error)
     }
 }
 
 /// The contents of `Authorization`. No `Debug`: it contains secrets.
-enum Presented {
+enum PresentedCredentials {
     Token { id: String, whole: Secret<String> },
     Basic { id: String, secret: Secret<String> },
 }
@@ -86,7 +86,7 @@ impl Admit {
     /// Returns the sender of a request with these headers. Without `Authorization` it is the
     /// anonymous caller; a wrong `Authorization` is an error, and never makes the caller anonymous.
     /// Right credentials are never refused or delayed because of earlier wrong ones.
-    pub async fn caller(&self, headers: &HeaderMap, peer: Remote) -> Result<Caller, Refused> {
+    pub async fn caller(&self, headers: &HeaderMap, peer: Remote) -> Result<Caller, AdmitError> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Ok(anonymous(peer)) };
         let presented = match values.next() {
@@ -102,7 +102,7 @@ impl Admit {
             Some(user) => Ok(verified(user, &id, peer)),
             None => {
                 self.failed(peer.address, &id).await;
-                Err(Refused::Credentials)
+                Err(AdmitError::Credentials)
             }
         }
     }
@@ -119,16 +119,16 @@ impl Admit {
         Ok(self.verify(presented).await? == Some(user))
     }
 
-    async fn verify(&self, presented: Presented) -> Result<Option<UserId>> {
+    async fn verify(&self, presented: PresentedCredentials) -> Result<Option<UserId>> {
         match presented {
-            Presented::Token { id, whole } => {
+            PresentedCredentials::Token { id, whole } => {
                 let token: Option<Token> = self.find(FindToken { id }).await?;
                 let Some(token) = token else { return Ok(None) };
                 let in_time = token.is_in_time(self.fs.clock().now());
                 let good = cairn_auth::verify_token(&token.hash, whole.expose()) && in_time;
                 Ok(good.then_some(token.user))
             }
-            Presented::Basic { id, secret } => self.user_of(&id, &secret).await,
+            PresentedCredentials::Basic { id, secret } => self.user_of(&id, &secret).await,
         }
     }
 
@@ -197,10 +197,10 @@ impl Admit {
     }
 }
 
-impl Presented {
+impl PresentedCredentials {
     fn id(&self) -> &str {
         match self {
-            Presented::Token { id, .. } | Presented::Basic { id, .. } => id,
+            PresentedCredentials::Token { id, .. } | PresentedCredentials::Basic { id, .. } => id,
         }
     }
 }
@@ -219,17 +219,17 @@ fn origin(peer: Remote, credential: Option<CredentialId>) -> Origin {
     Origin { source: Some(peer.address.ip().to_canonical()), tls: peer.tls, credential }
 }
 
-fn parse(value: &str) -> Option<Presented> {
+fn parse(value: &str) -> Option<PresentedCredentials> {
     let (scheme, rest) = value.split_once(' ')?;
     let rest = rest.trim_matches(' ');
     if scheme.eq_ignore_ascii_case("bearer") {
         let id = cairn_auth::token_id(rest)?.to_owned();
-        return Some(Presented::Token { id, whole: Secret::new(rest.to_owned()) });
+        return Some(PresentedCredentials::Token { id, whole: Secret::new(rest.to_owned()) });
     }
     if scheme.eq_ignore_ascii_case("basic") {
         let decoded = String::from_utf8(BASE64.decode(rest).ok()?).ok()?;
         let (id, secret) = decoded.split_once(':')?;
-        return Some(Presented::Basic {
+        return Some(PresentedCredentials::Basic {
             id: id.to_owned(),
             secret: Secret::new(secret.to_owned()),
         });
@@ -242,8 +242,8 @@ pub(crate) fn basic_password(headers: &HeaderMap) -> Option<Secret<String>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     match parse(value.to_str().ok()?)? {
-        Presented::Basic { secret, .. } => Some(secret),
-        Presented::Token { .. } => None,
+        PresentedCredentials::Basic { secret, .. } => Some(secret),
+        PresentedCredentials::Token { .. } => None,
     }
 }
 

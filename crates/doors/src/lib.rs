@@ -13,7 +13,7 @@ mod content_type;
 mod dates;
 pub mod host;
 pub mod limits;
-mod paced;
+mod pacing;
 mod pulse;
 mod timing;
 pub mod tls;

@@ -25,7 +25,7 @@ const REMEMBERED: usize = 50;
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct EndedRequest {
     pub door: &'static str,
     pub verb: &'static str,
     pub status: u16,
@@ -33,7 +33,7 @@ pub struct Ended {
 }
 
 /// Receives sampled requests. Must not block.
-pub type Export = Box<dyn Fn(Ended) + Send + Sync>;
+pub type Export = Box<dyn Fn(EndedRequest) + Send + Sync>;
 
 /// Begins traces, and observes the requests that have ended.
 pub struct Observer {
@@ -43,7 +43,7 @@ pub struct Observer {
     claimed: Allowance,
     since: Instant,
     /// The last slow or failed requests, and when each ended.
-    recent: Mutex<VecDeque<(Duration, Ended)>>,
+    recent: Mutex<VecDeque<(Duration, EndedRequest)>>,
 }
 
 impl fmt::Debug for Observer {
@@ -83,13 +83,13 @@ impl Observer {
     }
 
     /// Returns the last slow or failed requests, the latest first, and the time since each ended.
-    pub fn recent(&self) -> Vec<(Duration, Ended)> {
+    pub fn recent(&self) -> Vec<(Duration, EndedRequest)> {
         let now = self.age();
         let recent = self.recent.lock();
         recent.iter().rev().map(|(at, ended)| (now.saturating_sub(*at), *ended)).collect()
     }
 
-    fn remember(&self, ended: Ended) {
+    fn remember(&self, ended: EndedRequest) {
         let now = self.age();
         let mut recent = self.recent.lock();
         if recent.len() == REMEMBERED {
@@ -133,7 +133,7 @@ impl Observer {
         stages.total() >= self.slow || has_failed(status)
     }
 
-    pub(crate) fn end(&self, ended: &Ended) {
+    pub(crate) fn end(&self, ended: &EndedRequest) {
         let (stages, total) = (&ended.stages, ended.stages.total());
         if self.is_logged(ended.status, stages) {
             self.remember(*ended);
@@ -173,7 +173,7 @@ mod tests {
         let observer = Observer::new(&SeededRng::new(1), SLOW);
         for status in [200, 500, 501, 503].into_iter().chain([502; REMEMBERED]) {
             let stages = observer.begin_alone();
-            observer.end(&Ended { door: "s3", verb: "GetObject", status, stages });
+            observer.end(&EndedRequest { door: "s3", verb: "GetObject", status, stages });
         }
         let known: Vec<u16> = observer.recent().iter().map(|(_, ended)| ended.status).collect();
         assert_eq!(known, [502; REMEMBERED], "the latest, and no more");

@@ -16,9 +16,9 @@ use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
-use crate::paced::{Paced, Pacing, with_held};
+use crate::pacing::{Pacing, PacingAccount, with_held};
 use crate::places::Place;
-use crate::traffic::{Passed, Traffic};
+use crate::traffic::{RequestSummary, Traffic};
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
@@ -87,7 +87,11 @@ impl Records {
     }
 
     /// Begins a request. Its records are made when the returned value is dropped.
-    pub(crate) fn begin(&self, source: IpAddr, request: &mut Request<Upload>) -> Option<Recorded> {
+    pub(crate) fn begin(
+        &self,
+        source: IpAddr,
+        request: &mut Request<Upload>,
+    ) -> Option<RecordedRequest> {
         let is_counted = self.traffic.as_ref().is_some_and(|traffic| traffic.is_watched());
         if self.audit.is_none() && self.access.is_none() && !is_counted {
             return None;
@@ -99,7 +103,7 @@ impl Records {
         let answer = Answer::default();
         let length = request.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        Some(Recorded(Box::new(InProgress {
+        Some(RecordedRequest(Box::new(InProgress {
             records,
             source,
             method,
@@ -113,7 +117,7 @@ impl Records {
 }
 
 /// A request in progress, or its reply.
-pub(crate) struct Recorded(Box<InProgress>);
+pub(crate) struct RecordedRequest(Box<InProgress>);
 
 struct InProgress {
     records: Records,
@@ -136,7 +140,7 @@ struct Answer {
     trace: Option<HeaderValue>,
 }
 
-impl Recorded {
+impl RecordedRequest {
     fn answered<B>(&mut self, response: &Response<B>) {
         let headers = response.headers();
         let answer = &mut self.0.answer;
@@ -155,7 +159,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-impl Drop for Recorded {
+impl Drop for RecordedRequest {
     fn drop(&mut self) {
         let facts = self.0.witness.take();
         if let Some(log) = &self.0.records.access {
@@ -235,9 +239,9 @@ impl InProgress {
         }
     }
 
-    fn passed(&self, facts: &Facts) -> Passed {
+    fn passed(&self, facts: &Facts) -> RequestSummary {
         let Answer { status, bytes, trace, .. } = &self.answer;
-        Passed {
+        RequestSummary {
             door: self.records.door,
             operation: facts.operation.unwrap_or(self.method.as_str()).to_owned(),
             user: facts.actor.as_ref().and_then(|actor| actor.user),
@@ -302,17 +306,17 @@ pub struct RecordedBody<B> {
     body: Option<B>,
     /// The place of the request, until everything is sent.
     _place: Option<Place>,
-    recorded: Option<Recorded>,
+    recorded: Option<RecordedRequest>,
     pacing: Option<Pacing>,
 }
 
 /// Returns the reply to a request that is recorded.
 pub(crate) fn of_reply<B>(
     mut reply: Response<B>,
-    mut recorded: Option<Recorded>,
+    mut recorded: Option<RecordedRequest>,
     place: Option<Place>,
 ) -> Response<RecordedBody<B>> {
-    let pacing = reply.extensions_mut().remove::<Paced>().map(Paced::begin);
+    let pacing = reply.extensions_mut().remove::<PacingAccount>().map(PacingAccount::begin);
     if let Some(recorded) = &mut recorded {
         recorded.answered(&reply);
     }

@@ -380,7 +380,7 @@ impl<D: Door> ServeShared<D> {
             limits: self.serving.limits.clone(),
             records: self.serving.records.clone(),
             places: PlacesAt::new(&self.serving.places, party),
-            proxied: self.serving.proxies.trusts(peer.address.ip()).then(|| Proxied {
+            proxied: self.serving.proxies.trusts(peer.address.ip()).then(|| ProxyContext {
                 proxies: self.serving.proxies.clone(),
                 places: Arc::clone(&self.serving.places),
                 room: Arc::clone(&self.proxied),
@@ -444,14 +444,14 @@ struct ServeDesk<D> {
     records: Records,
     places: PlacesAt,
     /// Set if the other end is a trusted proxy.
-    proxied: Option<Proxied>,
+    proxied: Option<ProxyContext>,
     pulse: Arc<Pulse>,
     is_http2: bool,
     peer: Remote,
 }
 
 /// Everything that requests from a trusted proxy need in addition.
-struct Proxied {
+struct ProxyContext {
     proxies: Proxies,
     places: Arc<Places>,
     /// Places that are divided among the proxy's clients.

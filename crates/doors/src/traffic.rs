@@ -27,7 +27,7 @@ const SLOWEST: usize = 10;
 
 /// A request that has ended.
 #[derive(Clone, Debug, Default)]
-pub struct Passed {
+pub struct RequestSummary {
     pub door: &'static str,
     pub operation: String,
     pub user: Option<UserId>,
@@ -55,7 +55,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn of(passed: &Passed) -> Tally {
+    fn of(passed: &RequestSummary) -> Tally {
         Tally {
             requests: 1,
             doubtful: 0,
@@ -119,11 +119,11 @@ struct Counts {
     users: Top<Option<UserId>>,
     buckets: Top<String>,
     objects: Top<(String, String)>,
-    slowest: Vec<Passed>,
+    slowest: Vec<RequestSummary>,
 }
 
 impl Counts {
-    fn count(&mut self, passed: Passed) {
+    fn count(&mut self, passed: RequestSummary) {
         let tally = Tally::of(&passed);
         self.doors.count(passed.door, &tally);
         self.users.count(passed.user, &tally);
@@ -143,7 +143,7 @@ impl Counts {
 
 /// A period, as it is shown to clients.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct TrafficPeriod {
     /// Length of the period. Zero if none has ended since a client began to ask.
     pub period: Duration,
     pub doors: Vec<(&'static str, Tally)>,
@@ -151,18 +151,18 @@ pub struct Seen {
     pub buckets: Vec<(String, Tally)>,
     pub objects: Vec<((String, String), Tally)>,
     /// The slowest requests, the slowest first.
-    pub slowest: Vec<Passed>,
+    pub slowest: Vec<RequestSummary>,
 }
 
 /// Counts requests of this process while a client asks.
 #[derive(Debug)]
 pub struct Traffic {
     is_watched: AtomicBool,
-    state: Mutex<Watched>,
+    state: Mutex<TrafficState>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct TrafficState {
     until: Instant,
     /// Beginning of the present period.
     since: Instant,
@@ -174,7 +174,7 @@ impl Default for Traffic {
     fn default() -> Traffic {
         let now = Instant::now();
         let (present, last) = (Counts::default(), None);
-        let state = Watched { until: now, since: now, present, last };
+        let state = TrafficState { until: now, since: now, present, last };
         Traffic { is_watched: AtomicBool::new(false), state: Mutex::new(state) }
     }
 }
@@ -186,11 +186,11 @@ impl Traffic {
     }
 
     /// Counts a request.
-    pub fn count(&self, passed: Passed) {
+    pub fn count(&self, passed: RequestSummary) {
         self.count_at(passed, Instant::now());
     }
 
-    fn count_at(&self, passed: Passed, now: Instant) {
+    fn count_at(&self, passed: RequestSummary, now: Instant) {
         let mut state = self.state.lock();
         if now >= state.until {
             // No client asks any more.
@@ -204,11 +204,11 @@ impl Traffic {
 
     /// Returns the last complete period, with up to `most` names of each kind. From now on requests
     /// are counted for a while.
-    pub fn ask(&self, most: usize) -> Seen {
+    pub fn ask(&self, most: usize) -> TrafficPeriod {
         self.ask_at(most, Instant::now())
     }
 
-    fn ask_at(&self, most: usize, now: Instant) -> Seen {
+    fn ask_at(&self, most: usize, now: Instant) -> TrafficPeriod {
         let mut state = self.state.lock();
         if now >= state.until {
             (state.present, state.last, state.since) = (Counts::default(), None, now);
@@ -216,8 +216,8 @@ impl Traffic {
         state.until = now + WATCHED;
         self.is_watched.store(true, Relaxed);
         state.turn(now);
-        let Some(last) = &state.last else { return Seen::default() };
-        Seen {
+        let Some(last) = &state.last else { return TrafficPeriod::default() };
+        TrafficPeriod {
             period: PERIOD,
             doors: last.doors.sorted(most),
             users: last.users.sorted(most),
@@ -228,7 +228,7 @@ impl Traffic {
     }
 }
 
-impl Watched {
+impl TrafficState {
     /// Begins a new period if the present one is over.
     fn turn(&mut self, now: Instant) {
         let over = now.saturating_duration_since(self.since).as_nanos() / PERIOD.as_nanos();
@@ -246,8 +246,8 @@ impl Watched {
 mod tests {
     use super::*;
 
-    fn get(user: u64, key: &str, millis: u64) -> Passed {
-        Passed {
+    fn get(user: u64, key: &str, millis: u64) -> RequestSummary {
+        RequestSummary {
             door: "http",
             user: Some(UserId(user)),
             bucket: Some("b".to_owned()),
@@ -255,7 +255,7 @@ mod tests {
             status: Some(200),
             sent_bytes: 100,
             took: Duration::from_millis(millis),
-            ..Passed::default()
+            ..RequestSummary::default()
         }
     }
 

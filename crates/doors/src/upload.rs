@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
-use cairn_base::stage::{self, Entered};
+use cairn_base::stage::{self, StageGuard};
 use cairn_base::{Party, Shares, Stage};
 use cairn_fs::Account;
 use http_body::{Body, Frame, SizeHint};
@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::limits::{self, Limits};
-use crate::paced::{Paced, Pacing, with_held};
+use crate::pacing::{Pacing, PacingAccount, with_held};
 use crate::places::{NoPlace, Place};
 use crate::pulse::{AwaitedBody, Pulse};
 
@@ -36,7 +36,7 @@ pub struct Upload {
     /// The pacing of a user that has a limit of bytes.
     pacing: Option<Pacing>,
     /// Present while bytes are awaited.
-    waiting: Option<(Entered, AwaitedBody)>,
+    waiting: Option<(StageGuard, AwaitedBody)>,
     /// The connection by which it arrives.
     pulse: Arc<Pulse>,
     is_http2: bool,
@@ -188,7 +188,7 @@ impl Upload {
 
     /// Sets the account whose limit of bytes this counts against.
     pub(crate) fn counts_for(&mut self, account: Arc<Account>) {
-        self.pacing = Some(Paced::new(account).begin());
+        self.pacing = Some(PacingAccount::new(account).begin());
     }
 
     /// Counts a frame that has come.

@@ -28,7 +28,7 @@ const ROUND: Duration = Duration::from_secs(1);
 /// The recent use of each user of this process.
 #[derive(Default)]
 pub struct Throttle {
-    users: Mutex<HashMap<UserId, Known>>,
+    users: Mutex<HashMap<UserId, AccountEntry>>,
     counts: Arc<ThrottleCounts>,
 }
 
@@ -51,7 +51,7 @@ impl ThrottleCounts {
     }
 }
 
-struct Known {
+struct AccountEntry {
     /// `None`: the user has no limits.
     account: Option<Arc<Account>>,
     /// Monotonic time at which the limits must be read again.
@@ -260,7 +260,8 @@ impl Throttle {
         &self,
         user: UserId,
         limits: Option<UserLimits>,
-        (clock, now): (&Arc<dyn Clock>, Duration),
+        clock: &Arc<dyn Clock>,
+        now: Duration,
     ) -> Option<Arc<Account>> {
         let mut users = self.users.lock();
         if users.len() >= USERS && !users.contains_key(&user) {
@@ -269,7 +270,7 @@ impl Throttle {
                 users.clear();
             }
         }
-        let known = users.entry(user).or_insert(Known { account: None, until: now });
+        let known = users.entry(user).or_insert(AccountEntry { account: None, until: now });
         known.until = now + FRESH;
         match (limits, &known.account) {
             (None, _) => {}
@@ -453,12 +454,12 @@ mod tests {
         let limits = UserLimits { requests: 1, bytes: 0 };
         for user in 0..3 * USERS as u64 - 1 {
             let limits = (user % 2 == 0).then_some(limits).or(Some(UserLimits::default()));
-            let account = throttle.note(UserId(user), limits, (&clock, Duration::ZERO));
+            let account = throttle.note(UserId(user), limits, &clock, Duration::ZERO);
             assert_eq!(account.is_some(), user % 2 == 0);
         }
         assert!(throttle.users.lock().len() <= USERS);
         let one = UserId(3 * USERS as u64 - 2);
-        assert!(throttle.note(one, None, (&clock, Duration::ZERO)).is_some(), "it still holds");
-        assert!(throttle.note(one, Some(UserLimits::default()), (&clock, FRESH)).is_none());
+        assert!(throttle.note(one, None, &clock, Duration::ZERO).is_some(), "it still holds");
+        assert!(throttle.note(one, Some(UserLimits::default()), &clock, FRESH).is_none());
     }
 }

@@ -5,7 +5,7 @@ use cairn_base::{Error, Result};
 use cairn_meta::ops::user_quotas::{FindRoom, QuotaRoom};
 
 use crate::Fs;
-use crate::incoming::{Held, Quota, Wanted};
+use crate::incoming::{AdmissionRequest, Quota, QuotaHold};
 
 impl Fs {
     /// Admits bytes of an upload to a bucket, before they arrive. They count until the returned
@@ -18,8 +18,8 @@ impl Fs {
         &self,
         bucket: &str,
         key: Option<&str>,
-        wanted: Wanted,
-    ) -> Result<Option<Held>> {
+        wanted: AdmissionRequest,
+    ) -> Result<Option<QuotaHold>> {
         let Some(room) = self.find_room(bucket, key).await? else { return Ok(None) };
         let quotas = quotas_of(&room);
         if quotas.is_empty() {
@@ -45,7 +45,7 @@ impl Fs {
     /// # Errors
     /// Same errors as [`Fs::let_in`].
     pub async fn check_room(&self, bucket: &str, bytes: u64) -> Result<()> {
-        self.let_in(bucket, None, Wanted::Exactly(bytes)).await.map(drop)
+        self.let_in(bucket, None, AdmissionRequest::Exactly(bytes)).await.map(drop)
     }
 
     /// Returns the room that quotas leave; `None` if the master is of an earlier version: then
@@ -70,14 +70,14 @@ fn quotas_of(room: &QuotaRoom) -> Vec<(Quota, u64)> {
     of_bucket.into_iter().chain(of_owner).collect()
 }
 
-fn full(bucket: &str, quota: Quota, free: u64, wanted: Wanted) -> Error {
+fn full(bucket: &str, quota: Quota, free: u64, wanted: AdmissionRequest) -> Error {
     let whose = match quota {
         Quota::Bucket(_) => format!("the quota of bucket {bucket}"),
         Quota::Owner(_) => format!("the quota of the owner of bucket {bucket} for all its buckets"),
     };
     let what = match wanted {
-        Wanted::Exactly(bytes) => format!("leaves {free} bytes, and these are {bytes}"),
-        Wanted::Portion => "is used up".to_owned(),
+        AdmissionRequest::Exactly(bytes) => format!("leaves {free} bytes, and these are {bytes}"),
+        AdmissionRequest::Portion => "is used up".to_owned(),
     };
     Error::Full(format!("{whose} {what}: delete something, or have root raise it"))
 }

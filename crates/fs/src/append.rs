@@ -9,8 +9,8 @@ use cairn_blocks::Wish;
 use tokio::time::sleep;
 
 use crate::Fs;
-use crate::garbage::Abandoned;
-use crate::ops::append::{Append, Appended};
+use crate::garbage::GarbageItem;
+use crate::ops::append::{Append, AppendReply};
 use crate::ops::append_once::{AppendOnce, AppendedOnce};
 use crate::ops::body::{Data, FILE_BYTES};
 use crate::ops::coalesce::{Coalesce, ReadChunk};
@@ -64,7 +64,7 @@ impl Fs {
         record: Bytes,
         made: ObjectAttributes,
     ) -> Result<(u64, Ino, Inode)> {
-        match self.append_for(caller, None, place, (record, made)).await? {
+        match self.append_for(caller, None, place.0, place.1, record, made).await? {
             (ino, AppendedOnce::Done(appended)) => Ok((appended.offset, ino, appended.inode)),
             (_, AppendedOnce::Before(_)) => unreachable!("it is for no call"),
         }
@@ -80,15 +80,17 @@ impl Fs {
         record: Bytes,
         made: ObjectAttributes,
     ) -> Result<(Ino, AppendedOnce)> {
-        self.append_for(caller, Some(call), place, (record, made)).await
+        self.append_for(caller, Some(call), place.0, place.1, record, made).await
     }
 
     async fn append_for(
         &self,
         caller: &Caller,
         call: Option<CallId>,
-        (bucket, key): (&str, &str),
-        (record, made): (Bytes, ObjectAttributes),
+        bucket: &str,
+        key: &str,
+        record: Bytes,
+        made: ObjectAttributes,
     ) -> Result<(Ino, AppendedOnce)> {
         if record.len() > limits::BLOCK_BYTES {
             let most = limits::BLOCK_BYTES;
@@ -116,7 +118,7 @@ impl Fs {
                 Err(Error::NotFound(_)) => {}
                 // Too many inline bytes: others appended faster than these were moved.
                 Err(why @ Error::TooLarge(_)) if round < TRIES => {
-                    self.make_room((ino, object.size()), &record, why, &mut futile).await?;
+                    self.make_room(ino, object.size(), &record, why, &mut futile).await?;
                 }
                 Err(error) => return Err(error),
                 Ok(outcome) => {
@@ -159,7 +161,7 @@ impl Fs {
         file: (&Inode, bool),
         record: &Bytes,
         use_spare: bool,
-    ) -> Result<Appended> {
+    ) -> Result<AppendReply> {
         match self.append_to_for(caller, None, (ino, file), record, use_spare).await? {
             AppendedOnce::Done(appended) => Ok(appended),
             AppendedOnce::Before(_) => unreachable!("it is for no call"),
@@ -186,8 +188,8 @@ impl Fs {
             Content::Body(body) if !use_spare => body,
             _ => spare,
         };
-        let owner = (Owner { body, chunk }, false);
-        let extent = self.write_block(caller, ino, owner, record.clone()).await?;
+        let owner = Owner { body, chunk };
+        let extent = self.write_block(caller, ino, owner, false, record.clone()).await?;
         let given_up = extent.place.clone();
         let data = Data::Blocks { body, extents: vec![extent] };
         let verb = Append { ino, session, opened, spare, chunk, data };
@@ -211,12 +213,13 @@ impl Fs {
     }
 
     /// Writes one block of a file, with as many replicas as its bucket requires, and returns its
-    /// extent, at offset 0. The flag beside the owner says whether the block is to be compressed.
+    /// extent, at offset 0. `compress` says whether the block is to be compressed.
     pub(crate) async fn write_block(
         &self,
         caller: &Caller,
         ino: Ino,
-        (owner, compress): (Owner, bool),
+        owner: Owner,
+        compress: bool,
         data: Bytes,
     ) -> Result<Extent> {
         let (inner, session) = (&self.inner, self.session());
@@ -246,13 +249,13 @@ impl Fs {
 
     pub(crate) fn abandon(&self, place: &Place) {
         if let Place::Block { group, block, .. } = place {
-            self.inner.abandoned.lock().push(Abandoned::Block(*group, *block));
+            self.inner.abandoned.lock().push(GarbageItem::Block(*group, *block));
         }
     }
 
     /// Moves inline extents into blocks once there are many. The appender does not wait for that,
     /// unless there are very many.
-    async fn coalesce_soon(&self, ino: Ino, appended: &Appended) {
+    async fn coalesce_soon(&self, ino: Ino, appended: &AppendReply) {
         let (bytes, offset) = (appended.inline_bytes, appended.offset);
         if bytes < COALESCE_BYTES as u64 {
             return;
@@ -279,7 +282,8 @@ impl Fs {
     /// `futile`.
     pub(crate) async fn make_room(
         &self,
-        (ino, size): (Ino, u64),
+        ino: Ino,
+        size: u64,
         record: &Bytes,
         refused: Error,
         futile: &mut u32,
@@ -333,10 +337,10 @@ impl Fs {
                 data.extend_from_slice(bytes);
             }
         }
-        let owner = (Owner { body, chunk }, false);
-        let block = self.write_block(caller, ino, owner, data.freeze()).await?;
+        let owner = Owner { body, chunk };
+        let block = self.write_block(caller, ino, owner, false, data.freeze()).await?;
         let with = Extent { offset: start, ..block };
-        self.replace(caller, ino, (body, chunk), replaces, with).await.map(drop)
+        self.replace(caller, ino, body, chunk, replaces, with).await.map(drop)
     }
 
     /// Replaces extents by a block if they have not changed; otherwise the block is abandoned.
@@ -345,7 +349,8 @@ impl Fs {
         &self,
         caller: &Caller,
         ino: Ino,
-        (body, chunk): (BodyId, u32),
+        body: BodyId,
+        chunk: u32,
         replaces: Vec<Extent>,
         with: Extent,
     ) -> Result<bool> {

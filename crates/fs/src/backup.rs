@@ -15,7 +15,8 @@ impl Fs {
     pub async fn read_block(
         &self,
         caller: &Caller,
-        (group, block): (GroupId, BlockId),
+        group: GroupId,
+        block: BlockId,
         length: u32,
     ) -> Result<Bytes> {
         let context = caller.context(self.inner.clock.now());

@@ -42,22 +42,22 @@ struct Piece {
 
 pub(crate) struct Cache {
     pieces: quick_cache::sync::Cache<Key, Piece, ByLength, DefaultHashBuilder, Evictions>,
-    evicted: Arc<Evicted>,
+    evicted: Arc<RecentEvictions>,
     hits: AtomicU64,
     misses: AtomicU64,
     misses_again: AtomicU64,
 }
 
 /// The pieces that were evicted recently: hashes, of which later ones replace earlier ones.
-struct Evicted {
+struct RecentEvictions {
     hasher: RandomState,
     hashes: Box<[AtomicU32]>,
 }
 
-impl Evicted {
-    fn new() -> Arc<Evicted> {
+impl RecentEvictions {
+    fn new() -> Arc<RecentEvictions> {
         let hashes = (0..EVICTED).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Evicted { hasher: RandomState::new(), hashes })
+        Arc::new(RecentEvictions { hasher: RandomState::new(), hashes })
     }
 
     fn place(&self, key: &Key) -> (&AtomicU32, u32) {
@@ -73,7 +73,7 @@ impl Evicted {
 
 /// Receives evictions from the cache.
 #[derive(Clone)]
-struct Evictions(Arc<Evicted>);
+struct Evictions(Arc<RecentEvictions>);
 
 impl Lifecycle<Key, Piece> for Evictions {
     type RequestState = ();
@@ -96,7 +96,7 @@ impl Weighter<Key, Piece> for ByLength {
 impl Cache {
     pub(crate) fn new(bytes: u64) -> Cache {
         let items = (bytes / PIECE_BYTES).max(64) as usize;
-        let (hasher, evicted) = (DefaultHashBuilder::default(), Evicted::new());
+        let (hasher, evicted) = (DefaultHashBuilder::default(), RecentEvictions::new());
         let lifecycle = Evictions(Arc::clone(&evicted));
         Cache {
             pieces: quick_cache::sync::Cache::with(items, bytes, ByLength, hasher, lifecycle),

@@ -55,9 +55,9 @@ impl Fs {
                 data.extend_from_slice(&self.read_extent(extent).await?);
             }
             let owner = Owner { body, chunk };
-            let block = self.write_block(caller, ino, (owner, true), data.freeze()).await?;
+            let block = self.write_block(caller, ino, owner, true, data.freeze()).await?;
             let with = Extent { offset: start, ..block };
-            return if self.replace(caller, ino, (body, chunk), run.clone(), with).await? {
+            return if self.replace(caller, ino, body, chunk, run.clone(), with).await? {
                 Ok(CoalesceStep { next: Some(settled), settled, bytes })
             } else {
                 // Another client changed it, or it is shared: the following runs may fail, too.

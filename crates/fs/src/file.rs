@@ -11,8 +11,8 @@ use cairn_meta::Meta;
 use cairn_meta::session::client::Forgotten;
 use tokio::sync::Mutex;
 
-use crate::changed::Changed;
-use crate::ops::append::Appended;
+use crate::metadata_change::MetadataChange;
+use crate::ops::append::AppendReply;
 use crate::ops::body::Data;
 use crate::ops::coalesce::ReadChunk;
 use crate::ops::copy_range::CopyRange;
@@ -35,9 +35,16 @@ const COMPACTIONS: u32 = 4;
 /// Lost rounds against other writers after which the caller has to try again.
 const TRIES: u32 = 16;
 
+/// A place in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilePosition {
+    pub ino: Ino,
+    pub offset: u64,
+}
+
 /// Runs of bytes of a file, written as one block and not published yet.
 #[derive(Clone, Debug)]
-pub struct Uploaded {
+pub struct UploadedRuns {
     /// Extents at their places in the file.
     extents: Vec<Extent>,
     target: Target,
@@ -56,7 +63,7 @@ struct Target {
 pub enum Piece {
     /// Offset and bytes, at most [`limits::INLINE_BYTES`].
     Inline(u64, Bytes),
-    Block(Uploaded),
+    Block(UploadedRuns),
 }
 
 /// The state of a file that bytes overwrite, some time before they are published.
@@ -105,13 +112,13 @@ impl Fs {
 
     /// Calls `changed` before a change that others make to rows read here is acknowledged to them.
     /// It must not block. Not for a master in this process.
-    pub fn on_change(&self, changed: impl Fn(Changed) + Send + Sync + 'static) {
+    pub fn on_change(&self, changed: impl Fn(MetadataChange) + Send + Sync + 'static) {
         let Meta::Remote(client) = &self.inner.meta else { return };
         client.set_on_forget(Box::new(move |forgotten| match forgotten {
-            Forgotten::All => changed(Changed::All),
-            Forgotten::Rows(keys) => keys.iter().map(Changed::of).for_each(&changed),
-            Forgotten::Changing(keys) => keys.iter().map(Changed::by_us).for_each(&changed),
-            Forgotten::Changed | Forgotten::Unleased => changed(Changed::Other),
+            Forgotten::All => changed(MetadataChange::All),
+            Forgotten::Rows(keys) => keys.iter().map(MetadataChange::of).for_each(&changed),
+            Forgotten::Changing(keys) => keys.iter().map(MetadataChange::by_us).for_each(&changed),
+            Forgotten::Changed | Forgotten::Unleased => changed(MetadataChange::Other),
         }));
     }
 
@@ -129,7 +136,12 @@ impl Fs {
     }
 
     /// Appends at the end that the file has at this append's turn.
-    pub async fn append_inode(&self, caller: &Caller, ino: Ino, record: Bytes) -> Result<Appended> {
+    pub async fn append_inode(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        record: Bytes,
+    ) -> Result<AppendReply> {
         let (mut use_spare, mut futile) = (false, 0);
         for round in 1..=TRIES {
             let access = Access { ino, wanted: 0 };
@@ -138,7 +150,7 @@ impl Fs {
             match self.append_to(caller, ino, (&inode, true), &record, spare).await {
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(why @ Error::TooLarge(_)) if round < TRIES => {
-                    self.make_room((ino, inode.size), &record, why, &mut futile).await?;
+                    self.make_room(ino, inode.size, &record, why, &mut futile).await?;
                 }
                 Err(error) => return Err(error),
                 Ok(appended) => {
@@ -177,7 +189,8 @@ impl Fs {
         &self,
         caller: &Caller,
         call: CallId,
-        (ino, opened): (Ino, bool),
+        ino: Ino,
+        opened: bool,
         size: u64,
     ) -> Result<Option<Inode>> {
         loop {
@@ -221,9 +234,8 @@ impl Fs {
         }
     }
 
-    /// Copies `len` bytes of a file to another by reference; both are open. Each file comes with
-    /// the offset to begin at. Returns the number of bytes copied: fewer if the source ends, or
-    /// something failed on the way.
+    /// Copies `len` bytes of a file to another by reference; both are open. Returns the number of
+    /// bytes copied: fewer if the source ends, or something failed on the way.
     ///
     /// # Errors
     /// `CrossBucket`, `TooLarge` and `NotImplemented` if the bytes must be moved.
@@ -231,13 +243,14 @@ impl Fs {
         &self,
         caller: &Caller,
         session: SessionId,
-        (source, from): (Ino, u64),
-        (ino, to): (Ino, u64),
+        from: FilePosition,
+        to: FilePosition,
         len: u64,
     ) -> Result<u64> {
         let (mut done, mut step, mut compactions) = (0, len, 0);
         while done < len {
-            let (source_offset, offset) = (from + done, to + done);
+            let (source, source_offset) = (from.ino, from.offset + done);
+            let (ino, offset) = (to.ino, to.offset + done);
             let (len, spare, opened) = (step.min(len - done), self.inner.new_body(), true);
             let verb =
                 CopyRange { source, source_offset, ino, offset, len, session, opened, spare };
@@ -293,10 +306,10 @@ impl Fs {
                 }
                 data => data?,
             };
-            let owner = (Owner { body, chunk }, false);
-            let extent = self.write_block(caller, ino, owner, data).await?;
+            let owner = Owner { body, chunk };
+            let extent = self.write_block(caller, ino, owner, false, data).await?;
             let with = Extent { offset: range.start, ..extent };
-            self.replace(caller, ino, (body, chunk), replaces, with).await?;
+            self.replace(caller, ino, body, chunk, replaces, with).await?;
         }
         Ok(())
     }
@@ -322,15 +335,15 @@ impl FileWriter {
 
     /// Writes runs, in order, as one block: at most [`limits::BLOCK_BYTES`] and [`PACKED_RUNS`] of
     /// them, all in one chunk.
-    pub async fn upload(&self, caller: &Caller, runs: &[(u64, Bytes)]) -> Result<Uploaded> {
+    pub async fn upload(&self, caller: &Caller, runs: &[(u64, Bytes)]) -> Result<UploadedRuns> {
         let target = self.target(caller).await?;
         let chunk = runs.first().map_or(0, |(offset, _)| (offset / limits::CHUNK_BYTES) as u32);
         let data = match runs {
             [(_, data)] => data.clone(),
             runs => runs.iter().flat_map(|(_, data)| data.iter().copied()).collect(),
         };
-        let owner = (Owner { body: target.body, chunk }, false);
-        let block = self.fs.write_block(caller, self.ino, owner, data.clone()).await?;
+        let owner = Owner { body: target.body, chunk };
+        let block = self.fs.write_block(caller, self.ino, owner, false, data.clone()).await?;
         if let Place::Block { block, .. } = block.place {
             self.fs.inner.keep(block, &data);
         }
@@ -342,7 +355,7 @@ impl FileWriter {
             extents.push(Extent { offset: *offset, ..part });
             at = end;
         }
-        Ok(Uploaded { extents, target })
+        Ok(UploadedRuns { extents, target })
     }
 
     /// Publishes runs that do not overlap, in `session`; they are durable when this returns. Blocks
@@ -361,7 +374,7 @@ impl FileWriter {
         pieces: Vec<Piece>,
         over: &mut Option<Over>,
     ) -> Result<()> {
-        let mut blocks: Vec<Uploaded> = Vec::new();
+        let mut blocks: Vec<UploadedRuns> = Vec::new();
         let mut inline = Vec::new();
         for piece in pieces {
             match piece {
@@ -380,7 +393,7 @@ impl FileWriter {
             self.publish_blocks(caller, session, (target, run), over).await?;
         }
         for (offset, data) in inline {
-            self.write(caller, session, (offset, Data::Inline(data)), None, over).await?;
+            self.write(caller, session, offset, Data::Inline(data), None, over).await?;
         }
         Ok(())
     }
@@ -402,7 +415,7 @@ impl FileWriter {
             // A body that became the file's is never spare again, whatever happens to the file.
             (*known == Some(target) && target.is_spare).then_some(target.body)
         };
-        self.write(caller, session, (offset, data), spare, over).await?;
+        self.write(caller, session, offset, data, spare, over).await?;
         if spare.is_some() {
             *self.target.lock().await = Some(Target { is_spare: false, ..target });
         }
@@ -414,7 +427,8 @@ impl FileWriter {
         &self,
         caller: &Caller,
         session: SessionId,
-        (offset, data): (u64, Data),
+        offset: u64,
+        data: Data,
         spare: Option<BodyId>,
         over: &mut Option<Over>,
     ) -> Result<()> {

@@ -17,12 +17,12 @@ use parking_lot::Mutex;
 
 use crate::account::Throttle;
 use crate::cache::{Cache, Stats};
-use crate::garbage::{Abandoned, Looks};
+use crate::garbage::{GarbageItem, Looks};
 use crate::incoming::Incoming;
 use crate::memos::{self, Memos};
-use crate::opened::{self, OpenedCache};
+use crate::open_objects::{self, OpenedCache};
 use crate::readers::Readers;
-use crate::sent::Sending;
+use crate::sending::Sending;
 
 /// Checks whether a change can be recorded now.
 type RecordCheck = Box<dyn Fn() -> Result<()> + Send + Sync>;
@@ -93,7 +93,7 @@ pub(crate) struct Inner {
     /// Bytes that wait for clients.
     pub(crate) sending: Arc<Sending>,
     /// Bodies that this session wrote and will not publish.
-    pub(crate) abandoned: Mutex<Vec<Abandoned>>,
+    pub(crate) abandoned: Mutex<Vec<GarbageItem>>,
     /// Files whose inline extents are being moved into blocks.
     pub(crate) coalescing: Mutex<HashSet<Ino>>,
     /// Sessions that have ended and were looked through at least once.
@@ -151,7 +151,7 @@ impl Fs {
             upload_memory: Shares::new(config.upload_bytes as u64),
             sending: Sending::new(config.sending_bytes),
             cache: Cache::new(config.cache_bytes),
-            opened: opened::new(),
+            opened: open_objects::new(),
             memos: memos::new(),
             readers: Readers::default(),
             abandoned: Mutex::new(Vec::new()),

@@ -6,7 +6,7 @@ use cairn_base::{BlockId, BodyId, GroupId};
 
 /// A block or body that this session wrote and will not publish.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Abandoned {
+pub(crate) enum GarbageItem {
     Block(GroupId, BlockId),
     /// A body with staged extents.
     Body(BodyId),

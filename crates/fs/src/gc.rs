@@ -10,9 +10,9 @@ use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
 use cairn_meta::Meta;
 
 use crate::Fs;
-use crate::garbage::{Abandoned, Looks};
+use crate::garbage::{GarbageItem, Looks};
 use crate::ops::for_call::ForgetCalls;
-use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
+use crate::ops::gc::{DrainProgress, DrainStep, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
 use crate::ops::holds::{EndHolds, ListHolds};
 use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
@@ -57,20 +57,21 @@ impl Fs {
     /// Does one pass of the garbage collector. Only root may call this. A dry run changes nothing
     /// and counts what is garbage now; draining may find more.
     pub async fn collect_garbage(&self, caller: &Caller, dry_run: bool) -> Result<GcReport> {
-        self.collect(caller, dry_run, (true, true)).await
+        self.collect(caller, dry_run, true, true).await
     }
 
     /// Does a pass like [`Fs::collect_garbage`], without a look at all blocks for unknown ones;
     /// and, unless `forgets`, without a look at all calls for those that were done long ago.
     pub async fn collect_known_garbage(&self, caller: &Caller, forgets: bool) -> Result<GcReport> {
-        self.collect(caller, false, (false, forgets)).await
+        self.collect(caller, false, false, forgets).await
     }
 
     async fn collect(
         &self,
         caller: &Caller,
         dry_run: bool,
-        (all, forgets): (bool, bool),
+        all: bool,
+        forgets: bool,
     ) -> Result<GcReport> {
         let context = caller.context(self.inner.clock.now());
         authorize(caller, Action::CollectGarbage, Resource::Store, &context)?;
@@ -145,9 +146,9 @@ impl Fs {
         let mut after = 0;
         loop {
             match self.run(caller, DrainStep { key: key.clone(), after }).await? {
-                Drained::More(next) => after = next,
-                Drained::Done => return Ok(true),
-                Drained::NotYet => return Ok(false),
+                DrainProgress::More(next) => after = next,
+                DrainProgress::Done => return Ok(true),
+                DrainProgress::NotYet => return Ok(false),
             }
         }
     }
@@ -316,12 +317,14 @@ impl Fs {
         dropped
     }
 
-    async fn drop_all(&self, abandoned: &[Abandoned]) -> Result<u64> {
+    async fn drop_all(&self, abandoned: &[GarbageItem]) -> Result<u64> {
         let mut blocks = Vec::new();
         for one in abandoned {
             match *one {
-                Abandoned::Block(group, block) => blocks.push((group, block)),
-                Abandoned::Body(body) => self.run(&Caller::system(), AbandonBody { body }).await?,
+                GarbageItem::Block(group, block) => blocks.push((group, block)),
+                GarbageItem::Body(body) => {
+                    self.run(&Caller::system(), AbandonBody { body }).await?
+                }
             }
         }
         let count = blocks.len() as u64;

@@ -25,7 +25,7 @@ pub struct Incoming {
 }
 
 /// Bytes that count until this is dropped.
-pub struct Held {
+pub struct QuotaHold {
     incoming: Arc<Incoming>,
     pub(crate) quotas: Vec<(Quota, u64)>,
     bytes: u64,
@@ -33,7 +33,11 @@ pub struct Held {
 
 impl Incoming {
     /// Counts bytes for quotas. Also notes the earlier count of each quota.
-    pub fn hold(self: &Arc<Incoming>, quotas: impl Iterator<Item = Quota>, bytes: u64) -> Held {
+    pub fn hold(
+        self: &Arc<Incoming>,
+        quotas: impl Iterator<Item = Quota>,
+        bytes: u64,
+    ) -> QuotaHold {
         let mut all = self.bytes.lock();
         let count = |quota| {
             let held = all.entry(quota).or_insert(0);
@@ -41,11 +45,11 @@ impl Incoming {
             *held = held.saturating_add(bytes);
             (quota, before)
         };
-        Held { quotas: quotas.map(count).collect(), incoming: Arc::clone(self), bytes }
+        QuotaHold { quotas: quotas.map(count).collect(), incoming: Arc::clone(self), bytes }
     }
 }
 
-impl Drop for Held {
+impl Drop for QuotaHold {
     fn drop(&mut self) {
         let mut all = self.incoming.bytes.lock();
         for (quota, _) in &self.quotas {
@@ -62,25 +66,25 @@ impl Drop for Held {
 
 /// The number of bytes to be admitted.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted {
+pub enum AdmissionRequest {
     /// This many bytes, or none.
     Exactly(u64),
     /// The next part of an upload of unknown length: admitted as long as anything is free.
     Portion,
 }
 
-impl Wanted {
+impl AdmissionRequest {
     pub fn bytes(self) -> u64 {
         match self {
-            Wanted::Exactly(bytes) => bytes,
-            Wanted::Portion => limits::QUOTA_PORTION,
+            AdmissionRequest::Exactly(bytes) => bytes,
+            AdmissionRequest::Portion => limits::QUOTA_PORTION,
         }
     }
 
     pub fn fits(self, free: u64) -> bool {
         match self {
-            Wanted::Exactly(bytes) => bytes <= free,
-            Wanted::Portion => free > 0,
+            AdmissionRequest::Exactly(bytes) => bytes <= free,
+            AdmissionRequest::Portion => free > 0,
         }
     }
 }

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::object::{ByteStream, Object, Piece, ZEROS, pieces, windows};
 use crate::rows::{Content, Extent, Place};
-use crate::sent::{Sending, Sent};
+use crate::sending::{PieceStream, Sending};
 
 /// The blocks, for readers only.
 #[async_trait]
@@ -96,7 +96,7 @@ impl Layout {
             pieces(within.collect(), window)
         });
         let reads = steps.map(move |piece| Ok(fetch(Arc::clone(&blocks), piece)));
-        Sent::new(stream::iter(reads), sending).boxed()
+        PieceStream::new(stream::iter(reads), sending).boxed()
     }
 }
 

@@ -4,7 +4,7 @@
 //! (operations of the metadata do), and does not know whether its blocks are local or remote.
 //!
 //! ```text
-//!   door ──► Fs::begin ─► BodyWriter::push … finish ─► Written ─► Fs::put_object | put_part
+//!   door ──► Fs::begin ─► BodyWriter::push … finish ─► WrittenBody ─► Fs::put_object | put_part
 //!            │              blocks, several at once, durable        one operation publishes them
 //!            ├─► Fs::open ─► Object ─► read | send ─► stream of Bytes from cache or blocks
 //!            │                 └─► layout ─► Layout::send, where there is no metadata
@@ -13,16 +13,16 @@
 
 mod account;
 mod cache;
-mod changed;
 mod digest;
 mod garbage;
 mod incoming;
 mod memos;
-mod opened;
+mod metadata_change;
+mod open_objects;
 mod party;
 mod readers;
 
-mod sent;
+mod sending;
 
 mod fs;
 
@@ -32,9 +32,9 @@ mod admission;
 mod backup;
 mod fetch;
 mod gc;
-mod kept;
-mod limited;
+mod memo_reads;
 mod object;
+mod user_limits;
 mod write;
 
 mod append;
@@ -46,23 +46,23 @@ mod multipart;
 
 pub use account::{Account, CountedBody, ThrottleCounts};
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{NodeCounts, Peers, Spent, Usage};
+pub use cairn_blocks::{NodeCounts, Peers, TimedCount, Usage};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::MasterSilence;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};
-pub use changed::Changed;
 pub use coalesce::CoalesceStep;
 pub use digest::{Digester, Digests, combine_checksums, hex};
-pub use file::{FileWriter, Over, PACKED_RUNS, Piece, Uploaded};
+pub use file::{FilePosition, FileWriter, Over, PACKED_RUNS, Piece, UploadedRuns};
 pub use fs::{Config, Fs, end_own_sessions};
 pub use gc::GcReport;
-pub use incoming::{Held, Wanted};
+pub use incoming::{AdmissionRequest, QuotaHold};
 pub use layout::{BlockReader, Layout};
-pub use memos::Kept;
-pub use multipart::{Completed, CopiedPart, PartSource};
+pub use memos::MemoVerb;
+pub use metadata_change::MetadataChange;
+pub use multipart::{CompletedUpload, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use party::party_of;
-pub use sent::Sending;
+pub use sending::Sending;
 pub use watching::Watching;
-pub use write::{BodyWriter, PutRequest, Written};
+pub use write::{BodyWriter, PutRequest, WrittenBody};

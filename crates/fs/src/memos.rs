@@ -33,43 +33,43 @@ const DECODED: usize = 2;
 const FIELDS: usize = 5;
 
 /// An operation that only reads, and whose replies are kept for each caller.
-pub trait Kept: WireVerb<Reply: Sync> {
+pub trait MemoVerb: WireVerb<Reply: Sync> {
     /// Returns all of its fields: numbers, and a name.
     fn fields(&self) -> ([u64; FIELDS], &[u8]);
 }
 
-impl Kept for Getattr {
+impl MemoVerb for Getattr {
     fn fields(&self) -> ([u64; FIELDS], &[u8]) {
         ([self.ino.0, 0, 0, 0, 0], &[])
     }
 }
 
-impl Kept for Access {
+impl MemoVerb for Access {
     fn fields(&self) -> ([u64; FIELDS], &[u8]) {
         ([self.ino.0, self.wanted.into(), 0, 0, 0], &[])
     }
 }
 
-impl Kept for Lookup {
+impl MemoVerb for Lookup {
     fn fields(&self) -> ([u64; FIELDS], &[u8]) {
         ([self.parent.0, 0, 0, 0, 0], &self.name)
     }
 }
 
-impl Kept for OpenInode {
+impl MemoVerb for OpenInode {
     fn fields(&self) -> ([u64; FIELDS], &[u8]) {
         ([self.ino.0, self.opened.into(), 0, 0, 0], &[])
     }
 }
 
-impl Kept for ReadExtents {
+impl MemoVerb for ReadExtents {
     fn fields(&self) -> ([u64; FIELDS], &[u8]) {
         let BodyId { session, counter } = self.body;
         ([self.bucket.0, session.0, counter, self.start, self.end], &[])
     }
 }
 
-impl Kept for FindExportAt {
+impl MemoVerb for FindExportAt {
     fn fields(&self) -> ([u64; FIELDS], &[u8]) {
         let is_inode: &[u8] = if self.ino.is_some() { &[1] } else { &[] };
         ([self.bucket.0, self.ino.map_or(0, |ino| ino.0), 0, 0, 0], is_inode)
@@ -104,7 +104,7 @@ pub(crate) struct NameRef<'a> {
 }
 
 impl<'a> NameRef<'a> {
-    pub(crate) fn new<V: Kept>(caller: &'a Caller, verb: &'a V) -> NameRef<'a> {
+    pub(crate) fn new<V: MemoVerb>(caller: &'a Caller, verb: &'a V) -> NameRef<'a> {
         let (numbers, name) = verb.fields();
         let (principal, posix) = (caller.principal(), caller.posix());
         NameRef { verb: V::NUMBER, numbers, name, principal, posix }

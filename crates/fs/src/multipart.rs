@@ -17,8 +17,8 @@ use crate::ops::buckets::{DeleteBucket, DropUploads, GetBucket, UPLOADS};
 use crate::ops::conditions::{Conditions, Current};
 use crate::ops::copy_object::{CopyCheckedObject, CopyObject, CopyReply, SourceState};
 use crate::ops::multipart::{
-    CompleteUpload, CopyCheckedPart, CopyPart, GetUpload, PartTable, TAKE_PARTS, TakeParts, Taken,
-    TakenPart, UploadName,
+    CompleteUpload, CopyCheckedPart, CopyPart, GetUpload, PartTable, TAKE_PARTS, TakeParts,
+    TakePartsReply, TakenPart, UploadName,
 };
 use crate::ops::put_object::{AbandonBody, MayWrite, PutReply};
 use crate::rows::{Algorithm, Checksum, ChecksumKind, Content, Part, Upload};
@@ -28,7 +28,7 @@ const COMPLETIONS: u32 = 8;
 
 /// An object made from an upload.
 #[derive(Clone, Debug)]
-pub struct Completed {
+pub struct CompletedUpload {
     pub put: PutReply,
     pub size: u64,
     pub checksums: Vec<Checksum>,
@@ -162,7 +162,7 @@ impl Fs {
         name: UploadName,
         parts: Vec<TakenPart>,
         conditions: Conditions,
-    ) -> Result<Completed> {
+    ) -> Result<CompletedUpload> {
         if parts.is_empty() {
             return Err(Error::Invalid("completing an upload needs at least one part".into()));
         }
@@ -208,7 +208,7 @@ impl Fs {
         caller: &Caller,
         name: &UploadName,
         named: &[TakenPart],
-    ) -> Result<Option<Completed>> {
+    ) -> Result<Option<CompletedUpload>> {
         self.read(caller, MayWrite { bucket: name.bucket.clone() }).await?;
         let object = match self.open(&Caller::system(), &name.bucket, &name.key).await {
             Ok(object) => object,
@@ -247,7 +247,7 @@ impl Fs {
             replaced: false,
         };
         let checksums = attributes.checksums.clone();
-        Ok(left.is_empty().then(|| Completed { put, size: object.size(), checksums }))
+        Ok(left.is_empty().then(|| CompletedUpload { put, size: object.size(), checksums }))
     }
 
     async fn assemble(
@@ -257,7 +257,7 @@ impl Fs {
         named: &[TakenPart],
         conditions: Conditions,
         body: BodyId,
-    ) -> Result<Completed> {
+    ) -> Result<CompletedUpload> {
         let session = self.inner.meta.session();
         let steps = named.len().div_ceil(TAKE_PARTS);
         let (mut change, mut offset) = (None, 0);
@@ -273,7 +273,7 @@ impl Fs {
                 parts: step.to_vec(),
                 last: at + 1 == steps,
             };
-            let taken: Taken = self.run(caller, verb).await?;
+            let taken: TakePartsReply = self.run(caller, verb).await?;
             change = Some(taken.upload.change);
             offset = taken.offset;
             upload = taken.upload;
@@ -292,7 +292,7 @@ impl Fs {
             conditions,
         };
         let put = self.run(caller, verb).await?;
-        Ok(Completed { put, size: offset, checksums })
+        Ok(CompletedUpload { put, size: offset, checksums })
     }
 }
 

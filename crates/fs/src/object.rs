@@ -11,11 +11,11 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::Fs;
 use crate::cache::PIECE_BYTES;
-use crate::opened::NameRef;
+use crate::open_objects::NameRef;
 use crate::ops::open_object::{OpenInode, OpenObject, OpenRange, OpenedObject, ReadExtents};
 use crate::readers::ReadGuard;
 use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
-use crate::sent::{Sending, Sent};
+use crate::sending::{PieceStream, Sending};
 
 /// Bytes of an object, piece by piece. An error ends the stream: all bytes before it are right.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
@@ -88,7 +88,8 @@ impl Fs {
     pub async fn open_for(
         &self,
         caller: &Caller,
-        (bucket, key): (&str, &str),
+        bucket: &str,
+        key: &str,
         wanted: impl Fn(&Object) -> Option<Range<u64>>,
     ) -> Result<Object> {
         let mut object = self.open(caller, bucket, key).await?;
@@ -382,7 +383,7 @@ impl Object {
             });
         match sending {
             None => reads.try_buffered(READ_AHEAD).boxed(),
-            Some(sending) => Sent::new(reads, sending).boxed(),
+            Some(sending) => PieceStream::new(reads, sending).boxed(),
         }
     }
 

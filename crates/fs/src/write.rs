@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::Fs;
-use crate::garbage::Abandoned;
-use crate::incoming::{Held, Wanted};
+use crate::garbage::GarbageItem;
+use crate::incoming::{AdmissionRequest, QuotaHold};
 use crate::ops::conditions::Conditions;
 use crate::ops::multipart::{PutPart, UploadName};
 use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
@@ -53,7 +53,7 @@ pub struct BodyWriter {
 }
 
 /// Bytes that were written and not published yet. They are abandoned when this is dropped.
-pub struct Written {
+pub struct WrittenBody {
     draft: Draft,
     inline: Bytes,
 }
@@ -71,7 +71,7 @@ struct Draft {
     wish: Wish,
     staged: bool,
     /// Bytes that count for quotas until they are published or abandoned.
-    held: Vec<Held>,
+    held: Vec<QuotaHold>,
 }
 
 /// Everything about an object except its bytes.
@@ -124,7 +124,7 @@ impl Fs {
         &self,
         caller: &Caller,
         request: PutRequest,
-        written: Written,
+        written: WrittenBody,
     ) -> Result<PutReply> {
         let (draft, content) = written.into_content();
         let verb = PutObject {
@@ -146,7 +146,7 @@ impl Fs {
         caller: &Caller,
         name: UploadName,
         number: u32,
-        written: Written,
+        written: WrittenBody,
         etag: String,
         checksums: Vec<Checksum>,
     ) -> Result<()> {
@@ -163,8 +163,9 @@ impl Fs {
         &self,
         caller: &Caller,
         name: UploadName,
-        (offset, expires): (u64, Timestamp),
-        written: Written,
+        offset: u64,
+        expires: Timestamp,
+        written: WrittenBody,
         etag: String,
     ) -> Result<Resumable> {
         let (draft, content) = written.into_content();
@@ -188,20 +189,20 @@ impl BodyWriter {
     pub async fn expect(&mut self, announced: Option<u64>, key: Option<&str>) -> Result<()> {
         self.place.1 = key.map(str::to_owned);
         match announced.filter(|bytes| *bytes > self.let_in) {
-            Some(bytes) => self.let_in(Wanted::Exactly(bytes)).await,
+            Some(bytes) => self.let_in(AdmissionRequest::Exactly(bytes)).await,
             None => Ok(()),
         }
     }
 
     /// Admits bytes. An upload's first bytes are admitted without asking
     /// ([`limits::QUOTA_UNASKED`]); an announced length includes them.
-    async fn let_in(&mut self, wanted: Wanted) -> Result<()> {
+    async fn let_in(&mut self, wanted: AdmissionRequest) -> Result<()> {
         let (bucket, key) = &self.place;
         let held = self.fs.let_in(bucket, key.as_deref(), wanted).await?;
         self.draft.held.extend(held);
         self.let_in = match wanted {
-            Wanted::Exactly(bytes) => self.let_in.max(bytes),
-            Wanted::Portion => self.let_in.saturating_add(limits::QUOTA_PORTION),
+            AdmissionRequest::Exactly(bytes) => self.let_in.max(bytes),
+            AdmissionRequest::Portion => self.let_in.saturating_add(limits::QUOTA_PORTION),
         };
         Ok(())
     }
@@ -213,7 +214,7 @@ impl BodyWriter {
             return Err(Error::TooLarge(what));
         }
         while self.size() + bytes.len() as u64 > self.let_in {
-            Box::pin(self.let_in(Wanted::Portion)).await?;
+            Box::pin(self.let_in(AdmissionRequest::Portion)).await?;
         }
         while !bytes.is_empty() {
             let room = self.block_room();
@@ -319,7 +320,7 @@ impl BodyWriter {
     ///
     /// # Errors
     /// Also reports a block that failed before, although [`BodyWriter::push`] has reported it.
-    pub async fn finish(mut self) -> Result<Written> {
+    pub async fn finish(mut self) -> Result<WrittenBody> {
         let mut inline = Bytes::new();
         if self.draft.body.is_none() && self.buffer.len() <= limits::INLINE_BYTES {
             inline = std::mem::take(&mut self.buffer).freeze();
@@ -336,7 +337,7 @@ impl BodyWriter {
             return Err(Error::Unavailable("a block of it was not written".into()));
         }
         let draft = std::mem::replace(&mut self.draft, Draft::empty(&self.fs));
-        Ok(Written { draft, inline })
+        Ok(WrittenBody { draft, inline })
     }
 }
 
@@ -360,7 +361,7 @@ impl Drop for BodyWriter {
     }
 }
 
-impl Written {
+impl WrittenBody {
     /// Returns the length in bytes.
     pub fn size(&self) -> u64 {
         self.draft.size
@@ -463,11 +464,11 @@ impl Drop for Draft {
         let Some(body) = self.body else { return };
         let mut abandoned = self.fs.inner.abandoned.lock();
         if self.staged {
-            abandoned.push(Abandoned::Body(body));
+            abandoned.push(GarbageItem::Body(body));
         }
         for extent in self.chunks.values().flat_map(|row| &row.extents) {
             if let Place::Block { group, block, .. } = extent.place {
-                abandoned.push(Abandoned::Block(group, block));
+                abandoned.push(GarbageItem::Block(group, block));
             }
         }
     }

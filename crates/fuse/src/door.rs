@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use cairn_base::Ino;
-use cairn_posix::{Changes, LockSpace, Mode, Wanted};
+use cairn_posix::{Changes, LockRequest, LockSpace, Mode};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, IoctlFlags,
     KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
@@ -15,10 +15,12 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 
-use crate::asked::Asked;
 use crate::attributes::set_time;
 use crate::desk::{Desk, open};
+use crate::files::HandlePosition;
 use crate::flags;
+use crate::kernel_request::KernelRequest;
+use crate::names::NamePlace;
 use crate::turns::{MANY_BYTES, Turns};
 use crate::who::who;
 
@@ -45,12 +47,12 @@ impl Filesystem for Door {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
         self.desk.lookup(who(request), inode(parent), name, reply);
     }
 
     fn forget(&self, request: &Request, ino: INodeNo, nlookup: u64) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.posix.forget(inode(ino), nlookup);
     }
 
@@ -61,7 +63,7 @@ impl Filesystem for Door {
         handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         // For a handle the kernel asks on its own, before it reads.
         self.desk.getattr(who(request), inode(ino), handle.is_none(), reply);
     }
@@ -84,14 +86,14 @@ impl Filesystem for Door {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
         self.desk.setattr(who(request), inode(ino), changes, handle, reply);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.read_link(who(request), inode(ino), reply);
     }
 
@@ -105,8 +107,8 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
-        self.desk.make_node(who(request), (inode(parent), name), (mode, umask), reply);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
+        self.desk.make_node(who(request), inode(parent), name, mode, umask, reply);
     }
 
     fn mkdir(
@@ -118,23 +120,24 @@ impl Filesystem for Door {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
         self.desk.make_directory(
             who(request),
-            (inode(parent), name),
+            inode(parent),
+            name,
             Mode { bits: mode, umask },
             reply,
         );
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
-        self.desk.remove_file(who(request), (inode(parent), name), reply);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
+        self.desk.remove_file(who(request), inode(parent), name, reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
-        self.desk.remove_directory(who(request), (inode(parent), name), reply);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
+        self.desk.remove_directory(who(request), inode(parent), name, reply);
     }
 
     fn symlink(
@@ -145,8 +148,8 @@ impl Filesystem for Door {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
-        self.desk.make_symlink(who(request), (inode(parent), name), target, reply);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
+        self.desk.make_symlink(who(request), inode(parent), name, target, reply);
     }
 
     fn rename(
@@ -159,8 +162,9 @@ impl Filesystem for Door {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
-        let (source, target) = ((inode(parent), name), (inode(new_parent), new_name));
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
+        let source = NamePlace { parent: inode(parent), name };
+        let target = NamePlace { parent: inode(new_parent), name: new_name };
         self.desk.rename(who(request), source, target, flags, reply);
     }
 
@@ -172,12 +176,12 @@ impl Filesystem for Door {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
-        self.desk.make_link(who(request), inode(ino), (inode(parent), name), reply);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
+        self.desk.make_link(who(request), inode(ino), inode(parent), name, reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         if self.desk.opens_nothing {
             // The kernel does not ask again, and reports no closing.
             return reply.error(Errno::ENOSYS);
@@ -196,7 +200,8 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), size as usize >= MANY_BYTES);
+        let _request =
+            self.turns.request(KernelRequest::new(request, ino), size as usize >= MANY_BYTES);
         self.desk.read((inode(ino), handle), offset, size, reply);
     }
 
@@ -212,8 +217,9 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), data.len() >= MANY_BYTES);
-        self.desk.write(handle, offset, data, (kills, flags), reply);
+        let _request =
+            self.turns.request(KernelRequest::new(request, ino), data.len() >= MANY_BYTES);
+        self.desk.write(handle, offset, data, kills, flags, reply);
     }
 
     fn flush(
@@ -224,7 +230,7 @@ impl Filesystem for Door {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         if self.desk.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
@@ -241,7 +247,7 @@ impl Filesystem for Door {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.release(handle, reply);
     }
 
@@ -253,7 +259,7 @@ impl Filesystem for Door {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         if self.desk.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
@@ -261,7 +267,7 @@ impl Filesystem for Door {
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.open_directory(inode(ino), reply);
     }
 
@@ -273,7 +279,7 @@ impl Filesystem for Door {
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), true);
+        let _request = self.turns.request(KernelRequest::new(request, ino), true);
         self.desk.list(who(request), handle, offset, reply);
     }
 
@@ -285,7 +291,7 @@ impl Filesystem for Door {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), true);
+        let _request = self.turns.request(KernelRequest::new(request, ino), true);
         self.desk.list_with_attributes(who(request), handle, offset, reply);
     }
 
@@ -297,7 +303,7 @@ impl Filesystem for Door {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.posix.close_directory(open(handle));
         reply.ok();
     }
@@ -310,12 +316,12 @@ impl Filesystem for Door {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.sync_directory(handle, reply);
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.statfs(who(request), inode(ino), reply);
     }
 
@@ -329,8 +335,8 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
-        self.desk.set_xattr(who(request), inode(ino), (name, value), flags, reply);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
+        self.desk.set_xattr(who(request), inode(ino), name, value, flags, reply);
     }
 
     fn getxattr(
@@ -341,17 +347,17 @@ impl Filesystem for Door {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.get_xattr(who(request), inode(ino), name, size, reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.list_xattrs(who(request), inode(ino), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.remove_xattr(who(request), inode(ino), name, reply);
     }
 
@@ -365,9 +371,9 @@ impl Filesystem for Door {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let _request = self.turns.request(Asked::new(request, parent), false);
+        let _request = self.turns.request(KernelRequest::new(request, parent), false);
         let (mode, flags) = (Mode { bits: mode, umask }, OpenFlags(flags));
-        self.desk.create(who(request), (inode(parent), name), mode, flags, reply);
+        self.desk.create(who(request), inode(parent), name, mode, flags, reply);
     }
 
     fn fallocate(
@@ -380,9 +386,8 @@ impl Filesystem for Door {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
-        let asked = (who(request), mode);
-        self.desk.allocate(handle, asked, (offset, length), reply);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
+        self.desk.allocate(handle, who(request), mode, (offset, length), reply);
     }
 
     fn lseek(
@@ -394,7 +399,7 @@ impl Filesystem for Door {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         self.desk.seek((inode(ino), handle), offset, whence, reply);
     }
 
@@ -410,14 +415,14 @@ impl Filesystem for Door {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         // There is no such request by flock(2).
         let space = LockSpace::Fcntl;
         let kind = match flags::lock(kind) {
             Ok(kind) => kind,
             Err(refused) => return reply.error(refused),
         };
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space };
+        let wanted = LockRequest { owner: owner.0, pid, start, last, kind, space };
         self.desk.test_lock(handle, wanted, reply);
     }
 
@@ -434,13 +439,13 @@ impl Filesystem for Door {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         let space = LockSpace::Both;
         let kind = match flags::lock(kind) {
             Ok(kind) => kind,
             Err(refused) => return reply.error(refused),
         };
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space };
+        let wanted = LockRequest { owner: owner.0, pid, start, last, kind, space };
         self.desk.set_lock(request.pid(), handle, wanted, sleep, reply);
     }
 
@@ -454,7 +459,7 @@ impl Filesystem for Door {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         // Files are always ready: after this reply the kernel says so on its own, and does not ask
         // again.
         reply.error(Errno::ENOSYS);
@@ -471,7 +476,7 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
         reply.error(Errno::ENOTTY);
     }
 
@@ -488,8 +493,9 @@ impl Filesystem for Door {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let _request = self.turns.request(Asked::new(request, ino), false);
-        let (source, target) = ((source, source_offset), (target, target_offset));
-        self.desk.copy_range(source, target, (who(request), length), reply);
+        let _request = self.turns.request(KernelRequest::new(request, ino), false);
+        let source = HandlePosition { handle: source, offset: source_offset };
+        let target = HandlePosition { handle: target, offset: target_offset };
+        self.desk.copy_range(who(request), source, target, length, reply);
     }
 }

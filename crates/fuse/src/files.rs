@@ -16,6 +16,13 @@ use crate::{errno, flags};
 /// Most bytes that one request copies: the answer has 32 bits.
 const COPIED_BYTES: u64 = u32::MAX as u64 & !0xFFF;
 
+/// A place in a file that a program has open.
+#[derive(Clone, Copy)]
+pub struct HandlePosition {
+    pub handle: FileHandle,
+    pub offset: u64,
+}
+
 fn reply_done(reply: ReplyEmpty, done: Result<()>) {
     match done {
         Ok(()) => reply.ok(),
@@ -39,7 +46,8 @@ impl Desk {
     pub fn create(
         &self,
         who: Who,
-        (parent, name): (Ino, &OsStr),
+        parent: Ino,
+        name: &OsStr,
         mode: Mode,
         flags: OpenFlags,
         reply: ReplyCreate,
@@ -50,7 +58,7 @@ impl Desk {
         };
         let timer = self.time("create");
         let (intent, exclusive) = (flags::intent(flags), flags::is_exclusive(flags));
-        let created = self.posix.create(who, (parent, name), mode, intent, exclusive);
+        let created = self.posix.create(who, parent, name, mode, intent, exclusive);
         let seen = self.paths.name(parent, name.as_bytes());
         let name = Some(OsStr::new(name));
         self.answer_of(name, timer, created, move |created| match created {
@@ -95,7 +103,8 @@ impl Desk {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        (kills, flags): (WriteFlags, OpenFlags),
+        kills: WriteFlags,
+        flags: OpenFlags,
         reply: ReplyWrite,
     ) {
         let timer = self.time("write");
@@ -141,7 +150,8 @@ impl Desk {
     pub fn allocate(
         &self,
         handle: FileHandle,
-        (who, mode): (Who, i32),
+        who: Who,
+        mode: i32,
         range: (u64, u64),
         reply: ReplyEmpty,
     ) {
@@ -153,7 +163,7 @@ impl Desk {
             Ok(allocation) => allocation,
             Err(refused) => return reply.error(refused),
         };
-        let done = self.posix.allocate(open(handle), who, range, allocation);
+        let done = self.posix.allocate(open(handle), who, range.0, range.1, allocation);
         self.answer(timer, done, move |done| reply_done(reply, done));
     }
 
@@ -161,18 +171,19 @@ impl Desk {
     /// instead.
     pub fn copy_range(
         &self,
-        (source, source_offset): (FileHandle, u64),
-        (target, target_offset): (FileHandle, u64),
-        (who, length): (Who, u64),
+        who: Who,
+        source: HandlePosition,
+        target: HandlePosition,
+        length: u64,
         reply: ReplyWrite,
     ) {
         let timer = self.time("copy");
-        let (source, target) = (open(source), open(target));
-        if !self.posix.is_usable(source) || !self.posix.is_writable(target) {
+        let (from, to) = (open(source.handle), open(target.handle));
+        if !self.posix.is_usable(from) || !self.posix.is_writable(to) {
             return reply.error(Errno::EBADF);
         }
-        let (from, to) = ((source, source_offset), (target, target_offset));
-        let copied = self.posix.copy_range(from, to, who, length.min(COPIED_BYTES));
+        let length = length.min(COPIED_BYTES);
+        let copied = self.posix.copy_range(from, source.offset, to, target.offset, who, length);
         self.answer(timer, copied, move |copied| match copied {
             // The number is at most the requested one.
             Ok(copied) => reply.written(copied as u32),

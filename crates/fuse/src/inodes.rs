@@ -117,7 +117,8 @@ impl Desk {
         &self,
         who: Who,
         ino: Ino,
-        (name, value): (&OsStr, &[u8]),
+        name: &OsStr,
+        value: &[u8],
         flags: i32,
         reply: ReplyEmpty,
     ) {
@@ -127,7 +128,7 @@ impl Desk {
         };
         let timer = self.time("setxattr");
         let is_too_large = value.len() > limits::XATTR_BYTES;
-        let set = self.posix.set_xattr(who, ino, (name.as_bytes(), value), mode);
+        let set = self.posix.set_xattr(who, ino, name.as_bytes(), value, mode);
         self.answer(timer, set, move |set| match set {
             Ok(()) => reply.ok(),
             Err(Error::TooLarge(_)) if is_too_large => reply.error(Errno::E2BIG),

@@ -1,8 +1,9 @@
 //! Notices to the kernel that something in its caches must be asked for again.
 //!
 //! Only notices that take no lock are sent, since callers wait for them. Attributes of an inode
-//! become invalid, and with them, before the next `read`, its pages (`posix/src/known.rs`). The
-//! epoch of all names is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
+//! become invalid, and with them, before the next `read`, its pages (`posix/src/kernel_view.rs`).
+//! The epoch of all names is raised. A kernel that knows no epochs (before 6.16) keeps no names at
+//! all.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

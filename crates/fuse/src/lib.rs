@@ -10,11 +10,11 @@
 //!   kernel ◄── invalidation ── kernel ◄── posix: a change, before it is acknowledged elsewhere
 //! ```
 //!
-//! The parts that the kernel may keep, and until when, are decided in `posix/src/known.rs` and
-//! `kernel.rs`. Modules stand in floors, below. Each uses floors above it only, and none of its
-//! own.
+//! The parts that the kernel may keep, and until when, are decided in `posix/src/kernel_view.rs`
+//! and `kernel.rs`. Modules stand in floors, below. Each uses floors above it only, and none of
+//! its own.
 
-mod asked;
+mod kernel_request;
 mod paths;
 
 mod attributes;
@@ -77,7 +77,7 @@ pub struct Options {
 }
 
 /// A mounted file system. Ends when it is unmounted.
-pub struct Mounted {
+pub struct FuseMount {
     posix: Arc<Posix>,
     runtime: Handle,
     session: Session<Door>,
@@ -92,7 +92,7 @@ pub fn mount(
     runtime: Handle,
     at: &Path,
     options: &Options,
-) -> io::Result<Mounted> {
+) -> io::Result<FuseMount> {
     let kernel = Arc::new(Kernel::default());
     let (dirty_bytes, opens_nothing) =
         (options.dirty_bytes, options.read_only && options.local_locks);
@@ -118,7 +118,7 @@ pub fn mount(
     kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     posix.follow_changes();
-    Ok(Mounted { posix, runtime, session, awake, kernel })
+    Ok(FuseMount { posix, runtime, session, awake, kernel })
 }
 
 /// Returns the type that `/proc/mounts` shows, `fuse.cairn`. If root mounts, the kernel itself gets
@@ -131,7 +131,7 @@ fn subtype() -> MountOption {
     }
 }
 
-impl Mounted {
+impl FuseMount {
     /// Answers requests until it is unmounted.
     pub fn serve(self) -> io::Result<()> {
         let (swept, awake) = (Arc::downgrade(&self.posix), self.awake);
@@ -155,7 +155,8 @@ impl Mounted {
         async move { posix.flush_all().await }
     }
 
-    /// Waits until the kernel has ended the mount, whether or not [`Mounted::serve`] has returned.
+    /// Waits until the kernel has ended the mount, whether or not [`FuseMount::serve`] has
+    /// returned.
     pub fn disconnected(&self) -> impl Future<Output = ()> + Send + use<> {
         let kernel = Arc::clone(&self.kernel);
         async move {

@@ -11,10 +11,10 @@ use fuser::{
     FileHandle, FileType, FopenFlags, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyOpen,
 };
 
-use crate::asked::Asked;
 use crate::attributes::{attributes, kind};
 use crate::desk::{Desk, GENERATION, open};
 use crate::errno;
+use crate::kernel_request::KernelRequest;
 use crate::paths::Paths;
 
 /// Position of the first name: `.` and `..` come before it.
@@ -54,10 +54,10 @@ impl Desk {
     ) {
         let timer = self.time("readdir");
         let posix = Arc::clone(&self.posix);
-        let (paths, parent) = (Arc::clone(&self.paths), Asked::taken().ino);
+        let (paths, parent) = (Arc::clone(&self.paths), KernelRequest::taken().ino);
         let listed = Answer::later(async move {
-            let at = (open(handle), offset);
-            let listed = list_plus(&posix, &who, at, (&paths, parent), &mut reply).await;
+            let file = open(handle);
+            let listed = list_plus(&posix, &who, file, offset, &paths, parent, &mut reply).await;
             (reply, listed)
         });
         self.answer(timer, listed, |(reply, listed)| match listed {
@@ -99,8 +99,10 @@ async fn list(
 async fn list_plus(
     posix: &Arc<Posix>,
     who: &Who,
-    (directory, offset): (Descriptor, u64),
-    (paths, parent): (&Arc<Paths>, Ino),
+    directory: Descriptor,
+    offset: u64,
+    paths: &Arc<Paths>,
+    parent: Ino,
     reply: &mut ReplyDirectoryPlus,
 ) -> Result<()> {
     let mut at = offset;

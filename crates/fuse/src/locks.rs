@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::Result;
-use cairn_posix::{Answer, LockKind, LockSpace, Locked, Patience, Wanted};
+use cairn_posix::{Answer, LockKind, LockOutcome, LockRequest, LockSpace, Patience};
 use fuser::{Errno, FileHandle, ReplyEmpty, ReplyLock};
 
 use crate::desk::{Desk, open};
@@ -19,10 +19,10 @@ use crate::{errno, flags};
 const LOOKS: u32 = 20;
 
 /// Sets the kind of lock that `thread` has asked for.
-async fn by(wanted: Wanted, thread: u32) -> Wanted {
+async fn by(wanted: LockRequest, thread: u32) -> LockRequest {
     if !wanted.is_whole() {
         // Locks by flock(2) always cover a whole file.
-        return Wanted { space: LockSpace::Fcntl, ..wanted };
+        return LockRequest { space: LockSpace::Fcntl, ..wanted };
     }
     for _ in 0..LOOKS {
         let space = match who::call(thread) {
@@ -35,13 +35,13 @@ async fn by(wanted: Wanted, thread: u32) -> Wanted {
                 continue;
             }
         };
-        return Wanted { space, ..wanted };
+        return LockRequest { space, ..wanted };
     }
-    Wanted { space: LockSpace::Both, ..wanted }
+    LockRequest { space: LockSpace::Both, ..wanted }
 }
 
 impl Desk {
-    pub fn test_lock(&self, handle: FileHandle, wanted: Wanted, reply: ReplyLock) {
+    pub fn test_lock(&self, handle: FileHandle, wanted: LockRequest, reply: ReplyLock) {
         let timer = self.time("lock");
         let held = self.posix.test_lock(open(handle), wanted);
         self.answer(timer, held, move |held| match held {
@@ -59,7 +59,7 @@ impl Desk {
         &self,
         thread: u32,
         handle: FileHandle,
-        wanted: Wanted,
+        wanted: LockRequest,
         waits: bool,
         reply: ReplyEmpty,
     ) {
@@ -79,11 +79,11 @@ impl Desk {
     }
 }
 
-fn reply_locked(reply: ReplyEmpty, unlocks: bool, done: Result<Locked>) {
+fn reply_locked(reply: ReplyEmpty, unlocks: bool, done: Result<LockOutcome>) {
     match done {
-        Ok(Locked::Done) => reply.ok(),
-        Ok(Locked::Busy) => reply.error(Errno::EAGAIN),
-        Ok(Locked::GivenUp) => reply.error(Errno::EINTR),
+        Ok(LockOutcome::Done) => reply.ok(),
+        Ok(LockOutcome::Busy) => reply.error(Errno::EAGAIN),
+        Ok(LockOutcome::GivenUp) => reply.error(Errno::EINTR),
         Err(error) if unlocks => reply.error(errno::of(&error)),
         Err(error) => reply.error(errno::of_lock(&error)),
     }

@@ -19,10 +19,10 @@ pub struct Paths {
     others: Box<[PathSlot]>,
 }
 
-type PathSlot = Mutex<Option<Named>>;
+type PathSlot = Mutex<Option<NamedInode>>;
 
 #[derive(Clone, Debug)]
-struct Named {
+struct NamedInode {
     ino: Ino,
     parent: Ino,
     name: Box<[u8]>,
@@ -41,7 +41,7 @@ impl Name {
     pub fn stands_for(self, ino: Ino, is_directory: bool) {
         let Name { paths, parent, name } = self;
         let slots = if is_directory { &paths.directories } else { &paths.others };
-        *slot(slots, ino).lock() = Some(Named { ino, parent, name });
+        *slot(slots, ino).lock() = Some(NamedInode { ino, parent, name });
     }
 }
 
@@ -79,7 +79,7 @@ impl Paths {
         format!("/{}", names.join("/"))
     }
 
-    fn find(&self, ino: Ino) -> Option<Named> {
+    fn find(&self, ino: Ino) -> Option<NamedInode> {
         [&self.directories, &self.others].into_iter().find_map(|slots| {
             slot(slots, ino).lock().as_ref().filter(|named| named.ino == ino).cloned()
         })

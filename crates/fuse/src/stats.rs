@@ -13,7 +13,7 @@ use cairn_base::trace::Traces;
 use cairn_base::{Rng, Scope, Stage, Stages};
 use cairn_posix::Work;
 
-use crate::asked::Asked;
+use crate::kernel_request::KernelRequest;
 use crate::paths::Paths;
 
 /// Requests of the kernel, by operation.
@@ -87,7 +87,7 @@ impl Timer {
     /// Describes the request for the table of requests in flight.
     pub fn in_flight(&self, paths: &Arc<Paths>, name: Option<&OsStr>) -> Request {
         let (operation, paths) = (OPERATIONS[self.operation], Arc::clone(paths));
-        let Asked { process, uid, ino } = Asked::taken();
+        let KernelRequest { process, uid, ino } = KernelRequest::taken();
         let name: Option<Box<[u8]>> = name.map(|name| name.as_bytes().into());
         let about = move || About {
             door: "fuse",

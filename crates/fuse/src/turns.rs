@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::asked::Asked;
 use crate::awake::Awake;
 use crate::kernel::Kernel;
+use crate::kernel_request::KernelRequest;
 
 /// Time for which a thread looks out for the next request: programs make one request after another.
 const LOOKOUT: Duration = Duration::from_micros(50);
@@ -81,7 +81,7 @@ impl Turns {
     }
 
     /// Notes that this thread has taken a request, which takes it longer if `is_long`.
-    pub fn request(&self, asked: Asked, is_long: bool) -> Request<'_> {
+    pub fn request(&self, asked: KernelRequest, is_long: bool) -> Request<'_> {
         asked.take();
         if is_long && self.kernel.has_requests() {
             TURN.take();

@@ -37,14 +37,14 @@ struct File {
 
 /// The memory that the lines take. It is held until they are appended, even if their sender has
 /// gone.
-pub type Held = Arc<dyn Any + Send + Sync>;
+pub type HeldMemory = Arc<dyn Any + Send + Sync>;
 
 /// Lines that wait for their turn.
 struct Waiting {
     caller: Caller,
     lines: Bytes,
     made: ObjectAttributes,
-    _held: Held,
+    _held: HeldMemory,
     reply: oneshot::Sender<Result<u64>>,
 }
 
@@ -83,9 +83,11 @@ impl Gather {
     pub async fn append(
         self: &Arc<Self>,
         caller: &Caller,
-        (bucket, key): (&str, &str),
-        (lines, made): (Bytes, ObjectAttributes),
-        held: Held,
+        bucket: &str,
+        key: &str,
+        lines: Bytes,
+        made: ObjectAttributes,
+        held: HeldMemory,
     ) -> Result<u64> {
         if lines.len() > limits::BLOCK_BYTES {
             let (len, most) = (lines.len(), limits::BLOCK_BYTES);

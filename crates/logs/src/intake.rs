@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use crate::batch::{Lines, RecordBatch};
 use crate::counts::{Counts, Protocol, add};
-use crate::gather::{Gather, Held};
+use crate::gather::{Gather, HeldMemory};
 use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
 use crate::paths::{LogPaths, PathTemplate};
 use crate::{levels, mark};
@@ -131,8 +131,9 @@ impl Intake {
         &self,
         caller: &Caller,
         protocol: Protocol,
-        (batch, key): (RecordBatch, Option<Key>),
-        held: Held,
+        batch: RecordBatch,
+        key: Option<Key>,
+        held: HeldMemory,
     ) -> Result<Outcome> {
         let count = self.counts.of(protocol);
         let records = batch.records;
@@ -148,7 +149,7 @@ impl Intake {
         let day = cairn_base::day(received);
         let mut all = Vec::new();
         for lines in lines {
-            match self.component(&bucket, (template, protocol), &lines.source).await {
+            match self.component(&bucket, template, protocol, &lines.source).await {
                 Ok(component) => all.push((component, lines)),
                 Err(error) => {
                     let is_final = matches!(error, Error::TooLarge(_) | Error::Invalid(_));
@@ -186,7 +187,7 @@ impl Intake {
         Place { bucket, source: component, file, is_own }: Place<'_>,
         lines: Lines,
         key: Option<&Key>,
-        held: &Held,
+        held: &HeldMemory,
     ) -> Vec<(usize, Error)> {
         // The source as it was sent: a request is the same although a template was changed.
         let (source, levels) = (lines.source.clone(), lines.levels);
@@ -198,11 +199,11 @@ impl Intake {
             // again, in order.
             let mut stored = match &missed {
                 Some(error) => Err(Error::copy(error)),
-                None => self.append(caller, place, (lines.clone(), held), key.as_ref()).await,
+                None => self.append(caller, place, lines.clone(), held, key.as_ref()).await,
             };
             if is_own && matches!(stored, Err(Error::NotFound(_))) {
                 stored = match Box::pin(self.create(caller, bucket)).await {
-                    Ok(()) => self.append(caller, place, (lines, held), key.as_ref()).await,
+                    Ok(()) => self.append(caller, place, lines, held, key.as_ref()).await,
                     Err(error) => Err(error),
                 };
             }
@@ -222,14 +223,16 @@ impl Intake {
         &self,
         caller: &Caller,
         place: (&str, &str),
-        (lines, held): (Bytes, &Held),
+        lines: Bytes,
+        held: &HeldMemory,
         key: Option<&Key>,
     ) -> Result<()> {
-        let made = mark::made(place.0, place.1);
+        let (bucket, file) = place;
+        let made = mark::made(bucket, file);
         match key {
             None => {
                 let held = Arc::clone(held);
-                self.gather.append(caller, place, (lines, made), held).await.map(|_| ())
+                self.gather.append(caller, bucket, file, lines, made, held).await.map(|_| ())
             }
             Some(key) => {
                 let call = call_of(caller.user(), key);
@@ -308,7 +311,8 @@ impl Intake {
     async fn component(
         &self,
         bucket: &str,
-        (template, protocol): (&PathTemplate, Protocol),
+        template: &PathTemplate,
+        protocol: Protocol,
         source: &str,
     ) -> Result<String> {
         let component = template.source(protocol, source)?;

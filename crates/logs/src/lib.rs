@@ -52,7 +52,7 @@ mod listen;
 pub use batch::RecordBatch;
 pub use bulk::Item;
 pub use counts::{Counts, Protocol};
-pub use gather::{Gather, Held};
+pub use gather::{Gather, HeldMemory};
 pub use intake::{Intake, Key, Outcome, call_of, key_of};
 pub use level::{Level, LevelClass};
 pub use listen::{Handshake, Incoming, Options, ShakeHands, serve};

@@ -325,7 +325,8 @@ impl Connection {
             wanted.iter().for_each(|message| syslog::message(message, &sender, &mut batch));
             let pushed = match self.caller().await {
                 Ok(caller) => {
-                    self.intake.push(&caller, Protocol::Syslog, (batch, None), Arc::new(())).await
+                    let held = Arc::new(());
+                    self.intake.push(&caller, Protocol::Syslog, batch, None, held).await
                 }
                 Err(error) => Err(error),
             };

@@ -17,7 +17,7 @@ pub fn made(bucket: &str, file: &str) -> ObjectAttributes {
 }
 
 /// Returns whether the intake made this file, at this place.
-pub fn is_made((bucket, file): (&str, &str), attributes: Option<&ObjectAttributes>) -> bool {
+pub fn is_made(bucket: &str, file: &str, attributes: Option<&ObjectAttributes>) -> bool {
     let metadata = attributes.map_or(&[][..], |attributes| &attributes.user_metadata);
     let is_here = |value: &str| {
         value.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('/')) == Some(file)
@@ -46,11 +46,11 @@ mod tests {
         let file = file("app", "2026-11-26");
         assert_eq!(file, "app/2026-11-26.jsonl");
         let made = made("logs-a", &file);
-        assert!(is_made(("logs-a", &file), Some(&made)));
-        assert!(!is_made(("logs-a", "kept/2026-11-26.jsonl"), Some(&made)));
-        assert!(!is_made(("archive", &file), Some(&made)), "a copy in another bucket");
-        let place = ("logs-a", &file[..]);
-        assert!(!is_made(place, None) && !is_made(place, Some(&ObjectAttributes::default())));
+        assert!(is_made("logs-a", &file, Some(&made)));
+        assert!(!is_made("logs-a", "kept/2026-11-26.jsonl", Some(&made)));
+        assert!(!is_made("archive", &file, Some(&made)), "a copy in another bucket");
+        assert!(!is_made("logs-a", &file, None), "no attributes");
+        assert!(!is_made("logs-a", &file, Some(&ObjectAttributes::default())));
     }
 
     #[test]

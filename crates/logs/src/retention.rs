@@ -12,7 +12,7 @@ use cairn_base::{Error, Ino, Result, Timestamp};
 use cairn_fs::ops::buckets::ListBuckets;
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
 use cairn_fs::ops::delete_object::DeleteObject;
-use cairn_fs::ops::list_objects::{ListObjects, Listed, Page};
+use cairn_fs::ops::list_objects::{ListObjects, ListedObject, Page};
 use cairn_fs::ops::setattr::{SetTime, Setattr};
 use cairn_fs::{Fs, Object};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl RetentionSettings {
 
 /// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Retained {
+pub struct RetentionSummary {
     pub deleted: u64,
     /// Number of buckets in which nothing was deleted because the clock jumped.
     pub held: u64,
@@ -79,7 +79,7 @@ impl Retention {
 ///
 /// # Errors
 /// The error if the buckets cannot be listed. Errors in one of them are logged.
-pub async fn retain(fs: &Fs) -> Result<Retained> {
+pub async fn retain(fs: &Fs) -> Result<RetentionSummary> {
     let mut look = RetentionLook::default();
     while !look.step(fs).await? {}
     Ok(look.retained)
@@ -88,7 +88,7 @@ pub async fn retain(fs: &Fs) -> Result<Retained> {
 /// A look at all buckets for records, in steps. A step lists a few names at most, and deletes files
 /// among them. The memory of a look does not grow with the number of files.
 pub struct RetentionLook {
-    pub retained: Retained,
+    pub retained: RetentionSummary,
     buckets: VecDeque<String>,
     /// Name after which the list of buckets continues.
     after: Option<String>,
@@ -97,7 +97,7 @@ pub struct RetentionLook {
 
 impl Default for RetentionLook {
     fn default() -> RetentionLook {
-        let (retained, after) = (Retained::default(), Some(String::new()));
+        let (retained, after) = (RetentionSummary::default(), Some(String::new()));
         RetentionLook { retained, buckets: VecDeque::new(), after, bucket: None }
     }
 }
@@ -154,7 +154,11 @@ struct BucketLook {
 
 impl BucketLook {
     /// Begins a look. Returns `None` if nothing is to be deleted.
-    async fn begin(fs: &Fs, bucket: &str, retained: &mut Retained) -> Result<Option<BucketLook>> {
+    async fn begin(
+        fs: &Fs,
+        bucket: &str,
+        retained: &mut RetentionSummary,
+    ) -> Result<Option<BucketLook>> {
         let object = match fs.open(&Caller::system(), bucket, SETTINGS).await {
             Err(Error::NotFound(_)) => return Ok(None),
             object => object?,
@@ -179,7 +183,7 @@ impl BucketLook {
     }
 
     /// Does a step. Returns true after the last step.
-    async fn step(&mut self, fs: &Fs, retained: &mut Retained) -> Result<bool> {
+    async fn step(&mut self, fs: &Fs, retained: &mut RetentionSummary) -> Result<bool> {
         if let Some(look) = &mut self.source {
             let is_over = look.step(fs, &self.bucket, day::number(self.now)).await;
             if !matches!(is_over, Ok(false)) {
@@ -196,7 +200,7 @@ impl BucketLook {
             }
         }
         if let Some(after) = self.after.take() {
-            let page = list(fs, (&self.bucket, "/"), "", after).await?;
+            let page = list(fs, &self.bucket, "/", "", after).await?;
             let names = page.prefixes.iter().map(|prefix| prefix.trim_end_matches('/').to_owned());
             self.sources.extend(names);
             self.after = page.next;
@@ -236,7 +240,7 @@ impl SourceLook {
     /// Does a step. Returns true after the last step.
     async fn step(&mut self, fs: &Fs, bucket: &str, today: i64) -> Result<bool> {
         let after = std::mem::take(&mut self.after);
-        let page = list(fs, (bucket, "/"), &format!("{}/", self.source), after).await?;
+        let page = list(fs, bucket, "/", &format!("{}/", self.source), after).await?;
         for file in page.objects.into_iter().filter_map(|listed| file_of(bucket, listed)) {
             if !self.is_summed {
                 self.sum(&file);
@@ -267,7 +271,7 @@ impl SourceLook {
         goes
     }
 
-    fn end(&self, bucket: &str, retained: &mut Retained) {
+    fn end(&self, bucket: &str, retained: &mut RetentionSummary) {
         retained.deleted += self.deleted;
         if self.deleted > 0 {
             let (source, deleted) = (&self.source, self.deleted);
@@ -297,7 +301,8 @@ async fn read(object: &Object) -> Result<RetentionSettings> {
 
 pub(crate) async fn list(
     fs: &Fs,
-    (bucket, delimiter): (&str, &str),
+    bucket: &str,
+    delimiter: &str,
     prefix: &str,
     after: String,
 ) -> Result<Page> {
@@ -308,10 +313,10 @@ pub(crate) async fn list(
 }
 
 /// Returns a listed file, if the intake made it.
-fn file_of(bucket: &str, Listed { key, ino, inode }: Listed) -> Option<File> {
+fn file_of(bucket: &str, ListedObject { key, ino, inode }: ListedObject) -> Option<File> {
     let (_, day) = mark::parse(&key)?;
     let etag = inode.etag(ino);
-    let is_made = mark::is_made((bucket, &key), inode.object.as_deref());
+    let is_made = mark::is_made(bucket, &key, inode.object.as_deref());
     is_made.then_some(File { day, bytes: inode.size, etag, key })
 }
 

@@ -10,7 +10,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, Timestamp, limits as store_limits};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::ListBuckets;
-use cairn_fs::ops::list_objects::Listed;
+use cairn_fs::ops::list_objects::ListedObject;
 use cairn_fs::rows::Inode;
 use tokio::time::{Instant, sleep};
 
@@ -23,12 +23,12 @@ use crate::{day, mark};
 /// all files again.
 #[derive(Default)]
 pub struct Settler {
-    seen: HashMap<Ino, Seen>,
+    seen: HashMap<Ino, FileSnapshot>,
 }
 
 /// The state of a file at the last look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seen {
+struct FileSnapshot {
     data_change: u64,
     is_closed: bool,
     /// Offset at which the next look begins.
@@ -75,15 +75,15 @@ impl Settler {
     ) -> Result<()> {
         let mut after = String::new();
         loop {
-            let page = list(fs, (bucket, ""), "", after).await?;
-            for Listed { key, ino, inode } in page.objects {
+            let page = list(fs, bucket, "", "", after).await?;
+            for ListedObject { key, ino, inode } in page.objects {
                 let Some((_, day)) = mark::parse(&key) else { continue };
-                let is_made = mark::is_made((bucket, &key), inode.object.as_deref());
+                let is_made = mark::is_made(bucket, &key, inode.object.as_deref());
                 if !is_made || !mine(ino) {
                     continue;
                 }
                 let is_closed = is_closed(day, fs.clock().now());
-                match self.settle_file(fs, (ino, &inode), is_closed, settled).await {
+                match self.settle_file(fs, ino, &inode, is_closed, settled).await {
                     Ok(()) => {}
                     // The file is gone or has changed: the next look sees its new state.
                     Err(Error::NotFound(_)) => {}
@@ -100,7 +100,8 @@ impl Settler {
     async fn settle_file(
         &mut self,
         fs: &Fs,
-        (ino, inode): (Ino, &Inode),
+        ino: Ino,
+        inode: &Inode,
         is_closed: bool,
         settled: &mut SettledLogs,
     ) -> Result<()> {
@@ -119,7 +120,7 @@ impl Settler {
         if self.seen.len() >= SETTLED_FILES {
             self.seen.clear();
         }
-        let seen = Seen { data_change: inode.data_change, is_closed, from: reached };
+        let seen = FileSnapshot { data_change: inode.data_change, is_closed, from: reached };
         self.seen.insert(ino, seen);
         Ok(())
     }
@@ -165,7 +166,7 @@ mod tests {
         let mut settler = Settler::default();
         let inode = Inode { size: 100, data_change: 7, ..Inode::default() };
         assert_eq!(settler.start(Ino(5), &inode, false), Some(0));
-        settler.seen.insert(Ino(5), Seen { data_change: 7, is_closed: false, from: 60 });
+        settler.seen.insert(Ino(5), FileSnapshot { data_change: 7, is_closed: false, from: 60 });
         assert_eq!(settler.start(Ino(5), &inode, false), None);
         let grown = Inode { size: 200, data_change: 8, ..inode.clone() };
         assert_eq!(settler.start(Ino(5), &grown, false), Some(60));

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Disk, RealDisk, Result, Rng, Secret};
 use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::{Change, Embedded, Engine, Postgres, postgres};
+use cairn_meta::engine::{Change, EmbeddedEngine, Engine, Postgres, postgres};
 
 const F_BYTES: u64 = 64 << 20;
 
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
             let _ = std::fs::remove_dir_all(&dir);
             let disk = RealDisk::open(Path::new(&dir))?;
             let probe = Probe::new(&disk)?;
-            let engine = Embedded::open(disk.sub("meta")?, config.clone())?;
+            let engine = EmbeddedEngine::open(disk.sub("meta")?, config.clone())?;
             let before = probe.syncs_per_second()?;
             let rows = commits(&engine, pairs, order, Duration::from_secs_f64(seconds));
             let after = probe.syncs_per_second()?;

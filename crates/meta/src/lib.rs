@@ -57,7 +57,7 @@ mod meta;
 pub use master::Master;
 pub use memo::Memo;
 pub use meta::{Meta, Stats};
-pub use needs::{Declared, Needs};
+pub use needs::{Needs, VerbNeeds};
 pub use row_watches::{RowWatch, RowWatches};
 pub use sights::{Sight, seeing};
 pub use verb::{Context, Verb};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize};
-use cairn_base::inflight::{Awaited, waiting};
+use cairn_base::inflight::{WaitTarget, waiting};
 use cairn_base::{Result, SessionId, Stage, Timestamp, stage};
 
 use crate::master;
@@ -237,10 +237,10 @@ impl Meta {
 }
 
 /// Returns the name of what requests in flight wait for.
-fn awaited(sessions: &Option<Arc<Sessions>>) -> Awaited {
+fn awaited(sessions: &Option<Arc<Sessions>>) -> WaitTarget {
     match sessions {
         Some(sessions) => sessions.awaited(),
-        None => Awaited::Text("the master in this process".into()),
+        None => WaitTarget::Text("the master in this process".into()),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Own {
 }
 
 /// A verb, as far as mounts use it.
-pub trait Mounted: Verb {
+pub trait MountVerb: Verb {
     const USE: Use;
 
     fn own(&self) -> Own;
@@ -45,7 +45,7 @@ pub trait Mounted: Verb {
 ///
 /// # Errors
 /// `Denied` if not; `Unavailable` if it is for a former session.
-pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()> {
+pub fn check<V: MountVerb>(verb: &V, session: SessionId, wanted: Use) -> Result<()> {
     if V::USE != wanted {
         return Err(Error::Denied(format!("operation {} is not for a mount", V::NAME)));
     }
@@ -64,7 +64,7 @@ pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()
 }
 
 /// Calls come from clients of a gateway.
-impl<V: Callable> Mounted for ForCall<V> {
+impl<V: Callable> MountVerb for ForCall<V> {
     const USE: Use = Use::Never;
 
     fn own(&self) -> Own {
@@ -83,7 +83,7 @@ impl<V: Callable> Mounted for ForCall<V> {
 /// Verbs for nodes only.
 macro_rules! never {
     ($($module:ident::$verb:ident,)*) => {
-        $(impl Mounted for $module::$verb {
+        $(impl MountVerb for $module::$verb {
             const USE: Use = Use::Never;
 
             fn own(&self) -> Own {
@@ -104,7 +104,7 @@ macro_rules! never {
 /// Verbs for mounts: how they are used, what they name, what they are about, and what is shown.
 macro_rules! mounted {
     ($($module:ident::$verb:ident $use:ident, $own:expr, $subject:expr, $show:expr;)*) => {
-        $(impl Mounted for $module::$verb {
+        $(impl MountVerb for $module::$verb {
             const USE: Use = Use::$use;
 
             fn own(&self) -> Own {
@@ -279,7 +279,7 @@ never! {
     gc::FreeOrphans,
     gc::ListDrains,
     gc::ListFreed,
-    held::ListLocks,
+    list_locks::ListLocks,
     holds::AddHold,
     holds::EndHolds,
     holds::ListHolds,

@@ -62,7 +62,7 @@ impl Needs {
 
 /// The declaration of a verb's needs. There is no default: a type without a declaration cannot be a
 /// [`crate::Verb`], and does not compile.
-pub trait Declared {
+pub trait VerbNeeds {
     const NEEDS: Needs;
 }
 

@@ -13,14 +13,14 @@ use crate::rows::Inode;
 use crate::{Context, Stop, View};
 
 task_local! {
-    static WANTED: Arc<Wanted>;
+    static WANTED: Arc<SightRequest>;
 }
 
 /// An inode as POSIX shows it, before and after.
 pub type Sight = (Inode, Inode);
 
 /// The inodes to record around the operations of a task.
-pub struct Wanted {
+pub struct SightRequest {
     inodes: Vec<Ino>,
     /// State of each inode before and after; `None` if no operation ran, or if others changed the
     /// inode between two operations.
@@ -30,18 +30,18 @@ pub struct Wanted {
 /// Runs `work`, and returns the state of these inodes before and after the operations that it has
 /// run in this task, if the master is in this process. The caller must have the right to see them.
 pub async fn seeing<T>(inodes: &[Ino], work: impl Future<Output = T>) -> (T, Vec<Option<Sight>>) {
-    let wanted = Arc::new(Wanted { inodes: inodes.to_vec(), seen: Mutex::default() });
+    let wanted = Arc::new(SightRequest { inodes: inodes.to_vec(), seen: Mutex::default() });
     let done = WANTED.scope(Arc::clone(&wanted), work).await;
     let seen = wanted.seen.lock().take().unwrap_or_default();
     (done, seen)
 }
 
 /// Returns the inodes to record around the operations of this task.
-pub fn wanted() -> Option<Arc<Wanted>> {
+pub fn wanted() -> Option<Arc<SightRequest>> {
     WANTED.try_with(Arc::clone).ok()
 }
 
-impl Wanted {
+impl SightRequest {
     pub fn inodes(&self) -> &[Ino] {
         &self.inodes
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize, is_allowed};
 use cairn_base::{Error, Party, Timestamp};
 
-use crate::needs::Declared;
+use crate::needs::VerbNeeds;
 use crate::rows::decode_number;
 use crate::{Stop, View, keys};
 
@@ -48,7 +48,7 @@ impl Context {
 
 /// One operation on the metadata: a pure function of the rows that it sees, its own fields and the
 /// context. It may run several times before it takes effect, so it must not keep any state.
-pub trait Verb: Declared + Send + Sync + 'static {
+pub trait Verb: VerbNeeds + Send + Sync + 'static {
     type Reply: Send + 'static;
 
     /// Name for metrics and traces.
@@ -81,7 +81,7 @@ pub trait Verb: Declared + Send + Sync + 'static {
         None
     }
 
-    /// Runs the operation. It first checks the rights that it needs ([`Declared`]), unless that was
-    /// done before. If it fails, its changes are dropped.
+    /// Runs the operation. It first checks the rights that it needs ([`VerbNeeds`]), unless that
+    /// was done before. If it fails, its changes are dropped.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop>;
 }

@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::erased::{AnyReply, AnyVerb};
-use crate::mounts::{self, Mounted, Use};
-use crate::needs::{Declared, Needs};
+use crate::mounts::{self, MountVerb, Use};
+use crate::needs::{Needs, VerbNeeds};
 use crate::ops::for_call::ForCall;
 use crate::ops::*;
 use crate::rows::{Extent, Place};
@@ -25,7 +25,7 @@ use crate::{Stop, Verb};
 
 /// A verb that can be sent to a master, and whose reply can be sent back.
 pub trait WireVerb:
-    Mounted<Reply: Serialize + DeserializeOwned> + Serialize + DeserializeOwned
+    MountVerb<Reply: Serialize + DeserializeOwned> + Serialize + DeserializeOwned
 {
     /// Number of the verb and of the format of its fields. Never reused.
     const NUMBER: u16;
@@ -41,10 +41,10 @@ pub trait ReceivedVerb: AnyVerb {
     /// See [`mounts::check`].
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
 
-    /// See [`Mounted::subject`].
+    /// See [`MountVerb::subject`].
     fn subject(&self) -> Option<String>;
 
-    /// See [`Mounted::show`].
+    /// See [`MountVerb::show`].
     fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
 
     fn encode_reply(&self, reply: &AnyReply) -> Result<Bytes>;
@@ -80,7 +80,7 @@ impl<V: WireVerb> ReceivedVerb for V {
     }
 
     fn subject(&self) -> Option<String> {
-        Mounted::subject(self)
+        MountVerb::subject(self)
     }
 
     fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {
@@ -105,7 +105,7 @@ pub trait Visitor {
 
 macro_rules! verbs {
     ($($number:literal => $module:ident::$verb:ident, $needs:expr;)*) => {
-        $(impl Declared for $module::$verb {
+        $(impl VerbNeeds for $module::$verb {
             const NEEDS: Needs = $needs;
         }
 
@@ -311,7 +311,7 @@ verbs! {
     660 => holds::EndHolds, store(CollectGarbage);
     672 => read_only::SetReadOnly, some(&[PutBucketSettings, Administer]);
     673 => read_only::IsReadOnly, store(ListAllMyBuckets);
-    700 => held::ListLocks, store(Administer);
+    700 => list_locks::ListLocks, store(Administer);
     701 => cluster::DrainNode, store(Administer);
     702 => cluster::RemoveNode, store(Administer);
     710 => look::LookFolder, all(&[ListBucket]);

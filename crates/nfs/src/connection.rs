@@ -113,13 +113,15 @@ struct Connection {
 /// # Errors
 /// The reason, if the client did not end the connection itself.
 pub async fn converse(
-    (mut reader, mut writer): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    (address, place): (IpAddr, Place),
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+    address: IpAddr,
+    place: Place,
     desk: Arc<Desk>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (sender, mut answers) = unbounded_channel();
-    let mut connection = Connection::new(desk, (address, place), sender);
+    let mut connection = Connection::new(desk, address, place, sender);
     let mut looks = interval(LOOK);
     let (mut takes, mut is_stopped) = (true, false);
     loop {
@@ -203,7 +205,8 @@ async fn write(
 impl Connection {
     fn new(
         desk: Arc<Desk>,
-        (address, place): (IpAddr, Place),
+        address: IpAddr,
+        place: Place,
         sender: UnboundedSender<Answered>,
     ) -> Connection {
         let party = desk.bytes.nothing(Party::at(address));

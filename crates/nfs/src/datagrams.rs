@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::desk::{Client, Desk};
 use crate::dispatch::{answer, is_for_datagrams};
 use crate::limits::{DATAGRAM_BYTES, DATAGRAMS, DATAGRAMS_EACH};
-use crate::parties::Taken;
+use crate::parties::PartyAmounts;
 use crate::rpc::{Incoming, Reply, no_program, read};
 
 /// Answers datagrams until `stopped`. No call waits for the calls of other clients.
@@ -23,7 +23,7 @@ pub async fn serve(
     clients: Arc<[Network]>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let (socket, parties) = (Arc::new(socket), Arc::new(Taken::default()));
+    let (socket, parties) = (Arc::new(socket), Arc::new(PartyAmounts::default()));
     let slots = Arc::new(Semaphore::new(DATAGRAMS));
     let mut buffer = vec![0; DATAGRAM_BYTES];
     loop {

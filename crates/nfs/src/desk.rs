@@ -23,7 +23,7 @@ use crate::handle::{BYTES, Handle};
 use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES, READING_BYTES, ROOM_HELD, TURNS};
 use crate::load::Load;
 use crate::openings::Openings;
-use crate::parties::Taken;
+use crate::parties::PartyAmounts;
 use crate::record::memory;
 use crate::replies::{Checksum, Replies};
 use crate::rpc::Reply;
@@ -44,7 +44,7 @@ pub struct Desk {
     pub openings: Arc<Openings>,
     pub replies: Replies,
     /// Bytes of calls at work and of replies that wait, by party.
-    pub bytes: Arc<Taken>,
+    pub bytes: Arc<PartyAmounts>,
     /// Shares of the memory for long calls that arrive or are at work.
     pub long: Arc<Shares>,
     /// Memory for long calls.
@@ -118,11 +118,13 @@ pub struct Place {
 impl Place {
     fn new(
         bucket: BucketId,
-        (export, top): (&Export, Ino),
+        export: &Export,
+        top: Ino,
         ino: Ino,
-        who: (Identity, &Client),
+        identity: Identity,
+        client: &Client,
     ) -> Place {
-        let (Identity { uid, gid, groups }, client) = who;
+        let Identity { uid, gid, groups } = identity;
         let origin = Origin { source: Some(client.address), ..Origin::default() };
         let user = Caller::verified(export.user).with_origin(origin);
         let who = Who::new(uid, gid, &groups).for_user(user);
@@ -254,7 +256,7 @@ impl Desk {
         }
         let identity = self.identity(client).await?;
         let identity = export.identity(identity);
-        Ok(Place::new(bucket, (export, *top), ino, (identity, client)))
+        Ok(Place::new(bucket, export, *top, ino, identity, client))
     }
 
     /// Returns the identity that a client states, with all of its groups if they are looked up
@@ -295,7 +297,7 @@ impl Desk {
         }
         inflight::by(export.user);
         let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
-        Ok(Place::new(listed.id, (export, *top), *top, (root, client)))
+        Ok(Place::new(listed.id, export, *top, *top, root, client))
     }
 
     /// Returns the handle of an inode that was reached from `place`.
@@ -375,7 +377,7 @@ mod tests {
         let (client, root) =
             (Client::new(address, None), Identity { uid: 0, gid: 0, groups: Vec::new() });
         let export = Export::default();
-        let place = Place::new(BucketId(7), (&export, Ino(7)), Ino(7), (root, &client));
+        let place = Place::new(BucketId(7), &export, Ino(7), Ino(7), root, &client);
         assert_eq!(place.who.user().unwrap().origin().source, Some(address));
     }
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Scope, inflight, stage};
-use cairn_posix::{Attempt, Settled};
+use cairn_posix::{Attempt, SettleOutcome};
 use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
-use crate::asked::{in_flight, object};
 use crate::desk::{Client, Desk};
 use crate::limits::{MOUNT, NFS, VERSION};
 use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
 use crate::status::{Done, Refusal, Status};
-use crate::watch::{self, Ended, Outcome, Ran};
+use crate::subject::{in_flight, object};
+use crate::watch::{self, CallRecord, Outcome, Ran};
 use crate::xdr::{Reader, Writer};
 use crate::{files, inodes, listing, mount, names, portmap, removes, space};
 
@@ -124,7 +124,7 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
     let has_status = matches!((call.program, call.procedure), (NFS, _) | (MOUNT, 1));
     let received = record.len() as u64;
     let begun = (desk.watch.begin)();
-    let request = in_flight(begun.trace, &desk, &client, (&call, procedure));
+    let request = in_flight(begun.trace, &desk, &client, &call, procedure);
     let work = Box::pin(find(Arc::clone(&desk), client, call, record));
     let mut work = Scope::of(begun, request, work);
     let reply = (&mut work).await;
@@ -132,7 +132,7 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
     stages.settle();
     let outcome = reply.as_ref().map_or(Outcome::NotNow, |reply| reply.outcome(has_status));
     let sent = reply.as_ref().map_or(0, Reply::len) as u64;
-    (desk.watch.end)(Ended { procedure, outcome, stages, received, sent });
+    (desk.watch.end)(CallRecord { procedure, outcome, stages, received, sent });
     reply
 }
 
@@ -154,7 +154,8 @@ async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<
         let running = Running::new(desk, &client, call, watch::of_nfs(call.procedure));
         let (mut patience, mut acted) = (Patience::new(), false);
         loop {
-            let attempt = attempt(desk, client.calling(checksum, came), call, &mut acted);
+            let (client, tried) = client.calling(checksum, came);
+            let attempt = attempt(desk, &client, &tried, call, &mut acted);
             if let Some(reply) = attempt.await {
                 running.end(&reply);
                 return Some(reply.record);
@@ -194,28 +195,29 @@ impl Patience {
 /// turns out to have acted; `acted` is set then.
 async fn attempt(
     desk: &Desk,
-    (client, attempt): (Client, Attempt),
+    client: &Client,
+    attempt: &Attempt,
     call: &Call,
     acted: &mut bool,
 ) -> Option<Reply> {
-    let reply = nfs(desk, &client, call).await;
+    let reply = nfs(desk, client, call).await;
     let status = match reply.status(true).map(Status) {
         Some(Status::JUKEBOX) => return is_planted(Bug::UnknownAnswered).then_some(reply),
         // Every attempt at this call gets the same status.
         None | Some(Status::BADHANDLE | Status::ROFS) => return Some(reply),
         Some(status) => status,
     };
-    match desk.posix.settle(&attempt, status.0).await {
-        Ok(Settled::Kept) => Some(reply),
-        Ok(Settled::Refused(before)) if before == status.0 => Some(reply),
-        Ok(Settled::Refused(before)) => {
+    match desk.posix.settle(attempt, status.0).await {
+        Ok(SettleOutcome::Kept) => Some(reply),
+        Ok(SettleOutcome::Refused(before)) if before == status.0 => Some(reply),
+        Ok(SettleOutcome::Refused(before)) => {
             Some(Refusal::Failed(Status(before)).reply(call.xid, absent(call.procedure)))
         }
         // Either the result of another attempt is gone, or this attempt failed to find it. A status
         // that only describes the store may be passing, so it is no answer.
-        Ok(Settled::Done) if *acted => (!is_of_the_store(status)).then_some(reply),
+        Ok(SettleOutcome::Done) if *acted => (!is_of_the_store(status)).then_some(reply),
         // Another attempt has acted: the next attempt finds its result.
-        Ok(Settled::Done) => {
+        Ok(SettleOutcome::Done) => {
             *acted = true;
             None
         }

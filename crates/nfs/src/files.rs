@@ -27,8 +27,7 @@ pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
     // Rights are checked at each READ, which begins when there is room for its bytes.
-    let work =
-        async { desk.posix.read_once(place.who(), (place.ino, READING), offset, count).await };
+    let work = async { desk.posix.read_once(place.who(), place.ino, READING, offset, count).await };
     let read = desk.reads(client.address, count.into(), work).await;
     let shown = desk.shown(&place).await;
     let status = read.as_ref().err().map_or(Status::OK, Status::of_inode);
@@ -83,7 +82,7 @@ async fn write_to(
     let failed = |error: Error| Status::of_inode(&error);
     let opened = desk.posix.open(place.who(), place.ino, WRITING).await;
     let file = opened.map_err(failed)?.file;
-    let held = if syncs { None } else { desk.openings.hold((place.bucket, place.ino), file) };
+    let held = if syncs { None } else { desk.openings.hold(place.bucket, place.ino, file) };
     let syncs = held.is_none();
     let writing = Writing { syncs, ..Writing::default() };
     let written = desk.posix.write(file, offset, data, writing).await;

@@ -39,7 +39,6 @@ mod rpcbind;
 
 mod desk;
 
-mod asked;
 mod files;
 mod inodes;
 mod listing;
@@ -47,6 +46,7 @@ mod mount;
 mod names;
 mod removes;
 mod space;
+mod subject;
 
 mod dispatch;
 
@@ -61,4 +61,4 @@ pub use groups::ID;
 pub use load::Load;
 pub use rpcbind::{RPCBIND, register};
 pub use server::{Options, Sockets, serve};
-pub use watch::{Ended, Outcome, PROCEDURES, Ran, Watch};
+pub use watch::{CallRecord, Outcome, PROCEDURES, Ran, Watch};

@@ -23,7 +23,7 @@ const PLUS_BYTES: usize = 88 + 8 + handle::BYTES;
 const VERIFIER: [u8; 8] = [0; 8];
 
 /// The part of a directory that a call asks for.
-struct Wanted {
+struct ListRequest {
     cookie: u64,
     /// Most bytes of names with their inodes and cookies.
     names: usize,
@@ -45,7 +45,7 @@ pub async fn readdir(desk: &Desk, client: &Client, mut arguments: Reader, result
     let (cookie, _) = (arguments.long()?, arguments.verifier()?);
     let all = arguments.number()?.min(IO_BYTES) as usize;
     arguments.end()?;
-    list(desk, client, &handle, Wanted { cookie, names: all, all, plus: false }, result).await
+    list(desk, client, &handle, ListRequest { cookie, names: all, all, plus: false }, result).await
 }
 
 pub async fn readdirplus(
@@ -58,14 +58,14 @@ pub async fn readdirplus(
     let (cookie, _) = (arguments.long()?, arguments.verifier()?);
     let (names, all) = (arguments.number()? as usize, arguments.number()?.min(IO_BYTES) as usize);
     arguments.end()?;
-    list(desk, client, &handle, Wanted { cookie, names, all, plus: true }, result).await
+    list(desk, client, &handle, ListRequest { cookie, names, all, plus: true }, result).await
 }
 
 async fn list(
     desk: &Desk,
     client: &Client,
     handle: &[u8],
-    wanted: Wanted,
+    wanted: ListRequest,
     mut result: Writer,
 ) -> Done {
     let place = desk.place(client, handle).await?;
@@ -89,7 +89,7 @@ async fn list(
     Ok(result.into())
 }
 
-async fn ask(desk: &Desk, place: &Place, wanted: &Wanted) -> Result<Part, Status> {
+async fn ask(desk: &Desk, place: &Place, wanted: &ListRequest) -> Result<Part, Status> {
     let entry = ENTRY_BYTES + if wanted.plus { PLUS_BYTES } else { 0 };
     let limit = (wanted.all.min(wanted.names) / entry).clamp(1, LIST_KEYS);
     let ask = |plus| desk.posix.list_after(place.who(), place.ino, wanted.cookie, limit, plus);
@@ -116,7 +116,7 @@ fn of_listing(error: Error) -> Status {
 fn entries(
     desk: &Desk,
     place: &Place,
-    wanted: &Wanted,
+    wanted: &ListRequest,
     part: &Part,
 ) -> Result<(Writer, bool), Status> {
     let mut written = Writer::default();

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::time::Instant;
 
-use crate::parties::Taken;
+use crate::parties::PartyAmounts;
 
 #[derive(Default)]
 pub struct Load {
-    pub(crate) connected: Arc<Taken>,
+    pub(crate) connected: Arc<PartyAmounts>,
     full_us: AtomicU64,
 }
 

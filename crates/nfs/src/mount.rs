@@ -2,7 +2,7 @@
 
 use cairn_base::Result;
 use cairn_fs::ops::exports::ListedExport;
-use cairn_posix::{Found, Kind};
+use cairn_posix::{Kind, LookupReply};
 
 use crate::desk::{Client, Desk};
 use crate::handle;
@@ -42,8 +42,8 @@ async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::
     for name in names {
         let found = desk.posix.lookup(place.who(), place.ino, name).await;
         place.ino = match found.map_err(|error| Status::of_name(&error))? {
-            Found::Entry(entry) => entry.attributes.ino,
-            Found::Nothing(_) => return Err(Status::NOENT),
+            LookupReply::Entry(entry) => entry.attributes.ino,
+            LookupReply::Nothing(_) => return Err(Status::NOENT),
         };
     }
     let found = desk.posix.attributes(place.who(), place.ino, false).await;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
 use cairn_base::{Error, Ino, Result};
-use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Step, Verifier};
+use cairn_posix::{Attributes, Changes, Entry, Kind, LookupReply, Mode, Step, Verifier};
 
 use crate::attributes::{of_children, read, write_after, write_around};
 use crate::desk::{Client, Desk, Place};
@@ -67,8 +67,8 @@ async fn find(desk: &Desk, place: &Place, name: &[u8]) -> Result<Attributes, Sta
         name => {
             let found = posix.lookup(place.who(), place.ino, name).await;
             return match found.map_err(|error| Status::of_name(&error))? {
-                Found::Entry(entry) => Ok(entry.attributes),
-                Found::Nothing(_) => Err(Status::NOENT),
+                LookupReply::Entry(entry) => Ok(entry.attributes),
+                LookupReply::Nothing(_) => Err(Status::NOENT),
             };
         }
     };
@@ -98,14 +98,14 @@ pub async fn create(desk: &Desk, client: &Client, mut arguments: Reader, result:
         _ => return Err(Refusal::Garbage),
     };
     arguments.end()?;
-    make_in(desk, client, (&handle, &name), new, result).await
+    make_in(desk, client, &handle, &name, new, result).await
 }
 
 pub async fn mkdir(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     let new = read(&mut arguments)?.map(New::Directory);
     arguments.end()?;
-    make_in(desk, client, (&handle, &name), new, result).await
+    make_in(desk, client, &handle, &name, new, result).await
 }
 
 pub async fn symlink(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
@@ -113,7 +113,7 @@ pub async fn symlink(desk: &Desk, client: &Client, mut arguments: Reader, result
     let (changes, target) = (read(&mut arguments)?, arguments.bytes(TARGET_BYTES)?);
     arguments.end()?;
     let new = changes.map(|changes| New::Symlink(target, Changes { mode: None, ..changes }));
-    make_in(desk, client, (&handle, &name), new, result).await
+    make_in(desk, client, &handle, &name, new, result).await
 }
 
 pub async fn mknod(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
@@ -128,14 +128,15 @@ pub async fn mknod(desk: &Desk, client: &Client, mut arguments: Reader, result: 
         _ => Ok(New::Refused(Status::BADTYPE)),
     };
     arguments.end()?;
-    make_in(desk, client, (&handle, &name), new, result).await
+    make_in(desk, client, &handle, &name, new, result).await
 }
 
 /// Makes an inode in a directory, and writes the reply.
 async fn make_in(
     desk: &Desk,
     client: &Client,
-    (handle, name): (&[u8], &[u8]),
+    handle: &[u8],
+    name: &[u8],
     new: Result<New, Status>,
     mut result: Writer,
 ) -> Done {
@@ -165,25 +166,25 @@ fn text(name: &[u8]) -> Result<&str, Status> {
 
 async fn make(desk: &Desk, place: &Place, name: &[u8], new: New) -> Result<Attributes, Status> {
     let (posix, name) = (&desk.posix, text(name)?);
-    let at = (place.ino, name);
+    let parent = place.ino;
     let mode = |bits: Option<u32>, or| Mode { bits: bits.unwrap_or(or), umask: 0 };
     let (made, changes) = match new {
         New::Unchecked(changes) => return find_or_make(desk, place, name, changes).await,
         New::Node(kind, changes) => {
             let mode = mode(changes.mode, FILE_MODE);
-            (posix.make_node(place.who(), at, kind, mode).await, changes)
+            (posix.make_node(place.who(), parent, name, kind, mode).await, changes)
         }
         New::Once(verifier) => {
             let mode = mode(None, FILE_MODE);
-            let made = posix.create_once(place.who(), at, mode, verifier).await;
+            let made = posix.create_once(place.who(), parent, name, mode, verifier).await;
             (made, Changes::default())
         }
         New::Directory(changes) => {
             let mode = mode(changes.mode, DIRECTORY_MODE);
-            (posix.make_directory(place.who(), at, mode).await, changes)
+            (posix.make_directory(place.who(), parent, name, mode).await, changes)
         }
         New::Symlink(target, changes) => {
-            (posix.make_symlink(place.who(), at, &target).await, changes)
+            (posix.make_symlink(place.who(), parent, name, &target).await, changes)
         }
         New::Refused(status) => return Err(status),
     };
@@ -208,27 +209,26 @@ async fn find_or_make(
     // No attempt truncates a file that another attempt has made.
     let (place, to_cut) = (&place.ending_with(last), place.ending_with(Step::Size));
     for _ in 0..TRIES {
-        let at = (place.ino, name);
-        match desk.posix.make_node(place.who(), at, Kind::File, mode).await {
+        match desk.posix.make_node(place.who(), place.ino, name, Kind::File, mode).await {
             Ok(made) => return set_rest(desk, place, made, changes).await,
             Err(Error::Exists(_)) => {}
             Err(error) => return Err(Status::of_name(&error)),
         }
         let found = desk.posix.lookup(place.who(), place.ino, name.as_bytes()).await;
         match found.map_err(|error| Status::of_name(&error))? {
-            Found::Entry(entry) if entry.attributes.kind != Kind::File => {
+            LookupReply::Entry(entry) if entry.attributes.kind != Kind::File => {
                 return Err(Status::EXIST);
             }
             // Only the size of an existing file is set.
-            Found::Entry(entry) if changes.size.is_some() => {
+            LookupReply::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
                 return set_around(desk, &to_cut, entry.attributes.ino, size).await;
             }
-            Found::Entry(entry) => {
+            LookupReply::Entry(entry) => {
                 place.who.has_found(entry.attributes.ino);
                 return Ok(entry.attributes);
             }
-            Found::Nothing(_) => {}
+            LookupReply::Nothing(_) => {}
         }
     }
     Err(Status::JUKEBOX)
@@ -282,8 +282,8 @@ pub async fn link(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
         if name.len() > LONGEST_NAME {
             return Err(Status::NAMETOOLONG);
         }
-        let at = (place.ino, text(&name)?);
-        match desk.posix.make_link(place.who(), file.ino, at).await {
+        let name = text(&name)?;
+        match desk.posix.make_link(place.who(), file.ino, place.ino, name).await {
             Ok(linked) => Ok(linked.attributes),
             Err(Error::TooLarge(_)) => Err(Status::MLINK),
             Err(error) => Err(Status::of(&error)),

@@ -31,12 +31,12 @@ pub struct Openings {
 
 #[derive(Default)]
 struct OpeningsState {
-    held: HashMap<Ino, Held>,
+    held: HashMap<Ino, OpenFile>,
     /// Number of times that bytes of a bucket were dropped.
     drops: HashMap<BucketId, u64>,
 }
 
-struct Held {
+struct OpenFile {
     bucket: BucketId,
     file: Descriptor,
     /// Number of calls that write to it now.
@@ -88,17 +88,13 @@ impl Openings {
     /// Keeps a file, opened as `file`, open while it is written to, and after. Returns the writer,
     /// and whether `file` is the descriptor that stays open. Returns `None` if too many files are
     /// open: then the bytes must become durable at once.
-    pub fn hold(
-        &self,
-        (bucket, ino): (BucketId, Ino),
-        file: Descriptor,
-    ) -> Option<(Writer<'_>, bool)> {
+    pub fn hold(&self, bucket: BucketId, ino: Ino, file: Descriptor) -> Option<(Writer<'_>, bool)> {
         let held = &mut self.state.lock().held;
         if held.len() >= HELD_FILES && !held.contains_key(&ino) {
             return None;
         }
         let used = Instant::now();
-        let fresh = || Held { bucket, file, writers: 0, used, is_closing: false };
+        let fresh = || OpenFile { bucket, file, writers: 0, used, is_closing: false };
         let one = held.entry(ino).or_insert_with(fresh);
         one.writers += 1;
         Some((Writer { openings: self, ino }, one.file == file))
@@ -140,8 +136,9 @@ impl Openings {
     /// them as closing.
     fn over(&self, linger: Duration) -> Vec<(Ino, Descriptor, Instant)> {
         let mut state = self.state.lock();
-        let is_over =
-            |held: &Held| held.writers == 0 && held.used.elapsed() >= linger && !held.is_closing;
+        let is_over = |held: &OpenFile| {
+            held.writers == 0 && held.used.elapsed() >= linger && !held.is_closing
+        };
         let held = state.held.iter_mut().filter(|(_, held)| is_over(held));
         let mut over: Vec<_> = held
             .map(|(ino, held)| {

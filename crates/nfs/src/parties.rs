@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 
 /// The amount that each party has. Only parties that have something are listed.
 #[derive(Default)]
-pub struct Taken(Mutex<HashMap<Party, usize>>);
+pub struct PartyAmounts(Mutex<HashMap<Party, usize>>);
 
 /// An amount that a party has until this is dropped.
 pub struct Part {
-    taken: Arc<Taken>,
+    taken: Arc<PartyAmounts>,
     party: Party,
     amount: usize,
 }
 
-impl Taken {
+impl PartyAmounts {
     pub fn of(&self, party: Party) -> usize {
         self.0.lock().get(&party).copied().unwrap_or_default()
     }
@@ -32,7 +32,7 @@ impl Taken {
     }
 
     /// Adds one to the amount of a party. Returns `None` if the party already has `most`.
-    pub fn one(self: &Arc<Taken>, party: Party, most: usize) -> Option<Part> {
+    pub fn one(self: &Arc<PartyAmounts>, party: Party, most: usize) -> Option<Part> {
         let mut taken = self.0.lock();
         let of = taken.entry(party).or_default();
         if *of >= most {
@@ -43,7 +43,7 @@ impl Taken {
     }
 
     /// Returns an empty part, to be enlarged later.
-    pub fn nothing(self: &Arc<Taken>, party: Party) -> Part {
+    pub fn nothing(self: &Arc<PartyAmounts>, party: Party) -> Part {
         Part { taken: Arc::clone(self), party, amount: 0 }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn one_network_has_so_much_and_gives_it_back() {
-        let taken = Arc::new(Taken::default());
+        let taken = Arc::new(PartyAmounts::default());
         let at = |address: &str| Party::at(address.parse::<IpAddr>().unwrap());
         let one = taken.one(at("2001:db8::1"), 2).unwrap();
         let other = taken.one(at("2001:db8::2"), 2).unwrap();

@@ -4,7 +4,7 @@
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use cairn_base::{Buffers, Pooled};
+use cairn_base::{Buffers, PooledBytes};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::limits::{COPIED_BYTES, READ_BYTES, RECORD_BYTES};
@@ -33,7 +33,7 @@ pub struct Records {
 }
 
 struct Long {
-    memory: Pooled,
+    memory: PooledBytes,
     bytes: usize,
 }
 
@@ -123,7 +123,7 @@ impl Records {
             // A buffer much longer than the record would hold memory that is counted nowhere.
             let mut memory = match &self.memory {
                 Some(memory) if len > RECORD_BYTES / 2 => memory.room(),
-                _ => Pooled::with_room(len),
+                _ => PooledBytes::with_room(len),
             };
             memory.memory().extend_from_slice(self.came.get(4..).unwrap_or_default());
             self.came.clear();

@@ -29,11 +29,10 @@ async fn remove_from(
     let place = desk.place(client, &handle).await?;
     let work = async {
         place.check_writable()?;
-        let at = (place.ino, &name[..]);
         let removed = if is_directory {
-            desk.posix.remove_directory(place.who(), at).await
+            desk.posix.remove_directory(place.who(), place.ino, &name).await
         } else {
-            desk.posix.remove_file(place.who(), at).await
+            desk.posix.remove_file(place.who(), place.ino, &name).await
         };
         removed.map_err(|error| Status::of_name(&error))
     };
@@ -53,7 +52,7 @@ pub async fn rename(
     let (target, target_name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     arguments.end()?;
     let (source, target) = (desk.place(client, &source).await?, desk.place(client, &target).await?);
-    let work = rename_in(desk, (&source, &source_name), (&target, &target_name));
+    let work = rename_in(desk, &source, &source_name, &target, &target_name);
     let (renamed, around) = if source.ino == target.ino {
         let (renamed, [both]) = desk.posix.around(&source.who, [source.ino], work).await;
         (renamed, [both, both])
@@ -68,15 +67,18 @@ pub async fn rename(
 
 async fn rename_in(
     desk: &Desk,
-    (source, source_name): (&Place, &[u8]),
-    (target, target_name): (&Place, &[u8]),
+    source: &Place,
+    source_name: &[u8],
+    target: &Place,
+    target_name: &[u8],
 ) -> Result<(), Status> {
     source.check_writable()?;
     if !source.is_beside(target) {
         return Err(Status::XDEV);
     }
     let target_name = std::str::from_utf8(target_name).map_err(|_| Status::INVAL)?;
-    let (from, to) = ((source.ino, source_name), (target.ino, target_name));
-    let renamed = desk.posix.rename(source.who(), from, to, RenameMode::Replace).await;
+    let (who, replace) = (source.who(), RenameMode::Replace);
+    let renamed =
+        desk.posix.rename(who, source.ino, source_name, target.ino, target_name, replace).await;
     renamed.map_err(|error| Status::of_name(&error))
 }

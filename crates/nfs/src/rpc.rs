@@ -127,7 +127,7 @@ fn accepted(xid: u32, outcome: u32) -> Writer {
 }
 
 /// Returns the head of an anonymous call to another server. The arguments follow.
-pub fn call((program, version, procedure): (u32, u32, u32)) -> Writer {
+pub fn call(program: u32, version: u32, procedure: u32) -> Writer {
     let mut call = Writer::default();
     call.number(1).number(CALL).number(VERSION);
     call.number(program).number(version).number(procedure);

@@ -181,7 +181,7 @@ fn read_all(mut reply: Reader) -> Result<Vec<Registration>, Garbage> {
 /// Calls rpcbind, and waits for the result. There is one call at a time.
 async fn ask(rpcbind: &mut UnixStream, procedure: u32, arguments: &Writer) -> io::Result<Reader> {
     let (program, version) = PROGRAM;
-    let mut whole = call((program, version, procedure));
+    let mut whole = call(program, version, procedure);
     whole.append(arguments);
     let whole = whole.finish();
     let mark = LAST | u32::try_from(whole.len()).unwrap_or(0);

@@ -15,7 +15,7 @@ use crate::connection::converse;
 use crate::datagrams;
 use crate::desk::Desk;
 use crate::limits::DRAIN;
-use crate::parties::Taken;
+use crate::parties::PartyAmounts;
 
 /// Settings of the listeners.
 #[derive(Clone, Debug)]
@@ -51,8 +51,9 @@ pub async fn serve(
     let connected = Arc::clone(&desk.load.connected);
     let mut taking = JoinSet::new();
     for listener in sockets.listeners {
-        let (desk, counts) = (Arc::clone(&desk), (Arc::clone(&slots), Arc::clone(&connected)));
-        taking.spawn(take(listener, desk, options.clone(), counts, stopped.clone()));
+        let (slots, connected) = (Arc::clone(&slots), Arc::clone(&connected));
+        let (desk, options) = (Arc::clone(&desk), options.clone());
+        taking.spawn(take(listener, desk, options, slots, connected, stopped.clone()));
     }
     while taking.join_next().await.is_some() {}
     let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
@@ -68,7 +69,8 @@ async fn take(
     listener: TcpListener,
     desk: Arc<Desk>,
     options: Options,
-    (slots, connected): (Arc<Semaphore>, Arc<Taken>),
+    slots: Arc<Semaphore>,
+    connected: Arc<PartyAmounts>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let most = options.connections.div_ceil(4);
@@ -87,7 +89,8 @@ async fn take(
         tokio::spawn(async move {
             let place = Arc::new((slot, counted));
             let _ = stream.set_nodelay(true);
-            let served = converse(stream.into_split(), (address, place), desk, stopped).await;
+            let (reader, writer) = stream.into_split();
+            let served = converse(reader, writer, address, place, desk, stopped).await;
             if let Err(error) = served {
                 tracing::debug!(%address, %error, "a connection ended");
             }

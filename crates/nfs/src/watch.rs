@@ -57,7 +57,7 @@ pub enum Outcome {
 
 /// A call that was answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct CallRecord {
     /// Index in [`PROCEDURES`].
     pub procedure: usize,
     pub outcome: Outcome,
@@ -92,7 +92,7 @@ pub struct Ran {
 #[derive(Clone)]
 pub struct Watch {
     pub begin: Arc<dyn Fn() -> Stages + Send + Sync>,
-    pub end: Arc<dyn Fn(Ended) + Send + Sync>,
+    pub end: Arc<dyn Fn(CallRecord) + Send + Sync>,
     /// Receives each run of a procedure that asked for a change or was refused, if there is an
     /// audit.
     pub audit: Option<Arc<dyn Fn(Ran) + Send + Sync>>,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Ino, Result};
-use cairn_fs::ops::readdir::{self, Listed};
+use cairn_fs::ops::readdir::{self, ListedEntry};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::handle::Heard;
-use crate::known::Moment;
+use crate::kernel_view::Moment;
 use crate::who::Who;
 
 /// Number of positions for `.` and `..`, which come first.
@@ -31,7 +31,7 @@ pub struct Listing {
     pages: Vec<(u64, Option<Bytes>)>,
     /// First position of the current page.
     pub first: u64,
-    pub entries: Arc<[Listed]>,
+    pub entries: Arc<[ListedEntry]>,
     pub next: Option<Bytes>,
     pub has_attributes: bool,
     /// Moment at which the page was asked for.
@@ -43,11 +43,11 @@ pub struct Listing {
 pub struct Ahead {
     pub who: Who,
     pub after: Option<Bytes>,
-    pub found: JoinHandle<Result<Found>>,
+    pub found: JoinHandle<Result<FetchedPage>>,
 }
 
 /// A page, and the moment at which it was asked for.
-pub struct Found {
+pub struct FetchedPage {
     pub page: readdir::Page,
     pub moment: Moment,
 }

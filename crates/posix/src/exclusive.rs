@@ -17,9 +17,9 @@ use cairn_fs::ops::setattr::{SetTime, Setattr};
 use cairn_fs::rows::{Inode, Kind};
 
 use crate::answer::Answer;
+use crate::entry::Entry;
 use crate::names::Mode;
 use crate::posix::Posix;
-use crate::shown::Entry;
 use crate::who::{Step, Who};
 
 /// The verifier that distinguishes a request from all others.
@@ -39,7 +39,8 @@ impl Posix {
     pub fn create_once(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &str),
+        parent: Ino,
+        name: &str,
         Mode { bits, umask }: Mode,
         verifier: Verifier,
     ) -> Answer<Result<Entry>> {
@@ -65,7 +66,7 @@ impl Posix {
                 Err(error) => return Err(error),
             };
             let (made, keeps) = posix.as_leased(&who, lookup, made);
-            Ok(posix.entry((made.0, &made.1), moment, keeps))
+            Ok(posix.entry(made.0, &made.1, moment, keeps))
         })
     }
 

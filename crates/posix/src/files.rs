@@ -17,7 +17,7 @@ use crate::runs::whole_blocks;
 
 pub struct Files {
     fs: Fs,
-    nodes: Mutex<HashMap<Ino, Opened>>,
+    nodes: Mutex<HashMap<Ino, OpenNode>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     directories: RwLock<HashMap<u64, Arc<Directory>>>,
     /// True if files are read without being opened.
@@ -31,7 +31,7 @@ pub struct Files {
     pub dropped: OnceLock<Dropped>,
 }
 
-struct Opened {
+struct OpenNode {
     node: Arc<Node>,
     handles: u32,
 }
@@ -73,14 +73,14 @@ impl Files {
             let mut nodes = self.nodes.lock();
             let dropped = || self.dropped.get().cloned();
             let node = || Arc::new(Node::new(&self.fs, ino, dropped(), &self.whole));
-            let fresh = || Opened { node: node(), handles: 0 };
+            let fresh = || OpenNode { node: node(), handles: 0 };
             let opened = nodes.entry(ino).or_insert_with(fresh);
             opened.handles += 1;
             Arc::clone(&opened.node)
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let lost = self.fs.meta().lost();
-        let handle = Arc::new(Handle::new(number, node, caller, (intent, base), lost));
+        let handle = Arc::new(Handle::new(number, node, caller, intent, base, lost));
         self.handles.write().insert(number, Arc::clone(&handle));
         handle
     }
@@ -97,8 +97,8 @@ impl Files {
         }
         let fresh = || {
             let node = Arc::new(Node::new(&self.fs, ino, None, &self.whole));
-            let how = (Intent::READING, None);
-            Arc::new(Handle::new(0, node, caller(), how, self.fs.meta().lost()))
+            let lost = self.fs.meta().lost();
+            Arc::new(Handle::new(0, node, caller(), Intent::READING, None, lost))
         };
         Arc::clone(self.readers.write().entry(ino).or_insert_with(fresh))
     }

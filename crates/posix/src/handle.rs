@@ -43,7 +43,8 @@ impl Handle {
         number: u64,
         node: Arc<Node>,
         caller: Caller,
-        (intent, base): (Intent, Option<u64>),
+        intent: Intent,
+        base: Option<u64>,
         lost: u64,
     ) -> Handle {
         let Intent { appends, writes, syncs, .. } = intent;

@@ -153,7 +153,7 @@ impl Posix {
             inode = match who.call(Step::Size) {
                 Some(call) => {
                     who.begin()?;
-                    let cut = self.fs.truncate_for(&caller, call, (ino, opened), size).await?;
+                    let cut = self.fs.truncate_for(&caller, call, ino, opened, size).await?;
                     who.has_done(Step::Size);
                     cut
                 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
-use cairn_fs::ops::readdir::{Listed, Readdir};
+use cairn_fs::ops::readdir::{ListedEntry, Readdir};
 use cairn_fs::rows::{Inode, Kind};
 
 use crate::answer::Answer;
 use crate::attributes::Attributes;
-use crate::directory::{Ahead, DOTS, Directory, Found, Listing};
+use crate::directory::{Ahead, DOTS, Directory, FetchedPage, Listing};
+use crate::entry::Entry;
 use crate::handle::Descriptor;
-use crate::known::Moment;
+use crate::kernel_view::Moment;
 use crate::posix::Posix;
-use crate::shown::Entry;
 use crate::who::Who;
 
 /// Number of entries asked for at once.
@@ -22,7 +22,7 @@ const PAGE: usize = 1000;
 
 /// Entries of a directory, from a position on.
 pub struct Page {
-    entries: Arc<[Listed]>,
+    entries: Arc<[ListedEntry]>,
     /// Index of the first entry, and the position behind the page.
     start: usize,
     next: u64,
@@ -34,7 +34,7 @@ pub struct Page {
 /// An entry of a directory.
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
-    listed: &'a Listed,
+    listed: &'a ListedEntry,
     /// Position after which the listing continues.
     pub next: u64,
 }
@@ -102,7 +102,7 @@ impl Posix {
         let Some(inode) = &name.listed.inode else {
             return Err(Error::Invalid("the entry was listed without its attributes".into()));
         };
-        let entry = self.entry((name.listed.ino, inode), page.moment, page.keeps);
+        let entry = self.entry(name.listed.ino, inode, page.moment, page.keeps);
         // A keeper that keeps no names has not listed them to keep attributes.
         let keeps = self.keeps_name(entry.keeps);
         Ok(Entry { keeps, keeps_name: keeps, ..entry })
@@ -233,7 +233,7 @@ impl Posix {
         after: Option<Bytes>,
         limit: usize,
         attributes: bool,
-    ) -> Result<Found> {
+    ) -> Result<FetchedPage> {
         let moment = self.known.moment();
         let readdir = Readdir { ino, after, limit, attributes };
         let caller = who.caller(&self.user);
@@ -248,6 +248,6 @@ impl Posix {
                 found = self.fs.read(&who.as_root().caller(&self.user), readdir).await;
             }
         }
-        Ok(Found { page: found?, moment })
+        Ok(FetchedPage { page: found?, moment })
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::Result;
-use cairn_base::inflight::{Awaited, waiting};
+use cairn_base::inflight::{WaitTarget, waiting};
 use cairn_fs::ops::lock::{ReleaseLock, TakeLock, TestLock};
 use cairn_fs::rows::Space;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::handle::{Descriptor, Handle};
+use crate::lock_request::{LockKind, LockRequest};
 use crate::node::Node;
 use crate::posix::Posix;
-use crate::wanted::{LockKind, Wanted};
 
 /// Period at which a wait checks whether its caller has given up, and the number of these checks
 /// before the store is asked again.
@@ -32,7 +32,7 @@ pub enum Patience {
 
 /// The outcome of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Locked {
+pub enum LockOutcome {
     /// The lock is as it was asked for.
     Done,
     /// Another owner has it.
@@ -56,7 +56,7 @@ impl Posix {
     pub fn test_lock(
         self: &Arc<Posix>,
         file: Descriptor,
-        wanted: Wanted,
+        wanted: LockRequest,
     ) -> Answer<Result<Option<Holder>>> {
         let handle = match self.usable(file) {
             Ok(handle) => handle,
@@ -81,9 +81,9 @@ impl Posix {
     pub fn set_lock(
         self: &Arc<Posix>,
         file: Descriptor,
-        wanted: Wanted,
+        wanted: LockRequest,
         patience: Patience,
-    ) -> Answer<Result<Locked>> {
+    ) -> Answer<Result<LockOutcome>> {
         let handle = match self.usable(file) {
             Ok(handle) => handle,
             Err(error) => return Answer::Now(Err(error)),
@@ -92,13 +92,18 @@ impl Posix {
         Answer::later(async move {
             let wanted = handle.lockers.learn(wanted);
             match wanted.kind {
-                LockKind::Unlock => posix.unlock(&handle, wanted).await.map(|()| Locked::Done),
+                LockKind::Unlock => posix.unlock(&handle, wanted).await.map(|()| LockOutcome::Done),
                 _ => posix.lock(&handle, wanted, &patience).await,
             }
         })
     }
 
-    async fn lock(&self, handle: &Handle, asked: Wanted, patience: &Patience) -> Result<Locked> {
+    async fn lock(
+        &self,
+        handle: &Handle,
+        asked: LockRequest,
+        patience: &Patience,
+    ) -> Result<LockOutcome> {
         let (node, caller) = (&handle.node, &handle.caller);
         if asked.kind == LockKind::Read {
             // The lock may have been exclusive: others may now see the bytes that were written
@@ -117,17 +122,17 @@ impl Posix {
             let (ino, lock) = (node.ino, wanted.lock(session));
             if self.fs.run(caller, TakeLock { ino, lock }).await?.is_none() {
                 node.locks.got(&wanted, handle.number, session);
-                return Ok(Locked::Done);
+                return Ok(LockOutcome::Done);
             }
-            let Patience::Until(is_over) = patience else { return Ok(Locked::Busy) };
+            let Patience::Until(is_over) = patience else { return Ok(LockOutcome::Busy) };
             // The rows that decide on the lock are leased, so that their change causes a
             // notification.
             let Some(held) = self.fs.read(caller, TestLock { ino, lock }).await? else { continue };
             let holder = || {
                 if held.session == session {
-                    Awaited::Text(format!("a lock that process {} has", held.pid))
+                    WaitTarget::Text(format!("a lock that process {} has", held.pid))
                 } else {
-                    Awaited::Text(format!("a lock that session {} has", held.session))
+                    WaitTarget::Text(format!("a lock that session {} has", held.session))
                 }
             };
             for _ in 0..LOOKS {
@@ -135,13 +140,13 @@ impl Posix {
                     break;
                 }
                 if is_over() {
-                    return Ok(Locked::GivenUp);
+                    return Ok(LockOutcome::GivenUp);
                 }
             }
         }
     }
 
-    async fn unlock(&self, handle: &Handle, asked: Wanted) -> Result<()> {
+    async fn unlock(&self, handle: &Handle, asked: LockRequest) -> Result<()> {
         let node = &handle.node;
         let gives = node.locks.gives(asked, handle.number);
         if gives.is_empty() {
@@ -175,7 +180,7 @@ impl Posix {
             return node.locks.forget(owner);
         }
         let (start, last, space, kind) = (0, u64::MAX, Space::Both, LockKind::Unlock);
-        let wanted = Wanted { owner, pid: 0, start, last, kind, space };
+        let wanted = LockRequest { owner, pid: 0, start, last, kind, space };
         let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
         if let Err(error) = self.fs.run(&handle.caller, release).await {
             tracing::warn!(ino = %node.ino, %error, "locks are held until the session ends");

@@ -19,14 +19,14 @@ use cairn_fs::ops::symlink::Symlink;
 use cairn_fs::rows::{Inode, Kind};
 
 use crate::answer::Answer;
-use crate::known::Moment;
+use crate::entry::Entry;
+use crate::kernel_view::Moment;
 use crate::posix::Posix;
-use crate::shown::Entry;
 use crate::who::{Step, Who};
 
 /// The result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum LookupReply {
     Entry(Entry),
     /// There is no such name, and its absence may be kept for this long.
     Nothing(Duration),
@@ -42,14 +42,19 @@ pub struct Mode {
 }
 
 impl Posix {
-    pub fn lookup(self: &Arc<Posix>, who: Who, parent: Ino, name: &[u8]) -> Answer<Result<Found>> {
+    pub fn lookup(
+        self: &Arc<Posix>,
+        who: Who,
+        parent: Ino,
+        name: &[u8],
+    ) -> Answer<Result<LookupReply>> {
         let moment = self.known.moment();
         let verb = Lookup { parent, name: name.to_vec() };
         match self.fs.read_kept_now(&who.caller(&self.user), &verb) {
             Some(Err(Error::Denied(_))) => {}
             Some(Ok(found)) if self.is_written_here(found.0) => {}
             Some(found) => {
-                return Answer::Now(self.looked_up(parent, (found, self.keeps(moment)), moment));
+                return Answer::Now(self.looked_up(parent, found, self.keeps(moment), moment));
             }
             // In this order, as facts under a lease at the first check were true when this call
             // began.
@@ -61,9 +66,11 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let found = posix.look_up(&who, verb).await;
-            Ok(match posix.looked_up(parent, found, moment)? {
-                Found::Entry(entry) => Found::Entry(posix.as_written(&who, entry).await),
-                nothing @ Found::Nothing(_) => nothing,
+            Ok(match posix.looked_up(parent, found.0, found.1, moment)? {
+                LookupReply::Entry(entry) => {
+                    LookupReply::Entry(posix.as_written(&who, entry).await)
+                }
+                nothing @ LookupReply::Nothing(_) => nothing,
             })
         })
     }
@@ -71,23 +78,24 @@ impl Posix {
     fn looked_up(
         &self,
         parent: Ino,
-        (found, keeps): (Result<Arc<(Ino, Inode)>>, Duration),
+        found: Result<Arc<(Ino, Inode)>>,
+        keeps: Duration,
         moment: Moment,
-    ) -> Result<Found> {
+    ) -> Result<LookupReply> {
         match found {
             Ok(found) => {
                 if found.1.is_directory() {
                     self.look_whether_empty(found.0);
                 }
-                Ok(Found::Entry(self.entry((found.0, &found.1), moment, keeps)))
+                Ok(LookupReply::Entry(self.entry(found.0, &found.1, moment, keeps)))
             }
             Err(Error::NotFound(_)) => Ok(self.nothing(parent, keeps)),
             Err(error) => Err(error),
         }
     }
 
-    fn nothing(&self, parent: Ino, keeps: Duration) -> Found {
-        Found::Nothing(self.keeps_absence(parent, keeps))
+    fn nothing(&self, parent: Ino, keeps: Duration) -> LookupReply {
+        LookupReply::Nothing(self.keeps_absence(parent, keeps))
     }
 
     /// Asks the store. Also returns how long the answer may be kept.
@@ -112,7 +120,8 @@ impl Posix {
     pub fn make_directory(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &str),
+        parent: Ino,
+        name: &str,
         Mode { bits, umask }: Mode,
     ) -> Answer<Result<Entry>> {
         let name = name.as_bytes().to_vec();
@@ -124,7 +133,8 @@ impl Posix {
     pub fn make_node(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &str),
+        parent: Ino,
+        name: &str,
         kind: Kind,
         Mode { bits, umask }: Mode,
     ) -> Answer<Result<Entry>> {
@@ -136,7 +146,8 @@ impl Posix {
     pub fn make_symlink(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &str),
+        parent: Ino,
+        name: &str,
         target: &[u8],
     ) -> Answer<Result<Entry>> {
         let name = name.as_bytes().to_vec();
@@ -158,7 +169,7 @@ impl Posix {
                 posix.look_whether_empty(made.0);
             }
             let (made, keeps) = posix.as_leased(&who, name, made);
-            Ok(posix.entry((made.0, &made.1), moment, keeps))
+            Ok(posix.entry(made.0, &made.1, moment, keeps))
         })
     }
 
@@ -167,7 +178,8 @@ impl Posix {
         self: &Arc<Posix>,
         who: Who,
         ino: Ino,
-        (parent, name): (Ino, &str),
+        parent: Ino,
+        name: &str,
     ) -> Answer<Result<Entry>> {
         let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
         let moment = self.known.moment();
@@ -178,7 +190,7 @@ impl Posix {
                 Once::Before(_) => Once::Before(ino),
             };
             let (ino, inode) = posix.made(&who, linked).await?;
-            let entry = posix.entry((ino, &inode), moment, Duration::ZERO);
+            let entry = posix.entry(ino, &inode, moment, Duration::ZERO);
             Ok(posix.as_written(&who, entry).await)
         })
     }

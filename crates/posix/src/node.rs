@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::dirt::Account;
-use crate::owners::{self, Held};
+use crate::owners::{self, LockOwners};
 use crate::runs::{Frozen, Runs, overlay};
 
 /// Number of blocks of one file that are uploaded at the same time.
@@ -47,7 +47,7 @@ pub struct Node {
     /// If set, bytes do not overwrite what others have written since the file was opened.
     dropped: Option<Dropped>,
     state: Mutex<NodeState>,
-    pub locks: Held,
+    pub locks: LockOwners,
     /// Held during a write-back.
     writing_back: tokio::sync::Mutex<()>,
 }
@@ -136,7 +136,7 @@ impl Node {
                 dirty: Runs::new(whole.clone()),
                 ..NodeState::default()
             }),
-            locks: Held::default(),
+            locks: LockOwners::default(),
             writing_back: tokio::sync::Mutex::new(()),
         }
     }
@@ -146,7 +146,8 @@ impl Node {
     /// whole blocks.
     pub fn write(
         &self,
-        (caller, account): (&Caller, &Arc<Account>),
+        caller: &Caller,
+        account: &Arc<Account>,
         base: Option<u64>,
         offset: u64,
         data: &[u8],

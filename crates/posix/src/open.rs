@@ -12,17 +12,17 @@ use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 use cairn_fs::rows::{Inode, Kind};
 
 use crate::answer::Answer;
+use crate::entry::Entry;
 use crate::handle::Descriptor;
 use crate::intent::Intent;
-use crate::known::Moment;
+use crate::kernel_view::Moment;
 use crate::names::Mode;
 use crate::posix::Posix;
-use crate::shown::Entry;
 use crate::who::Who;
 
 /// A file that was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Opened {
+pub struct OpenFile {
     pub file: Descriptor,
     /// True if a local program has locks on it: each close of a descriptor must be reported, since
     /// it releases all locks of its process.
@@ -30,7 +30,7 @@ pub struct Opened {
 }
 
 impl Posix {
-    pub fn open(self: &Arc<Posix>, who: Who, ino: Ino, intent: Intent) -> Answer<Result<Opened>> {
+    pub fn open(self: &Arc<Posix>, who: Who, ino: Ino, intent: Intent) -> Answer<Result<OpenFile>> {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let caller = who.caller(&posix.user);
@@ -50,7 +50,7 @@ impl Posix {
                 node.flush(|bytes| posix.dirt.less(bytes)).await?;
             }
             let base = inode.map(|inode| inode.data_change);
-            Ok(posix.opened(ino, (caller, intent), object, base))
+            Ok(posix.opened(ino, caller, intent, object, base))
         })
     }
 
@@ -72,15 +72,16 @@ impl Posix {
     fn opened(
         &self,
         ino: Ino,
-        (caller, intent): (Caller, Intent),
+        caller: Caller,
+        intent: Intent,
         object: Option<Object>,
         base: Option<u64>,
-    ) -> Opened {
+    ) -> OpenFile {
         let handle = self.files.open(ino, caller, intent, base);
         if let Some(object) = &object {
             handle.node.remember(object);
         }
-        Opened { file: Descriptor(handle.number), is_locked: self.files.is_locked(ino) }
+        OpenFile { file: Descriptor(handle.number), is_locked: self.files.is_locked(ino) }
     }
 
     /// Returns the contents of a file to read, as they are now: the caller can read them even if
@@ -114,11 +115,12 @@ impl Posix {
     pub fn create(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &str),
+        parent: Ino,
+        name: &str,
         Mode { bits, umask }: Mode,
         intent: Intent,
         exclusive: bool,
-    ) -> Answer<Result<(Entry, Opened)>> {
+    ) -> Answer<Result<(Entry, OpenFile)>> {
         let name = name.as_bytes().to_vec();
         let lookup = Lookup { parent, name: name.clone() };
         let verb = Create { parent, name, mode: bits & 0o7777, umask, exclusive };
@@ -126,14 +128,14 @@ impl Posix {
         let caller = self.caller(&who);
         if let Some((ino, inode, true)) = self.fs.run_now(&caller, &verb) {
             let made = (ino, inode, None);
-            return Answer::Now(Ok(self.created(&who, lookup, moment, made, (caller, intent))));
+            return Answer::Now(Ok(self.created(&who, lookup, moment, made, caller, intent)));
         }
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let (ino, inode, made) = posix.fs.run(&caller, verb).await?;
             let object = if made { None } else { posix.open_as(&caller, ino, intent).await?.0 };
             let made = (ino, inode, object);
-            Ok(posix.created(&who, lookup, moment, made, (caller, intent)))
+            Ok(posix.created(&who, lookup, moment, made, caller, intent))
         })
     }
 
@@ -142,11 +144,13 @@ impl Posix {
         who: &Who,
         name: Lookup,
         moment: Moment,
-        (ino, inode, object): (Ino, Inode, Option<Object>),
-        (caller, intent): (Caller, Intent),
-    ) -> (Entry, Opened) {
+        made: (Ino, Inode, Option<Object>),
+        caller: Caller,
+        intent: Intent,
+    ) -> (Entry, OpenFile) {
+        let (ino, inode, object) = made;
         let (made, keeps) = self.as_leased(who, name, (ino, inode));
-        let entry = self.entry((made.0, &made.1), moment, keeps);
-        (entry, self.opened(ino, (caller, intent), object, None))
+        let entry = self.entry(made.0, &made.1, moment, keeps);
+        (entry, self.opened(ino, caller, intent, object, None))
     }
 }

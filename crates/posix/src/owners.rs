@@ -14,11 +14,11 @@ use cairn_base::{Error, Ino, SessionId};
 use cairn_fs::rows::Space;
 use parking_lot::Mutex;
 
-use crate::wanted::Wanted;
+use crate::lock_request::LockRequest;
 
 /// The local owners that have locks on a file, or tried to get one.
 #[derive(Default)]
-pub struct Held {
+pub struct LockOwners {
     owners: Mutex<HashMap<u64, Owner>>,
 }
 
@@ -34,12 +34,12 @@ struct Owner {
     is_vague: bool,
 }
 
-impl Held {
+impl LockOwners {
     pub fn tried(&self, owner: u64, handle: u64) {
         self.owners.lock().entry(owner).or_default().handles.insert(handle);
     }
 
-    pub fn got(&self, wanted: &Wanted, handle: u64, session: SessionId) {
+    pub fn got(&self, wanted: &LockRequest, handle: u64, session: SessionId) {
         let mut owners = self.owners.lock();
         let known = owners.entry(wanted.owner).or_default();
         known.handles.insert(handle);
@@ -51,26 +51,26 @@ impl Held {
 
     /// Returns the owner to lock for, through an open file: two locks of one owner must not
     /// conflict with each other.
-    pub fn takes(&self, wanted: Wanted, handle: u64) -> Wanted {
+    pub fn takes(&self, wanted: LockRequest, handle: u64) -> LockRequest {
         let owners = self.owners.lock();
         let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
         let holds = owners.get(&handle).is_some_and(|owner| owner.session.is_some());
         match wanted.space {
-            Space::Flock if is_vague => Wanted { space: Space::Both, ..wanted },
-            Space::Flock => Wanted { owner: handle, ..wanted },
-            Space::Both if holds => Wanted { owner: handle, ..wanted },
+            Space::Flock if is_vague => LockRequest { space: Space::Both, ..wanted },
+            Space::Flock => LockRequest { owner: handle, ..wanted },
+            Space::Both if holds => LockRequest { owner: handle, ..wanted },
             Space::Both | Space::Fcntl => wanted,
         }
     }
 
     /// Returns the owners to unlock for, through an open file. An earlier request may have locked
     /// for an owner whose call was seen while that of this request is not, or the other way round.
-    pub fn gives(&self, wanted: Wanted, handle: u64) -> Vec<Wanted> {
+    pub fn gives(&self, wanted: LockRequest, handle: u64) -> Vec<LockRequest> {
         let owners = self.owners.lock();
         let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
-        let by_file = Wanted { owner: handle, ..wanted };
+        let by_file = LockRequest { owner: handle, ..wanted };
         let mut gives = match wanted.space {
-            Space::Flock if is_vague => vec![by_file, Wanted { space: Space::Both, ..wanted }],
+            Space::Flock if is_vague => vec![by_file, LockRequest { space: Space::Both, ..wanted }],
             Space::Flock => vec![by_file],
             Space::Both => vec![wanted, by_file],
             Space::Fcntl => vec![wanted],
@@ -116,10 +116,10 @@ impl Held {
 
 /// The owners that used a descriptor to lock its file.
 #[derive(Default)]
-pub struct Lockers(Mutex<Used>);
+pub struct Lockers(Mutex<LockerNumbers>);
 
 #[derive(Default)]
-struct Used {
+struct LockerNumbers {
     owners: HashSet<u64>,
     /// The kernel's number of the open file, once it was seen: it is no process while the file is
     /// open.
@@ -138,19 +138,19 @@ impl Lockers {
     }
 
     /// Returns the owners whose locks go when the descriptor is closed.
-    pub fn left(&self, held: &Held, handle: u64) -> Vec<u64> {
+    pub fn left(&self, held: &LockOwners, handle: u64) -> Vec<u64> {
         let used = self.0.lock();
         used.owners.iter().copied().filter(|owner| held.left(*owner, handle)).collect()
     }
 
     /// Learns the kernel's number of the open file. If the call of a request was not seen, finds
     /// out whether it is a process, which only fcntl(2) locks for.
-    pub fn learn(&self, wanted: Wanted) -> Wanted {
+    pub fn learn(&self, wanted: LockRequest) -> LockRequest {
         let mut used = self.0.lock();
         match (wanted.space, used.file) {
             (Space::Flock, _) => used.file = Some(wanted.owner),
             (Space::Both, Some(file)) if file != wanted.owner => {
-                return Wanted { space: Space::Fcntl, ..wanted };
+                return LockRequest { space: Space::Fcntl, ..wanted };
             }
             _ => {}
         }
@@ -169,29 +169,29 @@ mod tests {
     use cairn_fs::rows::{Lock, Locks};
 
     use super::*;
-    use crate::wanted::{END, LockKind};
+    use crate::lock_request::{END, LockKind};
 
     const SESSION: SessionId = SessionId(1);
 
-    fn wanted(owner: u64, space: Space) -> Wanted {
-        Wanted { owner, pid: 1, start: 0, last: END, kind: LockKind::Write, space }
+    fn wanted(owner: u64, space: Space) -> LockRequest {
+        LockRequest { owner, pid: 1, start: 0, last: END, kind: LockKind::Write, space }
     }
 
-    fn lock(wanted: Wanted) -> Lock {
+    fn lock(wanted: LockRequest) -> Lock {
         wanted.lock(SESSION)
     }
 
     /// A file with its locks as the metadata has them, and two open files of it.
     #[derive(Default)]
     struct File {
-        held: Held,
+        held: LockOwners,
         open: [Lockers; 2],
         locks: Locks,
     }
 
     impl File {
         /// Returns whether the lock was granted.
-        fn lock(&mut self, handle: u64, asked: Wanted) -> bool {
+        fn lock(&mut self, handle: u64, asked: LockRequest) -> bool {
             let lockers = &self.open[handle as usize - 1];
             let wanted = self.held.takes(lockers.learn(asked), handle);
             lockers.add(wanted.owner);
@@ -204,7 +204,7 @@ mod tests {
             true
         }
 
-        fn unlock(&mut self, handle: u64, asked: Wanted) {
+        fn unlock(&mut self, handle: u64, asked: LockRequest) {
             let lockers = &self.open[handle as usize - 1];
             for wanted in self.held.gives(lockers.learn(asked), handle) {
                 self.locks.release(&lock(wanted));
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn locks_of_an_ended_session_are_lost() {
-        let held = Held::default();
+        let held = LockOwners::default();
         let (old, new) = (SessionId(1), SessionId(2));
         let got = |owner, handle, session| held.got(&wanted(owner, Space::Fcntl), handle, session);
         held.tried(7, 1);
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_is_named_again_before_its_file_is_closed_keeps_its_locks() {
-        let held = Held::default();
+        let held = LockOwners::default();
         held.got(&wanted(7, Space::Fcntl), 1, SESSION);
         // The program closed it. The kernel calls the next open file the same, which has a lock
         // before the mount receives the close of the first one.
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn locks_of_two_open_files_have_two_owners() {
-        let held = Held::default();
+        let held = LockOwners::default();
         for (handle, name) in [(1, 7), (2, 7)] {
             let taken = held.takes(wanted(name, Space::Flock), handle);
             assert_eq!(taken.owner, handle, "whatever the kernel calls it by now");

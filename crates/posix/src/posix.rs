@@ -7,10 +7,10 @@ use std::time::Duration;
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Ino, Result, Shares};
-use cairn_fs::ops::for_call::{Callable, FindCall, ForCall, Once, SettleCall, Settled};
+use cairn_fs::ops::for_call::{Callable, FindCall, ForCall, Once, SettleCall, SettleOutcome};
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::rows::Inode;
-use cairn_fs::{Changed, Fs, WireVerb};
+use cairn_fs::{Fs, MetadataChange, WireVerb};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
@@ -18,11 +18,11 @@ use crate::ahead::Ahead;
 use crate::cookies::Cookies;
 use crate::dirt::Dirt;
 use crate::files::Files;
-use crate::gone::Gone;
 use crate::handle::{Descriptor, Handle};
 use crate::keeper::Keeper;
-use crate::known::{Known, Moment};
+use crate::kernel_view::{KernelView, Moment};
 use crate::makers::Makers;
+use crate::removed_directories::RemovedDirectories;
 use crate::watches::Watches;
 use crate::who::{Attempt, Step, Who};
 use crate::whole::Whole;
@@ -62,10 +62,10 @@ pub struct Posix {
     pub(crate) user: Caller,
     pub(crate) runtime: Runtime,
     pub(crate) keeper: Arc<dyn Keeper>,
-    pub(crate) known: Known,
+    pub(crate) known: KernelView,
     pub(crate) makers: Makers,
     pub(crate) whole: Whole,
-    pub(crate) gone: Gone,
+    pub(crate) gone: RemovedDirectories,
     pub(crate) watches: Watches,
     pub(crate) cookies: Cookies,
     pub(crate) ahead: Ahead,
@@ -94,10 +94,10 @@ impl Posix {
             user,
             runtime,
             keeper,
-            known: Known::default(),
+            known: KernelView::default(),
             makers: Makers::default(),
             whole: Whole::default(),
-            gone: Gone::default(),
+            gone: RemovedDirectories::default(),
             watches: Watches::default(),
             cookies: Cookies::default(),
             ahead: Ahead::default(),
@@ -130,9 +130,9 @@ impl Posix {
     }
 
     /// Invalidates what has changed. Must not wait for anything, as the change waits for this.
-    fn changed(&self, changed: Changed) {
+    fn changed(&self, changed: MetadataChange) {
         match changed {
-            Changed::All => {
+            MetadataChange::All => {
                 for ino in self.known.change_all() {
                     self.keeper.forget_attributes(ino);
                 }
@@ -141,8 +141,8 @@ impl Posix {
                 self.keeper.forget_names();
                 self.locks_changed.notify_waiters();
             }
-            Changed::Inode(ino) | Changed::Tally(ino) => {
-                self.known.change(ino, matches!(changed, Changed::Tally(_)));
+            MetadataChange::Inode(ino) | MetadataChange::Tally(ino) => {
+                self.known.change(ino, matches!(changed, MetadataChange::Tally(_)));
                 self.whole.end(ino);
                 self.watches.change(ino);
                 // An inode that is just on its way to the keeper is found by its name.
@@ -150,23 +150,23 @@ impl Posix {
                     self.keeper.forget_names();
                 }
             }
-            Changed::Entry(_) => {
+            MetadataChange::Entry(_) => {
                 self.known.change_other();
                 self.keeper.forget_names();
             }
-            Changed::OurInode(ino) | Changed::OurTally(ino) => {
-                self.known.change_here(ino, matches!(changed, Changed::OurTally(_)));
+            MetadataChange::OurInode(ino) | MetadataChange::OurTally(ino) => {
+                self.known.change_here(ino, matches!(changed, MetadataChange::OurTally(_)));
                 self.keeper.forget_attributes(ino);
             }
-            Changed::OurEntry(parent, name) => {
+            MetadataChange::OurEntry(parent, name) => {
                 self.known.change_other();
                 self.whole.make(parent, &name);
                 if !self.makers.make(parent) {
                     self.keeper.forget_names();
                 }
             }
-            Changed::Locks => self.locks_changed.notify_waiters(),
-            Changed::Other => self.known.change_other(),
+            MetadataChange::Locks => self.locks_changed.notify_waiters(),
+            MetadataChange::Other => self.known.change_other(),
         }
     }
 
@@ -222,10 +222,10 @@ impl Posix {
     ///
     /// # Errors
     /// The error if the outcome could not be recorded, or it is unknown whether it was.
-    pub async fn settle(&self, attempt: &Attempt, status: u32) -> Result<Settled> {
+    pub async fn settle(&self, attempt: &Attempt, status: u32) -> Result<SettleOutcome> {
         let call = attempt.next();
         if status == 0 && call.step > 0 {
-            return Ok(Settled::Kept);
+            return Ok(SettleOutcome::Kept);
         }
         self.fs.run(&Caller::system(), SettleCall { call, status, found: attempt.found() }).await
     }

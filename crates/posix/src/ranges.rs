@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, SessionId};
+use cairn_fs::FilePosition;
 use cairn_fs::ops::clone::CloneFile;
 
 use crate::answer::Answer;
@@ -36,7 +37,8 @@ impl Posix {
         self: &Arc<Posix>,
         file: Descriptor,
         who: Who,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         allocation: Allocation,
     ) -> Answer<Result<()>> {
         let handle = match self.writable(file) {
@@ -79,8 +81,10 @@ impl Posix {
     /// `Denied` if the target was not opened for writing.
     pub fn copy_range(
         self: &Arc<Posix>,
-        (source, source_offset): (Descriptor, u64),
-        (target, offset): (Descriptor, u64),
+        source: Descriptor,
+        source_offset: u64,
+        target: Descriptor,
+        offset: u64,
         who: Who,
         length: u64,
     ) -> Answer<Result<u64>> {
@@ -90,16 +94,18 @@ impl Posix {
         };
         let posix = Arc::clone(self);
         Answer::later(async move {
-            let (from, to) = ((&*source, source_offset), (&*target, offset));
-            posix.copied(&who.caller(&posix.user), from, to, length).await
+            let caller = who.caller(&posix.user);
+            posix.copied(&caller, &source, source_offset, &target, offset, length).await
         })
     }
 
     async fn copied(
         &self,
         caller: &Caller,
-        (source, source_offset): (&Handle, u64),
-        (target, offset): (&Handle, u64),
+        source: &Handle,
+        source_offset: u64,
+        target: &Handle,
+        offset: u64,
         length: u64,
     ) -> Result<u64> {
         for handle in [source, target] {
@@ -108,13 +114,14 @@ impl Posix {
         let session = target.node.session()?;
         let (from, to) = (source.node.ino, target.node.ino);
         let copied = match (source_offset, offset) {
-            (0, 0) => self.clone_file((source, target), caller, session, length).await?,
+            (0, 0) => self.clone_file(source, target, caller, session, length).await?,
             _ => None,
         };
         let copied = match copied {
             Some(size) => size,
             None => {
-                let (from, to) = ((from, source_offset), (to, offset));
+                let from = FilePosition { ino: from, offset: source_offset };
+                let to = FilePosition { ino: to, offset };
                 self.fs.copy_range(caller, session, from, to, length).await?
             }
         };
@@ -128,7 +135,8 @@ impl Posix {
     /// Returns the number of bytes; `None` if these are no such files.
     async fn clone_file(
         &self,
-        (source, target): (&Handle, &Handle),
+        source: &Handle,
+        target: &Handle,
         caller: &Caller,
         session: SessionId,
         length: u64,

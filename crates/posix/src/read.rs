@@ -66,7 +66,8 @@ impl Posix {
     pub fn read_once(
         self: &Arc<Posix>,
         who: Who,
-        (ino, intent): (Ino, Intent),
+        ino: Ino,
+        intent: Intent,
         offset: u64,
         size: u32,
     ) -> Answer<Result<Vec<Bytes>>> {

@@ -18,7 +18,8 @@ impl Posix {
     pub fn remove_directory(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &[u8]),
+        parent: Ino,
+        name: &[u8],
     ) -> Answer<Result<()>> {
         let verb = Rmdir { parent, name: name.to_vec() };
         let posix = Arc::clone(self);
@@ -56,7 +57,8 @@ impl Posix {
     pub fn remove_file(
         self: &Arc<Posix>,
         who: Who,
-        (parent, name): (Ino, &[u8]),
+        parent: Ino,
+        name: &[u8],
     ) -> Answer<Result<()>> {
         let verb = Unlink { parent, name: name.to_vec() };
         let posix = Arc::clone(self);
@@ -72,8 +74,10 @@ impl Posix {
     pub fn rename(
         self: &Arc<Posix>,
         who: Who,
-        (source_parent, source_name): (Ino, &[u8]),
-        (target_parent, target_name): (Ino, &str),
+        source_parent: Ino,
+        source_name: &[u8],
+        target_parent: Ino,
+        target_name: &str,
         mode: RenameMode,
     ) -> Answer<Result<()>> {
         let (source_name, target_name) = (source_name.to_vec(), target_name.as_bytes().to_vec());

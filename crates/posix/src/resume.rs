@@ -15,8 +15,8 @@ use cairn_fs::rows::Kind;
 
 use crate::answer::Answer;
 use crate::cookies::{FIRST, number_of};
+use crate::entry::Entry;
 use crate::posix::Posix;
-use crate::shown::Entry;
 use crate::who::Who;
 
 /// The cookies of `.` and `..`.
@@ -81,7 +81,7 @@ impl Posix {
                     let cookie = posix.cookies.give(ino, listed.cursor());
                     let (name, ino, kind) = (listed.name, listed.ino, listed.kind);
                     let inode = listed.inode.filter(|_| !posix.is_written_here(ino));
-                    let entry = inode.map(|inode| posix.entry((ino, &inode), found.moment, keeps));
+                    let entry = inode.map(|inode| posix.entry(ino, &inode, found.moment, keeps));
                     entries.push(Resumable { name, ino, kind, cookie, entry });
                 }
                 after = found.page.next;

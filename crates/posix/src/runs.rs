@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{Buffers, Pooled};
+use cairn_base::{Buffers, PooledBytes};
 
 /// Length, bytes, from which on a growing run gets room for a whole block. The unused part costs
 /// addresses and no memory, unless the memory was used before.
@@ -23,7 +23,7 @@ pub fn whole_blocks() -> Buffers {
 
 #[derive(Default)]
 pub struct Runs {
-    runs: BTreeMap<u64, Pooled>,
+    runs: BTreeMap<u64, PooledBytes>,
     bytes: u64,
     /// Memory for runs that become whole blocks; without it each run has its own.
     whole: Option<Buffers>,
@@ -105,7 +105,7 @@ impl Runs {
     /// Joins the run at `start`, which now reaches to `end`, with the runs behind it that it
     /// reaches.
     fn absorb(&mut self, start: u64, end: u64) {
-        let behind = |runs: &BTreeMap<u64, Pooled>| {
+        let behind = |runs: &BTreeMap<u64, PooledBytes>| {
             let next = runs.range(start + 1..=end).next()?;
             (block_of(*next.0) == block_of(start)).then_some(*next.0)
         };
@@ -121,7 +121,7 @@ impl Runs {
 
     /// Takes all runs, or only those that are whole blocks.
     pub fn take(&mut self, only_whole: bool) -> Frozen {
-        let is_taken = |run: &Pooled| !only_whole || run.len() == BLOCK_BYTES;
+        let is_taken = |run: &PooledBytes| !only_whole || run.len() == BLOCK_BYTES;
         let mut taken = Vec::new();
         self.runs.retain(|start, run| {
             let takes = is_taken(run);
@@ -168,12 +168,12 @@ impl Runs {
 }
 
 /// Returns room for a whole block.
-fn room(whole: Option<&Buffers>) -> Pooled {
-    whole.map_or_else(|| Pooled::with_room(BLOCK_BYTES), Buffers::room)
+fn room(whole: Option<&Buffers>) -> PooledBytes {
+    whole.map_or_else(|| PooledBytes::with_room(BLOCK_BYTES), Buffers::room)
 }
 
 /// Moves a run to other memory.
-fn move_to(run: &mut Pooled, mut memory: Pooled) {
+fn move_to(run: &mut PooledBytes, mut memory: PooledBytes) {
     memory.memory().extend_from_slice(run);
     *run = memory;
 }

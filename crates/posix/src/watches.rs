@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 
 #[derive(Default)]
 pub struct Watches {
-    watched: Mutex<HashMap<Ino, Watched>>,
+    watched: Mutex<HashMap<Ino, WatchState>>,
     /// Number of watched inodes, which is mostly 0.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Watched {
+struct WatchState {
     watchers: u32,
     /// True if another caller changed it, or may have.
     is_mixed: bool,

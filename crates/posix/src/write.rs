@@ -86,9 +86,9 @@ impl Posix {
     fn take(self: &Arc<Posix>, handle: &Handle, writer: &Caller, offset: u64, data: &[u8]) {
         let mut eager = false;
         self.dirt.take(data.len() as u64, || {
-            let by = (writer, handle.account(&self.dirt));
+            let account = handle.account(&self.dirt);
             let more;
-            (more, eager) = handle.node.write(by, handle.base, offset, data);
+            (more, eager) = handle.node.write(writer, account, handle.base, offset, data);
             more
         });
         if eager {

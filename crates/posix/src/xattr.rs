@@ -76,7 +76,8 @@ impl Posix {
         self: &Arc<Posix>,
         who: Who,
         ino: Ino,
-        (name, value): (&[u8], &[u8]),
+        name: &[u8],
+        value: &[u8],
         mode: XattrMode,
     ) -> Answer<Result<()>> {
         if let Err(error) = check(name) {

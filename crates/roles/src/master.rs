@@ -9,7 +9,9 @@ use cairn_audit::LineLog;
 use cairn_auth::Caller;
 use cairn_base::{ClusterId, NodeId, Result, SessionId, waits};
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{ControlService, Controller, HandOver, MapKeeper, Settings};
+use cairn_cluster::control::{
+    ControlService, Controller, HandOver, MapKeeper, ServingMaster, Settings,
+};
 use cairn_cluster::identity::Desk;
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::wire::{Listen, serve};
@@ -185,7 +187,7 @@ impl MasterNode {
         let keeper = MapKeeper::start(master.clone(), Arc::clone(&node.view)).await?;
         let controller = Controller::new(
             node.id(),
-            (master.clone(), sessions),
+            ServingMaster { master: master.clone(), sessions },
             keeper,
             Arc::clone(&self.desk),
             self.secrets.clone(),

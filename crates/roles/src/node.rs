@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cairn_base::{Clock, Error, NodeId, Result, Rng};
 use cairn_cluster::control::messages::{Beat, ControlMethod, Secrets};
 use cairn_cluster::control::{Agent, NodeView};
-use cairn_cluster::data::{MapSource, Pool, Replicated};
-use cairn_cluster::members::Entered;
+use cairn_cluster::data::{MapSource, Pool, ReplicatedBlocks};
+use cairn_cluster::members::EnterReply;
 use cairn_cluster::wire::{Dial, Terms};
 
 /// The identity of a node, its view of the others, and its seams to the outside.
@@ -44,8 +44,8 @@ impl Node {
         map: Arc<dyn MapSource>,
         pool: Arc<Pool>,
         connections: usize,
-    ) -> Replicated {
-        Replicated::limited(map, pool, self.agent.loads(), Arc::clone(&self.rng), connections)
+    ) -> ReplicatedBlocks {
+        ReplicatedBlocks::limited(map, pool, self.agent.loads(), Arc::clone(&self.rng), connections)
     }
 }
 
@@ -66,7 +66,7 @@ pub async fn secrets(agent: &Agent) -> Result<Secrets> {
 ///
 /// # Errors
 /// `Invalid` if the masters of this cluster have their metadata in a database, or one is alone.
-pub async fn enter(agent: &Agent) -> Result<Entered> {
+pub async fn enter(agent: &Agent) -> Result<EnterReply> {
     loop {
         match agent.call(ControlMethod::Enter, &()).await {
             Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),

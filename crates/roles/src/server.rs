@@ -34,7 +34,9 @@ pub async fn open(
 /// Starts its duties, which run until `stopped` is true or its sender is dropped.
 pub fn start(
     work: &mut JoinSet<()>,
-    (fs, sessions, blocks): (&Fs, &Arc<Sessions>, &Store),
+    fs: &Fs,
+    sessions: &Arc<Sessions>,
+    blocks: &Store,
     pace: Pace,
     stopped: &watch::Receiver<bool>,
 ) {

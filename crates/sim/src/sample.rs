@@ -39,19 +39,19 @@ pub fn sample<T: DeserializeOwned>(turn: usize, forms: Forms<'_>) -> Sample<T> {
 
 /// The reason why there is no sample.
 #[derive(Debug)]
-pub struct Failed(String);
+pub struct SampleError(String);
 
-impl Display for Failed {
+impl Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for SampleError {}
 
-impl serde::de::Error for Failed {
-    fn custom<T: Display>(text: T) -> Failed {
-        Failed(text.to_string())
+impl serde::de::Error for SampleError {
+    fn custom<T: Display>(text: T) -> SampleError {
+        SampleError(text.to_string())
     }
 }
 
@@ -92,7 +92,7 @@ impl Sampler<'_> {
         names: &[&str],
         count: usize,
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.show("{");
         let value = visitor.visit_seq(Each { sampler: self, names, at: 0, count })?;
         self.show("}");
@@ -108,12 +108,12 @@ struct Each<'s, 'a, 'n> {
 }
 
 impl<'de> SeqAccess<'de> for Each<'_, '_, '_> {
-    type Error = Failed;
+    type Error = SampleError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Failed> {
+    ) -> Result<Option<T::Value>, SampleError> {
         if self.at == self.count {
             return Ok(None);
         }
@@ -134,7 +134,7 @@ impl<'de> SeqAccess<'de> for Each<'_, '_, '_> {
 
 macro_rules! numbers {
     ($($method:ident $visit:ident $type:ty, $name:literal;)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
             let number = self.number($name, (<$type>::BITS).min(63));
             visitor.$visit(number as $type)
         })*
@@ -142,7 +142,7 @@ macro_rules! numbers {
 }
 
 impl<'de> Deserializer<'de> for &mut Sampler<'_> {
-    type Error = Failed;
+    type Error = SampleError;
 
     numbers! {
         deserialize_u8 visit_u8 u8, "u8";
@@ -154,33 +154,33 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         deserialize_i64 visit_i64 i64, "i64";
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         let is = self.turn % 2 == 1;
         self.show(is);
         visitor.visit_bool(is)
     }
 
     /// Leaked for the life of the process: types may borrow from what they read.
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         self.next += 1;
         let text = format!("text {}", self.next);
         self.show(format_args!("{text:?}"));
         visitor.visit_borrowed_str(text.leak())
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         visitor.visit_borrowed_bytes(self.bytes().leak())
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         visitor.visit_byte_buf(self.bytes())
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         if self.turn == 0 {
             self.show("none");
             return visitor.visit_none();
@@ -189,7 +189,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         self.show("nothing");
         visitor.visit_unit()
     }
@@ -198,7 +198,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.show(name);
         visitor.visit_unit()
     }
@@ -207,7 +207,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.show(format_args!("{name} "));
         self.form = (self.forms)(name, self.turn);
         if let Some(form) = &self.form {
@@ -217,7 +217,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SampleError> {
         let count = self.turn.min(2);
         self.show("list ");
         self.each(&[], count, visitor)
@@ -227,7 +227,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         self,
         len: usize,
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.each(&[], len, visitor)
     }
 
@@ -236,7 +236,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         name: &'static str,
         len: usize,
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.show(format_args!("{name} "));
         self.each(&[], len, visitor)
     }
@@ -246,7 +246,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.show(format_args!("{name} "));
         self.each(fields, fields.len(), visitor)
     }
@@ -256,15 +256,15 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         let chosen = self.turn % variants.len();
         self.turns = self.turns.max(variants.len());
         self.show(format_args!("{name}::{} ", variants[chosen]));
         visitor.visit_enum(Chosen { sampler: self, variant: chosen as u32 })
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Failed> {
-        Err(Failed::custom("a type that asks what comes is never sent"))
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, SampleError> {
+        Err(SampleError::custom("a type that asks what comes is never sent"))
     }
 
     fn is_human_readable(&self) -> bool {
@@ -280,27 +280,37 @@ struct Chosen<'s, 'a> {
 }
 
 impl<'de> EnumAccess<'de> for Chosen<'_, '_> {
-    type Error = Failed;
+    type Error = SampleError;
     type Variant = Self;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Failed> {
-        let number: U32Deserializer<Failed> = self.variant.into_deserializer();
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<(T::Value, Self), SampleError> {
+        let number: U32Deserializer<SampleError> = self.variant.into_deserializer();
         Ok((seed.deserialize(number)?, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Chosen<'_, '_> {
-    type Error = Failed;
+    type Error = SampleError;
 
-    fn unit_variant(self) -> Result<(), Failed> {
+    fn unit_variant(self) -> Result<(), SampleError> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Failed> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<T::Value, SampleError> {
         seed.deserialize(self.sampler)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Failed> {
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, SampleError> {
         self.sampler.each(&[], len, visitor)
     }
 
@@ -308,7 +318,7 @@ impl<'de> VariantAccess<'de> for Chosen<'_, '_> {
         self,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Failed> {
+    ) -> Result<V::Value, SampleError> {
         self.sampler.each(fields, fields.len(), visitor)
     }
 }

@@ -12,10 +12,10 @@ pub mod certificate;
 
 mod verifier;
 
-mod named;
+mod authority_file;
 
 mod trust;
 
-pub use named::Authorities;
+pub use authority_file::Authorities;
 pub use trust::{Trust, authorities, client_config};
 pub use verifier::{AdmitClient, AdmitServer, Verifier};

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{ClientConfig, Error, RootCertStore};
 
-use crate::named::{self, Authorities};
+use crate::authority_file::{self, Authorities};
 use crate::verifier::{AdmitServer, Verifier};
 
 /// The certificates that a client accepts.
@@ -51,7 +51,7 @@ pub fn client_config(trust: Trust) -> Result<ClientConfig, Error> {
             builder.with_root_certificates(roots)
         }
         Trust::Authorities(authorities) => {
-            let verifier = named::verifier(authorities, provider)?;
+            let verifier = authority_file::verifier(authorities, provider)?;
             builder.dangerous().with_custom_certificate_verifier(verifier)
         }
         Trust::Anyone => {

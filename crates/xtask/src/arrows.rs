@@ -100,7 +100,7 @@ fn parse(name: &[String], text: &str, sources: &Sources) -> Module {
             let mut tree = Vec::new();
             at = use_tree(&tokens, at + 1, &[], &mut tree);
             for (path, alias) in tree {
-                import(&mut module, name, sources, (path, alias), is_handed_on);
+                import(&mut module, name, sources, path, alias, is_handed_on);
             }
             continue;
         }
@@ -183,7 +183,8 @@ fn import(
     module: &mut Module,
     name: &[String],
     sources: &Sources,
-    (mut path, alias): (Name, Option<String>),
+    mut path: Name,
+    alias: Option<String>,
     is_handed_on: bool,
 ) {
     if path.len() > 1 && path.last().is_some_and(|last| last == "self") {

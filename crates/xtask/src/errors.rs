@@ -40,16 +40,16 @@ const SHARED_NAMES: [&str; 5] = ["new", "from", "of", "and", "copy"];
 
 /// A text, its first line, and the call that makes an error of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ErrorText {
     pub line: usize,
     /// The call, such as `Error::Denied`; empty in a function that returns an error.
     pub maker: String,
     pub text: String,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for ErrorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Found { line, maker, text } = self;
+        let ErrorText { line, maker, text } = self;
         if maker.is_empty() {
             write!(f, "{line}: {text}")
         } else {
@@ -85,7 +85,7 @@ pub fn list(root: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
 }
 
 /// Returns the texts of errors in one source file.
-pub fn in_text(text: &str) -> Vec<Found> {
+pub fn in_text(text: &str) -> Vec<ErrorText> {
     let words = without_tests(words(text));
     let makers = functions(&words).into_iter().collect();
     in_words(&words, &makers)
@@ -152,7 +152,7 @@ enum Within {
     Same,
 }
 
-fn in_words(words: &[Word], makers: &BTreeSet<String>) -> Vec<Found> {
+fn in_words(words: &[Word], makers: &BTreeSet<String>) -> Vec<ErrorText> {
     let mut found = Vec::new();
     let mut open: Vec<Within> = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -162,7 +162,7 @@ fn in_words(words: &[Word], makers: &BTreeSet<String>) -> Vec<Found> {
                 && word.text.chars().any(char::is_alphabetic)
             {
                 let (maker, text) = (maker.clone(), shown(&word.text));
-                found.push(Found { line: word.line, maker, text });
+                found.push(ErrorText { line: word.line, maker, text });
             }
             continue;
         }

@@ -12,9 +12,9 @@ pub mod supply;
 mod tokens;
 
 pub mod arrows;
+pub mod dependencies;
 pub mod errors;
 pub mod glossary;
-pub mod used;
 
 pub mod floors;
 

@@ -28,7 +28,7 @@ fn poll_once(scope: &mut Tried) -> Poll<()> {
     Pin::new(scope).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn find(id: u128) -> Option<Seen> {
+fn find(id: u128) -> Option<RequestSnapshot> {
     seen().into_iter().find(|seen| seen.trace.is_some_and(|trace| trace.id == id))
 }
 
@@ -41,8 +41,8 @@ async fn once() {
     .await;
 }
 
-fn awaited(text: &str) -> Awaited {
-    Awaited::Text(text.to_owned())
+fn awaited(text: &str) -> WaitTarget {
+    WaitTarget::Text(text.to_owned())
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_becomes_known_on_the_way_is_said() {
 #[test]
 fn what_is_not_timed_is_in_flight_as_well() {
     let asked =
-        waiting(|| Awaited::Asked(Arc::new(|| "what is known now".into())), pending::<()>());
+        waiting(|| WaitTarget::Asked(Arc::new(|| "what is known now".into())), pending::<()>());
     let about = || About { object: "/untimed".into(), ..About::default() };
     let mut work = Box::pin(within(Request::new(None, about), asked));
     assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -171,8 +171,9 @@ fn stages_and_times_are_packed_and_unpacked() {
 
 #[test]
 fn what_is_waited_for_has_a_name() {
-    let node = |address: &str| Awaited::Node("chunkserver", NodeId(10), address.into()).to_string();
+    let node =
+        |address: &str| WaitTarget::Node("chunkserver", NodeId(10), address.into()).to_string();
     assert_eq!(node("a:1"), "chunkserver node 10 at a:1");
     assert_eq!(node(""), "chunkserver node 10");
-    assert_eq!(Awaited::Named("server", "http://b".into()).to_string(), "server http://b");
+    assert_eq!(WaitTarget::Named("server", "http://b".into()).to_string(), "server http://b");
 }

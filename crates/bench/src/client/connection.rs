@@ -40,7 +40,7 @@ pub struct Connection {
 }
 
 /// A new connection, and how long it took to make.
-pub struct Opened {
+pub struct OpenedConnection {
     pub connection: Connection,
     pub connect: Duration,
     pub tls: Option<Duration>,
@@ -62,7 +62,7 @@ pub async fn open(
     target: &Target,
     address: SocketAddr,
     connector: &TlsConnector,
-) -> Result<Opened, Cause> {
+) -> Result<OpenedConnection, Cause> {
     let begun = Instant::now();
     let tcp = TcpStream::connect(address).await;
     let tcp = tcp.map_err(|error| format!("connect: {}", plain(&error)))?;
@@ -83,7 +83,7 @@ pub async fn open(
     builder.max_buf_size(READ_BYTES);
     let (sender, driver) =
         builder.handshake(TokioIo::new(stream)).await.map_err(|error| cause(&error))?;
-    Ok(Opened {
+    Ok(OpenedConnection {
         connection: Connection { sender, driver, is_over: false, is_last: false },
         connect,
         tls,

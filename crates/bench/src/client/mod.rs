@@ -4,6 +4,6 @@ mod connection;
 mod target;
 mod tls;
 
-pub use connection::{Connection, Exchange, Opened, open};
+pub use connection::{Connection, Exchange, OpenedConnection, open};
 pub use target::{Target, without_secret};
 pub use tls::{Tls, connector};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::cpu::Processes;
 use crate::error::{Error, Result};
 use crate::load::{Sample, Tally};

@@ -6,10 +6,10 @@ mod scratch;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::closed::named;
+use crate::closed_loop::named;
 use crate::cpu::Processes;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Key, Named};
+use crate::report::{Axis, Key, NamedTarget};
 use crate::session::{Case, Output, Session};
 use crate::values;
 pub use loads::{Load, Sizes};
@@ -155,7 +155,7 @@ pub fn run(args: &FsArgs) -> Result<()> {
     let directories = args.directories()?;
     let shown = directories
         .iter()
-        .map(|(name, dir)| Named { name: name.clone(), target: dir.display().to_string() });
+        .map(|(name, dir)| NamedTarget { name: name.clone(), target: dir.display().to_string() });
     let mut session = Session::begin("fs", shown.collect(), &args.output)?;
     let mut scratches = Vec::new();
     for (name, dir) in &directories {

@@ -103,7 +103,7 @@ impl Worker<'_> {
                 Err(_) => Err("timeout".to_owned()),
             };
             match done {
-                Ok(exchange) => self.count(number, start, &exchange),
+                Ok((sent, exchange)) => self.count(number, start, sent, &exchange),
                 Err(cause) => {
                     open = None;
                     self.count_error(start, &cause);
@@ -168,7 +168,7 @@ impl Worker<'_> {
         Ok(opened.connection)
     }
 
-    fn count(&self, number: u64, start: Instant, (sent, exchange): &(Instant, Exchange)) {
+    fn count(&self, number: u64, start: Instant, sent: Instant, exchange: &Exchange) {
         let (shared, work) = (self.shared, &self.shared.plan.work);
         let is_success = work.expects(exchange.head.status);
         if is_success {
@@ -193,7 +193,7 @@ impl Worker<'_> {
         }
         if start >= shared.began() {
             tally.latency.record(latency);
-            tally.phases.first_byte.record(exchange.first_byte - *sent);
+            tally.phases.first_byte.record(exchange.first_byte - sent);
             tally.phases.transfer.record(exchange.end - exchange.first_byte);
             tally.status(exchange.head.status);
         }

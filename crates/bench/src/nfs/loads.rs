@@ -10,7 +10,7 @@ use super::client::{
     COMMIT, CREATE, Connection, Export, GETATTR, Handle, LOOKUP, MKDIR, READ, REMOVE, RMDIR, Reply,
     UNSTABLE, WRITE, bytes, long, number, write_make, write_name, write_read, write_write,
 };
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::cpu::Processes;
 use crate::error::{Error, Result};
 use crate::load::{Sample, Tally};

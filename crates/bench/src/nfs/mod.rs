@@ -5,10 +5,10 @@ mod loads;
 
 use std::time::Duration;
 
-use crate::closed::named;
+use crate::closed_loop::named;
 use crate::cpu::Processes;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Key, Named};
+use crate::report::{Axis, Key, NamedTarget};
 use crate::session::{Case, Output, Session};
 use crate::values;
 use client::Export;
@@ -153,7 +153,7 @@ pub fn run(args: &NfsArgs) -> Result<()> {
     let pids: Result<Vec<_>> = exports.iter().map(|(name, _)| args.pids(name)).collect();
     let shown = exports
         .iter()
-        .map(|(name, export)| Named { name: name.clone(), target: export.to_string() });
+        .map(|(name, export)| NamedTarget { name: name.clone(), target: export.to_string() });
     let mut session = Session::begin("nfs", shown.collect(), &args.output)?;
     let mut servers = Vec::new();
     let mut failed = None;

@@ -33,7 +33,7 @@ pub struct Report {
     pub started: String,
     pub machine: Machine,
     /// Measured targets; the others are compared with the first.
-    pub targets: Vec<Named>,
+    pub targets: Vec<NamedTarget>,
     pub cells: Vec<Cell>,
     /// The findings of a search.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Report {
     pub incomplete: Option<String>,
     /// Systems that were not there to be measured; `target` has the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub absent: Vec<Named>,
+    pub absent: Vec<NamedTarget>,
     /// Sections of `bench reports`, for people to read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scenarios: Vec<Scenario>,
@@ -74,7 +74,7 @@ pub struct Section {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedTarget {
     pub name: String,
     /// A URL without credentials, or a path.
     pub target: String,

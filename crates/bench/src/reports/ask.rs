@@ -10,7 +10,7 @@ use http_body_util::Full;
 
 use super::lab::Lab;
 use crate::client::{Exchange, Target};
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Plan, Work};
 
@@ -39,7 +39,7 @@ pub enum Paths {
 }
 
 /// Requests of a load.
-pub struct Asked {
+pub struct LoadRequests {
     method: Method,
     paths: Paths,
     headers: HeaderMap,
@@ -47,30 +47,30 @@ pub struct Asked {
     bodies: Vec<Bytes>,
 }
 
-impl Asked {
-    pub fn new(target: &Target, method: Method, paths: Paths) -> Result<Asked> {
+impl LoadRequests {
+    pub fn new(target: &Target, method: Method, paths: Paths) -> Result<LoadRequests> {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, target.host_header()?);
-        Ok(Asked { method, paths, headers, bodies: vec![Bytes::new()] })
+        Ok(LoadRequests { method, paths, headers, bodies: vec![Bytes::new()] })
     }
 
-    pub fn get(target: &Target, path: &str) -> Result<Asked> {
-        Asked::new(target, Method::GET, Paths::Same(path.to_owned()))
+    pub fn get(target: &Target, path: &str) -> Result<LoadRequests> {
+        LoadRequests::new(target, Method::GET, Paths::Same(path.to_owned()))
     }
 
     /// Makes each request use a new connection.
-    pub fn closing(mut self) -> Asked {
+    pub fn closing(mut self) -> LoadRequests {
         self.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         self
     }
 
     /// Sends `bytes` bytes with each request, as root.
-    pub fn sending(self, lab: &Lab, bytes: u64) -> Asked {
-        self.sending_some(lab, (bytes, bytes))
+    pub fn sending(self, lab: &Lab, bytes: u64) -> LoadRequests {
+        self.sending_some(lab, bytes, bytes)
     }
 
     /// Sends bodies of `least` to `most` bytes in turn, in even steps, as root.
-    pub fn sending_some(mut self, lab: &Lab, (least, most): (u64, u64)) -> Asked {
+    pub fn sending_some(mut self, lab: &Lab, least: u64, most: u64) -> LoadRequests {
         self.headers.extend(authorization(lab).map(|value| (AUTHORIZATION, value)));
         let all = Bytes::from(noise(most as usize));
         let step = |number: u64| least + (most - least) * number / (BODY_SIZES - 1);
@@ -96,7 +96,7 @@ impl Asked {
     }
 }
 
-impl Work for Asked {
+impl Work for LoadRequests {
     fn request(&self, number: u64, _: usize) -> Option<Request<Full<Bytes>>> {
         let mut request = Request::new(Full::new(self.body(number)));
         *request.method_mut() = self.method.clone();
@@ -117,7 +117,13 @@ fn authorization(lab: &Lab) -> Option<HeaderValue> {
 }
 
 /// Makes the plan of a load on some servers, with the usual duration.
-pub fn plan(lab: &Lab, endpoints: &[Target], work: Asked, clients: usize, server: &[u32]) -> Plan {
+pub fn plan(
+    lab: &Lab,
+    endpoints: &[Target],
+    work: LoadRequests,
+    clients: usize,
+    server: &[u32],
+) -> Plan {
     let duration = lab.args.seconds;
     Plan {
         endpoints: endpoints.to_vec(),
@@ -134,7 +140,7 @@ pub fn plan(lab: &Lab, endpoints: &[Target], work: Asked, clients: usize, server
 
 /// Sends one request as root, which must succeed.
 pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8]) -> Result<String> {
-    let mut asked = Asked::new(target, method.clone(), Paths::Same(path.to_owned()))?;
+    let mut asked = LoadRequests::new(target, method.clone(), Paths::Same(path.to_owned()))?;
     asked = asked.sending(lab, 0);
     asked.bodies = vec![Bytes::copy_from_slice(body)];
     let request =

@@ -17,7 +17,7 @@ use super::script::{Script, peer};
 use super::tables::{absent, by_target, ratio, section};
 use super::writers::{CAIRN, LOCAL, MeasuredPlace, beside, mounted, place};
 use crate::client::Target;
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::cpu::Processes;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Sample, Tally};
@@ -54,14 +54,14 @@ const WEB: &str = "nginx over ";
 const CALLS: (f64, f64) = (3.0, 1.0);
 
 /// An export and its client.
-struct Served {
+struct ServedExport {
     name: &'static str,
     export: Export,
     pid: u32,
 }
 
 /// Number of calls for a file, by target and load.
-type Counted = RefCell<Vec<Finding>>;
+type CountFindings = RefCell<Vec<Finding>>;
 
 fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     let local = lab.directory("local")?;
@@ -78,7 +78,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         door = Some((server.http.clone(), server.process.id()));
         let export = peer(session, NFS, || Export::parse(&server.export(lab, BUCKET)?));
         let pid = server.process.id();
-        exports.extend(export.map(|export| Served { name: NFS, export, pid }));
+        exports.extend(export.map(|export| ServedExport { name: NFS, export, pid }));
     } else {
         for name in [HTTP, NFS] {
             session.absent(name, "not measured: its files are made through the mount");
@@ -115,7 +115,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         let (name, path) = (GANESHA.to_owned(), ganesha.root.clone());
         made(&MeasuredPlace { name, path, pids: Vec::new() })?;
         let (export, pid) = (Export::parse(&ganesha.url)?, ganesha.process.id());
-        exports.push(Served { name: GANESHA, export, pid });
+        exports.push(ServedExport { name: GANESHA, export, pid });
     }
     for served in &exports {
         session.target(served.name, &served.export);
@@ -123,7 +123,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     for place in places.iter().filter(|_| web.is_some()) {
         session.target(&format!("{WEB}{}", place.name), place.path.display());
     }
-    let counted = Counted::default();
+    let counted = CountFindings::default();
     let scene = Scene { lab, places: &places, door, exports: &exports, web: web.as_ref() };
     session.run(scene.cases(&counted), lab.args.rounds);
     counted.into_inner().into_iter().for_each(|finding| session.found(finding));
@@ -135,12 +135,12 @@ struct Scene<'a> {
     lab: &'a Lab<'a>,
     places: &'a [MeasuredPlace],
     door: Option<(Target, u32)>,
-    exports: &'a [Served],
+    exports: &'a [ServedExport],
     web: Option<&'a Nginx>,
 }
 
 impl<'a> Scene<'a> {
-    fn cases(&self, counted: &'a Counted) -> Vec<Case<'a>> {
+    fn cases(&self, counted: &'a CountFindings) -> Vec<Case<'a>> {
         let mut cases = Vec::new();
         for &size in &self.lab.args.sizes.file_sizes {
             for times in [1, self.lab.args.sizes.notifications] {
@@ -148,7 +148,7 @@ impl<'a> Scene<'a> {
                 self.of_web(size, times, &mut cases);
                 for served in self.exports {
                     let files = self.lab.args.sizes.files;
-                    let run = move || serve_nfs(served, (files, size, times), counted);
+                    let run = move || serve_nfs(served, files, size, times, counted);
                     cases.push(Case { key: key(served.name, size, times), run: Box::new(run) });
                 }
             }
@@ -156,7 +156,13 @@ impl<'a> Scene<'a> {
         cases
     }
 
-    fn of_places(&self, size: u64, times: usize, counted: &'a Counted, cases: &mut Vec<Case<'a>>) {
+    fn of_places(
+        &self,
+        size: u64,
+        times: usize,
+        counted: &'a CountFindings,
+        cases: &mut Vec<Case<'a>>,
+    ) {
         let (lab, files) = (self.lab, self.lab.args.sizes.files);
         for place in self.places {
             let paths: Vec<_> = (0..files).map(|n| place.path.join(file(size, n))).collect();
@@ -199,7 +205,7 @@ impl<'a> Scene<'a> {
             let paths: Vec<String> = paths.collect();
             let run = move || {
                 let paths = Paths::Each(paths.clone(), times as u64);
-                let work = ask::Asked::new(&target, Method::GET, paths)?;
+                let work = ask::LoadRequests::new(&target, Method::GET, paths)?;
                 let mut plan = plan(lab, std::slice::from_ref(&target), work, 1, &pids);
                 plan.pace = Pace::Closed { warm_up: Duration::ZERO, duration: None };
                 load::run(&plan)
@@ -280,7 +286,7 @@ fn make(args: &ReportsArgs, place: &MeasuredPlace, size: u64) -> Result<()> {
 /// Opens, reads and closes each file `times` times.
 fn serve(paths: &[PathBuf], size: u64, times: usize, server: &[u32]) -> Sample {
     let mut body = vec![0; size as usize];
-    measure((paths.len(), size, times), server, |number, _| {
+    measure(paths.len(), size, times, server, |number, _| {
         let Some(path) = paths.get(number) else { return Ok(()) };
         let done = read(path, &mut body);
         done.map_err(|error| Error::file(path, error))
@@ -290,9 +296,11 @@ fn serve(paths: &[PathBuf], size: u64, times: usize, server: &[u32]) -> Sample {
 /// Makes the calls of Linux' client when each file is opened and read `times` times: it remembers
 /// the bytes.
 fn serve_nfs(
-    served: &Served,
-    (files, size, times): (usize, u64, usize),
-    counted: &Counted,
+    served: &ServedExport,
+    files: usize,
+    size: u64,
+    times: usize,
+    counted: &CountFindings,
 ) -> Result<Sample> {
     let directory = served.export.mount()?;
     let mut connection = served.export.connect()?;
@@ -300,7 +308,7 @@ fn serve_nfs(
     let (first, again) = CALLS;
     let calls = (first + again * (times - 1) as f64) / times as f64;
     counted.borrow_mut().push(finding(SERVER, served.name, size, times, calls));
-    Ok(measure((files, size, times), &[served.pid], |number, turn| match turn {
+    Ok(measure(files, size, times, &[served.pid], |number, turn| match turn {
         0 => {
             let name = file(size, number);
             handle = read_first(&mut connection, &directory, &name, size as u32)?;
@@ -312,7 +320,9 @@ fn serve_nfs(
 
 /// Does something with each file `times` times.
 fn measure(
-    (files, size, times): (usize, u64, usize),
+    files: usize,
+    size: u64,
+    times: usize,
     server: &[u32],
     mut work: impl FnMut(usize, usize) -> Result<()>,
 ) -> Sample {

@@ -5,12 +5,12 @@
 use http::Method;
 
 use super::arguments::ReportsArgs;
-use super::ask::{self, Asked, Paths, make_bucket, metric, plan, put};
+use super::ask::{self, LoadRequests, Paths, make_bucket, metric, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Nginx, Postgres, Process, Quota, Server};
 use super::script::{Script, peer};
 use super::tables::{absent, column, find, grid, megabytes, quantiles, rate, ratio, section};
 use crate::client::Target;
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::error::{Error, Result};
 use crate::load;
 use crate::report::Table;
@@ -85,9 +85,9 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     session.run(cases.into_iter().flatten().collect(), lab.args.rounds);
     drop(server);
     drop(uncached);
-    connections(lab, session, &cluster, (&cached, &path), nginx.as_ref())?;
+    connections(lab, session, &cluster, &cached, &path, nginx.as_ref())?;
     let throttled = postgres.as_ref().map_or(&cluster.master, |postgres| &postgres.process);
-    quota(lab, session, (&cached, &path), throttled)?;
+    quota(lab, session, &cached, &path, throttled)?;
     calls(lab, session, &cluster, &cached)
 }
 
@@ -106,7 +106,7 @@ impl<'a> Layer<'a> {
 
     fn cases(&self, lab: &Lab, what: &str) -> Result<Vec<Case<'static>>> {
         let case = |clients: &usize| {
-            let work = Asked::get(&self.target, &self.path)?;
+            let work = LoadRequests::get(&self.target, &self.path)?;
             let plan = plan(lab, std::slice::from_ref(&self.target), work, *clients, &self.pids);
             let key = key(self.name, what, *clients);
             Ok(Case { key, run: Box::new(move || load::run(&plan)) })
@@ -136,7 +136,8 @@ fn connections(
     lab: &Lab,
     session: &mut Session,
     cluster: &Cluster,
-    (cached, path): (&Gateway, &str),
+    cached: &Gateway,
+    path: &str,
     nginx: Option<&Nginx>,
 ) -> Result<()> {
     if session.is_over() {
@@ -155,7 +156,7 @@ fn connections(
         let both = [(NGINX, peer, "/object"), (CACHED, Some(gateway), path)];
         for (name, target, path) in both {
             let Some(target) = target else { continue };
-            let mut work = Asked::get(target, path)?;
+            let mut work = LoadRequests::get(target, path)?;
             if !keep_alive {
                 work = work.closing();
             }
@@ -178,7 +179,8 @@ fn limited(args: &ReportsArgs) -> String {
 fn quota(
     lab: &Lab,
     session: &mut Session,
-    (gateway, path): (&Gateway, &str),
+    gateway: &Gateway,
+    path: &str,
     throttled: &Process,
 ) -> Result<()> {
     if session.is_over() {
@@ -208,8 +210,8 @@ fn quota(
                     let prefix = prefix.file_name().unwrap_or_default().to_string_lossy();
                     let prefix = format!("/storage/{}/{prefix}-", ask::BUCKET);
                     let work = match what {
-                        READS => Asked::get(&gateway.http, path)?,
-                        _ => Asked::new(&gateway.http, Method::PUT, Paths::New(prefix))?
+                        READS => LoadRequests::get(&gateway.http, path)?,
+                        _ => LoadRequests::new(&gateway.http, Method::PUT, Paths::New(prefix))?
                             .sending(lab, 4096),
                     };
                     let endpoints = std::slice::from_ref(&gateway.http);
@@ -250,7 +252,7 @@ fn calls(lab: &Lab, session: &mut Session, cluster: &Cluster, cached: &Gateway) 
     for (what, times) in [("first read of each object", 1), ("the same again, 100 times each", 100)]
     {
         let count = || metric(lab, &fresh.http, "cairn_session_calls_total");
-        let work = Asked::new(&fresh.http, Method::GET, Paths::Each(paths.clone(), times))?;
+        let work = LoadRequests::new(&fresh.http, Method::GET, Paths::Each(paths.clone(), times))?;
         let mut plan = plan(lab, std::slice::from_ref(&fresh.http), work, 1, &[]);
         plan.pace = load::Pace::Closed { warm_up: std::time::Duration::ZERO, duration: None };
         let before = count()?;

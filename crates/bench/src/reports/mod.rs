@@ -28,7 +28,7 @@ use crate::session::{Session, outcome, writable, write};
 use crate::stop;
 use arguments::Name;
 use lab::Lab;
-use page::Done;
+use page::ScenarioRun;
 use script::Script;
 
 pub use arguments::ReportsArgs;
@@ -74,7 +74,7 @@ fn script(name: Name) -> &'static Script {
 }
 
 /// Runs one scenario to its end, successful or not, and removes what it has made.
-fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
+fn perform(args: &ReportsArgs, name: Name) -> Result<ScenarioRun> {
     let (script, began) = (script(name), Instant::now());
     let mut session = Session::of_scenario(script.kind)?;
     let lab = Lab::new(args, (script.needs)(args))?;
@@ -92,11 +92,11 @@ fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
     if let Err(error) = lab.remove() {
         report.incomplete.get_or_insert(error.to_string());
     }
-    Ok(Done { name, report, seconds: began.elapsed().as_secs_f64() })
+    Ok(ScenarioRun { name, report, seconds: began.elapsed().as_secs_f64() })
 }
 
 /// Adds the results of a scenario to the whole result.
-fn merge(args: &ReportsArgs, whole: &mut Report, done: &Done) {
+fn merge(args: &ReportsArgs, whole: &mut Report, done: &ScenarioRun) {
     let (name, script, report) = (done.name.text(), script(done.name), &done.report);
     let within = |what: &str| format!("{name}: {what}");
     whole.scenarios.push(Scenario {
@@ -134,7 +134,7 @@ fn merge(args: &ReportsArgs, whole: &mut Report, done: &Done) {
 }
 
 /// Saves the results so far, so that they are kept even if the next scenario ends the program.
-fn save(args: &ReportsArgs, whole: &Report, done: &[Done]) -> Result<()> {
+fn save(args: &ReportsArgs, whole: &Report, done: &[ScenarioRun]) -> Result<()> {
     if let Some(path) = &args.json {
         whole.save(path)?;
     }

@@ -9,7 +9,7 @@ use crate::report::svg::{self, Plot, escape};
 use crate::report::{Report, Scenario, Section};
 
 /// A scenario that ran.
-pub struct Done {
+pub struct ScenarioRun {
     pub name: Name,
     pub report: Report,
     pub seconds: f64,
@@ -36,7 +36,7 @@ pub fn markdown(whole: &Report) -> String {
     out.trim_end().to_owned()
 }
 
-pub fn html(whole: &Report, done: &[Done]) -> String {
+pub fn html(whole: &Report, done: &[ScenarioRun]) -> String {
     // Facts in its tables are not repeated.
     let bare = Report { targets: Vec::new(), findings: Vec::new(), ..whole.clone() };
     let mut out = head(&bare);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use http::Method;
 
 use super::arguments::ReportsArgs;
-use super::ask::{Asked, BUCKET, Paths, make_bucket, plan, put};
+use super::ask::{BUCKET, LoadRequests, Paths, make_bucket, plan, put};
 use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads, wait};
 use super::script::{Script, peer};
 use super::tables::{absent, by_target, grid, latest, quantiles, rate, section};
 use crate::client::Target;
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Plan};
 use crate::report::Table;
@@ -107,7 +107,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         return Ok(());
     }
     let pids = [&cluster.pids()[..], &[gateway.process.id()]].concat();
-    let cases = bodies(lab, (&gateway.http, &pids), nginx.as_ref(), &small)?;
+    let cases = bodies(lab, &gateway.http, &pids, nginx.as_ref(), &small)?;
     session.run(cases, lab.args.rounds);
     Ok(())
 }
@@ -116,8 +116,9 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
 fn fill(lab: &Lab, target: &Target, name: &str, bytes: (u64, u64)) -> Result<Vec<String>> {
     let path = |number: usize| format!("/storage/{BUCKET}/{name}/{number}");
     let paths: Vec<String> = (0..lab.args.sizes.keys).map(path).collect();
-    let work = Asked::new(target, Method::PUT, Paths::Each(paths.clone(), 1))?;
-    let work = work.sending_some(lab, bytes);
+    let work = LoadRequests::new(target, Method::PUT, Paths::Each(paths.clone(), 1))?;
+    let (least, most) = bytes;
+    let work = work.sending_some(lab, least, most);
     let mut plan = plan(lab, std::slice::from_ref(target), work, PREPARING, &[]);
     plan.pace = Pace::Closed { warm_up: Duration::ZERO, duration: None };
     let sample = load::run(&plan)?;
@@ -130,7 +131,8 @@ fn fill(lab: &Lab, target: &Target, name: &str, bytes: (u64, u64)) -> Result<Vec
 /// Runs a closed loop of PUT and GET of small bodies, over all keys.
 fn bodies(
     lab: &Lab,
-    (gateway, pids): (&Target, &[u32]),
+    gateway: &Target,
+    pids: &[u32],
     nginx: Option<&Nginx>,
     paths: &Arc<Vec<String>>,
 ) -> Result<Vec<Case<'static>>> {
@@ -151,8 +153,10 @@ fn bodies(
         for &clients in &lab.args.sizes.clients {
             let among = || Paths::Among(Arc::clone(paths));
             let work = match what {
-                PUTS => Asked::new(target, Method::PUT, among())?.sending_some(lab, (least, most)),
-                _ => Asked::new(target, Method::GET, among())?,
+                PUTS => {
+                    LoadRequests::new(target, Method::PUT, among())?.sending_some(lab, least, most)
+                }
+                _ => LoadRequests::new(target, Method::GET, among())?,
             };
             let plan = plan(lab, std::slice::from_ref(target), work, clients, &pids);
             let axis = Axis { name: "concurrency".to_owned(), value: clients as f64 };
@@ -180,8 +184,8 @@ impl Front {
         })
     }
 
-    fn asked(&self) -> Result<Asked> {
-        Asked::new(&self.target, Method::GET, Paths::Among(Arc::clone(&self.paths)))
+    fn asked(&self) -> Result<LoadRequests> {
+        LoadRequests::new(&self.target, Method::GET, Paths::Among(Arc::clone(&self.paths)))
     }
 
     fn plan(&self, lab: &Lab, rate: f64) -> Result<Plan> {

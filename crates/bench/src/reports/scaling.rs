@@ -5,11 +5,11 @@ use clap::Parser as _;
 use http::Method;
 
 use super::arguments::ReportsArgs;
-use super::ask::{Asked, Paths, make_bucket, plan, put};
+use super::ask::{LoadRequests, Paths, make_bucket, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Quota};
 use super::script::Script;
 use super::tables::{axis, by_target, matrix, megabytes, rate, section};
-use crate::closed::noise;
+use crate::closed_loop::noise;
 use crate::error::{Error, Result};
 use crate::load;
 use crate::report::Table;
@@ -86,7 +86,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
             break;
         }
         let args = command(lab, &gateways, &origins, &options)?;
-        let prepared = s3::Prepared::new(&args)?;
+        let prepared = s3::PreparedBench::new(&args)?;
         prepared.begin()?;
         quotas.iter().try_for_each(|quota| quota.limit(Some(sizes.share)))?;
         // The store is thrown away: failed removals do not matter.
@@ -112,7 +112,7 @@ fn warm_up(lab: &Lab, gateways: &[Gateway]) -> Result<()> {
     let path = put(lab, first, "warm", &noise(1 << 20))?;
     for _ in 0..WARM_UPS {
         for method in [Method::HEAD, Method::GET] {
-            let work = Asked::new(first, method, Paths::Same(path.clone()))?;
+            let work = LoadRequests::new(first, method, Paths::Same(path.clone()))?;
             let sample = load::run(&plan(lab, &targets, work, targets.len() * 4, &[]))?;
             if let Some(why) = sample.broken {
                 return Err(Error::failed(why));

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use tokio_rustls::TlsConnector;
 
 use crate::client::Target;
-use crate::closed::{Client, Time, named, noise};
+use crate::closed_loop::{Client, Time, named, noise};
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Plan, Sample};
-use crate::report::{Axis, Key, Named};
+use crate::report::{Axis, Key, NamedTarget};
 use crate::session::{Case, Output, Session};
 use crate::values::{self, human_size};
 use store::{BODY_MAX, Hand, PARTS_MAX, Store, targets};
@@ -181,7 +181,7 @@ impl S3Args {
 }
 
 pub fn run(args: &S3Args) -> Result<()> {
-    let prepared = Prepared::new(args)?;
+    let prepared = PreparedBench::new(args)?;
     let mut session = Session::begin("s3", prepared.shown(), &args.output)?;
     prepared.begin()?;
     let closed = prepared.measure(&mut session);
@@ -190,14 +190,14 @@ pub fn run(args: &S3Args) -> Result<()> {
 }
 
 /// Everything that is known before any request.
-pub struct Prepared<'a> {
+pub struct PreparedBench<'a> {
     bench: Bench<'a>,
     loads: Vec<Load>,
     contenders: Vec<Contender>,
 }
 
-impl<'a> Prepared<'a> {
-    pub fn new(args: &'a S3Args) -> Result<Prepared<'a>> {
+impl<'a> PreparedBench<'a> {
+    pub fn new(args: &'a S3Args) -> Result<PreparedBench<'a>> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let own = format!("cairn-bench-{}-{}", std::process::id(), since.as_secs());
         let bucket = args.bucket.clone().unwrap_or_else(|| own.clone());
@@ -214,13 +214,13 @@ impl<'a> Prepared<'a> {
             prefix: if args.bucket.is_some() { format!("{own}/") } else { String::new() },
             mix: parse_mix(&args.mix)?,
         };
-        Ok(Prepared { bench, loads, contenders })
+        Ok(PreparedBench { bench, loads, contenders })
     }
 
-    fn shown(&self) -> Vec<Named> {
+    fn shown(&self) -> Vec<NamedTarget> {
         let shown = self.contenders.iter().map(|contender| {
             let urls = contender.stores.iter().map(|store| store.target.origin());
-            Named { name: contender.name.clone(), target: urls.collect::<Vec<_>>().join(",") }
+            NamedTarget { name: contender.name.clone(), target: urls.collect::<Vec<_>>().join(",") }
         });
         shown.collect()
     }
@@ -383,7 +383,7 @@ impl Bench<'_> {
     ) -> Result<Sample> {
         match load {
             Load::Single(kind, text, sizes) => {
-                self.single(contender, stores, *kind, (text, sizes), connections)
+                self.single(contender, stores, *kind, text, sizes, connections)
             }
             Load::Parts(kind, part) => self.in_parts(contender, stores, *kind, *part, connections),
         }
@@ -394,7 +394,8 @@ impl Bench<'_> {
         contender: &Contender,
         stores: &[Store],
         kind: Kind,
-        (text, sizes): (&str, &Distribution),
+        text: &str,
+        sizes: &Distribution,
         connections: usize,
     ) -> Result<Sample> {
         let folder = format!("{kind:?}-{}", text.replace(['*', '+', '.'], "-")).to_lowercase();

@@ -18,7 +18,7 @@ fn place(store: &Store, counter: u64) -> BlockPlace {
 
 /// Whether a block of its length is what it was, if it can be read.
 fn read(near: &NearBlocks, counter: u64, place: BlockPlace) -> cairn_base::Result<bool> {
-    let found = near.read((GROUP, id(counter)), place, &(0..place.length))?;
+    let found = near.read(GROUP, id(counter), place, &(0..place.length))?;
     Ok(found == bytes(counter, place.length as usize))
 }
 
@@ -36,10 +36,10 @@ fn any_range_while_the_store_writes_on() {
             let range = a.min(b) as u32..a.max(b) as u32;
             let expected = bytes(counter, LEN).slice(range.start as usize..range.end as usize);
             let key = (GROUP, id(counter));
-            assert_eq!(near.read(key, place(&store, counter), &range).unwrap(), expected);
-            let now = near.read_now(key, place(&store, counter), &range).unwrap();
+            assert_eq!(near.read(key.0, key.1, place(&store, counter), &range).unwrap(), expected);
+            let now = near.read_now(key.0, key.1, place(&store, counter), &range).unwrap();
             assert!(now.is_none_or(|now| now == expected));
-            let beyond = near.read(key, place(&store, counter), &(0..LEN as u32 + 1));
+            let beyond = near.read(key.0, key.1, place(&store, counter), &(0..LEN as u32 + 1));
             assert!(matches!(beyond, Err(Error::RangeNotSatisfiable { .. })));
         }
     });
@@ -60,7 +60,7 @@ fn what_was_read_stays_so_while_its_memory_is_wanted_again() {
         let start = (rng.next_u64() % (LONG as u64 - 1)) as u32;
         let length = 1 + rng.next_u64() % (1 << 20);
         let range = start..(start + length as u32).min(LONG as u32);
-        held.push((near.read(key, place, &range).unwrap(), range));
+        held.push((near.read(key.0, key.1, place, &range).unwrap(), range));
         if round % 20 == 19 {
             for (read, range) in held.drain(..) {
                 assert!(read == all[range.start as usize..range.end as usize], "{range:?}");

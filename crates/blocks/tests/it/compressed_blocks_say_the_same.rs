@@ -93,9 +93,11 @@ fn any_range_here_and_next_door() {
                 // To unpack it is not done on the thread of a request.
                 let now = store.get_now(GROUP, id(counter), range.clone()).unwrap();
                 assert_eq!(now, range.is_empty().then(Bytes::new));
-                assert!(near.read(key, place, &range).unwrap() == expected, "{range:?}");
+                assert!(near.read(key.0, key.1, place, &range).unwrap() == expected, "{range:?}");
                 assert!(
-                    near.read_now(key, place, &range).unwrap().is_none_or(|now| now == expected)
+                    near.read_now(key.0, key.1, place, &range)
+                        .unwrap()
+                        .is_none_or(|now| now == expected)
                 );
             }
             let beyond = store.get(GROUP, id(counter), 0..len as u32 + 1).await;
@@ -198,7 +200,7 @@ fn any_flipped_bit_is_noticed_and_the_block_replaced() {
         disk.flip_bit("00000001.seg", offset, bit).unwrap();
         let verified = store.verify(GROUP, id(TEXT));
         assert!(matches!(verified, Err(Error::Corrupt { .. })), "{at}: {verified:?}");
-        assert!(near.read((GROUP, id(TEXT)), place, &(0..LEN as u32)).is_err());
+        assert!(near.read(GROUP, id(TEXT), place, &(0..LEN as u32)).is_err());
         disk.flip_bit("00000001.seg", offset, bit).unwrap();
     }
     assert!(is_there(&store, TEXT, LEN));

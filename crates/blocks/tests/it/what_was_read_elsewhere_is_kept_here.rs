@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId};
 use cairn_blocks::{
-    BlockInfo, BlockPlace, Blocks, Counted, KeptBlocks, Manner, Peers, Usage, Wish,
+    BlockCounters, BlockInfo, BlockPlace, Blocks, KeptBlocks, Manner, Peers, Usage, Wish,
 };
 use cairn_sim::{Call, Fault, SimDisk};
 
@@ -84,8 +84,8 @@ impl Blocks for Elsewhere {
         Manner::default()
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }
 
@@ -299,9 +299,9 @@ impl Blocks for Odd {
         Manner { patience: Duration::from_secs(9), is_near: true }
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> BlockCounters {
         let peers = Peers { connections: 8, ..Peers::default() };
-        Counted { peers, kept: None }
+        BlockCounters { peers, kept: None }
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_base::{ClusterMap, Error, GroupId};
 use cairn_meta::dump::Writer;
 use cairn_meta::keys;
-use cairn_meta::rows::{Extents, Freed, Place, Row};
+use cairn_meta::rows::{BlockToFree, Extents, Place, Row};
 
 use super::repository::{Item, Repository};
 use super::rows::of_list;
@@ -72,8 +72,8 @@ fn local(key: &[u8], value: Bytes) -> Result<Option<Bytes>> {
         return Ok(Some(if changed { extents.encode() } else { value }));
     }
     if keys::freed_parts(key).is_some() && key.first() == Some(&b'f') {
-        let freed = Freed::decode(&value)?;
-        return Ok(Some(Freed { group: GroupId::LOCAL, ..freed }.encode()));
+        let freed = BlockToFree::decode(&value)?;
+        return Ok(Some(BlockToFree { group: GroupId::LOCAL, ..freed }.encode()));
     }
     Ok(Some(value))
 }

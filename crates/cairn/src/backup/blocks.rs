@@ -7,19 +7,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
+use cairn_blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, Usage, Wish};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::repository::{Repository, take_owner};
 
-type Read = Arc<OnceCell<Bytes>>;
+type BlockRead = Arc<OnceCell<Bytes>>;
 
 /// Blocks that are read from a backup when they are requested.
 pub struct BackupBlocks {
     repository: Arc<Repository>,
     /// Blocks that were read last: they are requested piece by piece.
-    kept: Mutex<VecDeque<(BlockId, Read)>>,
+    kept: Mutex<VecDeque<(BlockId, BlockRead)>>,
     most: usize,
 }
 
@@ -29,7 +29,7 @@ impl BackupBlocks {
         BackupBlocks { repository: Arc::new(repository), kept: Mutex::default(), most }
     }
 
-    fn kept(&self, block: BlockId) -> Read {
+    fn kept(&self, block: BlockId) -> BlockRead {
         let mut kept = self.kept.lock();
         if let Some((_, read)) = kept.iter().find(|(id, _)| *id == block) {
             return Arc::clone(read);
@@ -37,7 +37,7 @@ impl BackupBlocks {
         if kept.len() >= self.most {
             kept.pop_front();
         }
-        let read = Read::default();
+        let read = BlockRead::default();
         kept.push_back((block, Arc::clone(&read)));
         read
     }
@@ -115,7 +115,7 @@ impl Blocks for BackupBlocks {
         Manner::default()
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }

@@ -12,7 +12,7 @@ use crate::output;
 
 /// Result of a check.
 #[derive(Default)]
-pub struct Checked {
+pub struct CheckReport {
     pub states: u64,
     pub packs: u64,
     /// Lines about damage, for people.
@@ -21,8 +21,8 @@ pub struct Checked {
 
 /// Reads all packs, and looks for each item that a state needs. `repair` forgets damaged items, so
 /// that the next backup writes them again while the store still has them.
-pub fn run(repository: &Repository, repair: bool) -> Result<Checked> {
-    let mut checked = Checked { packs: repository.packs(), ..Checked::default() };
+pub fn run(repository: &Repository, repair: bool) -> Result<CheckReport> {
+    let mut checked = CheckReport { packs: repository.packs(), ..CheckReport::default() };
     let bar = output::count_bar(checked.packs, "packs");
     let damaged = repository.damaged_packs(&mut || bar.inc(1))?;
     bar.finish_and_clear();

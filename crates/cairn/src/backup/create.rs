@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::hold::BackupHold;
 use super::repository::{Item, OWNER_BYTES, Packer, Repository};
-use super::rows::{Cutter, Named, blocks_of};
+use super::rows::{Cutter, ReferencedBlock, blocks_of};
 use super::seal::hex;
 use super::state::{About, BackupState, new_name};
 use super::target::Again;
@@ -49,9 +49,9 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Back
     let (summary, lists, blocks) = metadata(&server, &mut repository, &mut packer, &hold)?;
     let (count, bytes) =
         (blocks.len() as u64, blocks.values().map(|named| u64::from(named.length)).sum());
-    let is_new = |named: &Named| !repository.has_block(named.block, named.length);
-    let wanted: Vec<Named> = blocks.into_values().filter(is_new).collect();
-    copy(&server, &mut repository, &mut packer, (&wanted, how.jobs), &hold)?;
+    let is_new = |named: &ReferencedBlock| !repository.has_block(named.block, named.length);
+    let wanted: Vec<ReferencedBlock> = blocks.into_values().filter(is_new).collect();
+    copy(&server, &mut repository, &mut packer, &wanted, how.jobs, &hold)?;
     packer.flush(&mut repository)?;
     // All blocks are there. A block that was deleted before it was copied would be missing, unless
     // the hold has lasted until now.
@@ -110,7 +110,7 @@ fn files(repository: &Repository, keys: Option<&Path>) -> Result<BTreeMap<String
     Ok(files)
 }
 
-type Rows = (dump::Summary, Vec<[u8; 32]>, BTreeMap<u128, Named>);
+type Rows = (dump::Summary, Vec<[u8; 32]>, BTreeMap<u128, ReferencedBlock>);
 
 /// Reads one state, stores the lists of rows that are new, and finds the blocks that it names.
 fn metadata(
@@ -156,8 +156,8 @@ fn metadata(
 }
 
 /// Fetches a block of the server, with its owner before it.
-fn fetch(server: &Server, named: &Named) -> Result<Vec<u8>> {
-    let Named { group, block, length, owner } = named;
+fn fetch(server: &Server, named: &ReferencedBlock) -> Result<Vec<u8>> {
+    let ReferencedBlock { group, block, length, owner } = named;
     let path = format!("/admin/blocks/{}/{}/{length}", group.0, hex(&block.to_bytes()));
     let reply = server.send("GET", &path);
     let reply = reply.map_err(|failure| failure.of(format!("block {block}")))?;
@@ -180,7 +180,8 @@ fn copy(
     server: &Arc<Server>,
     repository: &mut Repository,
     packer: &mut Packer,
-    (wanted, jobs): (&[Named], usize),
+    wanted: &[ReferencedBlock],
+    jobs: usize,
     hold: &BackupHold,
 ) -> Result<()> {
     let total = wanted.iter().map(|named| u64::from(named.length)).sum();

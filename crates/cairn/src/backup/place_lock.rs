@@ -76,18 +76,18 @@ fn now() -> u64 {
 
 /// A lock that lasts as long as this.
 pub struct PlaceLock {
-    lock: Arc<Renewed>,
+    lock: Arc<RenewedLock>,
     renewing: Renewing,
 }
 
-struct Renewed {
+struct RenewedLock {
     target: Arc<dyn Target>,
     owner: Bytes,
     seconds: u32,
     name: Mutex<LockName>,
 }
 
-impl Renewed {
+impl RenewedLock {
     /// Renews the lock.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl PlaceLock {
         target.put(&name.object(), &owner)?;
         // From here on the lock is removed when this ends.
         let name = Mutex::new(name);
-        let lock = Arc::new(Renewed { target: Arc::clone(target), owner, seconds, name });
+        let lock = Arc::new(RenewedLock { target: Arc::clone(target), owner, seconds, name });
         let of_thread = Arc::clone(&lock);
         let renewing = Renewing::start(seconds, move || match of_thread.renew() {
             Ok(()) => true,

@@ -32,7 +32,7 @@ pub struct Keep {
 
 /// The facts about a state that decide whether it is kept.
 #[derive(Clone, Copy)]
-struct Dated {
+struct StateDate {
     /// Number of the cluster that identifies the store.
     cluster: u64,
     /// Seconds since 1970.
@@ -41,7 +41,7 @@ struct Dated {
 
 /// States and packs that were removed, or, in a dry run, would be.
 #[derive(Default)]
-pub struct Pruned {
+pub struct PruneResult {
     pub states: Vec<String>,
     pub packs: u64,
     /// Number of these packs of which a part was needed.
@@ -50,7 +50,7 @@ pub struct Pruned {
 }
 
 /// Decides for each state whether it is kept. `states` are in the order of time.
-fn kept(states: &[Dated], keep: &Keep) -> Vec<bool> {
+fn kept(states: &[StateDate], keep: &Keep) -> Vec<bool> {
     let mut kept = vec![false; states.len()];
     let mut by_store: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (at, state) in states.iter().enumerate() {
@@ -98,7 +98,7 @@ pub fn run(
     keep: &Keep,
     pack_bytes: usize,
     dry: bool,
-) -> Result<Pruned> {
+) -> Result<PruneResult> {
     if keep.keep_last + keep.keep_daily + keep.keep_weekly == 0 {
         let text = "nothing would be kept: use --keep-last, --keep-daily or --keep-weekly";
         return Err(Failure::usage(text));
@@ -108,9 +108,9 @@ pub fn run(
         names.iter().map(|name| BackupState::get(repository, name)).collect();
     let unread = |failure: Failure| failure.and("nothing was removed: run cairn backup check");
     let states = states.map_err(unread)?;
-    let dates: Vec<Dated> = states
+    let dates: Vec<StateDate> = states
         .iter()
-        .map(|state| Dated { cluster: state.about.cluster, begun: state.about.begun })
+        .map(|state| StateDate { cluster: state.about.cluster, begun: state.about.begun })
         .collect();
     let kept = kept(&dates, keep);
     let of = |wanted: bool| {
@@ -118,7 +118,7 @@ pub fn run(
         pairs.filter(move |(_, kept)| **kept == wanted).map(|(state, _)| state)
     };
     let needed = needed(repository, &of(true).collect::<Vec<_>>()).map_err(unread)?;
-    let mut pruned = Pruned::default();
+    let mut pruned = PruneResult::default();
     for state in of(false) {
         pruned.states.push(state.id().to_owned());
         if !dry {
@@ -175,8 +175,8 @@ mod tests {
     const MONDAY: u64 = 1_795_996_800;
 
     fn kept_of(hours: &[u64], keep: Keep) -> Vec<u64> {
-        let dated = |hour: &u64| Dated { cluster: 1, begun: MONDAY + hour * 3600 };
-        let states: Vec<Dated> = hours.iter().map(dated).collect();
+        let dated = |hour: &u64| StateDate { cluster: 1, begun: MONDAY + hour * 3600 };
+        let states: Vec<StateDate> = hours.iter().map(dated).collect();
         let kept = kept(&states, &keep);
         hours.iter().zip(kept).filter(|(_, kept)| *kept).map(|(hour, _)| *hour).collect()
     }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn each_store_has_its_own_states() {
         let states = [(1, 0), (2, DAY), (1, 2 * DAY)];
-        let states = states.map(|(cluster, begun)| Dated { cluster, begun });
+        let states = states.map(|(cluster, begun)| StateDate { cluster, begun });
         let keep = Keep { keep_last: 1, ..Keep::default() };
         assert_eq!(kept(&states, &keep), [false, true, true]);
     }

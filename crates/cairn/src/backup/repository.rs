@@ -64,7 +64,7 @@ struct Head {
 
 /// Place of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Located {
+struct ItemPlace {
     /// Index of its pack in the list of packs.
     pack: u32,
     at: At,
@@ -77,7 +77,7 @@ pub struct Repository {
     head: Vec<u8>,
     lock: Option<PlaceLock>,
     packs: Vec<String>,
-    items: HashMap<Item, Located>,
+    items: HashMap<Item, ItemPlace>,
 }
 
 /// Use of a repository.
@@ -225,7 +225,7 @@ impl Repository {
             // bytes.
             let known = self.items.get(&item).map_or(0, |known| known.at.length);
             if at.length > known {
-                self.items.insert(item, Located { pack: number, at });
+                self.items.insert(item, ItemPlace { pack: number, at });
             }
         }
     }

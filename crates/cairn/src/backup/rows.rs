@@ -66,7 +66,7 @@ pub fn of_list(list: Vec<u8>) -> Option<Vec<(Bytes, Bytes)>> {
 
 /// A block that a row names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Named {
+pub struct ReferencedBlock {
     pub group: GroupId,
     pub block: BlockId,
     /// Number of its named bytes, from the first one on.
@@ -75,20 +75,20 @@ pub struct Named {
 }
 
 /// Returns the blocks that a row of extents names; none for any other row.
-pub fn blocks_of(key: &[u8], value: &Bytes) -> Result<Vec<Named>> {
+pub fn blocks_of(key: &[u8], value: &Bytes) -> Result<Vec<ReferencedBlock>> {
     if !keys::is_of_extents(key) {
         return Ok(Vec::new());
     }
     let bad = || Failure::new("a row of extents has a key that makes no sense: run cairn fsck");
     let body = keys::extents_body(key).ok_or_else(bad)?;
     let owner = Owner { body, chunk: keys::extents_chunk(key).ok_or_else(bad)? };
-    let mut named: Vec<Named> = Vec::new();
+    let mut named: Vec<ReferencedBlock> = Vec::new();
     for extent in Extents::decode(value)?.extents {
         let Place::Block { group, block, offset } = extent.place else { continue };
         let length = u32::try_from(u64::from(offset) + extent.len).map_err(|_| bad())?;
         match named.iter_mut().find(|other| other.block == block) {
             Some(other) => other.length = other.length.max(length),
-            None => named.push(Named { group, block, length, owner }),
+            None => named.push(ReferencedBlock { group, block, length, owner }),
         }
     }
     Ok(named)

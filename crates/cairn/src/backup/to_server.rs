@@ -60,7 +60,7 @@ pub struct Selection {
 
 /// Counts of restored objects.
 #[derive(Default)]
-pub struct Sent {
+pub struct RestoreCounts {
     pub objects: AtomicU64,
     pub bytes: AtomicU64,
     /// Objects that existed already and stayed as they are.
@@ -100,7 +100,7 @@ pub fn run(
     state: &BackupState,
     server: &Server,
     selection: &Selection,
-) -> Result<Sent> {
+) -> Result<RestoreCounts> {
     let scratch = Scratch::make(&selection.scratch)?;
     let stored = open(repository, state, &scratch.0, selection.jobs)?;
     let sent = send_all(&stored, server, selection);
@@ -147,8 +147,8 @@ fn open(
     Ok(StoredState { runtime, fs, master, caller: Caller::verified(UserId::ROOT) })
 }
 
-fn send_all(stored: &StoredState, server: &Server, selection: &Selection) -> Result<Sent> {
-    let sent = Sent::default();
+fn send_all(stored: &StoredState, server: &Server, selection: &Selection) -> Result<RestoreCounts> {
+    let sent = RestoreCounts::default();
     let page = |after: String| {
         let verb = ListObjects {
             bucket: selection.bucket.clone(),
@@ -233,7 +233,7 @@ fn send_one(
         0 => Outgoing::Bytes(Bytes::new()),
         _ => Outgoing::Reader(&mut body, Some(size)),
     };
-    match server.request_with(("PUT", target.path().as_str()), outgoing, &headers) {
+    match server.request_with("PUT", target.path().as_str(), outgoing, &headers) {
         Err(failure) if failure.is_unmet() => Ok(None),
         put => put.map(|_| Some(size)),
     }

@@ -12,13 +12,13 @@ use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::rng::SeededRng;
 use cairn_base::{BlockId, GroupId, Owner, RealDisk, Rng, SessionId};
 use cairn_bench::load::{Repeat, Sample};
-use cairn_bench::report::{Axis, Key, Named};
+use cairn_bench::report::{Axis, Key, NamedTarget};
 use cairn_bench::session::{Case, Output, Session};
 use cairn_bench::{Error, Result, Scratch, stop, values};
 use cairn_blocks::{Blocks, Config, Store};
 use tokio::runtime::Runtime;
 
-use super::failed::failed;
+use super::layer_error::failed;
 
 /// Most that is written in order to be read: bytes and blocks.
 const READ_BYTES: u64 = 64 << 20;
@@ -83,7 +83,7 @@ pub fn run(args: &BlocksBenchArgs) -> Result<()> {
     }
     let shown = args.dir.display().to_string();
     let targets = ["files", "blocks"];
-    let named = targets.map(|name| Named { name: name.to_owned(), target: shown.clone() });
+    let named = targets.map(|name| NamedTarget { name: name.to_owned(), target: shown.clone() });
     let mut session = Session::begin("blocks", named.into(), &args.output)?;
     // A store makes its segments whole.
     let needed = args.most + READ_BYTES + (1 << 30);
@@ -106,9 +106,9 @@ pub fn run(args: &BlocksBenchArgs) -> Result<()> {
                     };
                     let repeat = Repeat { hands, duration: args.duration, most };
                     let place = scratch.path().join("now");
-                    let measure = (load, target, size, repeat);
                     let runtime = &runtime;
-                    let run = Box::new(move || run_one(measure, &place, runtime));
+                    let run =
+                        Box::new(move || run_one(load, target, size, repeat, &place, runtime));
                     cases.push(Case { key, run });
                 }
             }
@@ -122,7 +122,10 @@ pub fn run(args: &BlocksBenchArgs) -> Result<()> {
 
 /// Runs one load in a directory of its own. Blocks.
 fn run_one(
-    (load, target, size, repeat): (Load, Target, u64, Repeat),
+    load: Load,
+    target: Target,
+    size: u64,
+    repeat: Repeat,
     place: &Path,
     runtime: &Runtime,
 ) -> Result<Sample> {

@@ -10,7 +10,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::rng::RealRng;
 use cairn_base::{BlockId, Clock, GroupId, Owner, Rng, Secret};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
+use cairn_blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, Usage, Wish};
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_fs::Fs;
 use cairn_meta::Master;
@@ -61,7 +61,7 @@ async fn serve(args: &DoorsBenchArgs, preset: welcome::Preset) -> Result<ExitCod
     let new = ensure_root(&admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let offers = doors::Offers::default();
-    let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
+    let served = doors::start(&fs, &admit, offers, &sockets, tls.clone(), acme, &stopped)?;
     sockets.announce()?;
     if let Some(credential) = new {
         welcome::show(&credential, &sockets)?;
@@ -144,7 +144,7 @@ impl Blocks for Nothing {
         Manner::default()
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }

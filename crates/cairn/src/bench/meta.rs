@@ -10,17 +10,17 @@ use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
 use cairn_base::{Disk, DiskFile, Ino, RealDisk, Rng, Secret, UserId};
 use cairn_bench::load::{Repeat, Sample};
-use cairn_bench::report::{Axis, Key, Named};
+use cairn_bench::report::{Axis, Key, NamedTarget};
 use cairn_bench::session::{Case, Output, Session};
 use cairn_bench::{Error, Result, Scratch, stop, values};
 use cairn_meta::Master;
-use cairn_meta::engine::{Embedded, Engine, Postgres, embedded, postgres};
+use cairn_meta::engine::{EmbeddedEngine, Engine, Postgres, embedded, postgres};
 use cairn_meta::master::Config;
 use cairn_meta::ops::{buckets::CreateBucket, create::Create, lookup::Lookup, mkdir::Mkdir};
 use cairn_meta::rows::BucketKind;
 use tokio::runtime::Runtime;
 
-use super::failed::failed;
+use super::layer_error::failed;
 use crate::metadata;
 
 /// Size of the writes to the disk that are measured in turns with the engine.
@@ -95,7 +95,7 @@ impl Load {
 pub fn run(args: &MetaBenchArgs) -> Result<()> {
     stop::listen();
     let (disk, master) = ("disk", "master");
-    let named = |name: &str, target: String| Named { name: name.to_owned(), target };
+    let named = |name: &str, target: String| NamedTarget { name: name.to_owned(), target };
     let probe = format!("{}, 4 KiB written in place and synced", args.dir.display());
     let place = match &args.meta {
         Some(_) => "in PostgreSQL".to_owned(),
@@ -160,7 +160,8 @@ impl Store {
             Some(schema) => (Arc::new(Postgres::open(&schema.0).map_err(failed)?), Config::far()),
             None => {
                 let disk = disk.sub("meta").map_err(failed)?;
-                let engine = Embedded::open(disk, embedded::Config::default()).map_err(failed)?;
+                let engine =
+                    EmbeddedEngine::open(disk, embedded::Config::default()).map_err(failed)?;
                 (Arc::new(engine), Config::default())
             }
         };

@@ -2,7 +2,7 @@
 
 mod blocks;
 mod doors;
-mod failed;
+mod layer_error;
 mod meta;
 
 use std::process::ExitCode;

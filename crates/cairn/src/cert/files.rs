@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_base::Secret;
 
-use super::sign::Made;
+use super::sign::CertificatePair;
 use crate::failure::{Failure, Result};
 
 /// Upper bound of the size of a certificate or key, bytes.
@@ -31,15 +31,15 @@ impl Pair {
         Pair { certificate: file("pem"), key: file("key") }
     }
 
-    pub fn read(&self) -> Result<Made> {
+    pub fn read(&self) -> Result<CertificatePair> {
         let certificate = read(&self.certificate);
         let certificate = certificate
             .map_err(|failure| failure.and("make an authority first: cairn cert ca DIR"))?;
-        Ok(Made { certificate, key: Secret::new(read(&self.key)?) })
+        Ok(CertificatePair { certificate, key: Secret::new(read(&self.key)?) })
     }
 
     /// Writes the key first: a certificate without its key is of no use.
-    pub fn write(&self, made: &Made, replace: bool) -> Result<()> {
+    pub fn write(&self, made: &CertificatePair, replace: bool) -> Result<()> {
         for path in [&self.certificate, &self.key] {
             if !replace && fs::symlink_metadata(path).is_ok() {
                 let text = format!("{}: is there already: remove it first", path.display());

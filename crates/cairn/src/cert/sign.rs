@@ -20,7 +20,7 @@ const DAY: u64 = 24 * 3600;
 const CLOCK_SKEW: u64 = 3600;
 
 /// A certificate and its key, as PEM.
-pub struct Made {
+pub struct CertificatePair {
     pub certificate: String,
     pub key: Secret<String>,
 }
@@ -73,7 +73,7 @@ fn authority_params(name: &str) -> CertificateParams {
 }
 
 /// Makes a new authority.
-pub fn authority(name: &str, days: u32) -> Result<Made> {
+pub fn authority(name: &str, days: u32) -> Result<CertificatePair> {
     if name.trim().is_empty() || name.chars().any(char::is_control) || name.chars().count() > 64 {
         return Err(Failure::usage("--name: use 1 to 64 characters"));
     }
@@ -82,7 +82,7 @@ pub fn authority(name: &str, days: u32) -> Result<Made> {
     params.not_before = at(now - CLOCK_SKEW)?;
     params.not_after = at(now + u64::from(days) * DAY)?;
     let made = params.self_signed(&key).map_err(failed)?;
-    Ok(Made { certificate: made.pem(), key: Secret::new(key.serialize_pem()) })
+    Ok(CertificatePair { certificate: made.pem(), key: Secret::new(key.serialize_pem()) })
 }
 
 impl Ca {
@@ -91,7 +91,7 @@ impl Ca {
     /// # Errors
     /// The reason why it cannot sign: it has expired, is no authority, or does not belong to this
     /// key.
-    pub fn load(made: &Made) -> Result<Ca> {
+    pub fn load(made: &CertificatePair) -> Result<Ca> {
         let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes());
         let certificate = certificate.map_err(|_| Failure::new("no certificate in it"))?;
         let facts = facts(&certificate).ok_or_else(|| Failure::new("not a certificate"))?;
@@ -119,7 +119,12 @@ impl Ca {
     }
 
     /// Issues a certificate. Also returns the number of days for which it is valid.
-    pub fn issue(&self, names: &[String], purpose: Purpose, days: u32) -> Result<(Made, u32)> {
+    pub fn issue(
+        &self,
+        names: &[String],
+        purpose: Purpose,
+        days: u32,
+    ) -> Result<(CertificatePair, u32)> {
         let mut params = CertificateParams::default();
         let first = names.first().map(String::as_str).unwrap_or_default();
         // A common name has 64 characters at most, and is no longer compared.
@@ -139,7 +144,8 @@ impl Ca {
         params.not_after = at(end)?;
         let key = KeyPair::generate().map_err(failed)?;
         let made = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        let made = Made { certificate: made.pem(), key: Secret::new(key.serialize_pem()) };
+        let made =
+            CertificatePair { certificate: made.pem(), key: Secret::new(key.serialize_pem()) };
         Ok((made, u32::try_from((end - now) / DAY).unwrap_or(days)))
     }
 }
@@ -181,15 +187,15 @@ mod tests {
         let good = authority("A", 1).unwrap();
         assert!(Ca::load(&good).is_ok());
         let other = authority("A", 1).unwrap();
-        let mixed = Made { certificate: good.certificate, key: other.key };
-        let said = |made: &Made| Ca::load(made).err().unwrap().to_string();
+        let mixed = CertificatePair { certificate: good.certificate, key: other.key };
+        let said = |made: &CertificatePair| Ca::load(made).err().unwrap().to_string();
         assert!(said(&mixed).contains("key of another"), "{}", said(&mixed));
         let key = KeyPair::generate().unwrap();
         let mut params = authority_params("A");
         params.not_before = at(0).unwrap();
         params.not_after = at(now() - 1).unwrap();
         let certificate = params.self_signed(&key).unwrap().pem();
-        let expired = Made { certificate, key: Secret::new(key.serialize_pem()) };
+        let expired = CertificatePair { certificate, key: Secret::new(key.serialize_pem()) };
         assert!(said(&expired).contains("expired"), "{}", said(&expired));
     }
 

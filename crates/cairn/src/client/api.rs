@@ -25,7 +25,7 @@ struct ObjectPage {
 
 /// A line of a listing.
 #[derive(Clone, Debug)]
-pub enum Listed {
+pub enum ListingLine {
     Object(Object),
     /// A common prefix of keys.
     Prefix(String),
@@ -36,7 +36,7 @@ pub fn each_listed(
     server: &Server,
     under: &Address,
     recursive: bool,
-    visit: &mut dyn FnMut(Listed) -> Result<()>,
+    visit: &mut dyn FnMut(ListingLine) -> Result<()>,
 ) -> Result<()> {
     // The path of a listing ends in a slash; the part after the last slash is in the query.
     let (directory, rest) = match under.key.rsplit_once('/') {
@@ -51,8 +51,9 @@ pub fn each_listed(
     let mut after = String::new();
     loop {
         let page: ObjectPage = server.send("GET", &format!("{path}{query}{after}"))?.json()?;
-        let mut lines: Vec<Listed> = page.objects.into_iter().map(Listed::Object).collect();
-        lines.extend(page.prefixes.into_iter().map(Listed::Prefix));
+        let mut lines: Vec<ListingLine> =
+            page.objects.into_iter().map(ListingLine::Object).collect();
+        lines.extend(page.prefixes.into_iter().map(ListingLine::Prefix));
         lines.sort_by(|one, other| name(one).cmp(name(other)));
         lines.into_iter().try_for_each(&mut *visit)?;
         match page.next {
@@ -67,10 +68,10 @@ pub fn has_objects(reply: Reply) -> Result<bool> {
     Ok(!reply.json::<ObjectPage>()?.objects.is_empty())
 }
 
-fn name(listed: &Listed) -> &str {
+fn name(listed: &ListingLine) -> &str {
     match listed {
-        Listed::Object(object) => &object.key,
-        Listed::Prefix(prefix) => prefix,
+        ListingLine::Object(object) => &object.key,
+        ListingLine::Prefix(prefix) => prefix,
     }
 }
 
@@ -81,8 +82,8 @@ pub fn each_object(
     visit: &mut dyn FnMut(Object) -> Result<()>,
 ) -> Result<()> {
     each_listed(server, under, true, &mut |listed| match listed {
-        Listed::Object(object) => visit(object),
-        Listed::Prefix(_) => Ok(()),
+        ListingLine::Object(object) => visit(object),
+        ListingLine::Prefix(_) => Ok(()),
     })
 }
 

@@ -78,7 +78,7 @@ pub fn run(args: &GetArgs) -> Result<ExitCode> {
 fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> {
     let server = args.connection.open()?;
     fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
-    let left = Left::default();
+    let left = FailedFetches::default();
     // Names begin behind the last slash of the prefix.
     let skip = source.key.rfind('/').map_or(0, |slash| slash + 1);
     let bar = output::bytes_bar(0, &args.source);
@@ -110,9 +110,9 @@ fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> 
 /// Objects that could not be fetched for a reason of their own. Such a key must not keep the others
 /// from being fetched.
 #[derive(Default)]
-struct Left(Mutex<(u64, Vec<Failure>)>);
+struct FailedFetches(Mutex<(u64, Vec<Failure>)>);
 
-impl Left {
+impl FailedFetches {
     /// Notes a failure that concerns one object only, and goes on.
     fn unless_of_one(&self, done: Result<()>) -> Result<()> {
         match done {

@@ -101,7 +101,7 @@ struct KnownKey {
 
 /// Request to make a credential. It has no `Debug`: it holds a secret.
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct KeyRequest<'a> {
     user: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
@@ -112,7 +112,7 @@ struct Wanted<'a> {
 fn create(server: &Server, user: &str, known: &KnownKey) -> Result<NewKey> {
     let secret = known.secret_file.as_deref().map(secret_file::read).transpose()?;
     let secret = secret.as_ref().map(|secret| secret.expose().as_str());
-    let wanted = Wanted { user, id: known.id.as_deref(), secret };
+    let wanted = KeyRequest { user, id: known.id.as_deref(), secret };
     server.send_json("POST", "/admin/keys", &wanted)?.json()
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::address::Address;
-use super::api::{self, Listed};
+use super::api::{self, ListingLine};
 use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -36,15 +36,15 @@ pub fn run(args: &LsArgs) -> Result<ExitCode> {
     let under = Address::parse(prefix)?;
     let mut found = false;
     let show = |listed| match listed {
-        Listed::Object(object) if args.json => output::json(&object),
-        Listed::Prefix(prefix) if args.json => {
+        ListingLine::Object(object) if args.json => output::json(&object),
+        ListingLine::Prefix(prefix) if args.json => {
             output::json(&serde_json::json!({ "prefix": prefix }))
         }
-        Listed::Object(object) => {
+        ListingLine::Object(object) => {
             let (size, modified) = (object.size, &object.modified);
             output::line(format!("{size:>14}  {modified:<24}  {}", output::name(&object.key)))
         }
-        Listed::Prefix(prefix) => {
+        ListingLine::Prefix(prefix) => {
             output::line(format!("{:>14}  {:<24}  {}", "-", "", output::name(&prefix)))
         }
     };

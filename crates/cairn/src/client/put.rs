@@ -91,7 +91,7 @@ fn put_directory(args: &PutArgs, server: &Server, target: &Address) -> Result<Ex
         prefix.push('/');
     }
     let bar = output::bytes_bar(0, &args.target);
-    let mut found = Found::default();
+    let mut found = DirectoryContents::default();
     let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
         each_file(&args.source, "", &mut found, &mut |file, name| {
             bar.inc_length(file.metadata().map_or(0, |metadata| metadata.len()));
@@ -106,16 +106,16 @@ fn put_directory(args: &PutArgs, server: &Server, target: &Address) -> Result<Ex
 
 /// Contents of a directory.
 #[derive(Default)]
-struct Found {
+struct DirectoryContents {
     files: u64,
     /// Number of entries that are neither files nor directories, and the first of them.
     others: u64,
     first: Option<PathBuf>,
 }
 
-impl Found {
+impl DirectoryContents {
     fn show(&self, bytes: u64) -> Result<()> {
-        let Found { files, others, first } = self;
+        let DirectoryContents { files, others, first } = self;
         let mut text = format!("{files} files, {}", output::human_bytes(bytes));
         if let Some(first) = first {
             let first = first.display().to_string();
@@ -132,7 +132,7 @@ impl Found {
 fn each_file(
     directory: &Path,
     above: &str,
-    found: &mut Found,
+    found: &mut DirectoryContents,
     visit: &mut dyn FnMut(PathBuf, String) -> Result<()>,
 ) -> Result<()> {
     let fail = |error| Failure::file(directory, &error);

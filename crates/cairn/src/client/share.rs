@@ -83,7 +83,7 @@ enum Command {
 
 /// A new share link. It has no `Debug`: its path holds a secret.
 #[derive(Serialize, Deserialize)]
-struct Made {
+struct CreatedShareLink {
     id: String,
     path: String,
     expires: String,
@@ -149,7 +149,7 @@ pub fn run(args: &ShareArgs) -> Result<ExitCode> {
             if let Some(file) = password_file {
                 new["password"] = password(file)?.expose().as_str().into();
             }
-            let mut made: Made = server.send_json("POST", "/shares", &new)?.json()?;
+            let mut made: CreatedShareLink = server.send_json("POST", "/shares", &new)?.json()?;
             made.url = format!("{}{}", args.connection.known()?.base, made.path);
             if *json { output::json(&made)? } else { output::line(&made.url)? }
         }

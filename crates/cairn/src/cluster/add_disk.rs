@@ -9,7 +9,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::{Clock, NodeId, Role, Roles};
 use cairn_cluster::control::Status;
 use cairn_cluster::control::forecast::{Forecast, adding};
-use cairn_cluster::identity::{Directory, Loaded};
+use cairn_cluster::identity::{Directory, DirectoryContents};
 use indicatif::BinaryBytes;
 use rustix::fs::{stat, statvfs};
 
@@ -121,7 +121,7 @@ pub fn forget(dir: &Path, node: NodeId) -> Result<()> {
 }
 
 /// Returns the node to which a directory belongs; `None` if there is none.
-fn known(dir: &Path) -> Result<Option<Loaded>> {
+fn known(dir: &Path) -> Result<Option<DirectoryContents>> {
     if !dir.exists() {
         return Ok(None);
     }
@@ -136,7 +136,12 @@ fn node_of(disk: &Path) -> Option<NodeId> {
 }
 
 /// Returns the node to which a directory belongs already, if this command made it before.
-fn joined_before(dir: &Path, disk: &Path, loaded: &Loaded, status: &Status) -> Result<NodeId> {
+fn joined_before(
+    dir: &Path,
+    disk: &Path,
+    loaded: &DirectoryContents,
+    status: &Status,
+) -> Result<NodeId> {
     let (node, shown) = (loaded.identity.node(), disk.display());
     let own = known(&directory_of(dir, Role::Master))?;
     let of_own = own.is_some_and(|own| own.identity.cluster() == loaded.identity.cluster());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, Error, NodeId, Role};
 use cairn_cluster::identity::KnownNode;
-use cairn_cluster::members::{Asked, MemberReport};
+use cairn_cluster::members::{MasterAnswer, MemberReport};
 
 use super::members;
 use crate::failure::{Failure, Result};
@@ -27,7 +27,7 @@ pub struct Beginning {
     known: Vec<KnownNode>,
     /// Masters that are to be given up.
     others: BTreeSet<NodeId>,
-    asked: Vec<Asked>,
+    asked: Vec<MasterAnswer>,
 }
 
 impl Beginning {
@@ -49,7 +49,7 @@ impl Beginning {
     }
 
     /// Returns the masters that do not answer, and the reasons.
-    pub fn silent(&self) -> impl Iterator<Item = (&Asked, &Error)> {
+    pub fn silent(&self) -> impl Iterator<Item = (&MasterAnswer, &Error)> {
         self.asked.iter().filter_map(|asked| Some((asked, asked.answer.as_ref().err()?)))
     }
 
@@ -73,7 +73,7 @@ impl Beginning {
     /// # Errors
     /// If a master is there that refuses this one, or that this one does not know.
     pub fn check_not_denied(&self) -> Result<()> {
-        for (Asked { address, .. }, error) in self.silent() {
+        for (MasterAnswer { address, .. }, error) in self.silent() {
             if matches!(error, Error::Denied(_)) {
                 return Err(Failure::new(format!(
                     "the master at {address} is there, and is not known to this one or refuses it \
@@ -91,8 +91,10 @@ impl Beginning {
     /// If any other master is there, whatever it has.
     pub fn check_nobody_answers(&self) -> Result<()> {
         let elsewhere = |error: &Error| matches!(error, Error::NotImplemented(_));
-        let is_there = |asked: &&Asked| asked.answer.as_ref().err().is_none_or(elsewhere);
-        let Some(Asked { address, .. }) = self.asked.iter().find(is_there) else { return Ok(()) };
+        let is_there = |asked: &&MasterAnswer| asked.answer.as_ref().err().is_none_or(elsewhere);
+        let Some(MasterAnswer { address, .. }) = self.asked.iter().find(is_there) else {
+            return Ok(());
+        };
         Err(Failure::new(format!(
             "the master at {address} runs, and has metadata that are newer than a dump: let a new \
              directory join in place of this one (cairn cluster token --role master), or go on \
@@ -151,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn beginning(asked: Vec<Asked>) -> (Beginning, ClusterMap) {
+    fn beginning(asked: Vec<MasterAnswer>) -> (Beginning, ClusterMap) {
         let pin = Pin { key: KeyHash([1; 32]), roles: Role::Master.into() };
         let nodes = [1, 2, 3].map(|id| (NodeId(id), Node::new(pin))).into();
         let map = ClusterMap {
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_master_that_knows_better_is_heeded() {
-        let asked = |answer| Asked { address: "h:1".into(), node: None, answer };
+        let asked = |answer| MasterAnswer { address: "h:1".into(), node: None, answer };
         let report = |generation| asked(Ok(MemberReport { generation, ..MemberReport::default() }));
         let newest = |asked| beginning(vec![asked]).0.check_newest(7);
         newest(report(7)).unwrap();

@@ -9,7 +9,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::map::Node;
 use cairn_base::rng::RealRng;
 use cairn_base::{Clock, ClusterId, ClusterMap, NodeId, Pin, Rng, Role, Roles, Secret};
-use cairn_cluster::identity::{Ca, Directory, Joined, KnownNode};
+use cairn_cluster::identity::{Ca, Directory, JoinResult, KnownNode};
 use cairn_meta::Master;
 use cairn_meta::ops::cluster::{GetMap, PutMap};
 use cairn_meta::ops::credentials::AddAccessKey;
@@ -136,11 +136,11 @@ pub fn make(args: &InitArgs, next: Next<'_>) -> Result<()> {
         next_group: 1,
         ..ClusterMap::default()
     };
-    runtime.block_on(write(args, &dir, &clock, (node, first), (&*credential.id, sealed)))?;
+    runtime.block_on(write(args, &dir, &clock, node, first, &credential.id, sealed))?;
     directory.save_ca(&ca)?;
     let masters = vec![KnownNode { node, pin }];
     let authority = ca.authority().clone();
-    let joined = Joined { node, roles, certificate, authority, masters };
+    let joined = JoinResult { node, roles, certificate, authority, masters };
     directory.save(&joined, std::slice::from_ref(&args.address))?;
     show(&credential, is_preset, args, next)
 }
@@ -150,22 +150,24 @@ async fn write(
     args: &InitArgs,
     dir: &DataDir,
     clock: &Arc<dyn Clock>,
-    (node, first): (NodeId, ClusterMap),
-    row: (&str, Vec<u8>),
+    node: NodeId,
+    first: ClusterMap,
+    id: &str,
+    sealed: Vec<u8>,
 ) -> Result<()> {
     match (args.meta.database(), args.place()) {
         (Some(config), _) => {
             let metadata = tokio::task::block_in_place(|| Metadata::in_database(&config))?;
-            fill(&metadata, dir, clock, first, row).await
+            fill(&metadata, dir, clock, first, id, sealed).await
         }
         (None, MetaPlace::Members) => {
             // Remains of an interrupted run were never used: `cluster.toml` comes last.
             let alone = Alone::found(dir, node, members::FIRST_GENERATION).await?;
-            fill(&alone.metadata, dir, clock, first, row).await?;
+            fill(&alone.metadata, dir, clock, first, id, sealed).await?;
             alone.close().await;
             Ok(())
         }
-        (None, _) => fill(&Metadata::in_directory(dir)?, dir, clock, first, row).await,
+        (None, _) => fill(&Metadata::in_directory(dir)?, dir, clock, first, id, sealed).await,
     }
 }
 
@@ -175,7 +177,8 @@ async fn fill(
     dir: &DataDir,
     clock: &Arc<dyn Clock>,
     map: ClusterMap,
-    (id, sealed): (&str, Vec<u8>),
+    id: &str,
+    sealed: Vec<u8>,
 ) -> Result<()> {
     let system = Caller::system();
     let (engine, clock) = (Arc::clone(&metadata.engine), Arc::clone(clock));

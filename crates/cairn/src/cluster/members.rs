@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cairn_base::{ClusterMap, NodeId, Role};
 use cairn_cluster::members::{
-    Asked, DamageReport, MemberReport, StallKind, StallReport, ask_all, best, copies, masters_of,
-    patience,
+    DamageReport, MasterAnswer, MemberReport, StallKind, StallReport, ask_all, best, copies,
+    masters_of, patience,
 };
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
@@ -74,7 +74,7 @@ async fn ask_as(node: &ThisNode, role: Role, map: Option<&ClusterMap>) -> Result
 
 /// Asks, as the master `node`, all masters of `map`, all that it gave up, and all that the
 /// directory remembers, except itself.
-pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Asked>> {
+pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<MasterAnswer>> {
     let own = node.loaded.identity.node();
     let of_map = map.nodes.iter().chain(&map.former).filter(|(_, one)| one.is_master());
     let nodes: BTreeMap<&String, NodeId> = of_map.map(|(id, one)| (&one.address, *id)).collect();
@@ -86,7 +86,7 @@ pub async fn ask_everywhere(node: &ThisNode, map: &ClusterMap) -> Result<Vec<Ask
     let asked = ask_at(node, node.trust_with_former(), Role::Master, &addresses).await?;
     let named = asked.into_iter().map(|asked| {
         let node = asked.node.or_else(|| nodes.get(&asked.address).copied());
-        Asked { node, ..asked }
+        MasterAnswer { node, ..asked }
     });
     Ok(named.collect())
 }
@@ -96,7 +96,7 @@ async fn ask_at(
     trust: Trust,
     role: Role,
     addresses: &[(String, Duration)],
-) -> Result<Vec<Asked>> {
+) -> Result<Vec<MasterAnswer>> {
     let dialer = Arc::new(TlsDialer::new(trust)?);
     let identity = &node.loaded.identity;
     let terms = Terms::new(identity.cluster(), identity.node(), role);
@@ -106,9 +106,9 @@ async fn ask_at(
 impl MastersSaid {
     /// Makes the result from the answers. The nodes of addresses are known as far as a map has
     /// them.
-    fn of(asked: Vec<Asked>, nodes: &BTreeMap<String, NodeId>) -> MastersSaid {
+    fn of(asked: Vec<MasterAnswer>, nodes: &BTreeMap<String, NodeId>) -> MastersSaid {
         let (mut shown, mut is_elsewhere) = (MembersShown::default(), false);
-        for Asked { address, node, answer } in asked {
+        for MasterAnswer { address, node, answer } in asked {
             match answer {
                 Ok(report) => drop(shown.reports.insert(report.member, report)),
                 Err(error) => {
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn masters_that_do_not_answer_are_not_a_database() {
-        let asked = |answer| Asked { address: "10.0.0.1:7400".into(), node: None, answer };
+        let asked = |answer| MasterAnswer { address: "10.0.0.1:7400".into(), node: None, answer };
         let silent = || asked(Err(Error::Unavailable("no route".into())));
         let elsewhere = || asked(Err(Error::NotImplemented("no members".into())));
         let member = || asked(Ok(MemberReport { member: 3, ..MemberReport::default() }));

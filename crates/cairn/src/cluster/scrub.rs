@@ -90,7 +90,7 @@ fn show_named(
 
 /// Begins a scrub and waits until it has ended everywhere, or no further wait makes sense.
 fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
-    let mut watched = Watched::new(Duration::from_secs(args.patience));
+    let mut watched = ScrubWatch::new(Duration::from_secs(args.patience));
     let mut order = RunOrder::Begin;
     let bar = output::count_bar(1, "blocks");
     loop {
@@ -112,7 +112,7 @@ fn watch(args: &ClusterScrubArgs, run: u64) -> Result<Nodes> {
 }
 
 /// Answers to a scrub so far.
-struct Watched {
+struct ScrubWatch {
     patience: Duration,
     nodes: Nodes,
     /// Time since which the answer of a node has not changed, if the node is not done.
@@ -123,10 +123,10 @@ struct Watched {
     heard: Option<Instant>,
 }
 
-impl Watched {
-    fn new(patience: Duration) -> Watched {
+impl ScrubWatch {
+    fn new(patience: Duration) -> ScrubWatch {
         let (nodes, since, again, done) = Default::default();
-        Watched { patience, nodes, since, again, done, heard: None }
+        ScrubWatch { patience, nodes, since, again, done, heard: None }
     }
 
     /// Takes the master's answer, and returns the next request.
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_node_that_was_restarted_is_told_again_but_not_forever() {
-        let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
+        let (mut watched, now) = (ScrubWatch::new(Duration::from_secs(60)), Instant::now());
         assert_eq!(watched.look(said(ScrubPhase::Runs), now), RunOrder::Look);
         for _ in 0..AGAIN {
             assert_eq!(watched.look(said(ScrubPhase::Unknown), now), RunOrder::Begin);
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_node_that_does_not_answer_is_given_up_after_a_while() {
         let (patience, now) = (Duration::from_secs(60), Instant::now());
-        let mut watched = Watched::new(patience);
+        let mut watched = ScrubWatch::new(patience);
         watched.look(said(ScrubPhase::Silent), now);
         let mut otherwise = said(ScrubPhase::Silent);
         otherwise[0].1.failure = "no route".into();
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_node_that_leaves_the_cluster_is_not_waited_for() {
-        let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
+        let (mut watched, now) = (ScrubWatch::new(Duration::from_secs(60)), Instant::now());
         let other = (NodeId(5), said(ScrubPhase::Ended)[0].1.clone());
         watched.look([said(ScrubPhase::Runs), vec![other.clone()]].concat(), now);
         assert!(!watched.is_over());
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn repairs_are_waited_for() {
-        let (mut watched, now) = (Watched::new(Duration::from_secs(60)), Instant::now());
+        let (mut watched, now) = (ScrubWatch::new(Duration::from_secs(60)), Instant::now());
         let ended = NodeScrub { phase: ScrubPhase::Ended, ..NodeScrub::default() };
         watched.look(vec![(NODE, NodeScrub { pending: 1, ..ended.clone() })], now);
         assert!(!watched.is_over());
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_master_that_was_never_heard_is_not_waited_for() {
         let now = Instant::now();
-        let mut watched = Watched::new(Duration::from_secs(60));
+        let mut watched = ScrubWatch::new(Duration::from_secs(60));
         assert!(watched.is_too_late(now));
         watched.look(Vec::new(), now);
         assert!(!watched.is_too_late(now) && watched.is_over(), "a cluster without chunkservers");

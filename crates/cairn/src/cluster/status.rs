@@ -156,11 +156,11 @@ impl Look {
     fn show(&self, json: bool) -> Result<()> {
         match self {
             Look::Served { status, said, copies } => {
-                let (health, shown) = (health(&status.map), (*copies, said.members()));
+                let (health, members) = (health(&status.map), said.members());
                 if json {
-                    print_json(&to_json(status, health, shown))
+                    print_json(&to_json(status, health, *copies, members))
                 } else {
-                    print(status, health, shown)
+                    print(status, health, *copies, members)
                 }
             }
             Look::Unserved { said } => said.members().map_or(Ok(()), |one| none_serves(one, json)),
@@ -205,7 +205,8 @@ fn groups_of(map: &ClusterMap, node: NodeId) -> usize {
 fn to_json(
     status: &Status,
     health: Health,
-    (copies, members): (Copies, Option<&MembersShown>),
+    copies: Copies,
+    members: Option<&MembersShown>,
 ) -> Value {
     let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
@@ -291,7 +292,8 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
 fn print(
     status: &Status,
     health: Health,
-    (copies, members): (Copies, Option<&MembersShown>),
+    copies: Copies,
+    members: Option<&MembersShown>,
 ) -> Result<()> {
     let map = &status.map;
     output::line(format!(

@@ -7,7 +7,7 @@ use clap::Command;
 use toml::Table;
 
 use super::file;
-use super::given::{self, Given};
+use super::file_options::{self, FileOption};
 use crate::failure::Result;
 
 /// Returns one sentence for each fault.
@@ -30,15 +30,15 @@ pub fn faults(path: &Path, whole: &Command) -> Result<Vec<String>> {
 
 pub fn of_section(whole: &Command, role: &str, section: &Table) -> Vec<String> {
     let Some(command) = whole.find_subcommand(role) else { return Vec::new() };
-    let all = match given::all(command, section) {
+    let all = match file_options::all(command, section) {
         Ok(all) => all,
         Err(faults) => return faults,
     };
     let (mut words, mut places) = (vec![OsString::from("cairn"), role.into()], Vec::new());
     for given in all {
         match given {
-            Given { name: None, words } => places.extend(words),
-            Given { words: more, .. } => words.extend(more),
+            FileOption { name: None, words } => places.extend(words),
+            FileOption { words: more, .. } => words.extend(more),
         }
     }
     words.push("--".into());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Command};
 use toml::Table;
 
-use super::given::{self, Given};
+use super::file_options::{self, FileOption};
 use super::options::{ROLES, is_switch};
 use super::{ConfigArgs, ENVIRONMENT, check, file};
 use crate::failure::{Failure, Result};
@@ -48,13 +48,13 @@ pub fn of_role(
     let Some(((_, section), command)) = section.zip(whole.find_subcommand(role)) else {
         return Ok(own);
     };
-    let (path, seen) = (file.clone(), Seen::of(command, &own));
+    let (path, seen) = (file.clone(), OwnArguments::of(command, &own));
     let of_file = OfFile { path, role, command, section, seen };
-    let given = given::all(command, &of_file.section);
+    let given = file_options::all(command, &of_file.section);
     let given = given.map_err(|faults| of_file.failure(&faults[0]))?;
     let is_own = |name: &String| of_file.seen.options.contains(name);
     let own_one = given.iter().find(|given| given.name.as_ref().is_none_or(is_own));
-    if let Some(Given { name, .. }) = own_one {
+    if let Some(FileOption { name, .. }) = own_one {
         let name = name.as_deref().unwrap_or("dir");
         return Err(of_file.failure(&format!("has {name}, which `cairn node` decides")));
     }
@@ -71,7 +71,7 @@ struct OfFile<'a> {
     role: &'a str,
     command: &'a Command,
     section: Table,
-    seen: Seen,
+    seen: OwnArguments,
 }
 
 impl<'a> OfFile<'a> {
@@ -79,7 +79,7 @@ impl<'a> OfFile<'a> {
         let role = line.get(1).and_then(|word| word.to_str()).filter(|word| ROLES.contains(word));
         let found = role.and_then(|role| Some((role, whole.find_subcommand(role)?)));
         let Some((role, command)) = found else { return Ok(None) };
-        let mut seen = Seen::of(command, &line[2..]);
+        let mut seen = OwnArguments::of(command, &line[2..]);
         let Some(path) = seen.config.take().or_else(of_environment) else { return Ok(None) };
         let section = file::section_of(&path, role)?;
         Ok(Some(OfFile { path, role, command, section, seen }))
@@ -87,10 +87,10 @@ impl<'a> OfFile<'a> {
 
     /// Returns the words of the line with those of the file before them.
     fn merged(&self, line: &[OsString]) -> Result<Vec<OsString>> {
-        let all = given::all(self.command, &self.section);
+        let all = file_options::all(self.command, &self.section);
         let all = all.map_err(|faults| self.failure(&faults[0]))?;
         let (mut merged, mut places) = (line[..2].to_vec(), Vec::new());
-        for Given { name, words } in all {
+        for FileOption { name, words } in all {
             match name {
                 Some(name) if self.seen.options.contains(&name) => {}
                 Some(_) => merged.extend(words),
@@ -116,7 +116,7 @@ fn of_environment() -> Option<PathBuf> {
 
 /// Arguments of a command line without those of its file.
 #[derive(Default)]
-struct Seen {
+struct OwnArguments {
     /// Names of its options.
     options: BTreeSet<String>,
     /// Set if it has words that belong to no option, such as DIR.
@@ -124,9 +124,9 @@ struct Seen {
     config: Option<PathBuf>,
 }
 
-impl Seen {
-    fn of(command: &Command, words: &[OsString]) -> Seen {
-        let mut seen = Seen::default();
+impl OwnArguments {
+    fn of(command: &Command, words: &[OsString]) -> OwnArguments {
+        let mut seen = OwnArguments::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let shown = word.to_string_lossy();

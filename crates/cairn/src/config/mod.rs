@@ -12,7 +12,7 @@
 mod options;
 
 mod file;
-mod given;
+mod file_options;
 
 mod check;
 mod example;

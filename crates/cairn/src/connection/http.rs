@@ -43,7 +43,7 @@ struct HttpShared {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Deadline of a request and its whole reply.
     within: Option<Duration>,
-    idle: Mutex<Vec<(SendRequest<Sent>, Instant)>>,
+    idle: Mutex<Vec<(SendRequest<RequestBody>, Instant)>>,
 }
 
 /// Body that is sent with a request.
@@ -96,11 +96,11 @@ impl Client {
         parts.headers.insert(HOST, host);
         let sending = async {
             let (response, sender) = match body {
-                Outgoing::Nothing => self.exchange(parts, Sent::Whole(Bytes::new())).await?,
-                Outgoing::Bytes(bytes) => self.exchange(parts, Sent::Whole(bytes)).await?,
+                Outgoing::Nothing => self.exchange(parts, RequestBody::Whole(Bytes::new())).await?,
+                Outgoing::Bytes(bytes) => self.exchange(parts, RequestBody::Whole(bytes)).await?,
                 // Then it can be sent again.
                 Outgoing::Reader(reader, Some(length)) if length <= PIECE as u64 => {
-                    self.exchange(parts, Sent::Whole(whole(reader, length)?)).await?
+                    self.exchange(parts, RequestBody::Whole(whole(reader, length)?)).await?
                 }
                 Outgoing::Reader(reader, length) => self.pour(parts, reader, length).await?,
             };
@@ -124,8 +124,8 @@ impl Client {
     async fn exchange(
         &self,
         parts: hyper::http::request::Parts,
-        sent: Sent,
-    ) -> io::Result<(Response<Incoming>, SendRequest<Sent>)> {
+        sent: RequestBody,
+    ) -> io::Result<(Response<Incoming>, SendRequest<RequestBody>)> {
         let exchange = self.0.exchange(Request::from_parts(parts, sent));
         timeout(waits::CLIENT_REPLY, exchange).await.map_err(late)?
     }
@@ -136,9 +136,9 @@ impl Client {
         parts: hyper::http::request::Parts,
         reader: &mut dyn Read,
         length: Option<u64>,
-    ) -> io::Result<(Response<Incoming>, SendRequest<Sent>)> {
+    ) -> io::Result<(Response<Incoming>, SendRequest<RequestBody>)> {
         let (sender, pieces) = channel(PIECES);
-        let request = Request::from_parts(parts, Sent::Pieces { pieces, left: length });
+        let request = Request::from_parts(parts, RequestBody::Pieces { pieces, left: length });
         let client = self.clone();
         let mut task = tokio::spawn(async move { client.0.exchange(request).await });
         let mut buffer = vec![0; PIECE];
@@ -169,8 +169,8 @@ impl Client {
 impl HttpShared {
     async fn exchange(
         &self,
-        mut request: Request<Sent>,
-    ) -> io::Result<(Response<Incoming>, SendRequest<Sent>)> {
+        mut request: Request<RequestBody>,
+    ) -> io::Result<(Response<Incoming>, SendRequest<RequestBody>)> {
         while let Some(mut sender) = self.kept() {
             if sender.ready().await.is_err() {
                 continue;
@@ -196,13 +196,13 @@ impl HttpShared {
         Ok((response, sender))
     }
 
-    fn kept(&self) -> Option<SendRequest<Sent>> {
+    fn kept(&self) -> Option<SendRequest<RequestBody>> {
         let mut idle = self.idle.lock();
         idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < IDLE_TIME);
         idle.pop().map(|(sender, _)| sender)
     }
 
-    async fn connect(&self) -> io::Result<SendRequest<Sent>> {
+    async fn connect(&self) -> io::Result<SendRequest<RequestBody>> {
         let connecting = async {
             let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
             tcp.set_nodelay(true)?;
@@ -228,8 +228,8 @@ fn whole(reader: &mut dyn Read, length: u64) -> io::Result<Bytes> {
 
 /// Returns a copy of the request if it may be sent twice: all of it is here, and doing it once more
 /// changes neither its effect nor its answer.
-fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
-    let Sent::Whole(body) = request.body() else { return None };
+fn repeated(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let RequestBody::Whole(body) = request.body() else { return None };
     let has_condition = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE]
         .iter()
         .any(|condition| request.headers().contains_key(condition));
@@ -237,14 +237,14 @@ fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     if !is_safe && (!request.method().is_idempotent() || has_condition) {
         return None;
     }
-    let mut again = Request::new(Sent::Whole(body.clone()));
+    let mut again = Request::new(RequestBody::Whole(body.clone()));
     *again.method_mut() = request.method().clone();
     *again.uri_mut() = request.uri().clone();
     *again.headers_mut() = request.headers().clone();
     Some(again)
 }
 
-async fn shake<S>(stream: S) -> io::Result<SendRequest<Sent>>
+async fn shake<S>(stream: S) -> io::Result<SendRequest<RequestBody>>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -270,7 +270,7 @@ fn said(error: hyper::Error) -> io::Error {
 }
 
 /// Body of a request.
-enum Sent {
+enum RequestBody {
     Whole(Bytes),
     /// Pieces of a body; `left` is the number of bytes still to come, if known.
     Pieces {
@@ -279,7 +279,7 @@ enum Sent {
     },
 }
 
-impl Body for Sent {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -288,9 +288,9 @@ impl Body for Sent {
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            Sent::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Sent::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Sent::Pieces { pieces, left } => {
+            RequestBody::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            RequestBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            RequestBody::Pieces { pieces, left } => {
                 let piece = ready!(pieces.poll_recv(context));
                 if let (Some(left), Some(Ok(piece))) = (left, &piece) {
                     *left = left.saturating_sub(piece.len() as u64);
@@ -301,14 +301,14 @@ impl Body for Sent {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Sent::Whole(bytes) if bytes.is_empty())
+        matches!(self, RequestBody::Whole(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Sent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Sent::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
-            Sent::Pieces { left: None, .. } => SizeHint::default(),
+            RequestBody::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            RequestBody::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
+            RequestBody::Pieces { left: None, .. } => SizeHint::default(),
         }
     }
 }
@@ -317,7 +317,7 @@ impl Body for Sent {
 pub struct ReplyBody {
     client: Client,
     body: Incoming,
-    sender: Option<SendRequest<Sent>>,
+    sender: Option<SendRequest<RequestBody>>,
     rest: Bytes,
     end: Option<Instant>,
 }

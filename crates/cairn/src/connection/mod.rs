@@ -64,7 +64,7 @@ pub struct Reply {
 }
 
 /// Address of a server, and the credentials that it gets.
-pub struct Known {
+pub struct ServerAccess {
     /// URL that begins with `http://` or `https://`, without a slash at the end.
     pub base: String,
     pub ca: Option<PathBuf>,
@@ -72,7 +72,7 @@ pub struct Known {
     pub authorization: Option<Secret<String>>,
 }
 
-impl Known {
+impl ServerAccess {
     /// Returns the authorities whose certificates are accepted.
     pub fn trust(&self) -> Result<Trust> {
         let Some(path) = &self.ca else { return Ok(Trust::Public) };
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Finds out everything about the server without connecting to it.
-    pub fn known(&self) -> Result<Known> {
+    pub fn known(&self) -> Result<ServerAccess> {
         let named = self.profile.clone().or_else(|| set("CAIRN_PROFILE"));
         let profile = profile::load(named.as_deref())?;
         let base = self.server.clone().or_else(|| set("CAIRN_SERVER"));
@@ -117,7 +117,7 @@ impl Connection {
         }
         let ca = self.ca.clone().or_else(|| set("CAIRN_CA").map(PathBuf::from));
         let ca = ca.or_else(|| profile.ca.clone());
-        Ok(Known { base, ca, authorization: authorization("CAIRN", profile)? })
+        Ok(ServerAccess { base, ca, authorization: authorization("CAIRN", profile)? })
     }
 
     pub fn open(&self) -> Result<Server> {
@@ -186,7 +186,7 @@ impl Server {
         };
         let ca = ca.or_else(|| profile.ca.clone());
         let authorization = authorization(prefix, profile)?;
-        let known = Known { base: base.to_owned(), ca, authorization };
+        let known = ServerAccess { base: base.to_owned(), ca, authorization };
         let client = Client::new(&known.base, known.trust()?, Some(waits::BACKUP_REQUEST));
         let client = client.map_err(Failure::usage)?;
         let prefix = prefix.to_owned();
@@ -219,13 +219,13 @@ impl Server {
     ) -> Result<Reply> {
         let json = serde_json::to_vec(json).map_err(|error| Failure::new(error.to_string()))?;
         let headers = [("content-type", JSON), condition];
-        self.request_with((method, path), Outgoing::Bytes(json.into()), &headers)
+        self.request_with(method, path, Outgoing::Bytes(json.into()), &headers)
     }
 
     /// Requests events, which arrive as long as the reply is read.
     pub fn events(&self, path: &str) -> Result<Reply> {
         let accept = [("accept", "text/event-stream")];
-        self.request_with(("GET", path), Outgoing::Nothing, &accept)
+        self.request_with("GET", path, Outgoing::Nothing, &accept)
     }
 
     /// Sends a body that can be read, of `length` bytes, or of unknown length.
@@ -247,13 +247,14 @@ impl Server {
         kind: Option<&str>,
     ) -> Result<Reply> {
         let kind = kind.map(|kind| ("content-type", kind));
-        self.request_with((method, path), body, kind.as_slice())
+        self.request_with(method, path, body, kind.as_slice())
     }
 
     /// Sends a request with these headers in addition to those of all requests.
     pub fn request_with(
         &self,
-        (method, path): (&str, &str),
+        method: &str,
+        path: &str,
         body: Outgoing<'_>,
         headers: &[(&str, &str)],
     ) -> Result<Reply> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use cairn_base::inflight::Seen;
+use cairn_base::inflight::RequestSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// Requests that are listed, the oldest first; further ones are only counted.
@@ -71,7 +71,7 @@ impl Process {
 }
 
 impl Flight {
-    pub fn of(seen: &Seen) -> Flight {
+    pub fn of(seen: &RequestSnapshot) -> Flight {
         let wait =
             |(what, time): &(String, Duration)| Wait { what: what.clone(), ms: millis(*time) };
         Flight {
@@ -112,7 +112,7 @@ impl Flight {
 }
 
 impl Report {
-    pub fn new(role: &str, of: &str, seen: &[Seen]) -> Report {
+    pub fn new(role: &str, of: &str, seen: &[RequestSnapshot]) -> Report {
         Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: role.to_owned(),

@@ -130,17 +130,17 @@ fn make_private(directory: &Path, uid: u32) -> io::Result<()> {
 
 /// A mount of Cairn, as the kernel lists it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Mounted {
+struct MountEntry {
     at: PathBuf,
     uid: u32,
 }
 
 /// Parses `/proc/self/mountinfo`.
-fn mounts(text: &str) -> Vec<Mounted> {
+fn mounts(text: &str) -> Vec<MountEntry> {
     text.lines().filter_map(mount).collect()
 }
 
-fn mount(line: &str) -> Option<Mounted> {
+fn mount(line: &str) -> Option<MountEntry> {
     let (fields, rest) = line.split_once(" - ")?;
     let at = fields.split(' ').nth(4)?;
     let mut rest = rest.split(' ');
@@ -149,7 +149,7 @@ fn mount(line: &str) -> Option<Mounted> {
     }
     let options = rest.nth(1).unwrap_or_default();
     let uid = options.split(',').find_map(|option| option.strip_prefix("user_id="));
-    Some(Mounted { at: unescaped(at), uid: uid.and_then(|uid| uid.parse().ok()).unwrap_or(0) })
+    Some(MountEntry { at: unescaped(at), uid: uid.and_then(|uid| uid.parse().ok()).unwrap_or(0) })
 }
 
 /// Decodes a path, in which the kernel writes spaces and the like as `\040`.
@@ -166,7 +166,7 @@ fn unescaped(text: &str) -> PathBuf {
 }
 
 /// Returns the mount that contains a path, if any: the deepest one.
-fn mount_of<'a>(mounts: &'a [Mounted], path: &Path) -> Option<&'a Mounted> {
+fn mount_of<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
     let within = mounts.iter().filter(|mount| path.starts_with(&mount.at));
     within.max_by_key(|mount| mount.at.as_os_str().len())
 }
@@ -196,7 +196,7 @@ pub fn find(target: &Path) -> Result<Place> {
     Ok(Place::of_directory(&path))
 }
 
-fn of_mounted(mount: &Mounted) -> Place {
+fn of_mounted(mount: &MountEntry) -> Place {
     let places = runtime_directories(mount.uid).map(|within| Place::of_mount(within, &mount.at));
     let [first, second] = places;
     if first.path().exists() { first } else { second }

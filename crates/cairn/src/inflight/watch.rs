@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use cairn_base::Stage;
-use cairn_base::inflight::Seen;
+use cairn_base::inflight::RequestSnapshot;
 
 use super::form::{Flight, millis};
 
@@ -24,7 +24,7 @@ pub struct Watch {
 
 impl Watch {
     /// Returns the requests in flight for which a warning is due.
-    fn due<'a>(&mut self, seen: &'a [Seen]) -> Vec<&'a Seen> {
+    fn due<'a>(&mut self, seen: &'a [RequestSnapshot]) -> Vec<&'a RequestSnapshot> {
         let mut due = Vec::new();
         let mut next = HashMap::new();
         for one in seen.iter().filter(|one| is_worth(one) && one.stage_age >= FIRST) {
@@ -43,7 +43,7 @@ impl Watch {
     }
 
     /// Logs the warnings that are due.
-    pub fn warn(&mut self, seen: &[Seen]) {
+    pub fn warn(&mut self, seen: &[RequestSnapshot]) {
         let due = self.due(seen);
         for one in due.iter().take(MOST) {
             let flight = Flight::of(one);
@@ -67,7 +67,7 @@ impl Watch {
 
 /// Returns true if waiting is worth a warning: not if it waits for the client, or for a lock of
 /// another.
-fn is_worth(seen: &Seen) -> bool {
+fn is_worth(seen: &RequestSnapshot) -> bool {
     !seen.about.is_patient && !matches!(seen.stage, Some(Stage::Send | Stage::Receive))
 }
 
@@ -77,8 +77,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(number: u64, stage: Stage, seconds: u64) -> Seen {
-        Seen {
+    fn seen(number: u64, stage: Stage, seconds: u64) -> RequestSnapshot {
+        RequestSnapshot {
             number,
             trace: None,
             about: About::default(),

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::connection::http::{authority, host_header};
-use crate::connection::{Known, in_words};
+use crate::connection::{ServerAccess, in_words};
 use crate::failure::{Failure, Result};
 
 /// Time without further attempts after credentials were refused: doors soon accept nothing from a
@@ -45,7 +45,7 @@ struct Door {
 }
 
 impl Door {
-    fn new(known: &Known) -> Result<Door> {
+    fn new(known: &ServerAccess) -> Result<Door> {
         let base = known.base.clone();
         let (scheme, rest) = base.split_once("://").unwrap_or(("http", &base));
         let is_tls = scheme == "https";
@@ -67,7 +67,7 @@ impl Door {
 
 impl HttpDialer {
     /// Makes a dialer to all of these, with the credentials of the first.
-    pub fn new(known: Vec<Known>) -> Result<HttpDialer> {
+    pub fn new(known: Vec<ServerAccess>) -> Result<HttpDialer> {
         let doors = known.iter().map(Door::new).collect::<Result<Vec<Door>>>()?;
         let authorization = known.into_iter().next().and_then(|first| first.authorization);
         let none = || Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET");
@@ -189,7 +189,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn client_config(known: &Known) -> Result<ClientConfig> {
+fn client_config(known: &ServerAccess) -> Result<ClientConfig> {
     let config = cairn_tls::client_config(known.trust()?);
     let mut config = config.map_err(|error| Failure::new(format!("TLS: {error}")))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -20,11 +20,11 @@ use cairn_base::{Clock, Rng, Role, waits};
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
-use cairn_doors::admit::Refused;
+use cairn_doors::admit::AdmitError;
 use cairn_doors::http::until_revoked;
 use cairn_doors::serve::Remote;
 use cairn_fs::Fs;
-use cairn_fuse::{Mounted, Options};
+use cairn_fuse::{FuseMount, Options};
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -33,13 +33,13 @@ use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
 use crate::config::ConfigArgs;
-use crate::connection::{Connection, Known};
+use crate::connection::{Connection, ServerAccess};
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::node::ThisNode;
-use crate::node::gateway::{self, Opened};
+use crate::node::gateway::{self, GatewayStore};
 use crate::output;
 use crate::server::{log, process, signals::Signals};
 
@@ -178,7 +178,7 @@ pub fn run(args: &MountArgs) -> Result<ExitCode> {
 }
 
 /// A reachable store, and the caller of its mount.
-struct Reached {
+struct ReachedStore {
     fs: Fs,
     user: Caller,
     source: String,
@@ -194,7 +194,7 @@ async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
         reached = reach(args) => reached?,
         () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
     };
-    let Reached { fs, user, source, revoked, _locks } = reached;
+    let ReachedStore { fs, user, source, revoked, _locks } = reached;
     // Apart from the session, so that waiting requests never keep it from being renewed.
     let requests = Requests::start()?;
     let at =
@@ -243,7 +243,7 @@ impl Drop for Requests {
 /// Serves the kernel until the file system is unmounted, this process gets a signal to end, or the
 /// user no longer exists.
 async fn serve(
-    mounted: Mounted,
+    mounted: FuseMount,
     at: &Path,
     signals: &mut Signals,
     revoked: impl Future<Output = ()>,
@@ -323,7 +323,7 @@ async fn tell_of_copies(at: &Path, disconnected: impl Future<Output = ()>) {
     disconnected.await;
 }
 
-async fn reach(args: &MountArgs) -> Result<Reached> {
+async fn reach(args: &MountArgs) -> Result<ReachedStore> {
     match &args.node {
         None => reach_server(args).await,
         Some(dir) => reach_cluster(args, dir, args.connection.known()?).await,
@@ -331,13 +331,13 @@ async fn reach(args: &MountArgs) -> Result<Reached> {
 }
 
 /// Returns the URL of the server, or those of several gateways, with the credentials for them.
-fn servers(args: &MountArgs) -> Result<Vec<Known>> {
+fn servers(args: &MountArgs) -> Result<Vec<ServerAccess>> {
     let Some(named) = args.server() else { return Ok(vec![args.connection.known()?]) };
     let one = |url: &str| args.connection.clone().at(Some(url.to_owned())).known();
     named.split(',').map(one).collect()
 }
 
-async fn reach_server(args: &MountArgs) -> Result<Reached> {
+async fn reach_server(args: &MountArgs) -> Result<ReachedStore> {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(RealRng));
     let dialer = HttpDialer::new(servers(args)?)?;
@@ -363,11 +363,11 @@ async fn reach_server(args: &MountArgs) -> Result<Reached> {
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), blocks, clock, config);
     let (user, revoked) = (Caller::verified(user), Box::pin(pending()));
-    Ok(Reached { fs, user, source, revoked, _locks: [lock, None] })
+    Ok(ReachedStore { fs, user, source, revoked, _locks: [lock, None] })
 }
 
 /// Connects as a gateway, which verifies the credentials on its own.
-async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Reached> {
+async fn reach_cluster(args: &MountArgs, dir: &Path, known: ServerAccess) -> Result<ReachedStore> {
     let node = ThisNode::open(dir, Role::Gateway)?;
     let own = Lock::take(dir)?;
     node.running()?.beat(move || cairn_roles::beat_of(String::new()));
@@ -378,7 +378,8 @@ async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Rea
         hasty: true,
         own: None,
     };
-    let Opened { fs, admit, lock, .. } = gateway::open(&node, sizes, &args.disk_cache).await?;
+    let GatewayStore { fs, admit, lock, .. } =
+        gateway::open(&node, sizes, &args.disk_cache).await?;
     let Some(authorization) = known.authorization else {
         return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
     };
@@ -397,7 +398,7 @@ async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Rea
     let source = format!("cairn:{}", node.loaded.identity.cluster());
     let of = user.user();
     let revoked = Box::pin(async move { until_revoked(&admit, &headers, of).await });
-    Ok(Reached { fs, user, source, revoked, _locks: [Some(own), lock] })
+    Ok(ReachedStore { fs, user, source, revoked, _locks: [Some(own), lock] })
 }
 
 /// Returns the failure of a mount. A user that may not mount needs the program fusermount3. If the
@@ -414,10 +415,10 @@ fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Credentials that could not be verified are not called wrong.
-fn not_admitted(refused: Refused) -> Failure {
+fn not_admitted(refused: AdmitError) -> Failure {
     match refused {
-        Refused::Failed(error) => Failure::from(error),
-        Refused::Credentials => {
+        AdmitError::Failed(error) => Failure::from(error),
+        AdmitError::Credentials => {
             Failure::new("the credentials are unknown or expired: check CAIRN_KEY and CAIRN_SECRET")
         }
     }
@@ -431,9 +432,9 @@ mod tests {
 
     #[test]
     fn only_wrong_credentials_are_said_to_be_wrong() {
-        let failed = not_admitted(Refused::Failed(Error::Unavailable("no master".into())));
+        let failed = not_admitted(AdmitError::Failed(Error::Unavailable("no master".into())));
         let said = failed.to_string();
         assert!(said.contains("no master") && !said.contains("credentials"), "{said}");
-        assert!(not_admitted(Refused::Credentials).to_string().contains("credentials"));
+        assert!(not_admitted(AdmitError::Credentials).to_string().contains("credentials"));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_base::{RealDisk, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::Beat;
-use cairn_cluster::data::Replicated;
+use cairn_cluster::data::ReplicatedBlocks;
 use cairn_cluster::wire::tls::{Takers, TlsListener};
 use cairn_roles::chunkserver::ChunkserverNode;
 use cairn_roles::{Pace, beat_of};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::ThisNode;
 use super::files::{self, Files, Near};
 use super::listen;
-use super::{status, told};
+use super::{process_facts, status};
 use crate::config::ConfigArgs;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
@@ -99,7 +99,7 @@ pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), None, takers)?);
     let (stop, stopped) = watch::channel(false);
     let (served, agent) = (Arc::clone(&ready.served), Arc::clone(&node.agent));
-    let told = told::of_a_chunkserver((store.clone(), served), agent, &args.dir);
+    let told = process_facts::of_a_chunkserver(store.clone(), served, agent, &args.dir);
     status.open(told.clone(), &stopped)?;
     let (healed, scrubbed) = (OnDamage::Heal(ready.sick.clone()), Arc::clone(&ready.served));
     let near = files.as_ref().map(|_| near(&node, &ready));
@@ -110,7 +110,7 @@ pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let tls = files.as_ref().and_then(|files| files.tls.clone());
     if let Some((files, near)) = files.zip(near) {
         let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));
-        running.work.spawn(files.serve((agent, clock), near, told, stopped.clone()));
+        running.work.spawn(files.serve(agent, clock, near, told, stopped.clone()));
     }
     tracing::info!(node = %own, "serving blocks");
     let ended = tokio::select! {
@@ -152,6 +152,6 @@ fn of(path: &Path, error: cairn_base::Error) -> Failure {
 /// Makes the blocks for clients that a gateway sent here.
 fn near(node: &ThisNode, ready: &ChunkserverNode) -> Near {
     let (map, pool) = (Arc::clone(&node.agent) as _, Arc::clone(&ready.pool));
-    let others = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
+    let others = ReplicatedBlocks::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
     Near::new(Arc::clone(&ready.served), others)
 }

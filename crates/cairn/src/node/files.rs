@@ -13,7 +13,7 @@ use cairn_base::rng::RealRng;
 use cairn_base::{BlockId, Clock, Error, GroupId, Result as StoreResult, Secret};
 use cairn_blocks::Blocks;
 use cairn_cluster::control::Agent;
-use cairn_cluster::data::{Chunkserver, Replicated, held};
+use cairn_cluster::data::{Chunkserver, ReplicatedBlocks, held};
 use cairn_doors::http::FilesDoor;
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
@@ -24,7 +24,7 @@ use cairn_fs::BlockReader;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use super::status::{Told, shifted};
+use super::status::{ProcessFacts, shifted};
 use crate::failure::{Failure, Result};
 use crate::server::process;
 
@@ -114,9 +114,10 @@ impl Files {
     /// Serves until it is to stop, from the time when a master has given the key of links.
     pub async fn serve(
         self,
-        (agent, clock): (Arc<Agent>, Arc<dyn Clock>),
+        agent: Arc<Agent>,
+        clock: Arc<dyn Clock>,
         blocks: Near,
-        told: Told,
+        told: ProcessFacts,
         mut stopped: watch::Receiver<bool>,
     ) {
         let key = tokio::select! {
@@ -162,14 +163,14 @@ async fn link_key(agent: &Agent) -> Option<LinkKey> {
 /// Blocks of this node, and of others if this node lacks a block.
 pub struct Near {
     own: Arc<Chunkserver>,
-    others: Replicated,
+    others: ReplicatedBlocks,
     /// Memory for data on the way to clients, KiB. It is separate from that for other nodes: slow
     /// clients must not keep these waiting.
     memory: Arc<Semaphore>,
 }
 
 impl Near {
-    pub fn new(own: Arc<Chunkserver>, others: Replicated) -> Near {
+    pub fn new(own: Arc<Chunkserver>, others: ReplicatedBlocks) -> Near {
         Near { own, others, memory: Arc::new(Semaphore::new(MEMORY_KIB)) }
     }
 }

@@ -77,7 +77,7 @@ pub struct Sizes {
 }
 
 /// A store that a gateway has reached.
-pub struct Opened {
+pub struct GatewayStore {
     pub fs: Fs,
     pub admit: Arc<Admit>,
     pub redirects: Redirects,
@@ -113,7 +113,7 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
         hasty: false,
         own,
     };
-    let Opened { fs, admit, redirects, handles, lock: _kept } = tokio::select! {
+    let GatewayStore { fs, admit, redirects, handles, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
@@ -129,7 +129,7 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
     let insight = Insight { nodes: Some(Arc::new(Masters::of(&node)?)), ..Insight::default() };
     let numbers = Vec::new();
     let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers, insight };
-    let served = doors::start((&fs, &admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
+    let served = doors::start(&fs, &admit, offers, &sockets, tls.clone(), acme, &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
     let (view, own) = (Arc::clone(&node.view), node.loaded.identity.node());
@@ -155,7 +155,7 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
 
 /// Opens a session with the serving master; keeps trying until there is one. The lock of the node's
 /// directory must be held.
-pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
+pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<GatewayStore> {
     let Sizes { cache_mib, meta_cache_mib, connections, hasty, own } = sizes;
     let told = cairn_roles::secrets(&node.agent).await?;
     let (Some(seal), Some(links)) = (told.seal.map(Secret::new), told.links.map(Secret::new))
@@ -181,7 +181,7 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     };
     let fs = cairn_roles::gateway::open(&node.running()?, config, before).await?;
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
-    Ok(Opened { fs, admit, redirects: redirects(node, links), handles, lock })
+    Ok(GatewayStore { fs, admit, redirects: redirects(node, links), handles, lock })
 }
 
 /// Makes redirects of clients to any chunkserver of a group.

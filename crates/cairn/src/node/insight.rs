@@ -10,7 +10,7 @@ use cairn_base::scrub::{DegradedObjects, NodeScrub, RunOrder};
 use cairn_base::{Error, NodeId, Role, waits};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{NodeStatus, forecast};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, copies, masters_of};
+use cairn_cluster::members::{MasterAnswer, MemberReport, ask_all, copies, masters_of};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_console::{Asking, ClusterFsck, Emptying, MetadataKeepers, NodeReport, Nodes};
@@ -164,7 +164,7 @@ impl Nodes for Masters {
 }
 
 /// Returns sentences about members that make no progress.
-fn stalls_of(asked: &[Asked]) -> Vec<String> {
+fn stalls_of(asked: &[MasterAnswer]) -> Vec<String> {
     let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
     let texts = reports.flat_map(|report| {
         report.stalls.iter().map(|stall| stall.text(report.member)).collect::<Vec<_>>()
@@ -173,7 +173,7 @@ fn stalls_of(asked: &[Asked]) -> Vec<String> {
 }
 
 /// Returns sentences about members whose metadata are damaged.
-fn damage_of(asked: &[Asked]) -> Vec<String> {
+fn damage_of(asked: &[MasterAnswer]) -> Vec<String> {
     let reports = asked.iter().filter_map(|one| one.answer.as_ref().ok());
     let texts = reports.flat_map(|report| {
         report.damage.iter().map(|damage| damage.text(report.member)).collect::<Vec<_>>()
@@ -183,10 +183,10 @@ fn damage_of(asked: &[Asked]) -> Vec<String> {
 
 /// Returns the keepers, from the masters' answers about their members. `masters` is the number of
 /// masters.
-fn keepers_of(asked: Vec<Asked>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
+fn keepers_of(asked: Vec<MasterAnswer>, masters: usize) -> cairn_base::Result<MetadataKeepers> {
     let mut reports: Vec<MemberReport> = Vec::new();
     let mut failure = Error::Unavailable("no master says who keeps the metadata".into());
-    for Asked { answer, .. } in asked {
+    for MasterAnswer { answer, .. } in asked {
         match answer {
             Ok(report) => reports.push(report),
             Err(Error::NotImplemented(_)) if masters > 1 => return Ok(MetadataKeepers::Database),
@@ -219,8 +219,8 @@ fn report(said: NodeStatus) -> NodeReport {
 mod tests {
     use super::*;
 
-    fn asked(answer: cairn_base::Result<MemberReport>) -> Asked {
-        Asked { address: String::new(), node: None, answer }
+    fn asked(answer: cairn_base::Result<MemberReport>) -> MasterAnswer {
+        MasterAnswer { address: String::new(), node: None, answer }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use cairn_cluster::admin::AdminServer;
 use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{ControlService, Settings};
 use cairn_cluster::identity::Desk;
-use cairn_cluster::members::{Entered, WirePeers};
+use cairn_cluster::members::{EnterReply, WirePeers};
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{Listen, Terms, serve};
 use cairn_meta::Master;
@@ -30,9 +30,9 @@ use tokio::time::sleep;
 
 use super::ThisNode;
 use super::listen;
+use super::process_facts;
 use super::refill;
 use super::status::{Status, StatusArgs};
-use super::told;
 use crate::config::ConfigArgs;
 use crate::dir::{self, DataDir, MetaPlace};
 use crate::failure::{DAMAGED_METADATA, Failure, Result};
@@ -93,7 +93,7 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
 }
 
 /// Reason why a run of a master ended.
-enum Ended {
+enum RunEnd {
     Stopped,
     /// It goes on under a new number.
     Renumbered,
@@ -103,12 +103,12 @@ enum Ended {
 /// serves.
 pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
-    while let Ended::Renumbered = run_once(args, &own, &mut signals).await? {}
+    while let RunEnd::Renumbered = run_one(args, &own, &mut signals).await? {}
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the role as one node.
-async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals) -> Result<Ended> {
+async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals) -> Result<RunEnd> {
     let node = ThisNode::to_run(&args.dir, Role::Master)?;
     refill::end_renumbering(&node, &args.dir)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
@@ -116,13 +116,13 @@ async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals
     let ((tcp, address), status) = bind(args).await?;
     let (stop, stopped) = watch::channel(false);
     let service = ControlService::default();
-    let told = told::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
+    let told = process_facts::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
     status.open(told, &stopped)?;
     let mut work = JoinSet::new();
     space::start(&mut work, &args.dir, &stopped);
     let entering = tokio::select! {
         place = place(args, &node) => place?,
-        () = signals.stop(None) => return Ok(Ended::Stopped),
+        () = signals.stop(None) => return Ok(RunEnd::Stopped),
     };
     let dir = DataDir::of_node(&args.dir, cluster, entering.place, &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
@@ -130,14 +130,14 @@ async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals
     work.spawn(async move { agent.beat(move || beat_of(here.clone())).await });
     let begun = tokio::select! {
         begun = begin(&node, &dir, entering.generation) => begun?,
-        () = signals.stop(None) => return Ok(Ended::Stopped),
+        () = signals.stop(None) => return Ok(RunEnd::Stopped),
     };
     let (secrets, engine) = match begun {
         (secrets, Ok(engine)) => (secrets, engine),
         (_, Err(failure)) if failure.is_damage() && has_others(&node, &address) => {
             return tokio::select! {
                 ended = lack(&node, &service, tcp, &stopped, failure) => ended,
-                () = signals.stop(None) => Ok(Ended::Stopped),
+                () = signals.stop(None) => Ok(RunEnd::Stopped),
             };
         }
         (_, Err(failure)) if failure.is_damage() => return Err(failure.and(DAMAGED_METADATA)),
@@ -148,7 +148,7 @@ async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals
     }
     let desk = desk(&node, &service)?;
     let (mut sinks, names) = (Sinks::default(), Arc::new(|_| None) as Names);
-    let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new(), Memory::Never)?;
+    let audit = args.audit.start(&mut sinks, &node.clock, &names, Vec::new(), Memory::Never)?;
     let admin = AdminServer::new(service.clone(), audit.clone());
     let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
     let known = Some(Arc::clone(&desk));
@@ -159,12 +159,12 @@ async fn run_once(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals
     let own = Arc::clone(own);
     let config = Config { settings, audit, member, own, ..Config::default() };
     let stored =
-        Stored { args, node: &node, dir: &dir, seal: secrets.seal, engine: engine.clone() };
+        MasterStorage { args, node: &node, dir: &dir, seal: secrets.seal, engine: engine.clone() };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {
         ended = master.take_turns(&stored) => ended.and_then(ended_alone),
-        () = signals.stop(None) => Ok(Ended::Stopped),
+        () = signals.stop(None) => Ok(RunEnd::Stopped),
         lost = dir.lost() => Err(lost),
         ended = attend(engine.as_ref(), &node, &master.service) => ended,
     };
@@ -235,7 +235,7 @@ async fn lack(
     tcp: TcpListener,
     stopped: &watch::Receiver<bool>,
     failure: Failure,
-) -> Result<Ended> {
+) -> Result<RunEnd> {
     let damage = failure.to_string();
     tracing::error!(damage, "the metadata of this master are damaged");
     service.lack(format!("its metadata are damaged, and it fills itself again: {damage}"));
@@ -247,10 +247,10 @@ async fn lack(
     let mut work = JoinSet::new();
     work.spawn(answering);
     refill::until_renumbered(node, &damage).await?;
-    Ok(Ended::Renumbered)
+    Ok(RunEnd::Renumbered)
 }
 
-fn ended_alone(reason: String) -> Result<Ended> {
+fn ended_alone(reason: String) -> Result<RunEnd> {
     Err(Failure::new(format!("the master stopped: {reason}: start it again")))
 }
 
@@ -269,7 +269,7 @@ async fn place(args: &MasterArgs, node: &ThisNode) -> Result<Entering> {
         return Ok(Entering { place, generation: None });
     }
     tracing::info!("asking the master that serves how metadata are kept");
-    let Entered { generation } = cairn_roles::enter(&node.agent).await?;
+    let EnterReply { generation } = cairn_roles::enter(&node.agent).await?;
     Ok(Entering { place: MetaPlace::Members, generation: Some(generation) })
 }
 
@@ -320,19 +320,19 @@ async fn attend(
     engine: Option<&Arc<RaftEngine>>,
     node: &ThisNode,
     service: &ControlService,
-) -> Result<Ended> {
+) -> Result<RunEnd> {
     let Some(engine) = engine else { return std::future::pending().await };
     let failed = tokio::select! {
         failed = members::attend(engine, &node.view) => failed,
         renumbered = refill::when_damaged(engine, node) => {
-            return renumbered.map(|()| Ended::Renumbered);
+            return renumbered.map(|()| RunEnd::Renumbered);
         }
     };
     let Some(damage) = engine.member().damage() else { return Err(failed) };
     tracing::error!(%failed, "its metadata are damaged");
     service.lack(format!("its metadata are damaged, and it fills itself again: {}", damage.what));
     refill::until_renumbered(node, &damage.what).await?;
-    Ok(Ended::Renumbered)
+    Ok(RunEnd::Renumbered)
 }
 
 /// Returns the keys of the cluster: those in the directory, or, the first time, those of the master
@@ -360,7 +360,7 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
 }
 
 /// Metadata of a master: in its directory, or in a database that masters share.
-struct Stored<'a> {
+struct MasterStorage<'a> {
     args: &'a MasterArgs,
     node: &'a ThisNode,
     dir: &'a DataDir,
@@ -370,7 +370,7 @@ struct Stored<'a> {
 }
 
 #[async_trait]
-impl Source for Stored<'_> {
+impl Source for MasterStorage<'_> {
     type Failure = Failure;
 
     async fn start(&self) -> Result<(Master, String)> {
@@ -404,7 +404,7 @@ fn ended(error: tokio::task::JoinError) -> Failure {
     Failure::new(format!("starting: {error}"))
 }
 
-impl Stored<'_> {
+impl MasterStorage<'_> {
     async fn open(&self) -> Result<Metadata> {
         let opened = match (self.args.meta.database(), &self.engine) {
             (None, Some(engine)) => {

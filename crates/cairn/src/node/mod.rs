@@ -7,10 +7,10 @@ mod insight;
 mod listen;
 mod machine;
 pub mod master;
+mod process_facts;
 mod refill;
 mod status;
 mod this;
-mod told;
 
 pub use machine::{Disk, Machine, make_directory};
 pub use this::{ThisNode, directory_of, host_and_port};

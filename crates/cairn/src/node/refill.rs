@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use cairn_base::{Error, NodeId};
 use cairn_cluster::control::messages::ControlMethod;
-use cairn_cluster::members::Renumbered;
+use cairn_cluster::members::RenumberReply;
 use cairn_meta::engine::raft::RaftEngine;
 use rustls::pki_types::CertificateDer;
 use tokio::time::sleep;
@@ -89,7 +89,7 @@ enum Answer {
 /// Asks once for a new number.
 async fn ask(node: &ThisNode, damage: &str) -> Result<Answer> {
     let asked = node.agent.call(ControlMethod::Renumber, &()).await;
-    let Renumbered { node: number, certificate } = match asked {
+    let RenumberReply { node: number, certificate } = match asked {
         Ok(renumbered) => renumbered,
         Err(error @ Error::Denied(_)) => {
             let own = node.loaded.identity.node();

@@ -47,7 +47,7 @@ pub fn shifted(option: &str, address: &mut SocketAddr, further: u16) -> Result<(
 
 /// Facts that a process reports about itself.
 #[derive(Clone)]
-pub struct Told {
+pub struct ProcessFacts {
     pub role: &'static str,
     pub readiness: Readiness,
     pub numbers: Vec<MoreNumbers>,
@@ -68,7 +68,7 @@ impl StatusArgs {
 
 impl Status {
     /// Answers from now on, until `stopped`. Prints on stdout where the door is.
-    pub fn open(self, told: Told, stopped: &watch::Receiver<bool>) -> Result<()> {
+    pub fn open(self, told: ProcessFacts, stopped: &watch::Receiver<bool>) -> Result<()> {
         let Some(listener) = self.0 else { return Ok(()) };
         let shown = format!("{NAME} http://{}", listener.local_addr()?);
         let connections = Arc::new(Connections::default());

@@ -9,7 +9,7 @@ use cairn_base::rng::RealRng;
 use cairn_base::{Clock, Rng, Role};
 use cairn_cluster::control::messages::Beat;
 use cairn_cluster::control::{Agent, NodeView};
-use cairn_cluster::identity::{Directory, Loaded, Pins};
+use cairn_cluster::identity::{Directory, DirectoryContents, Pins};
 use cairn_cluster::wire::Terms;
 use cairn_cluster::wire::tls::{TlsDialer, Trust};
 use cairn_roles::Node;
@@ -27,7 +27,7 @@ pub fn directory_of(dir: &Path, role: Role) -> PathBuf {
 
 pub struct ThisNode {
     role: Role,
-    pub loaded: Loaded,
+    pub loaded: DirectoryContents,
     pub directory: Arc<Directory>,
     pub view: Arc<NodeView>,
     pub agent: Arc<Agent>,

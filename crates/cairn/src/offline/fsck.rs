@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use cairn_auth::SealKey;
 use cairn_base::{Error, Owner, SessionId};
 use cairn_blocks::Store;
-use cairn_meta::check::damage::{self, BadBlock, Damaged};
-use cairn_meta::check::{self, Bound, Chunk, Sifted};
+use cairn_meta::check::damage::{self, BadBlock, ObjectDamage};
+use cairn_meta::check::{self, Bound, Chunk, SiftedRows};
 use cairn_meta::engine::{Snapshot, embedded};
 use cairn_meta::keys;
 use cairn_meta::rows::{AccessKey, Row};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::frozen::FrozenDisk;
+use super::frozen_disk::FrozenDisk;
 use super::store::{Frozen, refuse_node};
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{DAMAGED_METADATA, Failure, Result};
@@ -73,7 +73,7 @@ struct Report {
     damaged_segments: u64,
     finding_count: u64,
     findings: Vec<Finding>,
-    damaged: Vec<Damaged>,
+    damaged: Vec<ObjectDamage>,
 }
 
 impl Report {
@@ -98,7 +98,7 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode> {
     }
     let store = Frozen::open(&args.dir, &args.meta)?;
     let rows = store.snapshot()?;
-    let sifted = Sifted::new(&*rows);
+    let sifted = SiftedRows::new(&*rows);
     check_rows(&sifted, &mut report)?;
     check_secrets(&sifted, &store.dir, &mut report)?;
     let bad = check_blocks(&sifted, &store.blocks, args.quick, &mut report)?;
@@ -293,7 +293,7 @@ fn knows(
 
 fn print(report: &Report) -> Result<()> {
     for damaged in &report.damaged {
-        let Damaged { object, start, end, what } = damaged;
+        let ObjectDamage { object, start, end, what } = damaged;
         let object = output::name(object);
         output::line(format!("damaged: {object}: bytes {start} to {end}: {what}"))?;
     }

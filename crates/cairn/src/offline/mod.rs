@@ -1,6 +1,6 @@
 //! Commands on a data directory that no server uses.
 
-pub mod frozen;
+pub mod frozen_disk;
 pub mod fsck;
 pub mod key;
 pub mod scrub;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use cairn_blocks::{ScrubReport, Store};
 use cairn_meta::check::Bound;
-use cairn_meta::check::damage::{self, BadBlock, Damaged};
+use cairn_meta::check::damage::{self, BadBlock, ObjectDamage};
 use cairn_meta::engine::Snapshot;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ struct Report {
     blocks: u64,
     bytes: u64,
     sick_blocks: u64,
-    damaged: Vec<Damaged>,
+    damaged: Vec<ObjectDamage>,
 }
 
 pub fn run(args: &ScrubArgs) -> Result<ExitCode> {
@@ -53,7 +53,7 @@ pub fn run(args: &ScrubArgs) -> Result<ExitCode> {
     if args.json {
         output::json(&Report { sound, blocks, bytes, sick_blocks, damaged })?;
     } else {
-        for Damaged { object, start, end, what } in damaged {
+        for ObjectDamage { object, start, end, what } in damaged {
             output::line(format!("damaged: {object}: bytes {start} to {end}: {what}"))?;
         }
         let read = output::human_bytes(bytes);
@@ -80,6 +80,6 @@ pub fn bad_blocks(report: &ScrubReport) -> Vec<BadBlock> {
 }
 
 /// Names the objects to which the findings of a scrub belong, for logs.
-pub fn name(snapshot: &dyn Snapshot, report: &ScrubReport) -> Result<Vec<Damaged>> {
+pub fn name(snapshot: &dyn Snapshot, report: &ScrubReport) -> Result<Vec<ObjectDamage>> {
     Ok(damage::name(snapshot, &bad_blocks(report), Bound::none())?.damaged)
 }

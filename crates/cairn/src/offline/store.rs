@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use cairn_blocks::Store;
 use cairn_meta::dump::{self, Contents};
-use cairn_meta::engine::embedded::{self, Embedded};
+use cairn_meta::engine::embedded::{self, EmbeddedEngine};
 use cairn_meta::engine::raft::FrozenMember;
 use cairn_meta::engine::{Engine, Snapshot, postgres};
 
-use super::frozen::FrozenDisk;
+use super::frozen_disk::FrozenDisk;
 use crate::dir::{CLUSTER_FILE, DataDir, DirectoryKind, DirectoryUse, Format, MACHINE, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata, occupied_directory};
@@ -106,7 +106,7 @@ pub fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
     let disk = Arc::new(FrozenDisk::open(&dir.meta()));
     let engine: cairn_base::Result<Arc<dyn Engine>> = match dir.format.meta {
         MetaPlace::Members => FrozenMember::open(disk, config).map(|engine| Arc::new(engine) as _),
-        _ => Embedded::open(disk, config).map(|engine| Arc::new(engine) as _),
+        _ => EmbeddedEngine::open(disk, config).map(|engine| Arc::new(engine) as _),
     };
     engine.map_err(|error| Failure::from(error).of(dir.meta().display()))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_base::Error;
 use cairn_doors::metrics::{MoreNumbers, gauge};
-use cairn_meta::engine::{Embedded, Pace};
+use cairn_meta::engine::{EmbeddedEngine, Pace};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
@@ -54,7 +54,7 @@ pub fn start(
 }
 
 struct Check {
-    engine: Arc<Embedded>,
+    engine: Arc<EmbeddedEngine>,
     place: PathBuf,
     since: Arc<AtomicU64>,
     pace: Pace,

@@ -52,8 +52,8 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let mut duties = JoinSet::new();
-    let does = (&parts.fs, &parts.sessions, &parts.blocks);
-    cairn_roles::server::start(&mut duties, does, Pace::default(), &stopped);
+    let Parts { fs, sessions, blocks, .. } = &parts;
+    cairn_roles::server::start(&mut duties, fs, sessions, blocks, Pace::default(), &stopped);
     let named = scrub::OnDamage::Name(Arc::clone(&parts.engine));
     let scrubs =
         scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
@@ -77,7 +77,7 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
         ..doors::Offers::default()
     };
     let served =
-        doors::start((&parts.fs, &parts.admit), offers, &sockets, (tls.clone(), acme), &stopped)?;
+        doors::start(&parts.fs, &parts.admit, offers, &sockets, tls.clone(), acme, &stopped)?;
     sockets.announce()?;
     match new {
         Some(credential) => welcome::show(&credential, &sockets)?,

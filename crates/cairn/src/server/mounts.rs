@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use cairn_base::Error;
 use cairn_cluster::mount::{self, MountHost};
 use cairn_cluster::wire::{Required, require_none};
-use cairn_doors::http::{Mounted, Mounts};
+use cairn_doors::http::{ConnectedMount, Mounts};
 
 use super::open::Parts;
 
@@ -21,8 +21,8 @@ pub fn of_server(parts: &Parts) -> Mounts {
 
 /// Takes over connections of mounts whose programs have the `required` capabilities.
 pub fn take(host: Arc<MountHost>, required: Required) -> Mounts {
-    Mounts::new(move |mounted: Mounted| {
-        let Mounted { caller, address, stream, revoked } = mounted;
+    Mounts::new(move |mounted: ConnectedMount| {
+        let ConnectedMount { caller, address, stream, revoked } = mounted;
         let standing = Arc::new(move || {
             if revoked.load(Ordering::SeqCst) {
                 Err(Error::Denied("the credentials have been revoked".into()))

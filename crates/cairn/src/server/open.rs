@@ -13,7 +13,7 @@ use cairn_fs::ops::credentials::{FindAccessKey, ListCredentials};
 use cairn_fs::ops::sessions::Format;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
-use cairn_meta::engine::{embedded::Embedded, postgres};
+use cairn_meta::engine::{embedded::EmbeddedEngine, postgres};
 use cairn_meta::master::host::Sessions;
 
 use super::args::{Durability, ServerArgs};
@@ -31,13 +31,13 @@ pub struct Parts {
     pub blocks: Store,
     pub engine: Arc<dyn Engine>,
     /// The engine, if it is the embedded one.
-    embedded: Option<Arc<Embedded>>,
+    embedded: Option<Arc<EmbeddedEngine>>,
     pub dir: DataDir,
 }
 
 impl Parts {
     /// Returns the engine, if only this server has the metadata.
-    pub fn embedded(&self) -> Option<Arc<Embedded>> {
+    pub fn embedded(&self) -> Option<Arc<EmbeddedEngine>> {
         self.embedded.clone()
     }
 

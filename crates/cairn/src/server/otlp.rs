@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_base::trace::Traces;
 use cairn_base::{Rng, Stage, waits};
-use cairn_doors::observe::{Ended, Export};
+use cairn_doors::observe::{EndedRequest, Export};
 use cairn_meta::master::host;
 use cairn_tls::Trust;
 use hyper::Request;
@@ -48,11 +48,11 @@ pub fn of_sessions(url: &str, rng: &dyn Rng) -> Result<host::Export> {
     let traces = Traces::new([rng.next_u64(), rng.next_u64()], 0.0);
     Ok(Arc::new(move |verb, mut stages| {
         stages.trace = traces.below(&stages.trace);
-        export(Ended { door: "session", verb, status: NO_STATUS, stages });
+        export(EndedRequest { door: "session", verb, status: NO_STATUS, stages });
     }))
 }
 
-fn offer(sender: &SyncSender<(Ended, SystemTime)>, ended: Ended) {
+fn offer(sender: &SyncSender<(EndedRequest, SystemTime)>, ended: EndedRequest) {
     // If the queue is full, the request is dropped.
     let _ = sender.try_send((ended, SystemTime::now()));
 }
@@ -69,7 +69,7 @@ fn endpoint(url: &str) -> Result<String> {
     }
 }
 
-fn run(url: &str, client: &Client, receiver: &Receiver<(Ended, SystemTime)>) {
+fn run(url: &str, client: &Client, receiver: &Receiver<(EndedRequest, SystemTime)>) {
     let mut is_well = true;
     while let Ok(first) = receiver.recv() {
         let spans = gather(first, receiver);
@@ -103,9 +103,9 @@ fn send(url: &str, client: &Client, message: String) -> io::Result<()> {
 }
 
 fn gather(
-    first: (Ended, SystemTime),
-    receiver: &Receiver<(Ended, SystemTime)>,
-) -> Vec<(Ended, SystemTime)> {
+    first: (EndedRequest, SystemTime),
+    receiver: &Receiver<(EndedRequest, SystemTime)>,
+) -> Vec<(EndedRequest, SystemTime)> {
     let deadline = Instant::now() + PERIOD;
     let mut spans = vec![first];
     while spans.len() < BATCH {
@@ -118,7 +118,7 @@ fn gather(
     spans
 }
 
-fn message(spans: &[(Ended, SystemTime)]) -> Value {
+fn message(spans: &[(EndedRequest, SystemTime)]) -> Value {
     let spans: Vec<Value> = spans.iter().map(|(ended, at)| span(ended, *at)).collect();
     let scope = json!({ "name": "cairn", "version": env!("CARGO_PKG_VERSION") });
     json!({ "resourceSpans": [{
@@ -127,7 +127,7 @@ fn message(spans: &[(Ended, SystemTime)]) -> Value {
     }] })
 }
 
-fn span(Ended { door, verb, status, stages }: &Ended, at: SystemTime) -> Value {
+fn span(EndedRequest { door, verb, status, stages }: &EndedRequest, at: SystemTime) -> Value {
     let end = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let start = end.saturating_sub(stages.total().as_nanos());
     let mut attributes = vec![text("cairn.door", door), text("cairn.verb", verb)];
@@ -188,7 +188,7 @@ mod tests {
         let trace = Trace { id: 0xabc, span: 0x12, parent: 0x34, sampled: true };
         let mut stages = Stages::start(trace);
         stages.lap(Stage::Meta);
-        let ended = Ended { door: "s3", verb: "GetObject", status: 503, stages };
+        let ended = EndedRequest { door: "s3", verb: "GetObject", status: 503, stages };
         let shown = message(&[(ended, UNIX_EPOCH + Duration::from_secs(5))]);
         let span = &shown["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
         assert_eq!(span["traceId"], "00000000000000000000000000000abc");
@@ -234,7 +234,8 @@ mod tests {
     fn what_does_not_fit_is_dropped() {
         let (sender, receiver) = sync_channel(1);
         let trace = Trace { id: 1, span: 1, parent: 0, sampled: true };
-        let ended = Ended { door: "http", verb: "get", status: 200, stages: Stages::start(trace) };
+        let ended =
+            EndedRequest { door: "http", verb: "get", status: 200, stages: Stages::start(trace) };
         (0..3).for_each(|_| offer(&sender, ended));
         drop(sender);
         assert_eq!(receiver.iter().count(), 1);

@@ -13,7 +13,7 @@ use cairn_base::{BlockId, Error, GroupId, Owner, Timestamp};
 use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
 use cairn_cluster::data::{FOUND, FoundBlock, OrderedScrubs, Sick};
 use cairn_console::{DamagedObject, ScrubEnd, ScrubRun, ScrubState, Scrubs};
-use cairn_meta::check::damage::Damaged;
+use cairn_meta::check::damage::ObjectDamage;
 use cairn_meta::engine::Engine;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
@@ -83,7 +83,7 @@ struct Standing {
 struct Run {
     /// Numbers that were chosen for it: an order that comes while a scrub runs gets that scrub.
     numbers: Vec<u64>,
-    found: BTreeMap<(GroupId, BlockId), Found>,
+    found: BTreeMap<(GroupId, BlockId), DamagedBlock>,
     blocks: u64,
     total_blocks: u64,
     bytes: u64,
@@ -92,7 +92,7 @@ struct Run {
 
 /// A block that failed verification.
 #[derive(Clone, Copy)]
-struct Found {
+struct DamagedBlock {
     owner: Owner,
     /// Result of the repair; nothing while none was tried.
     repaired: Option<bool>,
@@ -212,7 +212,7 @@ impl ScrubOrders {
         (current.blocks, current.bytes) = (run.blocks, run.bytes);
         (current.total_blocks, current.damaged) = (run.total_blocks, run.damaged_blocks);
         if let Some(sick) = sick.filter(|_| current.found.len() < FOUND) {
-            let found = Found { owner: sick.owner, repaired: None };
+            let found = DamagedBlock { owner: sick.owner, repaired: None };
             current.found.insert((sick.group, sick.block), found);
         }
     }
@@ -271,7 +271,7 @@ impl OrderedScrubs for ScrubOrders {
         let unknown = || Error::NotFound("the node was restarted, or has scrubbed again".into());
         let state = self.state.lock();
         let found = &state.run(run).ok_or_else(unknown)?.0.found;
-        let one = |(&(group, block), found): (&(GroupId, BlockId), &Found)| FoundBlock {
+        let one = |(&(group, block), found): (&(GroupId, BlockId), &DamagedBlock)| FoundBlock {
             group,
             block,
             owner: found.owner,
@@ -421,7 +421,7 @@ fn name_objects(engine: &dyn Engine, report: &ScrubReport) -> Result<Vec<Damaged
         tracing::error!(%error, "scrub: damaged objects were not named");
         format!("The damaged objects could not be named: {error}.")
     })?;
-    let shown = named.into_iter().map(|Damaged { object, start, end, what: why }| {
+    let shown = named.into_iter().map(|ObjectDamage { object, start, end, what: why }| {
         tracing::error!(object, start, end, "scrub: a damaged object");
         DamagedObject { object, start, end, why }
     });

@@ -5,8 +5,8 @@
 //!      └── told: sums over all servers ──► screen: tables, again and again
 //! ```
 
+mod report;
 mod screen;
-mod told;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use cairn_base::waits;
 use crate::connection::{Connection, Server};
 use crate::failure::Result;
 use crate::output;
-use told::Told;
+use report::TrafficReport;
 
 /// Interval of the requests for a first answer.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -87,10 +87,10 @@ fn servers(args: &TopArgs) -> Result<Vec<Server>> {
     targets.into_iter().map(open).collect()
 }
 
-fn ask(servers: &[Server]) -> Result<Told> {
-    let mut all: Option<Told> = None;
+fn ask(servers: &[Server]) -> Result<TrafficReport> {
+    let mut all: Option<TrafficReport> = None;
     for server in servers {
-        let told: Told = server.send("GET", "/admin/traffic")?.json()?;
+        let told: TrafficReport = server.send("GET", "/admin/traffic")?.json()?;
         all = Some(match all {
             None => told,
             Some(all) => all.and(told),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::told::{Slow, Tally, Told, Waiting};
+use super::report::{Slow, Tally, TrafficReport, Waiting};
 use crate::failure::Result;
 use crate::output::{self, human_bytes};
 
@@ -16,7 +16,7 @@ pub fn clear() -> Result<()> {
     Ok(out.flush()?)
 }
 
-pub fn print(told: &Told, rows: usize) -> Result<()> {
+pub fn print(told: &TrafficReport, rows: usize) -> Result<()> {
     let total: u64 = told.doors.iter().map(|door| door.requests).sum();
     let rate = total as f64 / told.seconds;
     output::line(format!("{rate:.0} requests a second, {} wait", told.waiting))?;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use cairn_base::RealDisk;
-use cairn_meta::engine::{Embedded, Engine, embedded};
+use cairn_meta::engine::{EmbeddedEngine, Engine, embedded};
 
 use crate::support::{Server, bytes, cairn, directory, run, server_command};
 
@@ -107,7 +107,7 @@ fn a_part_of_it_is_no_store() {
     fs::remove_dir_all(store.join("meta")).unwrap();
     // The remains of a load that is killed.
     let disk = Arc::new(RealDisk::open(&store.join("meta")).unwrap());
-    let engine = Embedded::open(disk, embedded::Config::default()).unwrap();
+    let engine = EmbeddedEngine::open(disk, embedded::Config::default()).unwrap();
     let fence = engine.take_over_at(5).unwrap();
     engine.commit(fence, vec![("b".into(), Some("row".into()))]).unwrap();
     drop(engine);

@@ -27,7 +27,7 @@ use crate::limits::{
     ADMIN_AGE, ADMIN_ANSWER_BYTES, ADMIN_CALL, ADMIN_CALLS, ADMIN_CONNECTIONS, ADMIN_HEADER_BYTES,
     ADMIN_KEEP_ALIVE, ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES,
 };
-use crate::wire::{Authenticated, Link, Taker};
+use crate::wire::{Link, PeerIdentity, Taker};
 
 /// Interval of the checks that a peer is still admitted.
 const TICK: Duration = Duration::from_millis(250);
@@ -120,7 +120,7 @@ async fn converse(
     mut stop: watch::Receiver<bool>,
 ) -> Result<()> {
     let peer = Arc::new(link.peer);
-    let asked = Asked { control, audit, peer: Arc::clone(&peer) };
+    let asked = PeerService { control, audit, peer: Arc::clone(&peer) };
     let grpc = admin_server::AdminServer::new(asked)
         .max_decoding_message_size(ADMIN_REQUEST_BYTES)
         .max_encoding_message_size(ADMIN_ANSWER_BYTES);
@@ -170,13 +170,13 @@ type Answer<R> = Result<Response<R>, Status>;
 
 /// The requests of one peer.
 #[derive(Clone)]
-struct Asked {
+struct PeerService {
     control: ControlService,
     audit: Option<LineLog>,
-    peer: Arc<Authenticated>,
+    peer: Arc<PeerIdentity>,
 }
 
-impl Asked {
+impl PeerService {
     /// Returns the master that serves, for nodes that have one of these roles in its map.
     fn admit(&self, roles: &[Role], to: &str) -> Result<Arc<Controller>> {
         (self.peer.standing)()?;
@@ -284,7 +284,7 @@ fn answered<R: Default>(done: Result<()>, noting: Option<Noting>) -> Answer<R> {
 }
 
 #[tonic::async_trait]
-impl admin_server::Admin for Asked {
+impl admin_server::Admin for PeerService {
     async fn get_status(&self, _: Request<proto::GetStatusRequest>) -> Answer<proto::Status> {
         Ok(Response::new(form::write(&self.reading()?.status())))
     }

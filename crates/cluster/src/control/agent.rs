@@ -9,10 +9,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::inflight::Awaited;
+use cairn_base::inflight::WaitTarget;
 use cairn_base::waits;
 use cairn_base::{CapabilitySet, Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role, Roles};
-use cairn_meta::session::{self, Dialed, Lost, Reply};
+use cairn_meta::session::{self, Dialed, LostCall, Reply};
 use cairn_meta::{Watched, wire};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
@@ -24,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::messages::{Beat, Beaten, ControlMethod};
 use super::silence::Silence;
 use crate::data::{Loads, MapSource, NodeLoad};
-use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
+use crate::identity::{Directory, DirectoryContents, Identity, KnownNode, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
 use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 
@@ -190,7 +190,7 @@ pub struct Agent {
 impl Agent {
     pub fn new(
         directory: Arc<Directory>,
-        loaded: &Loaded,
+        loaded: &DirectoryContents,
         role: Role,
         view: Arc<NodeView>,
         clock: Arc<dyn Clock>,
@@ -495,15 +495,19 @@ pub(crate) struct SessionLink {
 
 #[async_trait]
 impl session::MasterLink for SessionLink {
-    async fn call(&self, method: session::SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
+    async fn call(
+        &self,
+        method: session::SessionMethod,
+        message: Bytes,
+    ) -> Result<Bytes, LostCall> {
         match self.peer.call(method as u16, message, self.answer).await {
             Ok(answer) => Ok(answer),
             // A method that is newer than the master.
             Err(error @ Error::NotImplemented(_)) => {
                 let failed = Reply::<()>::Failed(error);
-                wire::encode(&failed).map_err(|error| Lost(error.to_string()))
+                wire::encode(&failed).map_err(|error| LostCall(error.to_string()))
             }
-            Err(error) => Err(Lost(error.to_string())),
+            Err(error) => Err(LostCall(error.to_string())),
         }
     }
 }
@@ -522,10 +526,10 @@ impl session::Dialer for Agent {
         self.view.map().generation
     }
 
-    fn master(&self) -> Awaited {
+    fn master(&self) -> WaitTarget {
         match &*self.found.lock() {
-            Some((node, address)) => Awaited::Node("master", *node, address.clone()),
-            None => Awaited::Named("master", self.addresses.join(", ").into()),
+            Some((node, address)) => WaitTarget::Node("master", *node, address.clone()),
+            None => WaitTarget::Named("master", self.addresses.join(", ").into()),
         }
     }
 

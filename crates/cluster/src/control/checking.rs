@@ -11,13 +11,13 @@ use cairn_base::map::Group;
 use cairn_base::scrub::{DegradedObjects, Wholeness};
 use cairn_base::{BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
 use cairn_meta::check::damage::is_named;
-use cairn_meta::check::{Bound, Estimate, Sifted, check_within, chunks_after, name_findings};
+use cairn_meta::check::{Bound, Estimate, SiftedRows, check_within, chunks_after, name_findings};
 use tokio::time::sleep;
 
 use super::controller::Controller;
-use super::degraded::{Listed, name_listed};
+use super::degraded_names::{BadBlockList, name_listed};
 use super::fsck::Fsck;
-use super::paced::{Going, Paced};
+use super::paced_snapshot::{Going, PacedSnapshot};
 use crate::data::{MemberSays, NamedBlock};
 use crate::limits::{
     DEGRADED_HITS, FSCK_AGAIN, FSCK_BLOCKS, FSCK_CHUNKS, FSCK_FINDINGS_BYTES, FSCK_KEPT, FSCK_LOOKS,
@@ -36,8 +36,8 @@ struct NamedBlocks {
 
 /// Blocks that were found not to be whole, and members that could not say.
 #[derive(Default)]
-struct Compared {
-    listed: Listed,
+struct ComparisonResult {
+    listed: BadBlockList,
     unknown: u64,
     /// Members that did not answer, and why.
     silent: BTreeMap<NodeId, String>,
@@ -53,7 +53,7 @@ enum Replicas {
 }
 
 /// A block after a comparison with the lists of its group.
-struct Judged {
+struct BlockVerdict {
     named: NamedBlock,
     replicas: Replicas,
 }
@@ -87,11 +87,11 @@ impl Controller {
     async fn find(&self, fsck: &Arc<Fsck>) -> Result<FsckFound> {
         let findings = blocking(fsck, check_rows).await?;
         fsck.note(|state| state.phase = FsckPhase::Blocks);
-        let Compared { listed, unknown, silent } = self.compare_all(fsck).await?;
+        let ComparisonResult { listed, unknown, silent } = self.compare_all(fsck).await?;
         fsck.note(|state| state.phase = FsckPhase::Names);
         let degraded = blocking(fsck, move |fsck| {
             let snapshot = fsck.going.snapshot()?;
-            name_listed(&Paced::new(&*snapshot, &fsck.going), listed)
+            name_listed(&PacedSnapshot::new(&*snapshot, &fsck.going), listed)
         });
         let degraded = DegradedObjects { silent: silent.into_iter().collect(), ..degraded.await? };
         fsck.note(|state| {
@@ -103,8 +103,8 @@ impl Controller {
     }
 
     /// Compares all blocks that rows name, batch by batch.
-    async fn compare_all(&self, fsck: &Arc<Fsck>) -> Result<Compared> {
-        let (mut compared, mut after) = (Compared::default(), None);
+    async fn compare_all(&self, fsck: &Arc<Fsck>) -> Result<ComparisonResult> {
+        let (mut compared, mut after) = (ComparisonResult::default(), None);
         loop {
             let batch = blocking(fsck, move |fsck| read_batch(&fsck.going, after)).await?;
             fsck.note(|state| {
@@ -126,7 +126,7 @@ impl Controller {
         &self,
         fsck: &Arc<Fsck>,
         mut wanted: ByGroup,
-        compared: &mut Compared,
+        compared: &mut ComparisonResult,
     ) -> Result<()> {
         for look in 0..FSCK_LOOKS {
             fsck.note(|state| (state.groups, state.total_groups) = (0, wanted.len() as u64));
@@ -168,7 +168,7 @@ impl Controller {
         &self,
         group: GroupId,
         named: &[NamedBlock],
-    ) -> Result<(Vec<Judged>, Vec<(NodeId, String)>)> {
+    ) -> Result<(Vec<BlockVerdict>, Vec<(NodeId, String)>)> {
         let map = self.keeper.current();
         let said = self.chunkserver_pool()?.compare(&map, group, named).await;
         let is_settled = is_same(&map, &self.keeper.current(), group);
@@ -179,7 +179,7 @@ impl Controller {
                 Replicas::Bad(wholeness) if is_settled => Replicas::Bad(wholeness),
                 _ => Replicas::Unknown,
             };
-            Some(Judged { named: *named, replicas })
+            Some(BlockVerdict { named: *named, replicas })
         });
         let judged = judged.collect();
         let silent = said.into_iter().filter_map(|one| {
@@ -193,14 +193,14 @@ impl Controller {
     async fn list(
         &self,
         fsck: &Arc<Fsck>,
-        bad: Vec<Judged>,
-        compared: &mut Compared,
+        bad: Vec<BlockVerdict>,
+        compared: &mut ComparisonResult,
     ) -> Result<()> {
         if bad.is_empty() {
             return Ok(());
         }
         for one in blocking(fsck, move |fsck| still_named(&fsck.going, bad)).await? {
-            let Judged { named: NamedBlock { block, owner, .. }, replicas } = one;
+            let BlockVerdict { named: NamedBlock { block, owner, .. }, replicas } = one;
             match replicas {
                 Replicas::Whole => {}
                 Replicas::Bad(wholeness) => compared.listed.add(wholeness, block, owner),
@@ -229,8 +229,8 @@ async fn blocking<R: Send + 'static>(
 /// Compares all rows of one state with each other. Returns a name and a text for each fault.
 fn check_rows(fsck: &Fsck) -> Result<Vec<(String, String)>> {
     let snapshot = fsck.going.snapshot()?;
-    let sifted = Sifted::new(&*snapshot);
-    let paced = Paced::new(&sifted, &fsck.going);
+    let sifted = SiftedRows::new(&*snapshot);
+    let paced = PacedSnapshot::new(&sifted, &fsck.going);
     let estimate = Estimate::of(&paced)?;
     let portions = estimate.portions(FSCK_KEPT * 3 / 4);
     let total = estimate.rows.saturating_mul(portions).saturating_add(estimate.chunks);
@@ -271,8 +271,8 @@ fn fitting(findings: &[(String, String)]) -> usize {
 /// Reads the next blocks that rows name now.
 fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<NamedBlocks> {
     let snapshot = going.snapshot()?;
-    let sifted = Sifted::new(&*snapshot);
-    let paced = Paced::new(&sifted, going);
+    let sifted = SiftedRows::new(&*snapshot);
+    let paced = PacedSnapshot::new(&sifted, going);
     let mut batch = NamedBlocks { blocks: ByGroup::new(), chunks: 0, last: None };
     let mut count = 0;
     for chunk in chunks_after(&paced, after) {
@@ -293,9 +293,9 @@ fn read_batch(going: &Going, after: Option<(BodyId, u32)>) -> Result<NamedBlocks
 }
 
 /// Returns the blocks that rows name now.
-fn still_named(going: &Going, bad: Vec<Judged>) -> Result<Vec<Judged>> {
+fn still_named(going: &Going, bad: Vec<BlockVerdict>) -> Result<Vec<BlockVerdict>> {
     let snapshot = going.snapshot()?;
-    let paced = Paced::new(&*snapshot, going);
+    let paced = PacedSnapshot::new(&*snapshot, going);
     let mut named = Vec::new();
     for one in bad {
         if is_named(&paced, one.named.block, one.named.owner)? {
@@ -344,7 +344,7 @@ mod tests {
     use cairn_base::map::Member;
 
     use super::*;
-    use crate::data::Refused;
+    use crate::data::Refusal;
 
     /// Members that are up: whether each is in sync, and whether it has the block.
     fn judged(members: &[(bool, Option<bool>)]) -> Replicas {
@@ -354,7 +354,7 @@ mod tests {
             in_sync: *in_sync,
             has: has
                 .map(|has| vec![false, has])
-                .ok_or_else(|| Refused::from(Error::Unavailable("silent".into()))),
+                .ok_or_else(|| Refusal::from(Error::Unavailable("silent".into()))),
         };
         let said: Vec<MemberSays> = members.iter().enumerate().map(one).collect();
         judge(Some(&group), &said, 1)

@@ -19,7 +19,7 @@ use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::degraded::Naming;
+use super::degraded_names::Naming;
 use super::disk_faults::DiskFaults;
 use super::edit::Edit;
 use super::fsck::Fsck;
@@ -74,7 +74,7 @@ pub struct Controller {
     secrets: Secrets,
     pub(super) settings: Settings,
     pub(super) begun: Instant,
-    seen: Mutex<BTreeMap<NodeId, Seen>>,
+    seen: Mutex<BTreeMap<NodeId, LastBeat>>,
     faults: DiskFaults,
     /// The only nodes that looked for a master before this one served, if that is known.
     looked: OnceLock<BTreeSet<NodeId>>,
@@ -87,7 +87,13 @@ pub struct Controller {
     pub(super) fsck: Mutex<Option<Arc<Fsck>>>,
 }
 
-struct Seen {
+/// A master that serves, with its sessions.
+pub struct ServingMaster {
+    pub master: Master,
+    pub sessions: Arc<Sessions>,
+}
+
+struct LastBeat {
     at: Duration,
     /// Number of the connection over which it beat.
     connection: u64,
@@ -98,13 +104,14 @@ struct Seen {
 impl Controller {
     pub fn new(
         node: NodeId,
-        (master, sessions): (Master, Arc<Sessions>),
+        serving: ServingMaster,
         keeper: Arc<MapKeeper>,
         desk: Arc<Desk>,
         secrets: Secrets,
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Controller {
+        let ServingMaster { master, sessions } = serving;
         let time = WorkingTime::new(Arc::clone(&clock), settings.silence / 2);
         Controller {
             master,
@@ -193,7 +200,7 @@ impl Controller {
             self.keeper.edit(|map| introduce(map, node, &beat)).await?;
         }
         let program = Arc::clone(&peer.program);
-        self.seen.lock().insert(node, Seen { at, connection, program, beat });
+        self.seen.lock().insert(node, LastBeat { at, connection, program, beat });
         let map = self.map()?;
         let newer = (map.epoch > epoch).then(|| map.encode());
         let seen = self.seen.lock();
@@ -247,7 +254,7 @@ impl Controller {
     }
 
     /// Returns how long the disks of nodes have failed, and their errors.
-    fn failing(&self, seen: &BTreeMap<NodeId, Seen>) -> BTreeMap<NodeId, (Duration, String)> {
+    fn failing(&self, seen: &BTreeMap<NodeId, LastBeat>) -> BTreeMap<NodeId, (Duration, String)> {
         let mut failing = self.faults.lasting(self.time.now(), self.settings.silence);
         // The last beat is later than an earlier report.
         failing.retain(|node, _| seen.get(node).is_some_and(|seen| seen.beat.store.is_full));
@@ -343,7 +350,7 @@ impl Controller {
             known.clone().map(|(node, seen)| (*node, Arc::clone(&seen.program))).collect();
         programs.entry(self.node).or_insert_with(|| Arc::new(own_program(VERSION_MIN)));
         let mut failing = self.failing(&seen);
-        let nodes = known.map(|(node, Seen { at, beat, .. })| NodeStatus {
+        let nodes = known.map(|(node, LastBeat { at, beat, .. })| NodeStatus {
             failure: failing.remove(node).map(|(_, error)| error),
             node: *node,
             silent_ms: millis(now.saturating_sub(*at)),

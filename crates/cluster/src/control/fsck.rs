@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use cairn_base::fsck::{FsckFound, FsckState};
 use parking_lot::Mutex;
 
-use super::paced::Going;
+use super::paced_snapshot::Going;
 
 pub(super) struct Fsck {
     pub going: Going,

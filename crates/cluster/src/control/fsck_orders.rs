@@ -8,7 +8,7 @@ use cairn_base::{Error, Result};
 
 use super::controller::Controller;
 use super::fsck::Fsck;
-use super::paced::Going;
+use super::paced_snapshot::Going;
 use super::scrubbing::check_number;
 use crate::limits::FSCK_USER_BYTES;
 

@@ -41,7 +41,7 @@ pub enum ControlMethod {
     Member = 40,
     /// Answered with [`MemberReport`](crate::members::MemberReport) by any master.
     MemberReport = 41,
-    /// From a new master: answered with [`Entered`](crate::members::Entered).
+    /// From a new master: answered with [`EnterReply`](crate::members::EnterReply).
     Enter = 42,
     /// Answered with the [`StallReport`](crate::members::StallReport)s of its member by any master.
     MemberStalls = 43,
@@ -49,7 +49,7 @@ pub enum ControlMethod {
     /// master.
     MemberDamage = 44,
     /// From a master whose member has lost entries, or has damaged metadata: answered with
-    /// [`Renumbered`](crate::members::Renumbered). It may be sent again.
+    /// [`RenumberReply`](crate::members::RenumberReply). It may be sent again.
     Renumber = 47,
     /// [`DiskFault`], from a chunkserver while its disk takes no writes; answered with nothing.
     DiskFault = 48,

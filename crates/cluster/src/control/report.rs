@@ -230,14 +230,14 @@ impl MemberReport {
 /// Answer to a master whose member is to be replaced by a new one: the number of its node from now
 /// on, and a certificate for its key under this number.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Renumbered {
+pub struct RenumberReply {
     pub node: u64,
     pub certificate: Bytes,
 }
 
 /// Instructions for a new master before it makes its member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Entered {
+pub struct EnterReply {
     /// Generation of the members' messages.
     pub generation: u64,
 }

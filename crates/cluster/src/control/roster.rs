@@ -9,7 +9,7 @@ use cairn_base::{ClusterMap, Error, NodeId, Result, Role};
 
 use super::controller::Controller;
 use super::edit::Edit;
-use super::report::{Entered, Renumbered};
+use super::report::{EnterReply, RenumberReply};
 use super::seating::{Roster, Seating};
 use super::seats::HandOver;
 use crate::limits::MEMBER_REPORT;
@@ -66,7 +66,7 @@ fn successor(map: &ClusterMap, node: NodeId) -> Option<NodeId> {
 }
 
 impl Controller {
-    pub(super) async fn enter(&self, peer: &PeerInfo) -> Result<Entered> {
+    pub(super) async fn enter(&self, peer: &PeerInfo) -> Result<EnterReply> {
         if !peer.authenticated.roles.contains(Role::Master) {
             return Err(Error::Denied(format!("{peer} is no master")));
         }
@@ -76,7 +76,7 @@ impl Controller {
     }
 
     /// Gives a master whose member has lost something a new number: see [`Seating::renumber`].
-    pub(super) async fn renumber(&self, peer: &PeerInfo) -> Result<Renumbered> {
+    pub(super) async fn renumber(&self, peer: &PeerInfo) -> Result<RenumberReply> {
         let node = peer.authenticated.node;
         if !peer.authenticated.roles.contains(Role::Master) {
             return Err(Error::Denied(format!("{peer} is no master")));
@@ -88,7 +88,7 @@ impl Controller {
         let new = seating.renumber(self, node, &self.master).await?;
         let certificate = Bytes::copy_from_slice(&self.desk.renew(new, shown)?);
         tracing::warn!(%node, %new, "a master fills itself again under a new number");
-        Ok(Renumbered { node: new.0, certificate })
+        Ok(RenumberReply { node: new.0, certificate })
     }
 
     /// Makes the masters of the map keep the metadata: see [`Seating::seat`].

@@ -12,8 +12,8 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::controller::Controller;
-use super::degraded::{Findings, Turn, name_all};
-use super::paced::{Going, Paced};
+use super::degraded_names::{Findings, Turn, name_all};
+use super::paced_snapshot::{Going, PacedSnapshot};
 use crate::data::{FOUND, FoundBlock, Pool};
 
 fn chunkservers(map: &ClusterMap) -> impl Iterator<Item = NodeId> {
@@ -92,7 +92,7 @@ impl Controller {
         let is_full = found.iter().any(|(_, blocks)| blocks.len() >= FOUND);
         let naming = tokio::task::spawn_blocking(move || {
             let snapshot = going.snapshot()?;
-            name_all(&Paced::new(&*snapshot, &going), &map, &findings)
+            name_all(&PacedSnapshot::new(&*snapshot, &going), &map, &findings)
         });
         let named = naming.await.map_err(|error| Error::Unavailable(error.to_string()))?;
         let named = named?;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::report::Entered;
+use super::report::EnterReply;
 use super::seats::{HandOver, Seats, Standing};
 use crate::limits::{MEMBER_LOOK, MEMBER_REPORT};
 
@@ -91,7 +91,7 @@ impl Seating {
         roster: &dyn Roster,
         node: NodeId,
         master: &Master,
-    ) -> Result<Entered> {
+    ) -> Result<EnterReply> {
         let standing = self.standing(roster).await?;
         // A master that was cut off may have outdated members.
         master.check_serving()?;
@@ -103,7 +103,7 @@ impl Seating {
             }
             roster.strike(former).await?;
         }
-        Ok(Entered { generation: standing.status.generation })
+        Ok(EnterReply { generation: standing.status.generation })
     }
 
     /// Makes the masters of the map keep the metadata, as far as they are up. Hands over if this

@@ -295,6 +295,7 @@ mod tests {
             failure: None,
             stalls: BTreeMap::new(),
             damage: None,
+            undecided: None,
         };
         assert_eq!(caught_up(&status, &set(&[2, 3, 4, 5, 7])), set(&[1, 2, 3]));
     }
@@ -326,6 +327,7 @@ mod tests {
             failure: None,
             stalls: BTreeMap::new(),
             damage: None,
+            undecided: None,
         };
         let all = set(&[1, 2, 3, 4, 5]);
         let leaving = BTreeSet::new();

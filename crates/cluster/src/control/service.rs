@@ -16,7 +16,7 @@ use cairn_meta::wire;
 
 use super::callers::Callers;
 use super::controller::Controller;
-use super::joined::split;
+use super::framing::split;
 use super::messages::{ControlMethod, Vouched, VouchedFrom};
 use super::recalls::forward;
 use super::report::{DamageReport, MemberReport, StallReport};
@@ -111,36 +111,36 @@ impl Service for ControlService {
         }
         let is_former = info.role == Role::Master && self.is_former(info.authenticated.node);
         Box::pin(async move {
-            match (Asked::from(method, &payload)?, active) {
-                (Asked::Node(ControlMethod::Member), _) => {
+            match (NodeRequest::from(method, &payload)?, active) {
+                (NodeRequest::Node(ControlMethod::Member), _) => {
                     receive(member, peer.info(), payload).await
                 }
-                (Asked::Node(ControlMethod::MemberReport), active) => {
+                (NodeRequest::Node(ControlMethod::MemberReport), active) => {
                     match absence.filter(|_| member.is_none()) {
                         Some(why) => Err(Error::Unavailable(why.to_string())),
                         None => report(member, active.is_some()).await,
                     }
                 }
-                (Asked::Node(ControlMethod::MemberStalls), _) => stalls(member).await,
-                (Asked::Node(ControlMethod::MemberDamage), _) => damage(member).await,
+                (NodeRequest::Node(ControlMethod::MemberStalls), _) => stalls(member).await,
+                (NodeRequest::Node(ControlMethod::MemberDamage), _) => damage(member).await,
                 _ if is_former => Err(Error::Denied(FORMER.into())),
-                (Asked::Session { method, message, mount }, Some(active)) => {
+                (NodeRequest::Session { method, message, mount }, Some(active)) => {
                     converse(&active, &peer, mount, method, &message).await
                 }
-                (Asked::Session { .. }, None) => {
+                (NodeRequest::Session { .. }, None) => {
                     wire::encode(&Reply::<()>::NotServing(STANDS_BY.into()))
                 }
-                (Asked::Node(method), Some(active)) => {
+                (NodeRequest::Node(method), Some(active)) => {
                     active.handle(peer.info(), method, &payload).await
                 }
-                (Asked::Node(_), None) => Err(Error::Unavailable(STANDS_BY.into())),
+                (NodeRequest::Node(_), None) => Err(Error::Unavailable(STANDS_BY.into())),
             }
         })
     }
 }
 
 /// The request of a node.
-enum Asked {
+enum NodeRequest {
     /// A message of a session: the node's own, or that of a mount.
     Session {
         method: session::SessionMethod,
@@ -150,28 +150,28 @@ enum Asked {
     Node(ControlMethod),
 }
 
-impl Asked {
-    fn from(method: u16, payload: &Bytes) -> Result<Asked> {
+impl NodeRequest {
+    fn from(method: u16, payload: &Bytes) -> Result<NodeRequest> {
         if let Ok(method) = session::SessionMethod::from_number(method) {
-            return Ok(Asked::Session { method, message: payload.clone(), mount: None });
+            return Ok(NodeRequest::Session { method, message: payload.clone(), mount: None });
         }
         match ControlMethod::from_number(method)? {
             ControlMethod::Vouched => {
                 let (vouched, message) = split(payload)?;
-                Asked::vouched(vouched, Origin::default(), message)
+                NodeRequest::vouched(vouched, Origin::default(), message)
             }
             ControlMethod::VouchedFrom => {
                 let (VouchedFrom { vouched, origin }, message) = split(payload)?;
-                Asked::vouched(vouched, origin, message)
+                NodeRequest::vouched(vouched, origin, message)
             }
-            method => Ok(Asked::Node(method)),
+            method => Ok(NodeRequest::Node(method)),
         }
     }
 
-    fn vouched(vouched: Vouched, origin: Origin, message: Bytes) -> Result<Asked> {
+    fn vouched(vouched: Vouched, origin: Origin, message: Bytes) -> Result<NodeRequest> {
         let Vouched { user, method } = vouched;
         let method = session::SessionMethod::from_number(method)?;
-        Ok(Asked::Session { method, message, mount: Some((user, origin)) })
+        Ok(NodeRequest::Session { method, message, mount: Some((user, origin)) })
     }
 }
 
@@ -230,7 +230,7 @@ async fn converse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::joined::join;
+    use crate::control::framing::join;
     use cairn_auth::CredentialId;
 
     #[test]
@@ -249,12 +249,12 @@ mod tests {
         for (method, payload, origin) in table {
             let payload = payload.unwrap();
             let payload = Bytes::from([payload.head, payload.rest].concat());
-            match Asked::from(method as u16, &payload).unwrap() {
-                Asked::Session { method, message: sent, mount } => {
+            match NodeRequest::from(method as u16, &payload).unwrap() {
+                NodeRequest::Session { method, message: sent, mount } => {
                     assert_eq!(mount, Some((UserId(9), origin)));
                     assert_eq!((method, sent), (session::SessionMethod::Read, message.clone()));
                 }
-                Asked::Node(method) => panic!("{method:?}"),
+                NodeRequest::Node(method) => panic!("{method:?}"),
             }
         }
     }

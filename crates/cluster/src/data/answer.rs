@@ -18,16 +18,16 @@ use tokio::time::timeout;
 use super::Chunkserver;
 use super::ask::Key;
 use super::body::{self, Outgoing};
-use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
-use super::held;
+use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refusal, STALE};
+use super::held_bytes;
 use super::scrubs;
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
-use crate::wire::Authenticated;
+use crate::wire::PeerIdentity;
 
 type Answer = Response<Outgoing>;
 
 impl Chunkserver {
-    pub(super) async fn answer(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, peer: &PeerIdentity, request: Request<Incoming>) -> Answer {
         let trace = form::trace(request.headers());
         let in_flight = trace.map(|trace| in_flight(trace, peer, &request));
         let work = Box::pin(self.answer_in_time(peer, request));
@@ -43,7 +43,7 @@ impl Chunkserver {
         answer
     }
 
-    async fn answer_in_time(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
+    async fn answer_in_time(&self, peer: &PeerIdentity, request: Request<Incoming>) -> Answer {
         let standing = (peer.standing)();
         let is_gone = standing.is_err();
         let answered = match standing {
@@ -61,9 +61,9 @@ impl Chunkserver {
 
     async fn route(
         &self,
-        peer: &Authenticated,
+        peer: &PeerIdentity,
         request: Request<Incoming>,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, Refusal> {
         let (head, mut body) = request.into_parts();
         let uri = &head.uri;
         let (path, epoch) = (Path::parse(uri.path())?, form::epoch(&head.headers)?);
@@ -117,7 +117,7 @@ impl Chunkserver {
     }
 
     /// Any epoch is accepted: a node that has a block can send it.
-    async fn get(&self, key: Key, headers: &HeaderMap) -> Result<Answer, Refused> {
+    async fn get(&self, key: Key, headers: &HeaderMap) -> Result<Answer, Refusal> {
         let Key { group, block } = key;
         let asked = form::range(headers)?;
         let status = if asked.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
@@ -133,7 +133,7 @@ impl Chunkserver {
         let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
         let room = room.map_err(|_| Error::Unavailable("the chunkserver is stopping".into()))?;
         let bytes = self.read(group, block, range).await?;
-        let mut answer = done(status, held(bytes, room));
+        let mut answer = done(status, held_bytes::held(bytes, room));
         if self.store.is_compressed_now(group, block).unwrap_or(false) {
             answer.headers_mut().insert(COMPRESSED, HeaderValue::from_static("1"));
         }
@@ -181,7 +181,7 @@ impl Chunkserver {
         group: GroupId,
         epoch: u64,
         query: PageQuery,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, Refusal> {
         self.check_disk(&*self.adopt(epoch).await?)?;
         self.running.settled(group, epoch).await;
         let page = self.store.inventory_now(group, query.after, query.limit);
@@ -190,10 +190,10 @@ impl Chunkserver {
 
     async fn scrub(
         &self,
-        peer: &Authenticated,
+        peer: &PeerIdentity,
         method: &Method,
         run: u64,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, Refusal> {
         let order = match *method {
             Method::GET => RunOrder::Look,
             Method::PUT => RunOrder::Begin,
@@ -213,12 +213,12 @@ impl Chunkserver {
 
     async fn delete(
         &self,
-        peer: &Authenticated,
+        peer: &PeerIdentity,
         group: GroupId,
         epoch: u64,
         headers: &HeaderMap,
         body: &mut Incoming,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, Refusal> {
         if !peer.roles.contains(Role::Master) && !peer.roles.contains(Role::Gateway) {
             let (node, roles) = (peer.node, peer.roles);
             let text = format!("node {node} is {roles}: masters and gateways delete blocks");
@@ -243,17 +243,17 @@ impl Chunkserver {
 }
 
 /// Refuses a request that goes by an older map than the one here.
-pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
+pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refusal {
     let text = format!(
         "{what}: the request goes by the cluster map of epoch {epoch}, and the chunkserver \
             has epoch {}",
         map.epoch
     );
-    Refused { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
+    Refusal { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
 }
 
 /// Describes the request for the table of requests in flight.
-fn in_flight(trace: Trace, peer: &Authenticated, request: &Request<Incoming>) -> inflight::Request {
+fn in_flight(trace: Trace, peer: &PeerIdentity, request: &Request<Incoming>) -> inflight::Request {
     let (method, uri, node) = (request.method().clone(), request.uri().clone(), peer.node);
     let about = move || About {
         door: "blocks",
@@ -284,7 +284,7 @@ fn done(status: StatusCode, bytes: Bytes) -> Answer {
     answer
 }
 
-fn refusal(refused: Refused) -> Answer {
+fn refusal(refused: Refusal) -> Answer {
     let mut answer = done(form::status(&refused.error), refused.error.to_bytes());
     let headers = answer.headers_mut();
     if let Some(node) = refused.node

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::inflight::{Awaited, waiting};
+use cairn_base::inflight::{WaitTarget, waiting};
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::scrub::{NodeScrub, RunOrder};
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, stage};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::body::{self, Outgoing};
 use super::form::{
-    self, CHAIN, COMPRESSED, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT,
+    self, CHAIN, COMPRESSED, CRC32C, EPOCH, Kept, OWNER, Order, Refusal, TIMEOUT, TRACEPARENT,
 };
 use super::pool::{Answered, Pool};
 use super::scrubs::{self, FoundBlock};
@@ -70,7 +70,7 @@ impl Pool {
         key: Key,
         order: &Order,
         data: &Bytes,
-    ) -> Result<Kept, Refused> {
+    ) -> Result<Kept, Refusal> {
         let make = || put_request(map.epoch, key, order, Outgoing::Whole(data.clone()));
         let putting = async { self.finish(node, self.send(map, node, make).await, 0).await };
         let (headers, _) = waiting(|| chunkserver(map, node), putting).await?;
@@ -85,7 +85,7 @@ impl Pool {
         key: Key,
         order: &Order,
         body: Outgoing,
-    ) -> Result<Kept, Refused> {
+    ) -> Result<Kept, Refusal> {
         let request = put_request(map.epoch, key, order, body);
         let putting =
             async { self.finish(node, self.send_once(map, node, request).await, 0).await };
@@ -100,7 +100,7 @@ impl Pool {
         node: NodeId,
         key: Key,
         range: Option<Range<u32>>,
-    ) -> Result<Bytes, Refused> {
+    ) -> Result<Bytes, Refusal> {
         self.get_as(map, node, key, range).await.map(|(bytes, _)| bytes)
     }
 
@@ -111,7 +111,7 @@ impl Pool {
         node: NodeId,
         key: Key,
         range: Option<Range<u32>>,
-    ) -> Result<(Bytes, bool), Refused> {
+    ) -> Result<(Bytes, bool), Refusal> {
         let path = key.path();
         let bounds = range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1));
         let make = || {
@@ -127,7 +127,7 @@ impl Pool {
         match range {
             Some(range) if bytes.len() != range.len() => {
                 let text = format!("{} bytes of block {} for {range:?}", bytes.len(), key.block);
-                Err(Refused::by(node, Error::Unavailable(text)))
+                Err(Refusal::by(node, Error::Unavailable(text)))
             }
             _ => Ok((bytes, form::is_compressed(&headers))),
         }
@@ -139,7 +139,7 @@ impl Pool {
         node: NodeId,
         group: GroupId,
         blocks: &[BlockId],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refusal> {
         let (path, ids) = (form::path(group, ""), form::encode_ids(blocks));
         let make = || whole(request(Method::DELETE, &path, map.epoch), ids.clone());
         self.ask(map, node, make, 0, DATA_CALL).await.map(drop)
@@ -154,24 +154,24 @@ impl Pool {
         group: GroupId,
         after: Option<BlockId>,
         limit: usize,
-    ) -> Result<Vec<BlockInfo>, Refused> {
+    ) -> Result<Vec<BlockInfo>, Refusal> {
         let after_text = after.map_or_else(String::new, |block| format!("after={block}&"));
         let path = form::path(group, &format!("?{after_text}limit={limit}"));
         let make = || whole(request(Method::GET, &path, map.epoch), Bytes::new());
         let bytes = self.ask(map, node, make, form::PAGE_BYTES, DATA_CALL).await?;
-        let page = form::decode_page(&bytes).map_err(|error| Refused::by(node, error))?;
+        let page = form::decode_page(&bytes).map_err(|error| Refusal::by(node, error))?;
         let is_after = page.first().is_none_or(|first| Some(first.block) > after);
         if page.len() > limit || !is_after {
             let text = format!("another page of group {group} than the one asked for");
-            return Err(Refused::by(node, Error::Unavailable(text)));
+            return Err(Refusal::by(node, Error::Unavailable(text)));
         }
         Ok(page)
     }
 
-    pub(super) async fn usage(&self, map: &ClusterMap, node: NodeId) -> Result<Usage, Refused> {
+    pub(super) async fn usage(&self, map: &ClusterMap, node: NodeId) -> Result<Usage, Refusal> {
         let make = || whole(request(Method::GET, "/usage", map.epoch), Bytes::new());
         let bytes = self.ask(map, node, make, form::USAGE_BYTES, DATA_CALL).await?;
-        form::decode_usage(&bytes).map_err(|error| Refused::by(node, error))
+        form::decode_usage(&bytes).map_err(|error| Refusal::by(node, error))
     }
 
     /// Orders a scrub of all blocks of a node, or returns its state.
@@ -184,7 +184,7 @@ impl Pool {
         node: NodeId,
         run: u64,
         order: RunOrder,
-    ) -> Result<NodeScrub, Refused> {
+    ) -> Result<NodeScrub, Refusal> {
         let method = match order {
             RunOrder::Look => Method::GET,
             RunOrder::Begin => Method::PUT,
@@ -193,7 +193,7 @@ impl Pool {
         let path = format!("/scrub?run={run:x}");
         let make = || whole(request(method.clone(), &path, map.epoch), Bytes::new());
         let bytes = self.ask(map, node, make, scrubs::SCRUB_BYTES, SCRUB_CALL).await?;
-        scrubs::decode_scrub(&bytes).map_err(|error| Refused::by(node, error))
+        scrubs::decode_scrub(&bytes).map_err(|error| Refusal::by(node, error))
     }
 
     /// Returns the blocks that failed verification in a scrub of a node.
@@ -205,11 +205,11 @@ impl Pool {
         map: &ClusterMap,
         node: NodeId,
         run: u64,
-    ) -> Result<Vec<FoundBlock>, Refused> {
+    ) -> Result<Vec<FoundBlock>, Refusal> {
         let path = format!("/scrub/found?run={run:x}");
         let make = || whole(request(Method::GET, &path, map.epoch), Bytes::new());
         let bytes = self.ask(map, node, make, scrubs::FOUND_BYTES, DATA_CALL).await?;
-        scrubs::decode_found(&bytes).map_err(|error| Refused::by(node, error))
+        scrubs::decode_found(&bytes).map_err(|error| Refusal::by(node, error))
     }
 
     async fn ask(
@@ -219,7 +219,7 @@ impl Pool {
         make: impl Fn() -> Request<Outgoing>,
         limit: usize,
         within: Duration,
-    ) -> Result<Bytes, Refused> {
+    ) -> Result<Bytes, Refusal> {
         self.ask_headers(map, node, make, limit, within).await.map(|(_, bytes)| bytes)
     }
 
@@ -230,7 +230,7 @@ impl Pool {
         make: impl Fn() -> Request<Outgoing>,
         limit: usize,
         within: Duration,
-    ) -> Result<(HeaderMap, Bytes), Refused> {
+    ) -> Result<(HeaderMap, Bytes), Refusal> {
         let asking = async { self.finish(node, self.send(map, node, make).await, limit).await };
         let asking = waiting(|| chunkserver(map, node), timeout(within, asking));
         asking.await.unwrap_or_else(|_| Err(late(node, within)))
@@ -242,8 +242,8 @@ impl Pool {
         node: NodeId,
         answered: cairn_base::Result<Answered>,
         limit: usize,
-    ) -> Result<(HeaderMap, Bytes), Refused> {
-        let failed = |error| Refused::by(node, error);
+    ) -> Result<(HeaderMap, Bytes), Refusal> {
+        let failed = |error| Refusal::by(node, error);
         let (response, connection) = answered.map_err(failed)?;
         let (head, mut incoming) = response.into_parts();
         let limit = if head.status.is_success() { limit } else { ERROR_BYTES };
@@ -259,7 +259,7 @@ impl Pool {
         }
         let unclear = |_| Error::Unavailable(format!("it answers with status {}", head.status));
         let stale = form::stale(&head.headers);
-        Err(Refused {
+        Err(Refusal {
             error: Error::from_bytes(&bytes).unwrap_or_else(unclear),
             node: form::failed(&head.headers).or(Some(node)),
             stale: stale.is_some(),
@@ -269,12 +269,12 @@ impl Pool {
 }
 
 /// Names the node in the table of requests in flight.
-fn chunkserver(map: &ClusterMap, node: NodeId) -> Awaited {
+fn chunkserver(map: &ClusterMap, node: NodeId) -> WaitTarget {
     let address = map.nodes.get(&node).map_or_else(String::new, |node| node.address.clone());
-    Awaited::Node("chunkserver", node, address)
+    WaitTarget::Node("chunkserver", node, address)
 }
 
-pub(super) fn late(node: NodeId, within: Duration) -> Refused {
+pub(super) fn late(node: NodeId, within: Duration) -> Refusal {
     let text = format!("no answer within {within:?}");
-    Refused::by(node, Error::Unavailable(text))
+    Refusal::by(node, Error::Unavailable(text))
 }

@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::Pool;
-use super::form::Refused;
-use super::replicated::find;
+use super::form::Refusal;
+use super::replicated_blocks::find;
 use crate::limits::{COMPARE_PAGE_LEAST, INVENTORY_BLOCKS};
 
 /// Blocks that are listed for each wanted block: there are others between the wanted ones.
@@ -38,7 +38,7 @@ pub struct MemberSays {
     pub node: NodeId,
     pub in_sync: bool,
     /// For each wanted block, true if the member has it; or the reason why it did not answer.
-    pub has: Result<Vec<bool>, Refused>,
+    pub has: Result<Vec<bool>, Refusal>,
 }
 
 impl Pool {
@@ -67,7 +67,7 @@ impl Pool {
         node: NodeId,
         group: GroupId,
         named: &[NamedBlock],
-    ) -> Result<Vec<bool>, Refused> {
+    ) -> Result<Vec<bool>, Refusal> {
         let (mut has, mut took) = (Vec::with_capacity(named.len()), Duration::ZERO);
         while let Some((next, _)) = named.get(has.len()..).and_then(<[NamedBlock]>::split_first) {
             sleep(took).await;

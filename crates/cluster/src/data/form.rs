@@ -48,7 +48,7 @@ pub(super) const CHAIN_NODES: usize = 2 * REPLICAS_MAX as usize;
 
 /// Refusal of a request by a node.
 #[derive(Debug)]
-pub struct Refused {
+pub struct Refusal {
     pub error: Error,
     /// The node that failed: the node that was asked, or a node that it asked in turn.
     pub node: Option<NodeId>,
@@ -58,19 +58,19 @@ pub struct Refused {
     pub epoch: u64,
 }
 
-impl Refused {
-    pub(super) fn by(node: NodeId, error: Error) -> Refused {
-        Refused { error, node: Some(node), stale: false, epoch: 0 }
+impl Refusal {
+    pub(super) fn by(node: NodeId, error: Error) -> Refusal {
+        Refusal { error, node: Some(node), stale: false, epoch: 0 }
     }
 }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Refused {
-        Refused { error, node: None, stale: false, epoch: 0 }
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal { error, node: None, stale: false, epoch: 0 }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.node {
             Some(node) => write!(f, "node {node}: {}", self.error),
@@ -107,7 +107,9 @@ impl Path {
     pub(super) fn parse(path: &str) -> Result<Path> {
         let parsed = match path.strip_prefix("/blocks/") {
             Some(rest) => match rest.split_once('/') {
-                Some((group, block)) => group_id(group).zip(block_id(block)).map(block_path),
+                Some((group, block)) => group_id(group)
+                    .zip(block_id(block))
+                    .map(|(group, block)| Path::Block(group, block)),
                 None => group_id(rest).map(Path::Group),
             },
             None => match path {
@@ -119,10 +121,6 @@ impl Path {
         };
         parsed.ok_or_else(|| invalid("unknown path", path))
     }
-}
-
-fn block_path((group, block): (GroupId, BlockId)) -> Path {
-    Path::Block(group, block)
 }
 
 fn invalid(what: &str, got: &str) -> Error {

@@ -22,14 +22,14 @@ mod chunkserver;
 mod compare;
 #[deny(clippy::indexing_slicing)]
 mod form;
-mod held;
+mod held_bytes;
 mod nodes;
 mod place;
 mod pool;
 mod put;
 mod read;
 pub mod repair;
-mod replicated;
+mod replicated_blocks;
 mod running;
 mod scrubs;
 mod write;
@@ -41,11 +41,11 @@ use cairn_base::{ClusterMap, Result};
 
 pub use chunkserver::{Chunkserver, Sick};
 pub use compare::{MemberSays, NamedBlock};
-pub use form::Refused;
-pub use held::held;
+pub use form::Refusal;
+pub use held_bytes::held;
 pub use nodes::{Loads, NodeLoad};
 pub use pool::Pool;
-pub use replicated::Replicated;
+pub use replicated_blocks::ReplicatedBlocks;
 pub use scrubs::{FOUND, FoundBlock, OrderedScrubs};
 
 /// Source of this node's copy of the cluster map.

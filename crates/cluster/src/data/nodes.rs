@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cairn_base::NodeId;
-use cairn_base::inflight::{Awaited, waiting};
-use cairn_blocks::{NodeCounts, Peers, Spent};
+use cairn_base::inflight::{WaitTarget, waiting};
+use cairn_blocks::{NodeCounts, Peers, TimedCount};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -58,9 +58,9 @@ impl Sum {
         self.us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    fn spent(&self) -> Spent {
+    fn spent(&self) -> TimedCount {
         let time = Duration::from_micros(self.us.load(Ordering::Relaxed));
-        Spent { count: self.count.load(Ordering::Relaxed), time }
+        TimedCount { count: self.count.load(Ordering::Relaxed), time }
     }
 }
 
@@ -74,7 +74,7 @@ impl InFlight {
             return Some(turn);
         }
         let _waiting = Timing::start(&self.0.wait);
-        let full = || Awaited::Text("a connection to a chunkserver: all are in use".into());
+        let full = || WaitTarget::Text("a connection to a chunkserver: all are in use".into());
         waiting(full, self.0.turns.acquire()).await.ok()
     }
 

@@ -19,7 +19,7 @@ use super::Chunkserver;
 use super::answer::stale;
 use super::ask::{Key, late};
 use super::body::{self, Outgoing};
-use super::form::{CHAIN_NODES, Kept, Order, Refused};
+use super::form::{CHAIN_NODES, Kept, Order, Refusal};
 use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
 
 /// Longest time for which the rest of a refused block is received and dropped.
@@ -33,7 +33,7 @@ impl Chunkserver {
         epoch: u64,
         headers: &HeaderMap,
         incoming: &mut Incoming,
-    ) -> Result<Kept, Refused> {
+    ) -> Result<Kept, Refusal> {
         let order = Order::parse(headers)?;
         let within = order.timeout.min(PUT);
         let deadline = Instant::now() + within;
@@ -53,8 +53,8 @@ impl Chunkserver {
         order: Order,
         deadline: Instant,
         incoming: &mut Incoming,
-    ) -> Result<Kept, Refused> {
-        let failed = |error| Refused::by(self.own, error);
+    ) -> Result<Kept, Refusal> {
+        let failed = |error| Refusal::by(self.own, error);
         self.adopt(epoch).await.map_err(failed)?;
         let (map, _ticket) = self.running.begin(key.group, &*self.map);
         let at = self.admit(&map, key, epoch, &order)?;
@@ -101,7 +101,7 @@ impl Chunkserver {
         key: Key,
         epoch: u64,
         order: &Order,
-    ) -> Result<usize, Refused> {
+    ) -> Result<usize, Refusal> {
         let refused = |why: &str| Err(stale(map, epoch, format!("group {} {why}", key.group)));
         if epoch < map.generation {
             return refused("is one of metadata that have begun anew since");
@@ -130,7 +130,7 @@ impl Chunkserver {
         order: &Order,
         deadline: Instant,
         relay: Outgoing,
-    ) -> Result<Kept, Refused> {
+    ) -> Result<Kept, Refusal> {
         let left = deadline.saturating_duration_since(Instant::now());
         let within = left.saturating_sub(HOP);
         let order = Order { timeout: within.saturating_sub(HOP), ..order.clone() };
@@ -190,9 +190,9 @@ async fn received(
 /// Runs both to their end, so that a deletion after a failed attempt finds all that the attempt
 /// left. But if the first fails, the second has little time left.
 async fn both<One, Other>(
-    first: impl Future<Output = Result<One, Refused>>,
-    second: impl Future<Output = Result<Other, Refused>>,
-) -> Result<(One, Other), Refused> {
+    first: impl Future<Output = Result<One, Refusal>>,
+    second: impl Future<Output = Result<Other, Refusal>>,
+) -> Result<(One, Other), Refusal> {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     tokio::select! {
         biased;

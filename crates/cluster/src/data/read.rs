@@ -10,8 +10,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::sleep;
 
 use super::ask::Key;
-use super::form::Refused;
-use super::replicated::{ReplicatedShared, said};
+use super::form::Refusal;
+use super::replicated_blocks::{ReplicatedShared, said};
 use crate::limits::HEDGE;
 
 impl ReplicatedShared {
@@ -48,11 +48,11 @@ impl ReplicatedShared {
         map: &Arc<ClusterMap>,
         key: Key,
         range: &Range<u32>,
-    ) -> Result<Bytes, Refused> {
+    ) -> Result<Bytes, Refusal> {
         let mut members = self.order(map, key.group).into_iter();
         let mut asking = FuturesUnordered::new();
         let text = format!("group {} is not in cluster map {}", key.group, map.epoch);
-        let mut worst = Refused::from(Error::Unavailable(text));
+        let mut worst = Refusal::from(Error::Unavailable(text));
         let mut asked = members.next();
         asking.extend(asked.map(|node| self.get_of(map, node, key, range)));
         while !asking.is_empty() {
@@ -88,14 +88,14 @@ impl ReplicatedShared {
         node: NodeId,
         key: Key,
         range: &Range<u32>,
-    ) -> (NodeId, Result<Bytes, Refused>) {
+    ) -> (NodeId, Result<Bytes, Refusal>) {
         let in_flight = self.nodes.enter(node);
         let _turn = in_flight.turn().await;
         let _reading = in_flight.reading();
         (node, self.pool.get(map, node, key, Some(range.clone())).await)
     }
 
-    fn note(&self, node: NodeId, refused: &Refused) {
+    fn note(&self, node: NodeId, refused: &Refusal) {
         if matches!(refused.error, Error::Unavailable(_) | Error::Denied(_) | Error::Io(_)) {
             self.nodes.suspect(node);
         }

@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask::Key;
-use super::form::Refused;
-use super::replicated::{end_of, find, merge, said};
+use super::form::Refusal;
+use super::replicated_blocks::{end_of, find, merge, said};
 use super::{Chunkserver, Sick};
 use crate::limits::{COPIES, COPIES_FAILED, COPIES_NAMED, INVENTORY_BLOCKS};
 
@@ -225,7 +225,7 @@ impl CatchUp<'_> {
     ) -> Result<()> {
         let key = Key { group: self.group, block: info.block };
         self.pace.wait(info.length).await;
-        match replace(self.server, self.map, key, (info, here), &holders).await {
+        match replace(self.server, self.map, key, info, here, &holders).await {
             Ok(true) => {
                 let length = u64::from(info.length);
                 self.options.progress.copied_blocks.fetch_add(1, Ordering::Relaxed);
@@ -297,7 +297,7 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     let mut others: Vec<_> = members.iter().filter(|member| member.node != server.own).collect();
     others.sort_by_key(|member| !(member.in_sync && map.is_up(member.node)));
     let others: Vec<NodeId> = others.into_iter().map(|member| member.node).collect();
-    let healed = replace(server, &map, Key { group, block }, (info, Some(&info)), &others).await?;
+    let healed = replace(server, &map, Key { group, block }, info, Some(&info), &others).await?;
     if healed {
         server.damage.heal(sick)
     } else {
@@ -315,7 +315,8 @@ async fn replace(
     server: &Chunkserver,
     map: &ClusterMap,
     key: Key,
-    (info, here): (BlockInfo, Option<&BlockInfo>),
+    info: BlockInfo,
+    here: Option<&BlockInfo>,
     holders: &[NodeId],
 ) -> Result<bool> {
     let Key { group, block } = key;
@@ -350,7 +351,7 @@ async fn fetch(
     holders: &[NodeId],
 ) -> Result<(Bytes, bool)> {
     let nobody = || Error::Unavailable(format!("no other member to get block {} of", key.block));
-    let mut worst: Option<Refused> = None;
+    let mut worst: Option<Refusal> = None;
     for node in holders {
         let refused = match server.pool.get_as(map, *node, key, None).await {
             Ok(fetched) if fetched.0.len() == info.length as usize => return Ok(fetched),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
-use cairn_base::inflight::{Awaited, waiting};
+use cairn_base::inflight::{WaitTarget, waiting};
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::waits;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
@@ -12,13 +12,13 @@ use cairn_blocks::Wish;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ask::{Key, late};
-use super::form::{Kept, Order, Refused};
+use super::form::{Kept, Order, Refusal};
 use super::place::{self, Choice, Choosing};
-use super::replicated::{ReplicatedShared, said};
+use super::replicated_blocks::{ReplicatedShared, said};
 use crate::limits::{HOP, REFRESH, WRITE, WRITE_ATTEMPT, WRITE_ATTEMPTS};
 
 /// A block on its way.
-struct Sent {
+struct OutgoingBlock {
     wish: Wish,
     block: BlockId,
     owner: Owner,
@@ -29,7 +29,7 @@ struct Sent {
 
 /// Attempts to write a block.
 #[derive(Default)]
-struct Tried {
+struct WriteAttempts {
     /// Groups tried in this round: once all are tried, and some time has passed, they are tried
     /// again.
     groups: Vec<GroupId>,
@@ -53,8 +53,8 @@ impl ReplicatedShared {
             return Err(Error::Invalid(text));
         }
         let (crc32c, deadline) = (crc32c(&data), Instant::now() + WRITE);
-        let sent = Sent { wish, block, owner, data, crc32c, deadline };
-        let mut tried = Tried::default();
+        let sent = OutgoingBlock { wish, block, owner, data, crc32c, deadline };
+        let mut tried = WriteAttempts::default();
         let written = match timeout_at(deadline, self.attempts(&sent, &mut tried)).await {
             Ok(written) => written,
             Err(_) => {
@@ -74,7 +74,7 @@ impl ReplicatedShared {
         written
     }
 
-    async fn attempts(&self, sent: &Sent, tried: &mut Tried) -> Result<GroupId> {
+    async fn attempts(&self, sent: &OutgoingBlock, tried: &mut WriteAttempts) -> Result<GroupId> {
         loop {
             let map = self.map.current();
             let choosing = Choosing {
@@ -94,7 +94,7 @@ impl ReplicatedShared {
                 Choice::None => {
                     let missing = place::missing(&map, sent.wish);
                     tried.last = Some(Error::Unavailable(missing.clone()));
-                    waiting(|| Awaited::Text(missing), self.newer(map.epoch)).await;
+                    waiting(|| WaitTarget::Text(missing), self.newer(map.epoch)).await;
                     continue;
                 }
                 Choice::Group(_) | Choice::Tried => {
@@ -121,7 +121,12 @@ impl ReplicatedShared {
     }
 
     /// Sends a block down a chain of all members that begins at the member with the least to do.
-    async fn attempt(&self, map: &ClusterMap, group: GroupId, sent: &Sent) -> Result<(), Refused> {
+    async fn attempt(
+        &self,
+        map: &ClusterMap,
+        group: GroupId,
+        sent: &OutgoingBlock,
+    ) -> Result<(), Refusal> {
         let chain = self.order(map, group);
         let gone = || Error::Conflict(format!("group {group} has no members any more"));
         let head = *chain.first().ok_or_else(gone)?;
@@ -151,14 +156,14 @@ impl ReplicatedShared {
     }
 
     /// Notes the times that nodes report; for a failed attempt, how long it took.
-    fn note_times(&self, chain: &[NodeId], began: Instant, put: &Result<Kept, Refused>) {
+    fn note_times(&self, chain: &[NodeId], began: Instant, put: &Result<Kept, Refusal>) {
         match put {
             Ok(kept) => {
                 for (node, took) in kept.iter().filter(|(node, _)| chain.contains(node)) {
                     self.nodes.wrote(*node, *took);
                 }
             }
-            Err(Refused { node: Some(node), error: Error::Unavailable(_), .. })
+            Err(Refusal { node: Some(node), error: Error::Unavailable(_), .. })
                 if chain.contains(node) =>
             {
                 self.nodes.wrote(*node, began.elapsed());
@@ -171,7 +176,12 @@ impl ReplicatedShared {
     ///
     /// # Errors
     /// The failure, if no other group will help.
-    async fn learn(&self, group: GroupId, refused: Refused, tried: &mut Tried) -> Result<()> {
+    async fn learn(
+        &self,
+        group: GroupId,
+        refused: Refusal,
+        tried: &mut WriteAttempts,
+    ) -> Result<()> {
         tracing::debug!(%group, %refused, "a block was not written");
         if !tried.partial.contains(&group) {
             tried.partial.push(group);
@@ -220,7 +230,7 @@ impl ReplicatedShared {
         });
     }
 
-    async fn forget(&self, group: GroupId, block: BlockId) -> Result<(), Refused> {
+    async fn forget(&self, group: GroupId, block: BlockId) -> Result<(), Refusal> {
         let map = self.map.current();
         match self.delete_all(&map, group, &[block]).await {
             Err(refused) if refused.stale => {

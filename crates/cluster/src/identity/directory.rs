@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authority::Authority;
 use super::ca::Ca;
-use super::join::Joined;
+use super::join::JoinResult;
 use super::key::{NodeKey, invalid};
 use super::node::Identity;
 use super::pins::KnownNode;
@@ -71,7 +71,7 @@ struct KnownFile {
 
 /// The contents of a directory.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct DirectoryContents {
     pub identity: Arc<Identity>,
     pub roles: Roles,
     /// Addresses of masters, each `host:port`.
@@ -124,7 +124,7 @@ impl Directory {
     }
 
     /// Saves what a node received when it joined.
-    pub fn save(&self, joined: &Joined, addresses: &[String]) -> Result<()> {
+    pub fn save(&self, joined: &JoinResult, addresses: &[String]) -> Result<()> {
         self.save_certificate(CA_CERTIFICATE, joined.authority.certificate())?;
         self.save_node_certificate(&joined.certificate)?;
         let file = ClusterFile {
@@ -202,7 +202,7 @@ impl Directory {
     /// # Errors
     /// `Denied` if others than the owner can read a private key, or the certificate has expired;
     /// `Invalid` if the files do not fit each other.
-    pub fn load(&self, now: Timestamp) -> Result<Option<Loaded>> {
+    pub fn load(&self, now: Timestamp) -> Result<Option<DirectoryContents>> {
         let Some(text) = self.read(CLUSTER)? else { return Ok(None) };
         let text = String::from_utf8(text).map_err(invalid(CLUSTER))?;
         let file: ClusterFile = toml::from_str(&text).map_err(invalid(&self.shown(CLUSTER)))?;
@@ -237,7 +237,7 @@ impl Directory {
             }
         };
         let roles = read_roles(&file.roles)?;
-        Ok(Some(Loaded { identity, roles, addresses: file.addresses, masters }))
+        Ok(Some(DirectoryContents { identity, roles, addresses: file.addresses, masters }))
     }
 
     fn shown(&self, name: &str) -> String {

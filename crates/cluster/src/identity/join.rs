@@ -33,7 +33,7 @@ const MASTER: u32 = 6;
 
 /// Result of joining, for the new node.
 #[derive(Debug)]
-pub struct Joined {
+pub struct JoinResult {
     pub node: NodeId,
     pub roles: Roles,
     pub certificate: CertificateDer<'static>,
@@ -58,7 +58,7 @@ pub(crate) fn check(
     token: &JoinToken,
     key: &NodeKey,
     clock: &dyn Clock,
-) -> Result<Joined> {
+) -> Result<JoinResult> {
     let (mut node, mut roles) = (NodeId(0), Roles::NONE);
     let (mut certificate, mut authority) = (Bytes::new(), Bytes::new());
     let mut masters = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn check(
     if !fits {
         return Err(Error::Invalid("joining: the answer is for another node or cluster".into()));
     }
-    Ok(Joined { node, roles, certificate, authority, masters })
+    Ok(JoinResult { node, roles, certificate, authority, masters })
 }
 
 fn read_roles(field: &Field) -> Result<Roles> {

@@ -24,11 +24,11 @@ mod verify;
 
 pub use authority::{Authority, Facts, Usage};
 pub use ca::Ca;
-pub use directory::{Directory, Loaded};
-pub use join::{Desk, Joined};
+pub use directory::{Directory, DirectoryContents};
+pub use join::{Desk, JoinResult};
 pub(crate) use join::{check, request};
 pub use key::{NodeKey, PublicKey};
 pub use node::Identity;
 pub use pins::{KnownNode, Pins, Tokens};
 pub use token::JoinToken;
-pub(crate) use verify::{Applying, ByToken, Clocked, Mutual};
+pub(crate) use verify::{Applying, ByToken, Mutual, TlsClock};

@@ -133,15 +133,15 @@ impl AdmitServer for ByToken {
 }
 
 /// Our clock in the form that the library of TLS wants.
-pub(crate) struct Clocked(pub Arc<dyn Clock>);
+pub(crate) struct TlsClock(pub Arc<dyn Clock>);
 
-impl fmt::Debug for Clocked {
+impl fmt::Debug for TlsClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clocked")
+        f.write_str("TlsClock")
     }
 }
 
-impl TimeProvider for Clocked {
+impl TimeProvider for TlsClock {
     fn current_time(&self) -> Option<UnixTime> {
         let secs = u64::try_from(self.0.now().secs()).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::from_secs(secs)))

@@ -18,7 +18,7 @@ use crate::wire::{Dial, NoService, Peer, Terms, connect};
 /// A master's answer, or the reason why there is none. The node is that of its certificate, if it
 /// showed one.
 #[derive(Debug)]
-pub struct Asked {
+pub struct MasterAnswer {
     pub address: String,
     pub node: Option<NodeId>,
     pub answer: Result<MemberReport>,
@@ -42,7 +42,7 @@ pub async fn ask_all(
     dialer: Arc<dyn Dial>,
     mut terms: Terms,
     addresses: &[(String, Duration)],
-) -> Vec<Asked> {
+) -> Vec<MasterAnswer> {
     terms.expects = Some(Role::Master);
     let mut asking = JoinSet::new();
     for (address, patience) in addresses.iter().cloned() {
@@ -52,10 +52,10 @@ pub async fn ask_all(
             let asked = timeout(patience, ask(&*dialer, &terms, &address, &mut node)).await;
             let late = || Error::Unavailable(format!("no answer within {patience:?}"));
             let answer = asked.unwrap_or_else(|_| Err(late()));
-            Asked { address, node, answer }
+            MasterAnswer { address, node, answer }
         });
     }
-    let mut answers: Vec<Asked> = Vec::new();
+    let mut answers: Vec<MasterAnswer> = Vec::new();
     while let Some(answer) = asking.join_next().await {
         answers.extend(answer.ok());
     }

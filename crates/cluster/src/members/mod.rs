@@ -12,8 +12,8 @@ mod ask;
 mod peers;
 
 pub use crate::control::{
-    DamageReport, Entered, MemberReport, Renumbered, Roster, Seating, StallKind, StallReport,
+    DamageReport, EnterReply, MemberReport, RenumberReply, Roster, Seating, StallKind, StallReport,
     Standing, best, copies,
 };
-pub use ask::{Asked, ask_all, masters_of, patience};
+pub use ask::{MasterAnswer, ask_all, masters_of, patience};
 pub use peers::WirePeers;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::inflight::Awaited;
+use cairn_base::inflight::WaitTarget;
 use cairn_base::waits;
 use cairn_base::{Result, Rng};
 use cairn_meta::session::{self, Dialed};
@@ -72,7 +72,7 @@ impl session::Dialer for Agent {
         self.generation.load(Ordering::Relaxed)
     }
 
-    fn master(&self) -> Awaited {
-        Awaited::Named("server", self.place())
+    fn master(&self) -> WaitTarget {
+        WaitTarget::Named("server", self.place())
     }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::inflight::{Awaited, waiting};
+use cairn_base::inflight::{WaitTarget, waiting};
 use cairn_base::waits;
 use cairn_base::{
     BlockId, Error, GroupId, Owner, Redundancy, Result, Rng, SessionId, Stage, stage,
 };
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, NearBlocks, Usage, Wish};
+use cairn_blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, NearBlocks, Usage, Wish};
 use cairn_meta::wire;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -23,7 +23,7 @@ use super::Agent;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
 use super::near::{Files, Key, Near};
 use crate::control::join;
-use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
+use crate::wire::{CallFailure, Dial, NoService, Payload, Peer, Reconnect, Retry};
 
 /// Connections.
 const CONNECTIONS: usize = 3;
@@ -68,8 +68,8 @@ impl MountBlocks {
     }
 
     /// Names the server in the table of requests in flight.
-    fn server(&self) -> Awaited {
-        Awaited::Named("server", self.agent.place())
+    fn server(&self) -> WaitTarget {
+        WaitTarget::Named("server", self.agent.place())
     }
 
     /// Reads from the server's files, if it is on this machine and they may be read.
@@ -83,10 +83,11 @@ impl MountBlocks {
             Some(place) => place,
             None => self.locate(key).await?,
         };
-        let read = match files.read_now(key, place, range) {
+        let (group, block) = key;
+        let read = match files.read_now(group, block, place, range) {
             Ok(None) => {
                 let range = range.clone();
-                let read = spawn_blocking(move || files.read(key, place, &range));
+                let read = spawn_blocking(move || files.read(group, block, place, &range));
                 read.await.unwrap_or_else(|ended| Err(Error::Unavailable(ended.to_string())))
             }
             Ok(Some(bytes)) => Ok(bytes),
@@ -177,7 +178,7 @@ impl MountBlocks {
             let peer = self.peer(deadline).await?;
             let left = answer_by.saturating_duration_since(Instant::now());
             match peer.attempt(method, message.clone(), left).await {
-                Err(Failed::NotSent(_))
+                Err(CallFailure::NotSent(_))
                     if Instant::now() + waits::MOUNT_BLOCKS_RETRY < deadline =>
                 {
                     sleep(waits::MOUNT_BLOCKS_RETRY).await
@@ -268,7 +269,7 @@ impl Blocks for MountBlocks {
         Manner { patience: waits::MOUNT_BLOCKS, is_near }
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }

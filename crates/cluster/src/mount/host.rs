@@ -25,8 +25,8 @@ use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::rows::Extent;
 use cairn_meta::session::{
-    self, Attach, Change, Detach, Execute, Executed, Read, ReadReply, Renew, Renewed, Reply, Run,
-    RunPosted, SessionMethod,
+    self, Attach, Change, Detach, Execute, ExecuteReply, ReadReply, ReadRequest, Renew, RenewReply,
+    Reply, Run, RunPosted, SessionMethod,
 };
 use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
@@ -35,13 +35,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::attached::Attached;
-use super::guarded::Guarded;
+use super::attached_sessions::AttachedSessions;
+use super::disclosed_blocks::DisclosedBlocks;
+use super::guarded_blocks::GuardedBlocks;
 use super::messages::{GET, LOCATE, NEAR, PUT, SERVES, SPACE};
 use super::rights::Rights;
-use super::told::Told;
 use super::turns::Turns;
-use super::unpublished::Unpublished;
+use super::unpublished_blocks::UnpublishedBlocks;
 use super::way::{SessionHome, Way};
 use crate::control::Agent;
 use crate::limits::{
@@ -58,13 +58,13 @@ const TOLD: Duration = Duration::from_secs(60);
 /// Serves the mounts that connect here.
 pub struct MountHost {
     place: SessionHome,
-    blocks: Guarded,
+    blocks: GuardedBlocks,
     /// Directory of the blocks' files.
     directory: Option<String>,
-    told: Told,
-    unpublished: Unpublished,
+    told: DisclosedBlocks,
+    unpublished: UnpublishedBlocks,
     rights: Rights,
-    attached: Attached,
+    attached: AttachedSessions,
     /// Bytes of blocks that were read and are not sent.
     unsent: Arc<Shares>,
     /// Places for connections.
@@ -104,19 +104,19 @@ struct Line {
 }
 
 /// Blocks that an operation publishes if it succeeds.
-struct Named {
+struct BlocksToPublish {
     session: SessionId,
     verb: u16,
     blocks: Vec<BlockId>,
 }
 
 /// Bytes and the room that they occupy, as long as they exist.
-struct Held<R> {
+struct HeldBytes<R> {
     bytes: Bytes,
     _room: R,
 }
 
-impl<R> AsRef<[u8]> for Held<R> {
+impl<R> AsRef<[u8]> for HeldBytes<R> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -147,7 +147,7 @@ impl MountHost {
         blocks: Arc<dyn Blocks>,
         directory: Option<String>,
     ) -> Arc<MountHost> {
-        let (told, attached) = (Told::default(), Attached::default());
+        let (told, attached) = (DisclosedBlocks::default(), AttachedSessions::default());
         let unsent = Shares::new(MOUNTS_GET_BYTES as u64);
         let connections = Shares::new(MOUNT_CONNECTIONS as u64);
         let room = || Shares::new(MOUNTS_ASKED_BYTES as u64);
@@ -156,10 +156,10 @@ impl MountHost {
         let unwritten = Shares::new(MOUNTS_PUT_BYTES as u64);
         Arc::new(MountHost {
             place,
-            blocks: Guarded::new(blocks),
+            blocks: GuardedBlocks::new(blocks),
             directory,
             told,
-            unpublished: Unpublished::default(),
+            unpublished: UnpublishedBlocks::default(),
             rights: Rights::new(meta),
             attached,
             unsent,
@@ -220,8 +220,7 @@ impl Service for MountService {
         Box::pin(async move {
             match method {
                 SERVES => {
-                    let from = (service.user, &peer);
-                    service.line.way.open(&service.host.place, from).await?;
+                    service.line.way.open(&service.host.place, service.user, &peer).await?;
                     wire::encode(&service.host.place.generation())
                 }
                 PUT => within(service.in_flight("PUT", &peer), service.put_in_room(payload)).await,
@@ -340,13 +339,13 @@ impl MountService {
     }
 
     /// Returns the blocks that operations name, if their publication is awaited.
-    fn named(&self, method: SessionMethod, payload: &[u8]) -> Result<Vec<Named>> {
+    fn named(&self, method: SessionMethod, payload: &[u8]) -> Result<Vec<BlocksToPublish>> {
         let named = |run: Run| {
             let Run { session, verb, fields, .. } = run;
             if self.host.unpublished.has_any(session) {
-                Ok(Named { session, verb, blocks: wire::published(verb, &fields)? })
+                Ok(BlocksToPublish { session, verb, blocks: wire::published(verb, &fields)? })
             } else {
-                Ok(Named { session, verb, blocks: Vec::new() })
+                Ok(BlocksToPublish { session, verb, blocks: Vec::new() })
             }
         };
         Ok(match method {
@@ -362,7 +361,7 @@ impl MountService {
     }
 
     /// Notes which of the blocks that operations named are published.
-    fn ran(&self, method: SessionMethod, named: Vec<Named>, answer: &[u8]) -> Result<()> {
+    fn ran(&self, method: SessionMethod, named: Vec<BlocksToPublish>, answer: &[u8]) -> Result<()> {
         if named.iter().all(|one| one.blocks.is_empty()) {
             return Ok(());
         }
@@ -371,13 +370,13 @@ impl MountService {
             SessionMethod::Change => {
                 vec![done::<ReadReply>(answer)?.and_then(|reply| reply.reply.ok())]
             }
-            SessionMethod::Execute => vec![done::<Executed>(answer)?.map(|ran| ran.reply)],
+            SessionMethod::Execute => vec![done::<ExecuteReply>(answer)?.map(|ran| ran.reply)],
             _ => {
-                let ran = done::<Vec<Result<Executed>>>(answer)?.unwrap_or_default();
+                let ran = done::<Vec<Result<ExecuteReply>>>(answer)?.unwrap_or_default();
                 ran.into_iter().map(|ran| ran.ok().map(|ran| ran.reply)).collect()
             }
         };
-        for (Named { session, verb, blocks }, reply) in named.iter().zip(replies) {
+        for (BlocksToPublish { session, verb, blocks }, reply) in named.iter().zip(replies) {
             let is_done = match reply {
                 Some(reply) if *verb == Coalesce::NUMBER => wire::decode(&reply)?,
                 reply => reply.is_some(),
@@ -390,16 +389,16 @@ impl MountService {
     }
 
     async fn ask(&self, peer: &Peer, method: SessionMethod, message: Bytes) -> Result<Bytes> {
-        self.line.way.ask(&self.host.place, (&self.line.caller, peer), method, message).await
+        self.line.way.ask(&self.host.place, &self.line.caller, peer, method, message).await
     }
 
     async fn attach(&self, peer: &Peer, method: SessionMethod, payload: Bytes) -> Result<Bytes> {
         let Attach { session } = wire::decode(&payload)?;
         let (sent, connection) = (Instant::now(), peer.info().connection);
         let answer = self.ask(peer, method, payload).await?;
-        if let Reply::Done(session::Attached { lease_ms, .. }) = wire::decode(&answer)? {
+        if let Reply::Done(session::AttachReply { lease_ms, .. }) = wire::decode(&answer)? {
             let lease = Duration::from_millis(lease_ms);
-            self.host.attached.begin(session, (self.user, connection), sent, lease);
+            self.host.attached.begin(session, self.user, connection, sent, lease);
             let former = self.line.session.lock().replace(session);
             if let Some(former) = former.filter(|former| *former != session) {
                 self.host.forget(former, connection);
@@ -411,14 +410,14 @@ impl MountService {
     async fn renew(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
         let (Renew { session, .. }, sent) = (wire::decode(&payload)?, Instant::now());
         let answer = self.ask(peer, SessionMethod::Renew, payload).await?;
-        if let Reply::Done(Renewed { .. }) = wire::decode(&answer)? {
+        if let Reply::Done(RenewReply { .. }) = wire::decode(&answer)? {
             self.host.attached.renew(session, peer.info().connection, sent);
         }
         Ok(answer)
     }
 
     async fn read(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
-        let read: Read = wire::decode(&payload)?;
+        let read: ReadRequest = wire::decode(&payload)?;
         let (session, verb) = (read.session, read.verb);
         let bucket = match verb {
             ReadExtents::NUMBER => {
@@ -446,7 +445,7 @@ impl MountService {
             }
             Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => bytes,
         };
-        Ok(Bytes::from_owner(Held { bytes: answer, _room: room }))
+        Ok(Bytes::from_owner(HeldBytes { bytes: answer, _room: room }))
     }
 
     /// Notes what is disclosed to the session.
@@ -472,8 +471,9 @@ impl MountService {
                 }
             }
             (Ok(bytes), ReadChunk::NUMBER) => {
-                if let Some(chunk) = wire::decode::<Option<(BodyId, Vec<Extent>)>>(bytes)? {
-                    told.of_chunk(session, chunk);
+                let chunk = wire::decode::<Option<(BodyId, Vec<Extent>)>>(bytes)?;
+                if let Some((body, extents)) = chunk {
+                    told.of_chunk(session, body, extents);
                 }
             }
             (Err(Error::Denied(_)), ReadExtents::NUMBER) => {

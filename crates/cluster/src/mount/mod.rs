@@ -16,16 +16,16 @@
 //! who the user is (that is `doors` on one side, the binary on the other).
 
 mod agent;
-mod attached;
+mod attached_sessions;
 mod blocks;
-mod guarded;
+mod disclosed_blocks;
+mod guarded_blocks;
 mod host;
 pub mod messages;
 mod near;
 mod rights;
-mod told;
 mod turns;
-mod unpublished;
+mod unpublished_blocks;
 mod way;
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub use blocks::MountBlocks;
 pub use host::{MountHost, MountService};
 pub use messages::{GET, Get, PUT, Put};
 
-use crate::wire::{Authenticated, Link, Required, Standing, Stream, Terms};
+use crate::wire::{Link, PeerIdentity, Required, Standing, Stream, Terms};
 
 /// Returns the fixed terms of both sides: the mount was authenticated before the upgrade.
 pub fn terms() -> Terms {
@@ -53,7 +53,7 @@ pub fn link(
     standing: Standing,
 ) -> Link {
     let (node, roles) = (NodeId(0), Roles::NONE.with(Role::Gateway));
-    let peer = Authenticated { node, roles, address, certificate: None, required, standing };
+    let peer = PeerIdentity { node, roles, address, certificate: None, required, standing };
     Link { stream, peer }
 }
 

@@ -36,12 +36,12 @@ pub struct Rights {
 
 /// Proof that a mount may have what it asks for. Without it no block is read or written.
 #[must_use]
-pub struct Granted(());
+pub struct AccessGrant(());
 
-impl Granted {
+impl AccessGrant {
     /// Grants a session access to its own blocks.
-    pub fn own(session: SessionId, block: BlockId) -> Option<Granted> {
-        (block.session == session).then_some(Granted(()))
+    pub fn own(session: SessionId, block: BlockId) -> Option<AccessGrant> {
+        (block.session == session).then_some(AccessGrant(()))
     }
 }
 
@@ -68,16 +68,21 @@ impl Rights {
     ///
     /// # Errors
     /// `Denied` if not.
-    pub async fn may(&self, caller: &Caller, action: Action, bucket: BucketId) -> Result<Granted> {
+    pub async fn may(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: BucketId,
+    ) -> Result<AccessGrant> {
         self.ask(caller, Decide { bucket, action }).await?;
-        Ok(Granted(()))
+        Ok(AccessGrant(()))
     }
 
     /// Checks that the user may write in some bucket: other users have no use for blocks.
     ///
     /// # Errors
     /// `Denied` if not. It names no bucket.
-    pub async fn may_write_somewhere(&self, caller: &Caller) -> Result<Granted> {
+    pub async fn may_write_somewhere(&self, caller: &Caller) -> Result<AccessGrant> {
         if let Some(granted) = self.may_write_as_before(caller).await? {
             return Ok(granted);
         }
@@ -95,7 +100,7 @@ impl Rights {
             match self.ask(caller, FindWritable { after, limit: PAGE }).await? {
                 Some((bucket, true)) => {
                     self.writable.lock().insert(user, bucket);
-                    return Ok(Granted(()));
+                    return Ok(AccessGrant(()));
                 }
                 Some((last, false)) => after = last,
                 None => {
@@ -118,7 +123,7 @@ impl Rights {
         Arc::clone(self.looking.lock().entry(user).or_default())
     }
 
-    async fn may_write_as_before(&self, caller: &Caller) -> Result<Option<Granted>> {
+    async fn may_write_as_before(&self, caller: &Caller) -> Result<Option<AccessGrant>> {
         let user = caller.user();
         let known = self.writable.lock().get(&user).copied();
         let Some(bucket) = known else { return Ok(None) };

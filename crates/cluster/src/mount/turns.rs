@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 
 /// Room that is reserved for blocks that a mount is about to send again.
 #[derive(Default)]
-pub struct Turns(Mutex<Kept>);
+pub struct Turns(Mutex<TurnShares>);
 
 #[derive(Default)]
-struct Kept {
+struct TurnShares {
     last: u64,
     shares: BTreeMap<u64, Share>,
 }
@@ -33,7 +33,9 @@ impl Turns {
     /// while, once there is some.
     pub async fn wait(
         self: &Arc<Self>,
-        (room, party, bytes): (&Arc<Shares>, Party, u64),
+        room: &Arc<Shares>,
+        party: Party,
+        bytes: u64,
         patience: Duration,
         kept_for: Duration,
     ) {
@@ -72,7 +74,7 @@ mod tests {
         assert!(running.is_some() && refused.enter(&room, party, 12).is_none());
         let waiting = {
             let (room, refused) = (Arc::clone(&room), Arc::clone(&refused));
-            tokio::spawn(async move { refused.wait((&room, party, 12), LONG, LONG).await })
+            tokio::spawn(async move { refused.wait(&room, party, 12, LONG, LONG).await })
         };
         tokio::task::yield_now().await;
         drop(running);
@@ -87,7 +89,7 @@ mod tests {
     async fn room_of_a_mount_that_does_not_come_again_is_given_back() {
         let room = Shares::new(16);
         let (turns, party) = (Arc::new(Turns::default()), Party::User(UserId(1)));
-        turns.wait((&room, party, 12), LONG, LONG).await;
+        turns.wait(&room, party, 12, LONG, LONG).await;
         assert!(room.take_now(party, 12).is_none());
         sleep(2 * LONG).await;
         assert!(room.take_now(party, 12).is_some());

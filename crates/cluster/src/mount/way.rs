@@ -55,10 +55,10 @@ impl Way {
     /// # Errors
     /// `Unavailable` if none does, or if there is no room for the mount of `user`. This connection
     /// then never leads to a serving master again: the mount has to open another one.
-    pub async fn open(&self, place: &SessionHome, (user, mount): (UserId, &Peer)) -> Result<()> {
+    pub async fn open(&self, place: &SessionHome, user: UserId, mount: &Peer) -> Result<()> {
         let SessionHome::Cluster(agent, mounts) = place else { return Ok(()) };
         let was_open = self.0.initialized();
-        let master = self.upstream(agent, mounts, (user, mount)).await?;
+        let master = self.upstream(agent, mounts, user, mount).await?;
         if was_open {
             // A master may have ceased to serve and live.
             master
@@ -72,7 +72,8 @@ impl Way {
         &self,
         agent: &Agent,
         mounts: &Arc<Shares>,
-        (user, mount): (UserId, &Peer),
+        user: UserId,
+        mount: &Peer,
     ) -> Result<&Peer> {
         let open = async {
             let full = || {
@@ -95,7 +96,8 @@ impl Way {
     pub async fn ask(
         &self,
         place: &SessionHome,
-        (caller, mount): (&Caller, &Peer),
+        caller: &Caller,
+        mount: &Peer,
         method: SessionMethod,
         message: Bytes,
     ) -> Result<Bytes> {
@@ -120,7 +122,7 @@ impl Way {
                     ..About::default()
                 };
                 let asking = async {
-                    let master = self.upstream(agent, mounts, (user, mount)).await?;
+                    let master = self.upstream(agent, mounts, user, mount).await?;
                     let vouched = Vouched { user, method: method as u16 };
                     let vouched = join(&VouchedFrom { vouched, origin }, message)?;
                     let method = messages::ControlMethod::VouchedFrom as u16;

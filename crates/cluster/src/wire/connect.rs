@@ -8,10 +8,10 @@ use tokio::time::timeout;
 
 use super::driver::{Driver, KeepAlive};
 use super::hello::{self, Hello, VERSION_MAX, Window};
-use super::link::{Authenticated, Link, Required, Stream};
+use super::link::{Link, PeerIdentity, Required, Stream};
 use super::peer::{Peer, PeerInfo, PeerShared};
 use super::program::{NodeProgram, own_formats};
-use super::refused;
+use super::refusals;
 use super::service::Service;
 use crate::limits::HANDSHAKE;
 
@@ -104,7 +104,7 @@ impl Terms {
     }
 
     /// Checks that the sender of `hello` is the authenticated peer, and welcome.
-    fn check(&self, hello: &Hello, peer: &Authenticated, dialed: bool) -> Result<(Role, u16)> {
+    fn check(&self, hello: &Hello, peer: &PeerIdentity, dialed: bool) -> Result<(Role, u16)> {
         let version = self.agree(hello, dialed)?;
         if hello.cluster != self.cluster {
             let (theirs, ours) = (hello.cluster, self.cluster);
@@ -175,7 +175,7 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     if let Err(error) = &checked {
         let is_old = terms.check_capabilities(&hello, &peer.required, false).is_err();
         if is_old || terms.agree(&hello, false).is_err() {
-            refused::log(terms.node, &peer, error);
+            refusals::log(terms.node, &peer, error);
         }
         answer.refused = Some(error.copy());
     }
@@ -188,7 +188,7 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
 }
 
 /// Ends the connection when a capability is turned on that the program there lacks.
-fn watch_capabilities(mut peer: Authenticated, capabilities: CapabilitySet) -> Authenticated {
+fn watch_capabilities(mut peer: PeerIdentity, capabilities: CapabilitySet) -> PeerIdentity {
     let (standing, required) = (Arc::clone(&peer.standing), Arc::clone(&peer.required));
     peer.standing = Arc::new(move || {
         let lacking = required().without(capabilities);

@@ -59,7 +59,7 @@ pub(super) struct Driver<S: Service> {
     unflushed: bool,
     /// Most that the peer may have outstanding here, and what it has outstanding.
     window: Window,
-    taken: Taken,
+    taken: UnansweredRequests,
     /// Requests that wait for the outbox to drain.
     deferred: VecDeque<Frame>,
     running: FuturesUnordered<Running<S::Reply>>,
@@ -85,7 +85,7 @@ impl<S: Service> Drop for Driver<S> {
 
 /// Requests of the peer that are not answered.
 #[derive(Default)]
-struct Taken {
+struct UnansweredRequests {
     calls: usize,
     bytes: usize,
 }
@@ -159,7 +159,7 @@ impl<S: Service> Driver<S> {
             out: Outbox::default(),
             unflushed: false,
             window,
-            taken: Taken::default(),
+            taken: UnansweredRequests::default(),
             deferred: VecDeque::new(),
             running: FuturesUnordered::new(),
             spare: None,

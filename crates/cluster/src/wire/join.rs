@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::desk::{read_frame, write_frame};
 use super::frame::Kind;
 use super::tls;
-use crate::identity::{JoinToken, Joined, NodeKey, check, request};
+use crate::identity::{JoinResult, JoinToken, NodeKey, check, request};
 
 /// Joins the cluster that issued `token`, at the first of its masters that answers. May be called
 /// again with the same key if the answer was lost.
@@ -17,7 +17,7 @@ use crate::identity::{JoinToken, Joined, NodeKey, check, request};
 /// # Errors
 /// `Denied` if the cluster refuses the token, or the servers at all addresses are not of the
 /// cluster that the token names (then the secret was sent to none); `Unavailable`.
-pub async fn join(token: &JoinToken, key: &NodeKey, clock: Arc<dyn Clock>) -> Result<Joined> {
+pub async fn join(token: &JoinToken, key: &NodeKey, clock: Arc<dyn Clock>) -> Result<JoinResult> {
     let mut said = Vec::new();
     let mut denied = false;
     for address in &token.addresses {

@@ -18,12 +18,12 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// An open stream to a node that has proven its identity.
 pub struct Link {
     pub stream: Box<dyn Stream>,
-    pub peer: Authenticated,
+    pub peer: PeerIdentity,
 }
 
 /// The identity at the other end, by its certificate and the cluster map.
 #[derive(Clone)]
-pub struct Authenticated {
+pub struct PeerIdentity {
     pub node: NodeId,
     pub roles: Roles,
     pub address: String,
@@ -35,10 +35,10 @@ pub struct Authenticated {
     pub standing: Standing,
 }
 
-impl fmt::Debug for Authenticated {
+impl fmt::Debug for PeerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Authenticated { node, roles, address, .. } = self;
-        write!(f, "Authenticated({node}, {roles:?}, {address})")
+        let PeerIdentity { node, roles, address, .. } = self;
+        write!(f, "PeerIdentity({node}, {roles:?}, {address})")
     }
 }
 

@@ -22,7 +22,7 @@ mod peer;
 mod program;
 mod reconnect;
 mod refusal;
-mod refused;
+mod refusals;
 mod serve;
 mod service;
 mod slots;
@@ -33,10 +33,10 @@ pub use driver::KeepAlive;
 pub use hello::{MAGIC, VERSION_MAX, VERSION_MIN, Window, lowest, own_program};
 pub use join::join;
 pub use link::{
-    Authenticated, Dial, Handshake, Link, Listen, Required, Standing, Stream, Taker, require_none,
+    Dial, Handshake, Link, Listen, PeerIdentity, Required, Standing, Stream, Taker, require_none,
 };
 pub use outbox::Payload;
-pub use peer::{Failed, Peer, PeerInfo};
+pub use peer::{CallFailure, Peer, PeerInfo};
 pub use program::{FormatRange, NodeProgram};
 pub use reconnect::{Reconnect, Retry};
 pub use serve::serve;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::frame::{HEADER_BYTES, Kind};
 use super::hello::Window;
-use super::link::Authenticated;
+use super::link::PeerIdentity;
 use super::outbox::{Outbox, Payload};
 use super::program::NodeProgram;
 use super::slots::{FreedWindow, OpenCalls};
@@ -25,7 +25,7 @@ use crate::limits::PAYLOAD_BYTES;
 /// Identity of the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
-    pub authenticated: Authenticated,
+    pub authenticated: PeerIdentity,
     /// Role in which it speaks.
     pub role: Role,
     /// Version of the protocol that both sides speak.
@@ -38,7 +38,7 @@ pub struct PeerInfo {
 
 impl fmt::Display for PeerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Authenticated { node, address, .. } = &self.authenticated;
+        let PeerIdentity { node, address, .. } = &self.authenticated;
         write!(f, "{} {node} at {address}", self.role)
     }
 }
@@ -49,7 +49,7 @@ impl fmt::Display for PeerInfo {
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<PeerShared>,
-    _dialed: Option<Arc<Dialed>>,
+    _dialed: Option<Arc<DialedHandle>>,
 }
 
 impl fmt::Debug for Peer {
@@ -59,9 +59,9 @@ impl fmt::Debug for Peer {
 }
 
 /// Ends a dialed connection with its last handle.
-struct Dialed(Arc<PeerShared>);
+struct DialedHandle(Arc<PeerShared>);
 
-impl Drop for Dialed {
+impl Drop for DialedHandle {
     fn drop(&mut self) {
         self.0.ask_to_end("closed by this node");
     }
@@ -69,24 +69,24 @@ impl Drop for Dialed {
 
 /// Reason why a call has no reply.
 #[derive(Debug)]
-pub enum Failed {
+pub enum CallFailure {
     /// The request never left this node: it can be sent elsewhere.
     NotSent(Error),
     /// The peer answered this error, or the outcome is unknown.
     Sent(Error),
 }
 
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Error {
+impl From<CallFailure> for Error {
+    fn from(failed: CallFailure) -> Error {
         match failed {
-            Failed::NotSent(error) | Failed::Sent(error) => error,
+            CallFailure::NotSent(error) | CallFailure::Sent(error) => error,
         }
     }
 }
 
 impl Peer {
     pub(super) fn new(shared: &Arc<PeerShared>, dialed: bool) -> Peer {
-        let handle = dialed.then(|| Arc::new(Dialed(Arc::clone(shared))));
+        let handle = dialed.then(|| Arc::new(DialedHandle(Arc::clone(shared))));
         Peer { shared: Arc::clone(shared), _dialed: handle }
     }
 
@@ -111,11 +111,11 @@ impl Peer {
         method: u16,
         payload: impl Into<Payload>,
         timeout: Duration,
-    ) -> Result<Bytes, Failed> {
+    ) -> Result<Bytes, CallFailure> {
         let (payload, deadline) = (payload.into(), Instant::now() + timeout);
-        let cost = self.shared.room(&payload, deadline).await.map_err(Failed::NotSent)?;
+        let cost = self.shared.room(&payload, deadline).await.map_err(CallFailure::NotSent)?;
         let id = self.shared.send(method, payload, cost, deadline, timeout)?;
-        Call { shared: &self.shared, id }.await.map_err(Failed::Sent)
+        Call { shared: &self.shared, id }.await.map_err(CallFailure::Sent)
     }
 
     /// Calls the peer without waiting for the reply, only for room. It is never known whether the
@@ -255,13 +255,13 @@ impl PeerShared {
         cost: u32,
         deadline: Instant,
         timeout: Duration,
-    ) -> Result<u64, Failed> {
+    ) -> Result<u64, CallFailure> {
         let trace = stage::trace().filter(|_| self.reads_traces);
         let mut state = self.state.lock();
         if state.ended.is_some() || state.leaving.is_some() || state.end_asked {
             drop(state);
             self.release(FreedWindow { calls: 1, bytes: cost as usize });
-            return Err(Failed::NotSent(self.why_not_sent()));
+            return Err(CallFailure::NotSent(self.why_not_sent()));
         }
         let id = state.slots.begin(cost, deadline, timeout);
         state.out.push_request(method, id, trace.as_ref(), payload);

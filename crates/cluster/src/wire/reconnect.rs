@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::connect::{Terms, connect};
 use super::link::Dial;
-use super::peer::{Failed, Peer};
+use super::peer::{CallFailure, Peer};
 use super::service::Service;
 use crate::limits::{DIAL, HELD_UP};
 
@@ -107,7 +107,7 @@ impl<S: Service> Reconnect<S> {
             let peer = self.peer(deadline).await?;
             let left = deadline.saturating_duration_since(Instant::now());
             match peer.attempt(method, payload.clone(), left).await {
-                Err(Failed::NotSent(_)) if !peer.is_usable() && Instant::now() < deadline => {}
+                Err(CallFailure::NotSent(_)) if !peer.is_usable() && Instant::now() < deadline => {}
                 result => return Ok(result?),
             }
         }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::hello::{Hello, VERSION_MAX, VERSION_MIN, Window, release};
 use super::link::Link;
-use super::refused;
+use super::refusals;
 use crate::limits::HANDSHAKE;
 
 /// Bytes that are read from a refused node, at most, so that the answer arrives.
@@ -31,7 +31,7 @@ pub(super) async fn refuse(
     let error = Error::Invalid(format!(
         "node {them} asks for {said}, node {own} ({release}) speaks {text}: upgrade node {older}"
     ));
-    refused::log(own, &peer, &error);
+    refusals::log(own, &peer, &error);
     let answer = if spoken.starts_with(b"cairn-wire/") {
         hello(cluster, own, &error)
     } else {

@@ -30,10 +30,10 @@ use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream, 
 
 use super::desk;
 pub(crate) use super::link::lost;
-use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker};
+use super::link::{Dial, Handshake, Link, Listen, PeerIdentity, Standing, Taker};
 use super::refusal;
 use crate::identity::{
-    Applying, ByToken, Clocked, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, Usage,
+    Applying, ByToken, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, TlsClock, Usage,
 };
 use crate::limits::{DIAL, HANDSHAKE_WANTED, HANDSHAKES, JOINS, READ_BYTES};
 
@@ -68,7 +68,7 @@ impl Trust {
         certificates: Option<&[CertificateDer<'_>]>,
         usage: Usage,
         address: String,
-    ) -> Result<Authenticated> {
+    ) -> Result<PeerIdentity> {
         let certificate = certificates.and_then(|all| all.first());
         let none = || Error::Denied("the peer shows no certificate".into());
         let certificate = certificate.ok_or_else(none)?.clone().into_owned();
@@ -77,7 +77,7 @@ impl Trust {
         let pins = Arc::clone(&self.pins);
         let required = Arc::new(move || pins.required());
         let certificate = Some(certificate);
-        Ok(Authenticated { node, roles, address, certificate, required, standing })
+        Ok(PeerIdentity { node, roles, address, certificate, required, standing })
     }
 
     /// Asks the map each time and the certificate now and then.
@@ -125,7 +125,7 @@ impl TlsDialer {
     /// Dials to speak a protocol of any name and version.
     pub fn speaking(protocol: &[u8], trust: Trust) -> Result<TlsDialer> {
         let verifier = Verifier::of_nodes(trust.mutual());
-        let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
+        let time = Arc::new(TlsClock(Arc::clone(&trust.clock)));
         let config = ClientConfig::builder_with_details(provider(protocol), time)
             .with_protocol_versions(&[&TLS13])
             .map_err(invalid)?
@@ -187,12 +187,13 @@ pub(crate) async fn dial_to_join(
     let chain = vec![key.self_signed()?];
     let certified = CertifiedKey::from_der(chain, key.to_der(), &provider).map_err(invalid)?;
     let verifier = ByToken { cluster: token.cluster, authority: token.authority };
-    let config = ClientConfig::builder_with_details(provider, Arc::new(Clocked(Arc::clone(clock))))
-        .with_protocol_versions(&[&TLS13])
-        .map_err(invalid)?
-        .dangerous()
-        .with_custom_certificate_verifier(Verifier::of_nodes(verifier))
-        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    let config =
+        ClientConfig::builder_with_details(provider, Arc::new(TlsClock(Arc::clone(clock))))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(invalid)?
+            .dangerous()
+            .with_custom_certificate_verifier(Verifier::of_nodes(verifier))
+            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     dial(&connector(config, JOIN), address).await
 }
 
@@ -259,7 +260,7 @@ fn server(
     verifier: Arc<dyn rustls::server::danger::ClientCertVerifier>,
     protocol: &[u8],
 ) -> Result<Arc<ServerConfig>> {
-    let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
+    let time = Arc::new(TlsClock(Arc::clone(&trust.clock)));
     let mut config = ServerConfig::builder_with_details(provider(protocol), time)
         .with_protocol_versions(&[&TLS13])
         .map_err(invalid)?

@@ -16,7 +16,7 @@ use cairn_base::{
 };
 use cairn_blocks::Blocks;
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{Controller, MapKeeper, NodeView, Settings};
+use cairn_cluster::control::{Controller, MapKeeper, NodeView, ServingMaster, Settings};
 use cairn_fs::ops::buckets::CreateBucket;
 use cairn_fs::ops::delete_object::DeleteObject;
 use cairn_fs::rows::BucketKind;
@@ -162,7 +162,7 @@ async fn controller(world: &World, meta: &Master) -> Arc<Controller> {
     let sessions = Sessions::start(meta.clone(), clock.clone(), LEASE).await.unwrap();
     let controller = Controller::new(
         MASTER,
-        (meta.clone(), sessions),
+        ServingMaster { master: meta.clone(), sessions },
         keeper,
         world.cluster.desk(),
         Secrets { seal: None, authority: None, links: None },

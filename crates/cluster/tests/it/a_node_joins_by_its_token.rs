@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use cairn_base::{Clock, Error, NodeId, Role, Roles, Timestamp};
-use cairn_cluster::identity::{JoinToken, Joined, NodeKey, Tokens};
+use cairn_cluster::identity::{JoinResult, JoinToken, NodeKey, Tokens};
 use cairn_cluster::wire::join;
 
 use crate::support::{Cluster, MASTER, Node, denied, echo};
@@ -19,7 +19,7 @@ pub async fn issue(cluster: &Cluster, token: &JoinToken) {
     cluster.map.issue(token.id, token.grant(expires)).await.unwrap();
 }
 
-async fn joining(cluster: &Cluster, token: &JoinToken, key: &NodeKey) -> Result<Joined, Error> {
+async fn joining(cluster: &Cluster, token: &JoinToken, key: &NodeKey) -> Result<JoinResult, Error> {
     join(token, key, Arc::clone(&cluster.clock) as _).await
 }
 

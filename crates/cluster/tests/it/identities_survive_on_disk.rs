@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cairn_base::{Clock, Error, NodeId, Pin, Role, Roles};
-use cairn_cluster::identity::{Directory, Joined, KnownNode};
+use cairn_cluster::identity::{Directory, JoinResult, KnownNode};
 use tempfile::TempDir;
 
 use crate::support::{CLUSTER, Cluster, MASTER};
@@ -23,7 +23,7 @@ impl Kept {
         self.place.path().join("identity").join(name)
     }
 
-    fn load(&self) -> Result<Option<cairn_cluster::identity::Loaded>, Error> {
+    fn load(&self) -> Result<Option<cairn_cluster::identity::DirectoryContents>, Error> {
         self.directory().load(self.cluster.clock.now())
     }
 }
@@ -34,7 +34,7 @@ fn kept() -> Kept {
     let key = kept.directory().key().unwrap();
     assert!(kept.load().unwrap().is_none(), "not joined yet");
     let pin = Pin { key: key.public().hash(), roles: Role::Master.into() };
-    let joined = Joined {
+    let joined = JoinResult {
         node: NodeId(0xabc),
         roles: Roles::from(Role::Gateway).with(Role::Chunkserver),
         certificate: kept.cluster.issue(NodeId(0xabc), Role::Gateway, &key),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_base::{Error, NodeId, Result, Role};
 use cairn_cluster::control::messages::ControlMethod;
 use cairn_cluster::limits::{MEMBER_REPORT, MEMBER_REPORT_AWAY};
-use cairn_cluster::members::{Asked, MemberReport, ask_all, patience};
+use cairn_cluster::members::{MasterAnswer, MemberReport, ask_all, patience};
 use cairn_cluster::wire::{Dial, Link, Peer, accept};
 use cairn_meta::wire;
 use tokio::time::Instant;
@@ -55,7 +55,7 @@ async fn ask(addresses: &[(&str, Duration)]) -> (Vec<u64>, Duration) {
     let begun = Instant::now();
     let terms = terms(GATEWAY, Role::Gateway);
     let asked = ask_all(Arc::new(Masters), terms, &addresses).await;
-    let member = |one: Asked| one.answer.map_or(0, |report| report.member);
+    let member = |one: MasterAnswer| one.answer.map_or(0, |report| report.member);
     (asked.into_iter().map(member).collect(), begun.elapsed())
 }
 

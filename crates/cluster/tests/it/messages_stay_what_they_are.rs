@@ -11,7 +11,7 @@ use cairn_blocks::BlockPlace;
 use cairn_cluster::control::messages::{
     Beat, Beaten, CaughtUp, ControlMethod, DiskFault, Extra, Secrets, Vouched, VouchedFrom,
 };
-use cairn_cluster::members::{DamageReport, Entered, MemberReport, Renumbered, StallReport};
+use cairn_cluster::members::{DamageReport, EnterReply, MemberReport, RenumberReply, StallReport};
 use cairn_cluster::mount::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
 use cairn_meta::session::Recall;
 use cairn_meta::wire;
@@ -57,8 +57,8 @@ fn check_method(method: ControlMethod) -> Option<String> {
         ControlMethod::MemberStalls => check::<(), Vec<StallReport>>(number),
         ControlMethod::MemberDamage => check::<(), Vec<DamageReport>>(number),
         ControlMethod::DiskFault => check::<DiskFault, ()>(number),
-        ControlMethod::Enter => check::<(), Entered>(number),
-        ControlMethod::Renumber => check::<(), Renumbered>(number),
+        ControlMethod::Enter => check::<(), EnterReply>(number),
+        ControlMethod::Renumber => check::<(), RenumberReply>(number),
     }
 }
 

@@ -12,9 +12,11 @@ use cairn_base::{
     BlockId, BodyId, Clock, ClusterMap, Error, GroupId, Ino, KeyHash, NodeId, Owner, Pin, Result,
     Rng, Role, SessionId, UserId,
 };
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
+use cairn_blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, Usage, Wish};
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{self, ControlService, Controller, MapKeeper, NodeView, Settings};
+use cairn_cluster::control::{
+    self, ControlService, Controller, MapKeeper, NodeView, ServingMaster, Settings,
+};
 use cairn_cluster::mount::{self, MountBlocks, MountHost};
 use cairn_cluster::wire::{Dial, Link, NoService, Peer, accept, connect, require_none};
 use cairn_meta::engine::Memory;
@@ -29,7 +31,7 @@ use cairn_meta::ops::sessions::Format;
 use cairn_meta::ops::write::Write;
 use cairn_meta::rows::{BucketKind, Extent, Place};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{self, Attach, Attached, Renew, Renewed, Reply};
+use cairn_meta::session::{self, Attach, AttachReply, Renew, RenewReply, Reply};
 use cairn_meta::{Master, Meta, wire};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -114,8 +116,8 @@ impl Blocks for Kept {
         Manner::default()
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }
 
@@ -242,7 +244,7 @@ impl World {
         let secrets = Secrets { seal: None, authority: None, links: None };
         let controller = Controller::new(
             MASTER,
-            (master.clone(), Arc::clone(&sessions)),
+            ServingMaster { master: master.clone(), sessions: Arc::clone(&sessions) },
             Arc::clone(&keeper),
             cluster.desk(),
             secrets,
@@ -463,13 +465,13 @@ async fn what_comes_late_over_a_former_connection_is_not_heard() {
         let message = wire::encode(&Attach { session }).unwrap();
         let answer =
             peer.call(session::SessionMethod::Attach as u16, message, PATIENCE).await.unwrap();
-        wire::decode::<Reply<Attached>>(&answer).unwrap()
+        wire::decode::<Reply<AttachReply>>(&answer).unwrap()
     };
     let renew = async |peer: &Peer| {
         let message = wire::encode(&Renew { session, reads_from: 0 }).unwrap();
         let answer =
             peer.call(session::SessionMethod::Renew as u16, message, PATIENCE).await.unwrap();
-        wire::decode::<Reply<Renewed>>(&answer).unwrap()
+        wire::decode::<Reply<RenewReply>>(&answer).unwrap()
     };
     let (first, second) = (dial("g1").await, dial("g2").await);
     assert!(matches!(attach(&first).await, Reply::Done(_)));

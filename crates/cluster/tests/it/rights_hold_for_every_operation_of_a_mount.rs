@@ -32,8 +32,8 @@ use cairn_meta::ops::{
 };
 use cairn_meta::rows::{BucketKind, Extent, Kind, Lock, ObjectAttributes, Place, Space};
 use cairn_meta::session::{
-    Acknowledge, Attach, Change, Delegate, Detach, Execute, Posted, Read, ReadReply, Recall,
-    Replayed, Reply, Run, RunPosted, SessionMethod,
+    Acknowledge, Attach, Change, Delegate, Detach, Execute, PostedOperation, ReadReply,
+    ReadRequest, Recall, ReplayEnd, Reply, Run, RunPosted, SessionMethod,
 };
 use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
@@ -264,7 +264,7 @@ impl Raw {
         raw.call(SessionMethod::AttachToReplay, wire::encode(&Attach { session }).unwrap())
             .await
             .unwrap();
-        raw.call(SessionMethod::Replayed, wire::encode(&Replayed { session }).unwrap())
+        raw.call(SessionMethod::Replayed, wire::encode(&ReplayEnd { session }).unwrap())
             .await
             .unwrap();
         raw
@@ -284,7 +284,7 @@ impl Raw {
 
     async fn read(&self, verb: u16, fields: &Bytes, lease: bool) -> Result<Bytes> {
         let (session, fields) = (self.session, fields.clone());
-        let read = Read { session, caller: self.caller.to_relayed(), verb, fields, lease };
+        let read = ReadRequest { session, caller: self.caller.to_relayed(), verb, fields, lease };
         self.call(SessionMethod::Read, wire::encode(&read).unwrap()).await
     }
 
@@ -313,7 +313,7 @@ impl Raw {
             SessionMethod::Execute => wire::encode(&Execute { change, ino: None }),
             _ => {
                 let execute = Execute { change, ino: None };
-                let operations = vec![Posted { execute, time: Default::default() }];
+                let operations = vec![PostedOperation { execute, time: Default::default() }];
                 wire::encode(&RunPosted { session, operations })
             }
         };
@@ -616,7 +616,7 @@ async fn the_markers_are_found_without_the_filter() {
     let mut found = Findings::default();
     for (verb, fields) in reads(&hidden, at, session) {
         let (caller, asked) = (writer.to_relayed(), fields.clone());
-        let read = Read { session, caller, verb, fields, lease: true };
+        let read = ReadRequest { session, caller, verb, fields, lease: true };
         let message = wire::encode(&read).unwrap();
         let got = match sessions.handle(&peer, SessionMethod::Read, &message).await.unwrap() {
             host::Answer::Bytes(bytes) => bytes,

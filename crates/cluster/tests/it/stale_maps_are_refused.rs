@@ -109,8 +109,12 @@ async fn an_old_map_deletes_nothing() {
         }
     }
     let stuck = Arc::new(Stuck(old));
-    let stuck =
-        cairn_cluster::data::Replicated::new(stuck, pool, Default::default(), Arc::new(RealRng));
+    let stuck = cairn_cluster::data::ReplicatedBlocks::new(
+        stuck,
+        pool,
+        Default::default(),
+        Arc::new(RealRng),
+    );
     let deleted = stuck.delete(GroupId(1), &[block(1)]).await;
     assert!(matches!(deleted, Err(Error::Unavailable(_))), "{deleted:?}");
     assert_eq!(world.holders(1, 1), [11, 12]);

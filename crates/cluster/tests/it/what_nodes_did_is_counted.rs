@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use cairn_base::NodeId;
 use cairn_base::rng::RealRng;
-use cairn_blocks::{Blocks, NodeCounts, Spent};
-use cairn_cluster::data::{Loads, Replicated};
+use cairn_blocks::{Blocks, NodeCounts, TimedCount};
+use cairn_cluster::data::{Loads, ReplicatedBlocks};
 use cairn_cluster::limits::NODE_REQUESTS;
 use futures_util::future::join_all;
 
 use crate::support::data::{World, block, data, pool};
 
-fn sum(nodes: &[NodeCounts], of: fn(&NodeCounts) -> Spent) -> u64 {
+fn sum(nodes: &[NodeCounts], of: fn(&NodeCounts) -> TimedCount) -> u64 {
     nodes.iter().map(|peer| of(peer).count).sum()
 }
 
@@ -39,7 +39,7 @@ async fn who_finds_no_connection_waits_for_it() {
     let bytes = data(1, 100_000);
     let group = world.write(1, &bytes).await.unwrap();
     let (map, rng) = (Arc::clone(&world.map) as _, Arc::new(RealRng));
-    let one = Replicated::limited(map, pool(&world.gateway), Loads::default(), rng, 1);
+    let one = ReplicatedBlocks::limited(map, pool(&world.gateway), Loads::default(), rng, 1);
     let reads = (0..8).map(|_| one.get(group, block(1), 0..100_000));
     for read in join_all(reads).await {
         assert_eq!(read.unwrap(), bytes);

@@ -1,12 +1,12 @@
 //! A request about a bucket.
 
-use crate::inner::{Asked, Inner, LoggedIn};
+use crate::inner::{ConsoleRequest, Inner, LoggedIn};
 use crate::words::in_query;
 
 #[derive(Clone, Copy)]
 pub struct At<'a> {
     pub inner: &'a Inner,
-    pub asked: &'a Asked,
+    pub asked: &'a ConsoleRequest,
     pub login: &'a LoggedIn,
     pub bucket: &'a str,
 }

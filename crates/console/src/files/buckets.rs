@@ -3,7 +3,7 @@
 use cairn_auth::{Action, Visibility};
 use cairn_fs::ops::buckets::{CreateBucket, ListBuckets};
 use cairn_fs::ops::list_objects::ListObjects;
-use cairn_fs::ops::namespace::Opened;
+use cairn_fs::ops::namespace::BucketEntry;
 use cairn_fs::rows::{BucketKind, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
@@ -12,14 +12,18 @@ use super::At;
 use super::listing::version_of;
 use crate::failure::Failure;
 use crate::fields::{self, Confirm};
-use crate::inner::{Asked, Inner, LoggedIn};
+use crate::inner::{ConsoleRequest, Inner, LoggedIn};
 use crate::nav;
 use crate::page::{self, Page};
 use crate::reply::{self, Reply};
 use crate::sheet::{self, Column, column};
 use crate::{limits, live, words};
 
-pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
+pub async fn list(
+    inner: &Inner,
+    asked: &ConsoleRequest,
+    login: &LoggedIn,
+) -> Result<Reply, Failure> {
     let query = asked.query()?;
     let (prefix, after) = (query.get("filter").to_owned(), query.get("after").to_owned());
     let verb = ListBuckets { prefix: prefix.clone(), after: after.clone(), limit: limits::ROWS };
@@ -50,7 +54,7 @@ pub async fn list(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Repl
 }
 
 /// Returns a text for the state of what the page shows. Different states have different texts.
-pub fn version(found: &[(Opened, Usage)], next: Option<&str>) -> String {
+pub fn version(found: &[(BucketEntry, Usage)], next: Option<&str>) -> String {
     let mut text = format!("{next:?}\n");
     for (opened, usage) in found {
         let (bucket, access) = (&opened.bucket, opened.bucket.visibility);
@@ -95,7 +99,7 @@ const COLUMNS: [Column; 5] = [
     column("Made (UTC)", "wide"),
 ];
 
-fn table(found: &[(Opened, Usage)]) -> Markup {
+fn table(found: &[(BucketEntry, Usage)]) -> Markup {
     let rows = html! {
         @for (opened, usage) in found {
             tr {
@@ -148,7 +152,11 @@ fn make_form() -> Markup {
     }
 }
 
-pub async fn make(inner: &Inner, asked: &Asked, login: &LoggedIn) -> Result<Reply, Failure> {
+pub async fn make(
+    inner: &Inner,
+    asked: &ConsoleRequest,
+    login: &LoggedIn,
+) -> Result<Reply, Failure> {
     let form = asked.form()?;
     let name = form.get("name").trim().to_owned();
     asked.witness.note(|facts| facts.bucket = Some(name.clone()));

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::At;
 use super::buckets;
-use super::listing::{ListRow, Wanted};
+use super::listing::{FolderQuery, ListRow};
 use crate::events;
 use crate::failure::Failure;
 use crate::inner::{For, Inner};
@@ -31,7 +31,7 @@ use crate::reply::Reply;
 const ATTEMPTS: usize = 8;
 
 pub async fn of_folder(at: &At<'_>) -> Result<Reply, Failure> {
-    let wanted = Wanted::of(at)?;
+    let wanted = FolderQuery::of(at)?;
     at.asked.witness.note(|facts| facts.key = Some(wanted.prefix.clone()));
     let mut sight = FolderSight {
         reads: SightReads::of(at.inner),
@@ -110,7 +110,7 @@ struct FolderSight {
     reads: SightReads,
     caller: Caller,
     bucket: String,
-    wanted: Wanted,
+    wanted: FolderQuery,
     folder: String,
     /// Names of the files that were shown last; the files of the first page are watched one by one.
     names: Vec<String>,

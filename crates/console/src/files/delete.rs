@@ -19,7 +19,7 @@ const SHOWN: usize = 20;
 
 /// The outcome of a deletion.
 #[derive(Default)]
-struct Deleted {
+struct DeletionResult {
     keys: Vec<String>,
     failed: Vec<(String, Error)>,
     /// Set if a folder has more than one request deletes.
@@ -34,7 +34,7 @@ pub async fn delete(at: &At<'_>) -> Result<Reply, Failure> {
     if !form.is_confirmed() {
         return Ok(shown(at, &chosen, &ask(at, &chosen)));
     }
-    let mut done = Deleted::default();
+    let mut done = DeletionResult::default();
     let outcome = delete_all(at, &chosen, &mut done).await;
     let removed = std::mem::take(&mut done.keys);
     let count = removed.len();
@@ -46,7 +46,11 @@ pub async fn delete(at: &At<'_>) -> Result<Reply, Failure> {
     Ok(shown(at, &chosen, &partial(at, &chosen, count, &done)))
 }
 
-async fn delete_all(at: &At<'_>, chosen: &Selection, done: &mut Deleted) -> Result<(), Error> {
+async fn delete_all(
+    at: &At<'_>,
+    chosen: &Selection,
+    done: &mut DeletionResult,
+) -> Result<(), Error> {
     let mut files = Vec::new();
     let mut below = Vec::new();
     for scope in chosen.scopes() {
@@ -73,7 +77,7 @@ async fn delete_below(
     at: &At<'_>,
     prefix: &str,
     but: Option<&str>,
-    done: &mut Deleted,
+    done: &mut DeletionResult,
 ) -> Result<(), Error> {
     let mut after = String::new();
     loop {
@@ -110,7 +114,11 @@ async fn delete_below(
     }
 }
 
-async fn delete_some(at: &At<'_>, keys: Vec<String>, done: &mut Deleted) -> Result<(), Error> {
+async fn delete_some(
+    at: &At<'_>,
+    keys: Vec<String>,
+    done: &mut DeletionResult,
+) -> Result<(), Error> {
     let keys: Vec<_> = keys.into_iter().map(|key| (key, Conditions::default())).collect();
     let tell = |key: &str, reply: Result<bool, Error>| match reply {
         Ok(_) => done.keys.push(key.to_owned()),
@@ -155,7 +163,7 @@ pub fn names(chosen: &Selection) -> Markup {
     }
 }
 
-fn partial(at: &At<'_>, chosen: &Selection, count: usize, done: &Deleted) -> Markup {
+fn partial(at: &At<'_>, chosen: &Selection, count: usize, done: &DeletionResult) -> Markup {
     html! {
         h1 { "Not all was deleted" }
         p { (words::counted(count as u64, "object")) " deleted." }

@@ -1,7 +1,7 @@
 //! Links to the S3 door, which has the bytes.
 
 use cairn_base::{Error, Result};
-use cairn_doors::s3::Presigned;
+use cairn_doors::s3::PresignedRequest;
 use http::Method;
 
 use super::At;
@@ -25,7 +25,7 @@ impl At<'_> {
         let (secret, _) = found.filter(|(_, user)| *user == self.login.user).ok_or_else(gone)?;
         let origin = self.inner.site.data(&self.asked.host);
         let Link { method, key, query, headers, secs } = link;
-        let presigned = Presigned {
+        let presigned = PresignedRequest {
             method: method.clone(),
             origin: &origin,
             bucket: self.bucket,
@@ -34,6 +34,6 @@ impl At<'_> {
             headers,
             secs: *secs,
         };
-        presigned.url((credential, &secret), self.inner.fs().clock().now(), "")
+        presigned.url(credential, &secret, self.inner.fs().clock().now(), "")
     }
 }

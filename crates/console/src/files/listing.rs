@@ -6,7 +6,7 @@ use cairn_auth::{Action, Caller, Resource, hash_token, is_allowed};
 use cairn_base::{Result, rfc3339};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::GetBucket;
-use cairn_fs::ops::list_objects::{ListObjects, Listed, Page as Found};
+use cairn_fs::ops::list_objects::{ListObjects, ListedObject, Page as ListPage};
 use cairn_fs::rows::{Bucket, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
@@ -21,7 +21,7 @@ use crate::sheet::{self, Column, column};
 use crate::{limits, live, words};
 
 /// The requested part of a folder.
-pub struct Wanted {
+pub struct FolderQuery {
     /// The folder: empty, or it ends in a slash.
     pub prefix: String,
     /// Start of the names.
@@ -32,7 +32,7 @@ pub struct Wanted {
 
 pub enum ListRow {
     Folder(String),
-    File(Box<Listed>),
+    File(Box<ListedObject>),
 }
 
 impl ListRow {
@@ -57,7 +57,7 @@ impl Rows {
         for row in &self.rows {
             text.push_str(row.key());
             if let ListRow::File(listed) = row {
-                let Listed { ino, inode, .. } = &**listed;
+                let ListedObject { ino, inode, .. } = &**listed;
                 text.push_str(&format!("\0{ino} {} {}", inode.size, inode.mtime.0));
             }
             text.push('\n');
@@ -71,13 +71,13 @@ pub fn version_of(text: &str) -> String {
     hash_token(text).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Wanted {
-    pub fn of(at: &At<'_>) -> Result<Wanted> {
+impl FolderQuery {
+    pub fn of(at: &At<'_>) -> Result<FolderQuery> {
         let query = at.asked.query()?;
         let text = |name| query.get(name).to_owned();
         let rows = query.get("rows").parse().unwrap_or(limits::ROWS);
         let rows = rows.clamp(1, cairn_base::limits::LIST_KEYS);
-        Ok(Wanted { prefix: text("in"), filter: text("filter"), after: text("after"), rows })
+        Ok(FolderQuery { prefix: text("in"), filter: text("filter"), after: text("after"), rows })
     }
 
     pub async fn find(&self, fs: &Fs, caller: &Caller, bucket: &str) -> Result<Rows> {
@@ -88,8 +88,8 @@ impl Wanted {
             after: self.after.clone(),
             max_keys: self.rows,
         };
-        let found: Found = fs.read(caller, verb).await?;
-        let Found { objects, prefixes, next, hidden } = found;
+        let found: ListPage = fs.read(caller, verb).await?;
+        let ListPage { objects, prefixes, next, hidden } = found;
         // The object that stands for this folder is no file in it.
         let files = objects.into_iter().filter(|listed| listed.key != self.prefix);
         let files = files.map(|listed| ListRow::File(Box::new(listed)));
@@ -143,7 +143,7 @@ impl May {
 }
 
 pub async fn page(at: &At<'_>) -> Result<Reply, Failure> {
-    let wanted = Wanted::of(at)?;
+    let wanted = FolderQuery::of(at)?;
     at.asked.witness.note(|facts| facts.key = Some(wanted.prefix.clone()));
     let found = wanted.find(at.inner.fs(), &at.login.caller, at.bucket).await?;
     let verb = GetBucket { name: at.bucket.to_owned() };
@@ -199,7 +199,7 @@ fn counters(usage: &Usage) -> Markup {
     }
 }
 
-fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
+fn filter(at: &At<'_>, wanted: &FolderQuery) -> Markup {
     html! {
         form class="filter" role="search" action=(format!("/b/{}", at.bucket)) {
             input type="hidden" name="in" value=(wanted.prefix);
@@ -212,7 +212,7 @@ fn filter(at: &At<'_>, wanted: &Wanted) -> Markup {
 }
 
 /// Shows the actions on the folder as a whole.
-fn of_folder(at: &At<'_>, wanted: &Wanted) -> Markup {
+fn of_folder(at: &At<'_>, wanted: &FolderQuery) -> Markup {
     let place = words::in_query(&wanted.prefix);
     html! {
         div class="line" {
@@ -228,7 +228,7 @@ fn of_folder(at: &At<'_>, wanted: &Wanted) -> Markup {
     }
 }
 
-fn tools(at: &At<'_>, wanted: &Wanted) -> Markup {
+fn tools(at: &At<'_>, wanted: &FolderQuery) -> Markup {
     html! {
         div class="tools" {
             cairn-drop data-bucket=(at.bucket) data-prefix=(wanted.prefix) {}
@@ -245,7 +245,7 @@ fn tools(at: &At<'_>, wanted: &Wanted) -> Markup {
     }
 }
 
-fn none(at: &At<'_>, wanted: &Wanted, may: &May, is_plain: bool) -> Markup {
+fn none(at: &At<'_>, wanted: &FolderQuery, may: &May, is_plain: bool) -> Markup {
     html! {
         div class="empty" {
             @if !is_plain {
@@ -269,7 +269,7 @@ const COLUMNS: [Column; 4] = [
     column("Changed (UTC)", "wide"),
 ];
 
-fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
+fn table(at: &At<'_>, wanted: &FolderQuery, found: &Rows, may: &May) -> Markup {
     let rows_at = format!("/b/{}/rows", at.bucket);
     let columns = if may.write { &COLUMNS[..] } else { &COLUMNS[1..] };
     let rows = html! { @for row in &found.rows { (shown(at, wanted, row, may)) } };
@@ -293,7 +293,7 @@ fn table(at: &At<'_>, wanted: &Wanted, found: &Rows, may: &May) -> Markup {
 }
 
 /// Shows the actions on the selected entries.
-fn selected(at: &At<'_>, wanted: &Wanted) -> Markup {
+fn selected(at: &At<'_>, wanted: &FolderQuery) -> Markup {
     let all = match (&*wanted.prefix, &*wanted.filter) {
         ("", "") => "Select all of the bucket".to_owned(),
         (_, "") => "Select all of the folder".to_owned(),
@@ -314,7 +314,7 @@ fn selected(at: &At<'_>, wanted: &Wanted) -> Markup {
     }
 }
 
-fn shown(at: &At<'_>, wanted: &Wanted, row: &ListRow, may: &May) -> Markup {
+fn shown(at: &At<'_>, wanted: &FolderQuery, row: &ListRow, may: &May) -> Markup {
     let key = row.key();
     let name = key.strip_prefix(&wanted.prefix).unwrap_or(key);
     let pick = |label: &str| {
@@ -385,7 +385,7 @@ impl<'a> From<&'a ListRow> for ShownRow<'a> {
 
 /// Returns the rows of a listing as JSON for a script.
 pub async fn rows(at: &At<'_>) -> Result<Reply, Failure> {
-    let found = Wanted::of(at)?.find(at.inner.fs(), &at.login.caller, at.bucket).await?;
+    let found = FolderQuery::of(at)?.find(at.inner.fs(), &at.login.caller, at.bucket).await?;
     let rows = found.rows.iter().map(ShownRow::from).collect();
     Ok(reply::json(StatusCode::OK, &ShownRows { rows, next: found.next.as_deref() }))
 }

@@ -12,7 +12,7 @@ pub mod rights;
 pub mod settings;
 pub mod tags;
 pub mod transfer;
-pub mod unfinished;
+pub mod unfinished_uploads;
 pub mod uploads;
 
 mod at;

@@ -8,7 +8,7 @@ use cairn_fs::rows::{Bucket, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{At, read_only, rights, unfinished};
+use super::{At, read_only, rights, unfinished_uploads};
 use crate::failure::Failure;
 use crate::fields::{self, Text};
 use crate::forms::Form;
@@ -47,7 +47,8 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let may = May::of(at, bucket);
     let owner = fs.read(&Caller::system(), UserName { user: bucket.owner }).await?;
     let rights = if may.open { rights::section(at, bucket).await? } else { Markup::default() };
-    let unfinished = if may.write { unfinished::section(at).await? } else { Markup::default() };
+    let unfinished =
+        if may.write { unfinished_uploads::section(at).await? } else { Markup::default() };
     let body = html! {
         h1 { "Settings of " (at.bucket) }
         dl class="facts" {

@@ -26,7 +26,7 @@ use crate::{limits, words};
 const LISTED: usize = 256;
 
 /// Transfer that a person requested.
-struct Wanted {
+struct TransferRequest {
     is_move: bool,
     bucket: String,
     /// Target folder; empty, or it ends in a slash.
@@ -43,8 +43,15 @@ struct Cursor {
     after: String,
 }
 
+/// Keys that begin with a prefix and come after a key.
+struct KeysBelow<'a> {
+    prefix: &'a str,
+    except: Option<&'a str>,
+    after: String,
+}
+
 #[derive(Default)]
-struct Transferred {
+struct TransferResult {
     /// Keys at the target.
     keys: Vec<String>,
     /// Keys of files that stayed, since the target has such a file.
@@ -59,14 +66,14 @@ struct Transferred {
 pub async fn transfer(at: &At<'_>) -> Result<Reply, Failure> {
     let form = at.asked.form()?;
     let chosen = Selection::of(&form)?;
-    let Some(wanted) = Wanted::of(at, &form, &chosen)? else {
+    let Some(wanted) = TransferRequest::of(at, &form, &chosen)? else {
         return Ok(shown(at, &chosen, "Copy or move", &ask(at, &chosen)));
     };
     let from = Cursor {
         scope: form.number("scope", "scope")?.unwrap_or(0).try_into().unwrap_or(usize::MAX),
         after: form.get("after").to_owned(),
     };
-    let mut done = Transferred::default();
+    let mut done = TransferResult::default();
     let outcome = wanted.all(at, &chosen, from, &mut done).await;
     let count = done.keys.len();
     let keys = std::mem::take(&mut done.keys);
@@ -79,12 +86,12 @@ pub async fn transfer(at: &At<'_>) -> Result<Reply, Failure> {
         return Ok(reply::see_other(&at.beside(&wanted.bucket).folder(&wanted.folder)));
     }
     let title = if wanted.is_move { "Moved" } else { "Copied" };
-    Ok(shown(at, &chosen, title, &told(at, &chosen, &wanted, (count, &done))))
+    Ok(shown(at, &chosen, title, &told(at, &chosen, &wanted, count, &done)))
 }
 
-impl Wanted {
+impl TransferRequest {
     /// Reads the transfer from a form; none if it has only the selection so far.
-    fn of(at: &At<'_>, form: &Form, chosen: &Selection) -> Result<Option<Wanted>> {
+    fn of(at: &At<'_>, form: &Form, chosen: &Selection) -> Result<Option<TransferRequest>> {
         let is_move = match form.get("do") {
             "copy" => false,
             "move" => true,
@@ -106,7 +113,7 @@ impl Wanted {
             }
             (Some(_), name) => Some(name.to_owned()),
         };
-        let wanted = Wanted {
+        let wanted = TransferRequest {
             is_move,
             bucket: if bucket.is_empty() { at.bucket } else { bucket }.to_owned(),
             folder,
@@ -156,7 +163,7 @@ impl Wanted {
         at: &At<'_>,
         chosen: &Selection,
         from: Cursor,
-        done: &mut Transferred,
+        done: &mut TransferResult,
     ) -> Result<()> {
         let place = folders::place(at, &self.bucket).await?;
         let mut after = from.after;
@@ -172,8 +179,9 @@ impl Wanted {
                 Scope::Below { prefix, has_itself } => {
                     let itself = (!has_itself).then_some(&*chosen.prefix);
                     let target = |key: &str| self.target(chosen, scope, key);
-                    let from = std::mem::take(&mut after);
-                    let rest = self.below(at, &place, (prefix, itself, from), target, done).await?;
+                    let after = std::mem::take(&mut after);
+                    let keys = KeysBelow { prefix, except: itself, after };
+                    let rest = self.below(at, &place, keys, target, done).await?;
                     if let Some(after) = rest {
                         done.rest = Some(Cursor { scope: number, after });
                         return Ok(());
@@ -184,15 +192,15 @@ impl Wanted {
         Ok(())
     }
 
-    /// Transfers all keys after `after` that begin with a prefix, except the key `but`. Returns the
-    /// key at which to go on, if there are more keys than one request transfers.
+    /// Transfers these keys. Returns the key at which to go on, if there are more keys than one
+    /// request transfers.
     async fn below(
         &self,
         at: &At<'_>,
         place: &Place,
-        (prefix, but, mut after): (&str, Option<&str>, String),
+        KeysBelow { prefix, except, mut after }: KeysBelow<'_>,
         target: impl Fn(&str) -> String,
-        done: &mut Transferred,
+        done: &mut TransferResult,
     ) -> Result<Option<String>> {
         loop {
             if done.seen >= limits::TRANSFERS {
@@ -207,7 +215,7 @@ impl Wanted {
             };
             let page = at.inner.fs().read(&at.login.caller, verb).await?;
             done.has_hidden |= page.hidden > 0;
-            for found in page.objects.iter().filter(|found| Some(&*found.key) != but) {
+            for found in page.objects.iter().filter(|found| Some(&*found.key) != except) {
                 self.one(at, place, &found.key, &target(&found.key), done).await;
             }
             match page.next {
@@ -223,7 +231,7 @@ impl Wanted {
         place: &Place,
         key: &str,
         target: &str,
-        done: &mut Transferred,
+        done: &mut TransferResult,
     ) {
         done.seen += 1;
         match self.object(at, place, key, target).await {
@@ -316,8 +324,9 @@ fn ask(at: &At<'_>, chosen: &Selection) -> Markup {
 fn told(
     at: &At<'_>,
     chosen: &Selection,
-    wanted: &Wanted,
-    (count, done): (usize, &Transferred),
+    wanted: &TransferRequest,
+    count: usize,
+    done: &TransferResult,
 ) -> Markup {
     let what = if wanted.is_move { "moved" } else { "copied" };
     let name = |key: &str| key.strip_prefix(&*chosen.prefix).unwrap_or(key).to_owned();
@@ -358,7 +367,7 @@ fn told(
 /// Names of each sort that are shown, at most.
 const SHOWN: usize = 20;
 
-fn go_on(at: &At<'_>, chosen: &Selection, wanted: &Wanted, rest: &Cursor) -> Markup {
+fn go_on(at: &At<'_>, chosen: &Selection, wanted: &TransferRequest, rest: &Cursor) -> Markup {
     let scope = rest.scope.to_string();
     let mut fields = chosen.fields();
     fields.extend([

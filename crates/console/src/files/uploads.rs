@@ -48,7 +48,7 @@ enum Step {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct UploadStepRequest {
     key: String,
     step: Step,
 }
@@ -61,9 +61,9 @@ struct ShownUrls {
 const ONLY_NEW: (&str, &str) = ("if-none-match", "*");
 
 pub async fn presign(at: &At<'_>) -> Result<Reply, Failure> {
-    let wanted: Wanted = serde_json::from_slice(&at.asked.body)
+    let wanted: UploadStepRequest = serde_json::from_slice(&at.asked.body)
         .map_err(|error| Error::Invalid(format!("JSON of the body: {error}")))?;
-    let Wanted { key, step } = wanted;
+    let UploadStepRequest { key, step } = wanted;
     at.asked.witness.note(|facts| facts.key = Some(key.clone()));
     check(&key)?;
     let secs = limits::UPLOAD_SECS;

@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time of the last naming of objects, and its result.
-pub type Named = (Timestamp, Result<Arc<DegradedObjects>>);
+pub type NamedObjects = (Timestamp, Result<Arc<DegradedObjects>>);
 
 #[derive(Default)]
 pub struct Lookup(Mutex<LookupState>);
@@ -27,12 +27,12 @@ struct LookupState {
     is_under_way: bool,
     /// Set while a scrub was seen in progress: its findings are named once it has ended.
     is_due: bool,
-    last: Option<Arc<Named>>,
+    last: Option<Arc<NamedObjects>>,
 }
 
 impl Lookup {
     /// Returns true if objects are being named now, and the objects that were named last.
-    pub fn look(&self) -> (bool, Option<Arc<Named>>) {
+    pub fn look(&self) -> (bool, Option<Arc<NamedObjects>>) {
         let state = self.0.lock();
         (state.is_under_way, state.last.clone())
     }

@@ -93,7 +93,7 @@ impl Sampler {
             None => {
                 let (age, none) = (self.metrics.observer().age(), Vec::new());
                 let totals = series.last.as_ref().map(|(_, totals)| &totals[..]);
-                between((now, age), &none, totals.unwrap_or_default())
+                between(now, age, &none, totals.unwrap_or_default())
             }
         };
         (shown, current)
@@ -122,7 +122,7 @@ impl Series {
             && now.saturating_sub(*at) <= STALE
         {
             let over = now.saturating_sub(*at);
-            let mut moment = between((now, over), before, &totals);
+            let mut moment = between(now, over, before, &totals);
             moment.is_first = self.moments.back().is_none_or(|last| last.at != *at);
             self.moments.push_back(moment);
             if self.moments.len() > KEPT {
@@ -133,12 +133,8 @@ impl Series {
     }
 }
 
-/// Returns the work from `before` to `after`, a span of length `over`.
-fn between(
-    (at, over): (Duration, Duration),
-    before: &[DoorTotals],
-    after: &[DoorTotals],
-) -> Moment {
+/// Returns the work from `before` to `after`, a span of length `over` that ends `at`.
+fn between(at: Duration, over: Duration, before: &[DoorTotals], after: &[DoorTotals]) -> Moment {
     let secs = over.as_secs_f64().max(1e-3);
     let none = DoorTotals::default();
     let doors = after.iter().map(|after| {

@@ -20,7 +20,7 @@ use crate::sheet::{self, Column, column};
 use crate::{limits, words};
 
 /// Filter of the records.
-struct Wanted {
+struct RecordFilter {
     /// Empty for the records of this process, or `SOURCE/DAY` in the bucket.
     from: String,
     /// Name or number of a user.
@@ -32,13 +32,13 @@ struct Wanted {
     before: Option<u64>,
 }
 
-impl Wanted {
-    fn of(of: &For<'_>) -> Result<Wanted> {
+impl RecordFilter {
+    fn of(of: &For<'_>) -> Result<RecordFilter> {
         let query = of.asked.query()?;
         let text = |name| query.get(name).trim().to_owned();
         let before = query.number("before", "before")?;
         let [from, user, action, outcome] = ["from", "user", "action", "outcome"].map(text);
-        Ok(Wanted { from, user, action: action.to_ascii_lowercase(), outcome, before })
+        Ok(RecordFilter { from, user, action: action.to_ascii_lowercase(), outcome, before })
     }
 
     fn matches(&self, record: &Value) -> bool {
@@ -59,14 +59,14 @@ impl Wanted {
 
 /// Records, the newest first, and the position at which to go on.
 #[derive(Default)]
-struct Found {
+struct RecordPage {
     records: Vec<Value>,
     before: Option<u64>,
 }
 
-impl Found {
+impl RecordPage {
     /// Takes a line if it is a wanted record. Returns false if the page is full.
-    fn take(&mut self, wanted: &Wanted, line: &[u8]) -> bool {
+    fn take(&mut self, wanted: &RecordFilter, line: &[u8]) -> bool {
         if self.records.len() >= limits::RECORDS {
             return false;
         }
@@ -83,7 +83,7 @@ impl Found {
 pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     // Users that may see all users may see what they did.
     of.inner.fs().read(&of.login.caller, ListUsers).await?;
-    let wanted = Wanted::of(of)?;
+    let wanted = RecordFilter::of(of)?;
     let places = &of.inner.insight.audit;
     let days = match &places.bucket {
         Some(bucket) => days(of, bucket).await,
@@ -92,7 +92,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     let found = match (&*wanted.from, &places.bucket) {
         ("", _) => recent(places, &wanted),
         (from, Some(bucket)) => stored(of, bucket, from, &wanted).await?,
-        (_, None) => Found::default(),
+        (_, None) => RecordPage::default(),
     };
     let body = html! {
         div class="title" { h1 { "Audit" } }
@@ -125,8 +125,8 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
 }
 
 /// Returns the last records of this process.
-fn recent(places: &AuditPlaces, wanted: &Wanted) -> Found {
-    let mut found = Found::default();
+fn recent(places: &AuditPlaces, wanted: &RecordFilter) -> RecordPage {
+    let mut found = RecordPage::default();
     let Some(recent) = &places.recent else { return found };
     for (number, line) in recent.before(wanted.before.unwrap_or(u64::MAX)) {
         if !found.take(wanted, &line) {
@@ -138,9 +138,14 @@ fn recent(places: &AuditPlaces, wanted: &Wanted) -> Found {
 }
 
 /// Returns records of a day. The bucket decides whether its user may read them.
-async fn stored(of: &For<'_>, bucket: &str, from: &str, wanted: &Wanted) -> Result<Found> {
+async fn stored(
+    of: &For<'_>,
+    bucket: &str,
+    from: &str,
+    wanted: &RecordFilter,
+) -> Result<RecordPage> {
     let object = of.inner.fs().open(&of.login.caller, bucket, &format!("{from}.jsonl")).await?;
-    let mut found = Found::default();
+    let mut found = RecordPage::default();
     let before = wanted.before.unwrap_or(u64::MAX);
     found.before =
         stored_lines::each(&object, before, limits::RECORDS_BYTES, |line| found.take(wanted, line))
@@ -169,7 +174,7 @@ async fn days(of: &For<'_>, bucket: &str) -> Vec<String> {
     days
 }
 
-fn filters(wanted: &Wanted, days: &[String]) -> Markup {
+fn filters(wanted: &RecordFilter, days: &[String]) -> Markup {
     let outcomes = [
         ("", "Any outcome"),
         ("done", "Done"),
@@ -293,7 +298,7 @@ mod tests {
 
     #[test]
     fn filters_are_about_user_action_and_outcome() {
-        let of = |user: &str, action: &str, outcome: &str| Wanted {
+        let of = |user: &str, action: &str, outcome: &str| RecordFilter {
             from: String::new(),
             user: user.into(),
             action: action.into(),

@@ -132,14 +132,14 @@ fn state(user: &ListedUser) -> Markup {
 }
 
 /// A bucket in which a user has rights: all of them as its owner.
-struct Held {
+struct BucketRights {
     bucket: String,
     rights: Rights,
     is_owner: bool,
 }
 
 /// Returns the rights of a user in the first buckets, and whether these are all.
-async fn rights_of(of: &For<'_>, name: &str) -> Result<(Vec<Held>, bool)> {
+async fn rights_of(of: &For<'_>, name: &str) -> Result<(Vec<BucketRights>, bool)> {
     let limit = cairn_base::limits::LIST_KEYS;
     let verb = ListBuckets { prefix: String::new(), after: String::new(), limit };
     let (found, next) = of.inner.fs().read(&of.login.caller, verb).await?;
@@ -159,16 +159,16 @@ async fn rights_of(of: &For<'_>, name: &str) -> Result<(Vec<Held>, bool)> {
             };
             if is_this {
                 let bucket = bucket.name.clone();
-                held.push(Held { bucket, rights: *rights, is_owner: at == 0 });
+                held.push(BucketRights { bucket, rights: *rights, is_owner: at == 0 });
             }
         }
     }
     Ok((held, next.is_none()))
 }
 
-fn rights(name: &str, held: &[Held], is_whole: bool) -> Markup {
+fn rights(name: &str, held: &[BucketRights], is_whole: bool) -> Markup {
     let rows = html! {
-        @for Held { bucket, rights, is_owner } in held {
+        @for BucketRights { bucket, rights, is_owner } in held {
             tr {
                 td class="name" {
                     a class="bucket" href=(format!("/b/{bucket}/settings")) { (bucket) }

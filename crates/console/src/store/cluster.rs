@@ -67,7 +67,7 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
 }
 
 /// Shows the scrub that runs or ended last, and a link to its findings.
-fn scrub(scrubbed: &cluster_scrub::Scrubbed) -> Markup {
+fn scrub(scrubbed: &cluster_scrub::ScrubAnswers) -> Markup {
     html! {
         section class="group" aria-labelledby="scrub" {
             h2 id="scrub" { "Scrub" }

@@ -7,7 +7,7 @@ use cairn_base::scrub::RunOrder;
 use cairn_base::{Result, Timestamp};
 use maud::{Markup, html};
 
-use super::degraded::list;
+use super::degraded_objects::list;
 use super::masters;
 use super::screen::Screen;
 use crate::fields;

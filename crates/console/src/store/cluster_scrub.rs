@@ -8,10 +8,10 @@ use cairn_base::{NodeId, Result};
 use maud::{Markup, html};
 
 use super::screen::{Parts, Screen};
-use super::{cluster_fsck, degraded, masters};
+use super::{cluster_fsck, degraded_objects, masters};
 use crate::fields;
 use crate::inner::Inner;
-use crate::insight::lookup::Named;
+use crate::insight::lookup::NamedObjects;
 use crate::insight::nodes::Nodes;
 use crate::sheet::{self, Column, column};
 use crate::words;
@@ -26,9 +26,9 @@ const NODES: [Column; 6] = [
 ];
 
 /// State of a scrub at all chunkservers.
-pub type Scrubbed = Result<Vec<(NodeId, NodeScrub)>>;
+pub type ScrubAnswers = Result<Vec<(NodeId, NodeScrub)>>;
 
-pub async fn look(inner: &Inner) -> Scrubbed {
+pub async fn look(inner: &Inner) -> ScrubAnswers {
     let said = masters::soon(inner, |nodes| nodes.scrub(RunOrder::Look)).await;
     if let (Ok(said), Some(nodes)) = (&said, &inner.insight.nodes) {
         let scrubs = said.iter().any(|(_, said)| said.phase.is_under_way() || said.pending > 0);
@@ -39,10 +39,11 @@ pub async fn look(inner: &Inner) -> Scrubbed {
 
 pub async fn parts(inner: &Inner) -> Parts {
     let (said, fsck) = tokio::join!(look(inner), cluster_fsck::look(inner));
+    let (is_looking, last) = inner.lookup.look();
     vec![
         ("state", html! { (sum(&said)) (table(&said)) }),
         ("order", order_form(runs(&said))),
-        ("objects", objects(inner.lookup.look())),
+        ("objects", objects(is_looking, last)),
         ("fsck", cluster_fsck::part(&fsck)),
     ]
 }
@@ -60,12 +61,12 @@ pub async fn order(inner: &Inner, nodes: &Arc<dyn Nodes>, order: RunOrder) -> Re
     Ok(())
 }
 
-pub fn runs(said: &Scrubbed) -> bool {
+pub fn runs(said: &ScrubAnswers) -> bool {
     said.as_ref().is_ok_and(|said| said.iter().any(|(_, said)| said.phase.is_under_way()))
 }
 
 /// Shows the sentence about it, and a bar while it runs.
-pub fn sum(said: &Scrubbed) -> Markup {
+pub fn sum(said: &ScrubAnswers) -> Markup {
     let said = match said {
         Ok(said) => said,
         Err(error) => {
@@ -112,7 +113,7 @@ fn state_of(said: &NodeScrub) -> (&'static str, &'static str) {
     }
 }
 
-fn table(said: &Scrubbed) -> Markup {
+fn table(said: &ScrubAnswers) -> Markup {
     let rows = html! {
         @for (node, said) in said.iter().flatten() {
             @let (class, state) = state_of(said);
@@ -149,7 +150,7 @@ pub fn order_form(runs: bool) -> Markup {
     }
 }
 
-fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
+fn objects(is_under_way: bool, last: Option<Arc<NamedObjects>>) -> Markup {
     html! {
         section class="group" aria-labelledby="objects" {
             h2 id="objects" { "Damaged and degraded objects" }
@@ -174,7 +175,7 @@ fn objects((is_under_way, last): (bool, Option<Arc<Named>>)) -> Markup {
                         "At " (words::time(*at)) " (UTC): " (words::counted(lost, "lost block"))
                         ", " (words::count(degraded)) " degraded, " (words::count(repaired)) " repaired."
                     }
-                    (degraded::list(named, "cairn cluster scrub --look"))
+                    (degraded_objects::list(named, "cairn cluster scrub --look"))
                     @for (node, why) in &named.silent {
                         p class="error" { "Node " (node) " did not say which blocks it found damaged: " (why) "." }
                     }
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_sentence_is_of_all_chunkservers() {
-        let of = |said: Scrubbed| sum(&said).into_string();
+        let of = |said: ScrubAnswers| sum(&said).into_string();
         let running = of(Ok(vec![node(ScrubPhase::Runs, 3), node(ScrubPhase::Ended, 10)]));
         assert!(running.contains("A scrub runs at 1 of 2 chunkservers."), "{running}");
         assert!(running.contains("<progress max=\"20\" value=\"13\""), "{running}");
@@ -223,7 +224,7 @@ mod tests {
         };
         let objects_of = |named: DegradedObjects| {
             let named = (Timestamp::default(), Ok(Arc::new(named)));
-            objects((false, Some(Arc::new(named)))).into_string()
+            objects(false, Some(Arc::new(named))).into_string()
         };
         let all = (0..300).map(object).collect();
         let named =
@@ -235,6 +236,6 @@ mod tests {
         let silent = vec![(NodeId(3), "it is away".to_owned())];
         let text = objects_of(DegradedObjects { silent, ..DegradedObjects::default() });
         assert!(text.contains("Node 3 did not say") && !text.contains("none lacks"), "{text}");
-        assert!(objects((true, None)).into_string().contains("being looked up"));
+        assert!(objects(true, None).into_string().contains("being looked up"));
     }
 }

@@ -20,7 +20,7 @@ pub mod tail;
 
 mod cluster_fsck;
 mod cluster_scrub;
-mod degraded;
+mod degraded_objects;
 mod health;
 mod masters;
 mod plot;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_auth::Caller;
 use cairn_base::{NodeId, Result, SessionId, UserId};
 use cairn_fs::ops::credentials::UserName;
-use cairn_fs::ops::held::{ListLocks, LockedFile};
+use cairn_fs::ops::list_locks::{ListLocks, LockedFile};
 use cairn_fs::ops::sessions::ListSessions;
 use cairn_fs::rows::{Lock, Session, SessionState, Space};
 use maud::{Markup, html};

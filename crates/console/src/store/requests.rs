@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::inflight::{self, Seen};
+use cairn_base::inflight::{self, RequestSnapshot};
 use cairn_base::{Result, Stage, Stages, UserId};
-use cairn_doors::observe::Ended;
+use cairn_doors::observe::EndedRequest;
 use cairn_fs::ops::credentials::UserName;
 use maud::{Markup, html};
 
@@ -83,9 +83,9 @@ fn say_stage(stage: Stage) -> &'static str {
     }
 }
 
-fn flights(seen: &[Seen], all: usize, names: &HashMap<UserId, String>) -> Markup {
+fn flights(seen: &[RequestSnapshot], all: usize, names: &HashMap<UserId, String>) -> Markup {
     let rows = html! {
-        @for Seen { about, stage, age, stage_age, waits, .. } in seen {
+        @for RequestSnapshot { about, stage, age, stage_age, waits, .. } in seen {
             tr {
                 td class="name" {
                     span class="tag" { (about.door) } " " (about.operation) " " code { (about.object) }
@@ -143,9 +143,9 @@ fn wheres(total: Duration, spent: impl Fn(Stage) -> Duration) -> Markup {
     }
 }
 
-fn slow(recent: &[(Duration, Ended)], limit: Duration) -> Markup {
+fn slow(recent: &[(Duration, EndedRequest)], limit: Duration) -> Markup {
     let rows = html! {
-        @for (ago, Ended { door, verb, status, stages }) in recent {
+        @for (ago, EndedRequest { door, verb, status, stages }) in recent {
             tr {
                 td class="name" { span class="tag" { (door) } " " (verb) }
                 td class="number" { (say::span(*ago)) " ago" }

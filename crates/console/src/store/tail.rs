@@ -7,7 +7,7 @@ use cairn_auth::Caller;
 use cairn_base::Result;
 use cairn_fs::ops::list_objects::ListObjects;
 use cairn_logs::follow::{
-    Checker, Feed, FeedEvent, FollowCounts, From, Position, Sse, Wanted, last_lines,
+    Checker, Feed, FeedEvent, FollowCounts, FollowRequest, From, Position, Sse, last_lines,
 };
 use cairn_logs::limits::FOLLOW_EVENTS_BYTES;
 use futures_util::{StreamExt, stream};
@@ -115,8 +115,8 @@ async fn sources(of: &For<'_>, bucket: &str) -> Result<Markup> {
 /// Shows the last lines; a script continues them.
 async fn lines(of: &For<'_>, place: &Place) -> Result<Markup> {
     let caller = &of.login.caller;
-    let wanted = (&*place.bucket, &*place.key);
-    let (mut bytes, _) = last_lines(of.inner.fs(), caller, wanted, limits::TAIL_LINES).await?;
+    let (fs, count) = (of.inner.fs(), limits::TAIL_LINES);
+    let (mut bytes, _) = last_lines(fs, caller, &place.bucket, &place.key, count).await?;
     let mut text = Vec::new();
     while let Some(more) = bytes.next().await {
         text.extend_from_slice(&more?);
@@ -147,7 +147,7 @@ pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
     let from = seen.map_or(From::Lines(limits::TAIL_LINES), From::At);
     let caller: &Caller = &of.login.caller;
     let tails = &of.inner.looks.tails;
-    let wanted = Wanted { caller, bucket: &place.bucket, key: &place.key, from };
+    let wanted = FollowRequest { caller, bucket: &place.bucket, key: &place.key, from };
     let feed = Feed::new(tails, wanted).await?;
     let mut checks = interval(limits::TAIL_CHECK);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -156,23 +156,23 @@ pub async fn follow(of: &For<'_>) -> Result<Reply, Failure> {
         feed,
         events: Sse::default(),
         checks,
-        _counted: Counted::new(tails.counts()),
+        _counted: FollowerCount::new(tails.counts()),
     };
     let lines = stream::unfold(Some(tailing), |tailing| async { tailing?.step().await });
     events::reply(of.inner, of.login, lines)
 }
 
 /// Counts as a follower until it is dropped.
-struct Counted(Arc<FollowCounts>);
+struct FollowerCount(Arc<FollowCounts>);
 
-impl Counted {
-    fn new(counts: &Arc<FollowCounts>) -> Counted {
+impl FollowerCount {
+    fn new(counts: &Arc<FollowCounts>) -> FollowerCount {
         counts.come();
-        Counted(Arc::clone(counts))
+        FollowerCount(Arc::clone(counts))
     }
 }
 
-impl Drop for Counted {
+impl Drop for FollowerCount {
     fn drop(&mut self) {
         self.0.go();
     }
@@ -183,7 +183,7 @@ struct Tailing {
     feed: Feed,
     events: Sse,
     checks: Interval,
-    _counted: Counted,
+    _counted: FollowerCount,
 }
 
 impl Tailing {

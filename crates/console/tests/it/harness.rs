@@ -101,7 +101,7 @@ impl Rig {
             let data = Data::Beside { scheme: "http", port: s3.port() };
             let links = Data::At("https://files.example".to_owned());
             let origins = loopback(console.port());
-            let site = Site::new(&origins, (data, links), false, console.port()).unwrap();
+            let site = Site::new(&origins, data, links, false, console.port()).unwrap();
             let own = metrics.door("console");
             let door = ConsoleDoor::new(Arc::clone(&admit), &own, site, insight);
             let serving = |door| Serving { records: records.of(door), ..Serving::default() };

@@ -171,12 +171,12 @@ fn a_store_is_made_read_only_and_every_page_says_so() {
 }
 
 #[derive(Default)]
-struct Counted {
+struct ScrubCounter {
     begun: AtomicUsize,
     stopped: AtomicUsize,
 }
 
-impl Scrubs for Counted {
+impl Scrubs for ScrubCounter {
     fn state(&self) -> ScrubState {
         let run = ScrubRun { blocks: 30, total_blocks: 90, ..ScrubRun::default() };
         let damaged = vec![DamagedObject {
@@ -208,7 +208,7 @@ impl Scrubs for Counted {
 
 #[test]
 fn a_scrub_is_begun_watched_and_stopped() {
-    let scrubs = Arc::new(Counted::default());
+    let scrubs = Arc::new(ScrubCounter::default());
     let insight = Insight { scrubs: Some(Arc::clone(&scrubs) as _), ..Insight::default() };
     let rig = Rig::knowing(insight);
     let mut root = rig.root();

@@ -86,14 +86,14 @@ fn capacity(required: u64, limit: u64) -> Capacity {
 #[test]
 fn a_volume_is_made_once() {
     let store = InMemory::default();
-    let made = create(&store, ("a", false), capacity(10, 0)).unwrap();
+    let made = create(&store, "a", false, capacity(10, 0)).unwrap();
     assert_eq!((made.volume_id.as_str(), made.capacity_bytes), ("csi-a", 10));
-    let again = create(&store, ("a", false), capacity(5, 20)).unwrap();
+    let again = create(&store, "a", false, capacity(5, 20)).unwrap();
     assert_eq!(again, made);
     for (is_kept, other) in
         [(false, capacity(11, 0)), (false, capacity(0, 9)), (true, capacity(10, 0))]
     {
-        let why = create(&store, ("a", is_kept), other).unwrap_err();
+        let why = create(&store, "a", is_kept, other).unwrap_err();
         assert_eq!(why.code(), Code::AlreadyExists, "{other:?}");
     }
     assert_eq!(store.0.lock().len(), 1);
@@ -103,7 +103,7 @@ fn a_volume_is_made_once() {
 fn a_volume_that_was_begun_is_finished() {
     let store = InMemory::default();
     store.make("csi-a").unwrap();
-    let made = create(&store, ("a", false), capacity(10, 0)).unwrap();
+    let made = create(&store, "a", false, capacity(10, 0)).unwrap();
     assert_eq!(made.capacity_bytes, 10);
     assert_eq!(store.find("csi-a").unwrap().unwrap().quota, 10);
 }
@@ -124,7 +124,7 @@ fn only_volumes_of_drivers_are_deleted_and_those_to_keep_are_kept() {
 #[test]
 fn a_volume_becomes_larger_and_never_smaller() {
     let store = InMemory::default();
-    create(&store, ("a", false), capacity(10, 0)).unwrap();
+    create(&store, "a", false, capacity(10, 0)).unwrap();
     let id = VolumeId::of_name("a", false);
     assert_eq!(expand(&store, &id, capacity(20, 0)).unwrap(), 20);
     assert_eq!(expand(&store, &id, capacity(15, 0)).unwrap(), 20);
@@ -188,7 +188,7 @@ fn a_capacity_makes_sense() {
 fn a_bucket_of_another_user_is_no_volume() {
     let store = InMemory::default();
     store.make(OTHERS).unwrap();
-    let refused = create(&store, ("others", false), Capacity::default()).unwrap_err();
+    let refused = create(&store, "others", false, Capacity::default()).unwrap_err();
     assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
     let id = VolumeId::parse(OTHERS).unwrap();
     delete(&store, &id).unwrap();

@@ -22,12 +22,12 @@ const REMEDY: &str = "`cairn cluster status` says where it is: look at its disk 
 
 /// Work of a node, of one kind.
 #[derive(Clone, Copy, Debug)]
-struct Done {
+struct NodeWork {
     count: f64,
     seconds: f64,
 }
 
-impl Done {
+impl NodeWork {
     fn mean(self) -> f64 {
         self.seconds / self.count.max(1.0)
     }
@@ -62,14 +62,14 @@ fn slow(server: &Server<'_>, what: &str, means: &str) -> Vec<Finding> {
 }
 
 /// Returns the median of the others' means; the smaller of two.
-fn usual(done: &BTreeMap<String, Done>, but: &str) -> Option<f64> {
+fn usual(done: &BTreeMap<String, NodeWork>, but: &str) -> Option<f64> {
     let others = done.iter().filter(|(node, _)| *node != but);
     let mut means: Vec<f64> = others.map(|(_, done)| done.mean()).collect();
     means.sort_by(f64::total_cmp);
     means.get(means.len().saturating_sub(1) / 2).copied()
 }
 
-fn evidence(server: &Server<'_>, node: &str, own: Done, usual: f64) -> Vec<String> {
+fn evidence(server: &Server<'_>, node: &str, own: NodeWork, usual: f64) -> Vec<String> {
     let failed = server.grew("cairn_peer_failed_total", &[&format!("node=\"{node}\"")]);
     let (url, count, own, usual) = (server.url, own.count, own.mean() * 1e3, usual * 1e3);
     let mut evidence = vec![format!(
@@ -82,14 +82,14 @@ fn evidence(server: &Server<'_>, node: &str, own: Done, usual: f64) -> Vec<Strin
 }
 
 /// Returns the work by node, for the nodes that can be judged.
-fn done(server: &Server<'_>, what: &str) -> BTreeMap<String, Done> {
+fn done(server: &Server<'_>, what: &str) -> BTreeMap<String, NodeWork> {
     let nodes = server.labels("cairn_peer_requests_total", "node").into_iter();
     let all = nodes.map(|node| {
         let labels = [format!("node=\"{node}\""), format!("what=\"{what}\"")];
         let labels = [&labels[0][..], &labels[1]];
         let count = server.grew("cairn_peer_requests_total", &labels);
         let seconds = server.grew("cairn_peer_seconds_total", &labels);
-        (node, Done { count, seconds })
+        (node, NodeWork { count, seconds })
     });
     all.filter(|(_, done)| done.count >= BLOCKS).collect()
 }

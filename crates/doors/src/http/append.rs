@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde::Serialize;
 
-use super::digest::Expected;
+use super::digest::ExpectedDigests;
 use super::error::Failure;
 use super::target::check_new;
 use super::{Body, headers, json_of};
@@ -21,8 +21,14 @@ use crate::upload::Upload;
 pub const X_CAIRN_OFFSET: HeaderName = HeaderName::from_static("x-cairn-offset");
 pub const X_CAIRN_SIZE: HeaderName = HeaderName::from_static("x-cairn-size");
 
+/// The body of a request, and the counters that its bytes are added to.
+pub struct CountedUpload<'a> {
+    pub upload: &'a mut Upload,
+    pub stats: &'a VerbStats,
+}
+
 #[derive(Serialize)]
-struct Appended {
+struct AppendReply {
     /// Offset of the record.
     offset: u64,
     /// Size of the object with the record, bytes.
@@ -33,10 +39,10 @@ pub async fn append(
     fs: &Fs,
     mut room: Room,
     caller: &Caller,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     headers: &HeaderMap,
-    upload: &mut Upload,
-    stats: &VerbStats,
+    CountedUpload { upload, stats }: CountedUpload<'_>,
 ) -> Result<Response<Body>, Failure> {
     check_new(key)?;
     if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
@@ -46,7 +52,7 @@ pub async fn append(
         )
         .into());
     }
-    let expected = Expected::parse(headers)?;
+    let expected = ExpectedDigests::parse(headers)?;
     fs.read(caller, MayWrite { bucket: bucket.to_owned() }).await?;
     let record = collect(upload, store_limits::BLOCK_BYTES, &mut room).await?;
     stats.received(record.len() as u64);
@@ -55,7 +61,7 @@ pub async fn append(
         expected.check(&digester.finish())?;
     }
     let (offset, ino, inode) = fs.append(caller, bucket, key, record).await?;
-    let mut reply = json_of(StatusCode::OK, &Appended { offset, size: inode.size });
+    let mut reply = json_of(StatusCode::OK, &AppendReply { offset, size: inode.size });
     let headers = reply.headers_mut();
     headers.insert(ETAG, headers::quoted(&inode.etag(ino)));
     headers.insert(X_CAIRN_OFFSET, HeaderValue::from(offset));

@@ -14,20 +14,18 @@ use http::header::{CONTENT_ENCODING, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNM
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use super::append::{X_CAIRN_OFFSET, collect};
-use super::digest::Expected;
+use super::append::{CountedUpload, X_CAIRN_OFFSET, collect};
+use super::digest::ExpectedDigests;
 use super::error::Failure;
 use super::target::check_new;
 use super::{Body, json_of};
 use crate::limits::IDEMPOTENCY_KEY_BYTES;
-use crate::metrics::VerbStats;
 use crate::room::Room;
-use crate::upload::Upload;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 #[derive(Serialize)]
-struct Appended {
+struct AppendLinesReply {
     /// Offset of the lines.
     offset: u64,
     /// Their length, bytes.
@@ -40,16 +38,17 @@ pub async fn append_lines(
     intake: &Intake,
     mut room: Room,
     caller: &Caller,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     headers: &HeaderMap,
-    (upload, stats): (&mut Upload, &VerbStats),
+    CountedUpload { upload, stats }: CountedUpload<'_>,
 ) -> Result<Response<Body>, Failure> {
     check_new(key)?;
     if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
     {
         return Err(Error::NotImplemented("conditions on an append".into()).into());
     }
-    let (expected, coding) = (Expected::parse(headers)?, coding(headers)?);
+    let (expected, coding) = (ExpectedDigests::parse(headers)?, coding(headers)?);
     let request = idempotency_key(headers)?;
     intake.gather().fs().read(caller, MayWrite { bucket: bucket.to_owned() }).await?;
     let most = store_limits::BLOCK_BYTES;
@@ -63,13 +62,13 @@ pub async fn append_lines(
     room.hold(held + coding.unpacked_len(&packed, most)?).await;
     let lines = whole(coding.unpack(packed, most)?, most)?;
     let length = lines.len() as u64;
-    let place = (bucket, key);
     let (offset, repeated) = match request {
         None => {
-            let lines = (lines, ObjectAttributes::default());
-            (intake.gather().append(caller, place, lines, Arc::new(room)).await?, false)
+            let (gather, made) = (intake.gather(), ObjectAttributes::default());
+            (gather.append(caller, bucket, key, lines, made, Arc::new(room)).await?, false)
         }
         Some(request) => {
+            let place = (bucket, key);
             let key = key_of(&[b"lines", bucket.as_bytes(), key.as_bytes(), request, &lines]);
             let call = call_of(caller.user(), &key);
             let made = ObjectAttributes::default();
@@ -79,7 +78,7 @@ pub async fn append_lines(
             }
         }
     };
-    let mut reply = json_of(StatusCode::OK, &Appended { offset, length, repeated });
+    let mut reply = json_of(StatusCode::OK, &AppendLinesReply { offset, length, repeated });
     reply.headers_mut().insert(X_CAIRN_OFFSET, HeaderValue::from(offset));
     Ok(reply)
 }

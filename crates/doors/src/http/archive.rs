@@ -39,9 +39,10 @@ pub async fn reply(
     door: &Inner,
     caller: &Caller,
     party: Party,
-    (bucket, prefix): (&str, &str),
+    bucket: &str,
+    prefix: &str,
 ) -> Result<Response<Body>, Failure> {
-    let found = find(door, caller, party, (bucket, prefix)).await?;
+    let found = find(door, caller, party, bucket, prefix).await?;
     let making = Making {
         fs: door.fs().clone(),
         caller: caller.clone(),
@@ -71,7 +72,7 @@ pub async fn reply(
 }
 
 /// The objects of an archive.
-struct Found {
+struct ArchiveContents {
     keys: Vec<Box<str>>,
     /// Number of files whose names are no keys.
     hidden: u64,
@@ -82,9 +83,10 @@ async fn find(
     door: &Inner,
     caller: &Caller,
     party: Party,
-    (bucket, prefix): (&str, &str),
-) -> Result<Found, Failure> {
-    let mut found = Found { keys: Vec::new(), hidden: 0, room: Vec::new() };
+    bucket: &str,
+    prefix: &str,
+) -> Result<ArchiveContents, Failure> {
+    let mut found = ArchiveContents { keys: Vec::new(), hidden: 0, room: Vec::new() };
     let (mut after, mut bytes) = (String::new(), 0);
     loop {
         let verb = ListObjects {
@@ -162,7 +164,8 @@ impl Making {
         let mut batch = BytesMut::new();
         while let Some(key) = self.keys.next() {
             let (fs, place) = (&self.fs, (&*self.bucket, &*key));
-            match fs.open_for(&self.caller, place, |object| Some(0..object.size())).await {
+            match fs.open_for(&self.caller, place.0, place.1, |object| Some(0..object.size())).await
+            {
                 Ok(object) => self.add(&object, &key, &mut batch),
                 Err(Error::NotFound(_)) => self.gone.push(key),
                 Err(error) => return Err(error),

@@ -102,7 +102,7 @@ pub async fn block(admit: &Admit, caller: &Caller, path: &str) -> Result<Respons
     })?;
     let ended = |_| Error::Unavailable("no blocks are read any more".into());
     let _place = PLACES.acquire().await.map_err(ended)?;
-    let bytes = admit.fs().read_block(caller, (group, block), length).await?;
+    let bytes = admit.fs().read_block(caller, group, block, length).await?;
     let mut reply = Response::new(Body::Full(bytes));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

@@ -5,7 +5,7 @@ use cairn_base::{Error, Result};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, SetListing, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
-use cairn_fs::ops::namespace::Opened;
+use cairn_fs::ops::namespace::BucketEntry;
 use cairn_fs::ops::read_only::SetReadOnly;
 use cairn_fs::rows::{Bucket, BucketKind, Usage};
 use http::{Response, StatusCode};
@@ -52,7 +52,7 @@ struct ShownBuckets {
     next: Option<String>,
 }
 
-async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
+async fn shown(fs: &Fs, opened: BucketEntry, usage: Usage) -> Result<ShownBucket> {
     let bucket = opened.bucket;
     let owner = fs.read(&Caller::system(), UserName { user: bucket.owner }).await?;
     Ok(ShownBucket {

@@ -11,7 +11,7 @@ use cairn_fs::Fs;
 use cairn_fs::ops::buckets::{Decide, FindBucket};
 use cairn_fs::ops::conditions::Conditions;
 use cairn_fs::ops::list_objects::ListObjects;
-use cairn_fs::ops::readdir::{Listed, Readdir};
+use cairn_fs::ops::readdir::{ListedEntry, Readdir};
 use cairn_fs::ops::rename::{Rename, RenameMode};
 use cairn_fs::ops::rmdir::Rmdir;
 use cairn_fs::ops::unlink::Unlink;
@@ -74,7 +74,7 @@ async fn delete_any(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
 
 /// A directory that is to be emptied and removed.
 #[derive(Clone)]
-struct Doomed {
+struct DoomedDirectory {
     ino: Ino,
     /// Its parent and name; `None` for the bucket itself.
     place: Option<(Ino, Bytes)>,
@@ -86,9 +86,9 @@ struct Doomed {
     has_kept: bool,
 }
 
-impl Doomed {
-    fn new(ino: Ino, place: Option<(Ino, Bytes)>) -> Doomed {
-        Doomed { ino, place, after: None, has_hidden: false, has_kept: false }
+impl DoomedDirectory {
+    fn new(ino: Ino, place: Option<(Ino, Bytes)>) -> DoomedDirectory {
+        DoomedDirectory { ino, place, after: None, has_hidden: false, has_kept: false }
     }
 }
 
@@ -98,11 +98,11 @@ struct Walk<'a> {
     caller: &'a Caller,
     top: Ino,
     /// The directories on the current path; the last is the one being read.
-    doomed: Vec<Doomed>,
+    doomed: Vec<DoomedDirectory>,
     /// Directories that cannot be removed before their contents.
     kept: HashSet<Ino>,
     /// Directories with objects that POSIX does not show.
-    hidden: Vec<Doomed>,
+    hidden: Vec<DoomedDirectory>,
     removed: usize,
     /// True if another client changed something that was being removed.
     is_disturbed: bool,
@@ -119,7 +119,7 @@ async fn remove_rest(fs: &Fs, caller: &Caller, bucket: &str) -> Result<bool> {
         fs,
         caller,
         top: id.ino(),
-        doomed: vec![Doomed::new(id.ino(), None)],
+        doomed: vec![DoomedDirectory::new(id.ino(), None)],
         kept: HashSet::new(),
         hidden: Vec::new(),
         removed: 0,
@@ -159,8 +159,8 @@ impl Walk<'_> {
         };
         at.has_hidden |= page.skipped > 0;
         let found = page.entries.len();
-        let is_new = |entry: &Listed| !self.kept.contains(&entry.ino);
-        let entries: Vec<Listed> = page.entries.into_iter().filter(is_new).collect();
+        let is_new = |entry: &ListedEntry| !self.kept.contains(&entry.ino);
+        let entries: Vec<ListedEntry> = page.entries.into_iter().filter(is_new).collect();
         at.has_kept |= entries.len() < found;
         if !entries.is_empty() {
             self.remove(ino, entries).await?;
@@ -173,7 +173,7 @@ impl Walk<'_> {
     }
 
     /// Removes entries of a directory that are not directories; the directories come next.
-    async fn remove(&mut self, parent: Ino, entries: Vec<Listed>) -> Result<()> {
+    async fn remove(&mut self, parent: Ino, entries: Vec<ListedEntry>) -> Result<()> {
         let (directories, files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == Kind::Directory);
         let (fs, caller) = (self.fs, self.caller);
@@ -185,13 +185,14 @@ impl Walk<'_> {
         let removed = gone.iter().filter(|is_gone| **is_gone).count();
         self.is_disturbed |= removed < gone.len();
         self.removed += removed;
-        let next = directories.into_iter().map(|d| Doomed::new(d.ino, Some((parent, d.name))));
+        let next =
+            directories.into_iter().map(|d| DoomedDirectory::new(d.ino, Some((parent, d.name))));
         self.doomed.extend(next);
         Ok(())
     }
 
     /// Removes a directory that shows no more entries.
-    async fn finish(&mut self, done: Doomed) -> Result<()> {
+    async fn finish(&mut self, done: DoomedDirectory) -> Result<()> {
         if done.has_hidden {
             self.hidden.push(done.clone());
         }
@@ -212,7 +213,7 @@ impl Walk<'_> {
 
     /// Moves a directory to the top of the bucket, under a name so short that keys below it are no
     /// longer than they were when they were made. Returns whether it was moved.
-    async fn lift(&self, doomed: &Doomed) -> Result<bool> {
+    async fn lift(&self, doomed: &DoomedDirectory) -> Result<bool> {
         let Some((parent, name)) = &doomed.place else { return Ok(false) };
         let is_up = *parent == self.top;
         if is_up && name.len() == 1 {

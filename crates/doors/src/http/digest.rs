@@ -10,19 +10,19 @@ use http::HeaderMap;
 
 /// The digests that the bytes of an upload must have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Expected {
+pub struct ExpectedDigests {
     md5: Option<Vec<u8>>,
     sha256: Option<Vec<u8>>,
 }
 
-impl Expected {
+impl ExpectedDigests {
     /// Reads the digests from the headers.
     ///
     /// # Errors
     /// `Invalid` for a digest that is malformed, contradicts another, or is of an unknown kind: a
     /// client that sends a digest wants it checked.
-    pub fn parse(headers: &HeaderMap) -> Result<Expected> {
-        let mut expected = Expected::default();
+    pub fn parse(headers: &HeaderMap) -> Result<ExpectedDigests> {
+        let mut expected = ExpectedDigests::default();
         for value in headers.get_all("content-md5") {
             let text = value.to_str().unwrap_or_default();
             expected.set("md5", text.trim())?;
@@ -111,13 +111,13 @@ mod tests {
     const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg=="; // of "hello"
     const SHA: &str = "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="; // of "hello"
 
-    fn parse(pairs: &[(&str, &str)]) -> Result<Expected> {
+    fn parse(pairs: &[(&str, &str)]) -> Result<ExpectedDigests> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             headers.append(name, HeaderValue::from_str(value).unwrap());
         }
-        Expected::parse(&headers)
+        ExpectedDigests::parse(&headers)
     }
 
     #[test]

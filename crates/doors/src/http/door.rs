@@ -17,7 +17,7 @@ use super::body::Body;
 use super::cors;
 use super::error::{self, Failure, RequestIds};
 use super::followers::Followers;
-use super::get::{self, Read};
+use super::get::{self, ReadRequest};
 use super::inner::Inner;
 use super::kind::Kind;
 use super::mount::{self, Mounts};
@@ -25,16 +25,16 @@ use super::passwords::Passwords;
 use super::redirect::Redirects;
 use super::reply::Reply;
 use super::route;
-use super::seen::Seen;
-use super::shared;
+use super::served_request::ServedRequest;
+use super::share_target;
 use super::target::Target;
 use super::tus;
-use crate::admit::{Admit, Refused, anonymous};
+use crate::admit::{Admit, AdmitError, anonymous};
 use crate::cors::{Cors, is_preflight};
 use crate::host;
 use crate::limits::{self, Limits};
 use crate::metrics::DoorMetrics;
-use crate::paced::{self, Paced};
+use crate::pacing::{self, PacingAccount};
 use crate::places::NoPlace;
 use crate::records::without_token;
 use crate::serve::{Door, Remote};
@@ -183,7 +183,7 @@ impl Inner {
         {
             return None;
         }
-        let read = Read { method, headers, query: None, key: &key, is_website: false };
+        let read = ReadRequest { method, headers, query: None, key: &key, is_website: false };
         if let Ok(object) = &opened
             && !object.is_open_for(&(0..object.size()))
             && get::sent(&read, object).is_some_and(|range| !object.is_open_for(&range))
@@ -205,11 +205,11 @@ impl Inner {
         });
         stages.lap(Stage::Cache);
         let (path, stages) = (uri.path(), *stages);
-        let seen = Seen { peer, method, path, is_anonymous, stages };
+        let seen = ServedRequest { peer, method, path, is_anonymous, stages };
         Some(seen.finish(reply, &self.stats[kind as usize]))
     }
 
-    async fn admit(&self, peer: Remote, parts: &Parts) -> Result<Caller, Refused> {
+    async fn admit(&self, peer: Remote, parts: &Parts) -> Result<Caller, AdmitError> {
         let admitting = Box::pin(self.admit.caller(&parts.headers, peer));
         stage::time(Stage::Admit, admitting).await
     }
@@ -224,14 +224,13 @@ impl Inner {
         upload: &Upload,
     ) -> Result<Option<Arc<Account>>, Duration> {
         match upload.admit(caller) {
-            Ok(()) => Box::pin(paced::account_of(self.fs(), caller)).await,
+            Ok(()) => Box::pin(pacing::account_of(self.fs(), caller)).await,
             Err(NoPlace) => Err(Duration::from_secs(limits::NO_PLACE_SECS)),
         }
     }
 
     async fn answer(&self, peer: Remote, mut request: Request<Upload>) -> Response<Body> {
-        let named = host::check(&request);
-        let upgrade = mount::wanted(&mut request);
+        let (named, upgrade) = (host::check(&request), mount::wanted(&mut request));
         let (parts, mut upload) = request.into_parts();
         let witness = Witness::of(&parts.extensions);
         let parsed = Target::parse(parts.uri.path());
@@ -269,8 +268,8 @@ impl Inner {
                     (Err(error), _) => Err(error.into()),
                     (_, Err(wait)) => Err(Failure::Limited(wait)),
                     (Ok(Target::Mount), _) if upgrade.is_some() => {
-                        let asked = (&parts, &caller);
-                        mount::take(&self.admit, self.mounts.as_ref(), peer, asked, upgrade)
+                        let (mounts, headers) = (self.mounts.as_ref(), &parts.headers);
+                        mount::take(&self.admit, mounts, peer, headers, &caller, upgrade)
                             .map_err(Failure::from)
                     }
                     (Ok(target), _) => {
@@ -292,9 +291,9 @@ impl Inner {
             error::failed(failure, &parts, upload, is_anonymous && !is_shared, &self.ids)
         });
         if let Some(account) = account {
-            reply.extensions_mut().insert(Paced::new(account));
+            reply.extensions_mut().insert(PacingAccount::new(account));
         }
-        say_special((is_tus, is_shared), &parts, &mut reply);
+        say_special(is_tus, is_shared, &parts, &mut reply);
         if let Some(page) = page {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }
@@ -303,12 +302,12 @@ impl Inner {
 }
 
 /// Adds the headers for replies of tus and of share links.
-fn say_special((is_tus, is_shared): (bool, bool), parts: &Parts, reply: &mut Response<Body>) {
+fn say_special(is_tus: bool, is_shared: bool, parts: &Parts, reply: &mut Response<Body>) {
     if is_tus {
         tus::say_version(reply.headers_mut());
     }
     if is_shared {
-        shared::show_error(&parts.headers, reply);
+        share_target::show_error(&parts.headers, reply);
     }
 }
 
@@ -322,7 +321,7 @@ fn special(target: &Result<Target<'_>>) -> (bool, bool) {
     }
 }
 
-fn seen<'a>(peer: Remote, parts: &'a Parts, is_anonymous: bool) -> Seen<'a> {
+fn seen<'a>(peer: Remote, parts: &'a Parts, is_anonymous: bool) -> ServedRequest<'a> {
     let stages = stage::snapshot().expect("the reply is a scope");
-    Seen { peer, method: &parts.method, path: parts.uri.path(), is_anonymous, stages }
+    ServedRequest { peer, method: &parts.method, path: parts.uri.path(), is_anonymous, stages }
 }

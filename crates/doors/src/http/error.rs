@@ -12,8 +12,8 @@ use http::{HeaderValue, Response, StatusCode, Version};
 use serde::Serialize;
 
 use super::{Body, json_of};
-use crate::admit::Refused;
-use crate::paced;
+use crate::admit::AdmitError;
+use crate::pacing;
 use crate::upload::{Upload, UploadError};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -22,7 +22,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug)]
 pub enum Failure {
     Store(Error),
-    Refused(Refused),
+    Refused(AdmitError),
     /// There is no room for it now, through no fault of the server.
     Busy(&'static str),
     /// The user has used up a limit, for this long.
@@ -47,10 +47,10 @@ impl Failure {
     pub fn reason(&self) -> String {
         match self {
             Failure::Store(error @ (Error::Denied(_) | Error::ReadOnly(_))) => error.to_string(),
-            Failure::Store(error) | Failure::Refused(Refused::Failed(error)) => {
+            Failure::Store(error) | Failure::Refused(AdmitError::Failed(error)) => {
                 error.kind().to_owned()
             }
-            Failure::Refused(Refused::Credentials) => "bad_credentials".to_owned(),
+            Failure::Refused(AdmitError::Credentials) => "bad_credentials".to_owned(),
             Failure::Busy(_) => "unavailable".to_owned(),
             Failure::Limited(_) => "too_many_requests".to_owned(),
             Failure::Slow(_) => "too_slow".to_owned(),
@@ -69,10 +69,10 @@ impl From<UploadError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
+impl From<AdmitError> for Failure {
+    fn from(refused: AdmitError) -> Failure {
         match refused {
-            Refused::Failed(error) => Failure::Store(error),
+            AdmitError::Failed(error) => Failure::Store(error),
             other => Failure::Refused(other),
         }
     }
@@ -161,7 +161,7 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
             reply
         }
         Failure::Limited(wait) => {
-            let seconds = paced::seconds(wait);
+            let seconds = pacing::seconds(wait);
             let text = format!("a limit of this user is used up: try again in {seconds} s");
             let status = StatusCode::TOO_MANY_REQUESTS;
             let mut reply = json(status, "too_many_requests", &text, id);
@@ -173,8 +173,8 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
             reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             reply
         }
-        Failure::Refused(Refused::Failed(error)) => store(&error, id),
-        Failure::Refused(Refused::Credentials) => {
+        Failure::Refused(AdmitError::Failed(error)) => store(&error, id),
+        Failure::Refused(AdmitError::Credentials) => {
             unauthorized("bad_credentials", "the credentials are malformed, unknown or expired", id)
         }
     }

@@ -17,10 +17,10 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 
 use super::error::{self, Failure, RequestIds};
-use super::get::{self, Read, Source};
+use super::get::{self, ReadRequest, Source};
 use super::health::{self, Readiness};
 use super::link::{self, Link};
-use super::seen::{Seen, is_local};
+use super::served_request::{ServedRequest, is_local};
 use super::{Body, Reply, cors, headers, no_content};
 use crate::cors::is_preflight;
 use crate::dates;
@@ -120,7 +120,7 @@ impl Inner {
             (false, _) => (path, &self.other),
         };
         let stages = stage::snapshot().expect("the reply is a scope");
-        Seen { peer, method, path, is_anonymous, stages }.finish(reply, stats)
+        ServedRequest { peer, method, path, is_anonymous, stages }.finish(reply, stats)
     }
 
     async fn route(
@@ -146,8 +146,8 @@ impl Inner {
         }
         match token {
             None if path == "/metrics" => {
-                Ok(health::metrics(&self.metrics, headers, (is_local(peer, uri, headers), false))
-                    .await?)
+                let may_see = is_local(peer, uri, headers);
+                Ok(health::metrics(&self.metrics, headers, may_see, false).await?)
             }
             None if path == "/readyz" => Ok(health::readiness("chunkserver", (self.readiness)())),
             None => Ok(health::health()),
@@ -164,13 +164,13 @@ impl Inner {
     ) -> Result<Response<Body>> {
         let link = Link::open(token, &self.key, self.clock.now())?;
         tracing::debug!(peer = %peer.address, %method, bucket = link.bucket, key = link.key);
-        let linked = Linked {
+        let linked = LinkedObject {
             link: Arc::new(link),
             blocks: Arc::clone(&self.blocks),
             sending: Arc::clone(&self.sending),
         };
         let key = &linked.link.key;
-        let read = Read { method, headers, query: None, key, is_website: false };
+        let read = ReadRequest { method, headers, query: None, key, is_website: false };
         let (head, body) = get::reply(&read, &linked, || self.ids.next())?.into_parts();
         match body.primed().await {
             Ok(body) => Ok(Response::from_parts(head, body)),
@@ -195,13 +195,13 @@ fn preflight() -> Response<Body> {
 
 /// A link with the blocks that it names.
 #[derive(Clone)]
-struct Linked {
+struct LinkedObject {
     link: Arc<Link>,
     blocks: Arc<dyn BlockReader>,
     sending: Arc<Sending>,
 }
 
-impl Source for Linked {
+impl Source for LinkedObject {
     fn etag(&self) -> String {
         self.link.etag.clone()
     }

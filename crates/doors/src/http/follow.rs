@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, UserId};
-use cairn_logs::follow::{Checker, Feed, FeedEvent, From, Position, Sse, Wanted};
+use cairn_logs::follow::{Checker, Feed, FeedEvent, FollowRequest, From, Position, Sse};
 use cairn_logs::limits::{FOLLOW_BYTES, FOLLOW_EVENTS_BYTES, LAST_LINES};
 use futures_util::{StreamExt, stream};
 use http::header::{
@@ -55,13 +55,15 @@ fn from(query: &Query, headers: &HeaderMap) -> Result<From> {
 /// Answers a GET with `lines`: the last lines.
 pub async fn last_lines(
     door: &Inner,
-    (parts, caller): (&Parts, &Caller),
-    place: (&str, &str),
+    parts: &Parts,
+    caller: &Caller,
+    bucket: &str,
+    key: &str,
     lines: &str,
 ) -> Result<Response<Body>> {
     check_request(parts)?;
-    let (stream, length) =
-        cairn_logs::follow::last_lines(door.fs(), caller, place, count_of(lines)?).await?;
+    let (fs, count) = (door.fs(), count_of(lines)?);
+    let (stream, length) = cairn_logs::follow::last_lines(fs, caller, bucket, key, count).await?;
     Ok(reply(Body::stream(stream, length), "application/octet-stream"))
 }
 
@@ -97,14 +99,17 @@ fn wants_events(headers: &HeaderMap) -> bool {
 
 pub async fn follow(
     door: &Inner,
-    (peer, parts, caller): (Remote, &Parts, &Caller),
-    (bucket, key): (&str, &str),
+    peer: Remote,
+    parts: &Parts,
+    caller: &Caller,
+    bucket: &str,
+    key: &str,
     query: &Query,
 ) -> Result<Response<Body>, Failure> {
     check_request(parts)?;
     let from = from(query, &parts.headers)?;
     let shares = door.followers.take(caller, peer)?;
-    let feed = Feed::new(&door.tails, Wanted { caller, bucket, key, from }).await?;
+    let feed = Feed::new(&door.tails, FollowRequest { caller, bucket, key, from }).await?;
     let place = FollowerPlace::new(shares, door.tails.counts());
     let is_events = wants_events(&parts.headers);
     let (seat, begin) = (Seat::default(), feed.begin());

@@ -14,7 +14,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-use super::range::Wanted;
+use super::range::RangeSelection;
 use super::target::Query;
 use super::{Body, conditions, headers, range};
 use crate::content_type::{self, OCTET_STREAM};
@@ -30,7 +30,7 @@ pub const INERT: HeaderValue = HeaderValue::from_static(
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// The parts of a request that matter to a read.
-pub struct Read<'a> {
+pub struct ReadRequest<'a> {
     pub method: &'a Method,
     pub headers: &'a HeaderMap,
     pub query: Option<&'a str>,
@@ -98,20 +98,20 @@ impl Source for Object {
 
 /// Returns the bytes of an object that the reply may have, for which it must be opened; `None` if
 /// there are none.
-pub fn sent(read: &Read<'_>, object: &Object) -> Option<Range<u64>> {
+pub fn sent(read: &ReadRequest<'_>, object: &Object) -> Option<Range<u64>> {
     if read.method == Method::HEAD {
         return None;
     }
     match wanted(read.headers, &object.etag(), object).ok()? {
-        Wanted::Whole => Some(0..object.size()),
-        Wanted::One(range) => Some(range),
-        Wanted::Several(ranges) => Some(ranges.first()?.start..ranges.last()?.end),
+        RangeSelection::Whole => Some(0..object.size()),
+        RangeSelection::One(range) => Some(range),
+        RangeSelection::Several(ranges) => Some(ranges.first()?.start..ranges.last()?.end),
     }
 }
 
 /// Returns the reply to a GET or HEAD of an open object.
 pub fn reply<S: Source>(
-    read: &Read<'_>,
+    read: &ReadRequest<'_>,
     object: &S,
     boundary: impl Fn() -> String,
 ) -> Result<Reply> {
@@ -141,14 +141,14 @@ pub fn reply<S: Source>(
         return Ok(reply);
     }
     match wanted(read.headers, &etag, object)? {
-        Wanted::Whole => *reply.body_mut() = bytes_of(object, 0..size),
-        Wanted::One(range) => {
+        RangeSelection::Whole => *reply.body_mut() = bytes_of(object, 0..size),
+        RangeSelection::One(range) => {
             *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
             let value = HeaderValue::try_from(content_range(&range, size));
             reply.headers_mut().insert(CONTENT_RANGE, value.map_err(|_| unsayable())?);
             *reply.body_mut() = bytes_of(object, range);
         }
-        Wanted::Several(ranges) => several(&mut reply, object, &ranges, &boundary())?,
+        RangeSelection::Several(ranges) => several(&mut reply, object, &ranges, &boundary())?,
     }
     Ok(reply)
 }
@@ -172,11 +172,11 @@ fn unsayable() -> Error {
     Error::Invalid("the object has a header that cannot be sent".into())
 }
 
-fn wanted<S: Source>(headers: &HeaderMap, etag: &str, object: &S) -> Result<Wanted> {
-    let Some(range) = headers.get(RANGE) else { return Ok(Wanted::Whole) };
-    let Ok(range) = range.to_str() else { return Ok(Wanted::Whole) };
+fn wanted<S: Source>(headers: &HeaderMap, etag: &str, object: &S) -> Result<RangeSelection> {
+    let Some(range) = headers.get(RANGE) else { return Ok(RangeSelection::Whole) };
+    let Ok(range) = range.to_str() else { return Ok(RangeSelection::Whole) };
     if !conditions::range_counts(headers, etag, object.modified()) {
-        return Ok(Wanted::Whole);
+        return Ok(RangeSelection::Whole);
     }
     range::select(range, object.size())
 }

@@ -152,7 +152,8 @@ pub fn readiness(role: &'static str, conditions: Vec<Condition>) -> Response<Bod
 pub async fn metrics(
     metrics: &Metrics,
     headers: &HeaderMap,
-    (may_see, may_see_names): (bool, bool),
+    may_see: bool,
+    may_see_names: bool,
 ) -> Result<Response<Body>> {
     if !may_see {
         let what = "metrics: only root, or requests from this machine";

@@ -44,7 +44,7 @@ struct Where {
 }
 
 impl Where {
-    fn new((url, path): (String, String)) -> Option<Where> {
+    fn new(url: &str, path: &str) -> Option<Where> {
         let (scheme, rest) = url.split_once("://")?;
         let (host, above) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let path = format!("{above}{path}");
@@ -67,14 +67,16 @@ pub async fn info(
         )));
     };
     let etag = object.etag();
-    let whole = maker.link(layout.clone(), etag.clone()).and_then(Where::new);
+    let whole = maker.link(layout.clone(), etag.clone());
+    let whole = whole.and_then(|(url, path)| Where::new(&url, &path));
     let parts: Option<Vec<Part>> = cuts(&layout)
         .into_iter()
         .map(|(offset, end)| {
             let length = end - offset;
             // The parts are bytes of their own, with an ETag of their own.
             let own = format!("{etag}.{offset}-{length}");
-            let at = Where::new(maker.link(layout.part(offset..end), own)?)?;
+            let (url, path) = maker.link(layout.part(offset..end), own)?;
+            let at = Where::new(&url, &path)?;
             Some(Part { offset, length, at })
         })
         .collect();
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let parts = |url: &str| {
-            let Where { scheme, host, path } = Where::new((url.into(), "/files/x".into()))?;
+            let Where { scheme, host, path } = Where::new(url, "/files/x")?;
             Some(format!("{scheme} {host} {path}"))
         };
         assert_eq!(parts("http://h:1").unwrap(), "http h:1 /files/x");

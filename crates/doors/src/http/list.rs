@@ -4,7 +4,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, limits as store_limits};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::FindBucket;
-use cairn_fs::ops::list_objects::{ListObjects, Listed, Page};
+use cairn_fs::ops::list_objects::{ListObjects, ListedObject, Page};
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 
@@ -29,8 +29,8 @@ struct ShownObject {
     content_type: String,
 }
 
-impl From<Listed> for ShownObject {
-    fn from(Listed { key, ino, inode }: Listed) -> ShownObject {
+impl From<ListedObject> for ShownObject {
+    fn from(ListedObject { key, ino, inode }: ListedObject) -> ShownObject {
         let size = if inode.is_directory() { 0 } else { inode.size };
         let etag = inode.etag(Ino(ino.0));
         let modified = rfc3339(inode.mtime);
@@ -89,7 +89,8 @@ pub async fn show(
     fs: &Fs,
     caller: &Caller,
     headers: &HeaderMap,
-    (bucket, prefix): (&str, &str),
+    bucket: &str,
+    prefix: &str,
     query: &Query,
 ) -> Result<Response<Body>> {
     if !is_for_people(headers, query) {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use cairn_base::rfc3339;
-use cairn_fs::ops::list_objects::{Listed, Page};
+use cairn_fs::ops::list_objects::{ListedObject, Page};
 use http::{Response, StatusCode};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -105,7 +105,7 @@ impl ListingPage<'_> {
         }
     }
 
-    fn file(&self, Listed { key, inode, .. }: &Listed) -> Markup {
+    fn file(&self, ListedObject { key, inode, .. }: &ListedObject) -> Markup {
         let (size, changed) = (human_bytes(inode.size), rfc3339(inode.mtime));
         let shown: String = changed.chars().take(16).collect();
         html! {

@@ -8,8 +8,8 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result};
 use cairn_logs::limits::{BODY_BYTES, ITEM_BYTES, RECORD_BYTES, RECORDS};
 use cairn_logs::{
-    Coding, Held, Item, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki, otlp,
-    otlp_json,
+    Coding, HeldMemory, Item, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki,
+    otlp, otlp_json,
 };
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
@@ -31,7 +31,7 @@ use crate::upload::Upload;
 use crate::witness::Witness;
 
 /// A request whose caller is known.
-pub struct Asked<'a> {
+pub struct LogRequest<'a> {
     pub parts: &'a Parts,
     pub caller: &'a Caller,
     pub stats: &'a VerbStats,
@@ -49,7 +49,7 @@ type Answer = Result<Response<Body>, Failure>;
 /// Answers a POST to one of the paths of shippers.
 pub async fn push(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     path: LogPath<'_>,
     room: Room,
     upload: &mut Upload,
@@ -76,7 +76,7 @@ fn is_of(headers: &HeaderMap, types: &[&str]) -> bool {
 
 /// Returns the body, unpacked, and the checksum of a request that may be sent again.
 async fn body(
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     coding: Coding,
     room: &mut Room,
     upload: &mut Upload,
@@ -86,7 +86,7 @@ async fn body(
 }
 
 async fn packed_body(
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     room: &mut Room,
     upload: &mut Upload,
 ) -> Result<Bytes, Failure> {
@@ -96,7 +96,7 @@ async fn packed_body(
 }
 
 async fn unpack(
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     coding: Coding,
     room: &mut Room,
     packed: Bytes,
@@ -117,19 +117,20 @@ async fn hold(room: &mut Room, bytes: usize) -> Result<(), Failure> {
 
 async fn store(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     protocol: Protocol,
-    records: (RecordBatch, Option<Key>),
-    held: Held,
+    batch: RecordBatch,
+    key: Option<Key>,
+    held: HeldMemory,
 ) -> Result<Outcome> {
-    records.0.check_records()?;
-    let outcome = door.intake.push(request.caller, protocol, records, held).await?;
+    batch.check_records()?;
+    let outcome = door.intake.push(request.caller, protocol, batch, key, held).await?;
     witness(request, &outcome);
     Ok(outcome)
 }
 
 /// Notes in the audit which records were not kept.
-fn witness(request: &Asked<'_>, outcome: &Outcome) {
+fn witness(request: &LogRequest<'_>, outcome: &Outcome) {
     Witness::of(&request.parts.extensions).note(|facts| {
         facts.records += outcome.records;
         for (_, error) in outcome.refused.iter().chain(&outcome.failed) {
@@ -140,7 +141,7 @@ fn witness(request: &Asked<'_>, outcome: &Outcome) {
 
 async fn loki_push(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     mut room: Room,
     upload: &mut Upload,
 ) -> Answer {
@@ -162,7 +163,7 @@ async fn loki_push(
         loki::protobuf(&body, &mut batch)?
     }
     drop(body);
-    let outcome = store(door, request, Protocol::Loki, (batch, key), Arc::new(room)).await?;
+    let outcome = store(door, request, Protocol::Loki, batch, key, Arc::new(room)).await?;
     refuse(outcome)?;
     Ok(no_content())
 }
@@ -185,7 +186,7 @@ fn refuse(outcome: Outcome) -> Result<()> {
 
 async fn bulk_push(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     index: &str,
     mut room: Room,
     upload: &mut Upload,
@@ -203,7 +204,7 @@ async fn bulk_push(
         Err(failure) => return Err(failure),
     };
     let (items, outcome) = match unpacked {
-        Ok(key) => bulk_store(door, request, index, (&body, key), room).await?,
+        Ok(key) => bulk_store(door, request, index, &body, key, room).await?,
         Err(why) => match bulk::items(&body, index, ITEMS_UNDER_PRESSURE) {
             Ok(items) => {
                 let error = Error::Unavailable(why.into());
@@ -224,15 +225,16 @@ async fn bulk_push(
 /// Stores the records of a body. Returns its items, too.
 async fn bulk_store<'a>(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     index: &'a str,
-    (body, key): (&'a Bytes, Option<Key>),
+    body: &'a Bytes,
+    key: Option<Key>,
     mut room: Room,
 ) -> Result<(Vec<Item<'a>>, Outcome), Failure> {
     let mut batch = door.intake.batch().at_most(RECORDS);
     let items = bulk::parse(body, index, &mut batch)?;
     let stored = match hold(&mut room, 3 * body.len() + items.len() * ITEM_BYTES).await {
-        Ok(()) => store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await,
+        Ok(()) => store(door, request, Protocol::Bulk, batch, key, Arc::new(room)).await,
         Err(_) => Err(Error::Unavailable(NO_ROOM.into())),
     };
     let outcome = match stored {
@@ -244,7 +246,7 @@ async fn bulk_store<'a>(
 
 /// Returns the outcome when no record could be stored now. Some shippers read the status of each
 /// item, and not that of the reply.
-fn all_failed(request: &Asked<'_>, records: usize, error: Error) -> Result<Outcome> {
+fn all_failed(request: &LogRequest<'_>, records: usize, error: Error) -> Result<Outcome> {
     let outcome = each_failed(records, error)?;
     witness(request, &outcome);
     Ok(outcome)
@@ -260,7 +262,7 @@ fn each_failed(records: usize, error: Error) -> Result<Outcome> {
 
 async fn otlp_push(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     mut room: Room,
     upload: &mut Upload,
 ) -> Answer {
@@ -278,7 +280,7 @@ async fn otlp_push(
         otlp::protobuf(&body, &mut batch)?
     }
     drop(body);
-    let outcome = store(door, request, Protocol::Otlp, (batch, key), Arc::new(room)).await?;
+    let outcome = store(door, request, Protocol::Otlp, batch, key, Arc::new(room)).await?;
     let Outcome { records, refused, failed } = outcome;
     if let Some((_, error)) = failed.into_iter().next() {
         // Exporters try again after 503, and after few other statuses.
@@ -294,7 +296,7 @@ async fn otlp_push(
 /// Takes entries as they arrive: a journal may be sent for as long as the journal lasts.
 async fn journal_push(
     door: &Inner,
-    request: &Asked<'_>,
+    request: &LogRequest<'_>,
     mut room: Room,
     upload: &mut Upload,
 ) -> Answer {
@@ -314,34 +316,35 @@ async fn journal_push(
     // Room for twice the most waiting bytes, and the lines that these become.
     hold(&mut room, 6 * RECORD_BYTES).await?;
     upload.shares(room.all(), room.party());
-    let room: Held = Arc::new(room);
+    let room: HeldMemory = Arc::new(room);
     let (mut waiting, mut next_look) = (BytesMut::new(), RECORD_BYTES);
     while let Some(frame) = upload.frame().await {
         let Ok(bytes) = frame?.into_data() else { continue };
         request.stats.received(bytes.len() as u64);
         waiting.extend_from_slice(&bytes);
         if waiting.len() >= next_look {
-            entries(door, request, (&mut waiting, &room), false).await?;
+            entries(door, request, &mut waiting, &room, false).await?;
             // An incomplete entry is not parsed again for each byte.
             next_look = (waiting.len() + JOURNAL_STEP).max(RECORD_BYTES);
         }
     }
-    entries(door, request, (&mut waiting, &room), true).await?;
+    entries(door, request, &mut waiting, &room, true).await?;
     Ok(log_replies::text(StatusCode::ACCEPTED, "OK.\n"))
 }
 
 /// Stores those that have come whole.
 async fn entries(
     door: &Inner,
-    request: &Asked<'_>,
-    (waiting, room): (&mut BytesMut, &Held),
+    request: &LogRequest<'_>,
+    waiting: &mut BytesMut,
+    room: &HeldMemory,
     is_end: bool,
 ) -> Result<()> {
     let mut batch = door.intake.batch();
     let taken = journal::parse(waiting, is_end, &mut batch);
     if batch.records > 0 {
         let held = Arc::clone(room);
-        let outcome = store(door, request, Protocol::Journal, (batch, None), held).await?;
+        let outcome = store(door, request, Protocol::Journal, batch, None, held).await?;
         // The uploader cannot skip an entry: it would send the entry again without end.
         if let Some((number, error)) = outcome.refused.first() {
             let refused = outcome.refused.len();

@@ -10,7 +10,6 @@ use std::time::Duration;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize};
 use cairn_base::{Error, Result, UserId};
 use http::header::{CONNECTION, HeaderName, UPGRADE};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -36,7 +35,7 @@ pub trait MountStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> MountStream for T {}
 
 /// A mount that has connected.
-pub struct Mounted {
+pub struct ConnectedMount {
     /// The user whose credentials it showed.
     pub caller: Caller,
     pub address: SocketAddr,
@@ -47,10 +46,10 @@ pub struct Mounted {
 
 /// Takes over mounts, and serves them in tasks of its own.
 #[derive(Clone)]
-pub struct Mounts(Arc<dyn Fn(Mounted) + Send + Sync>);
+pub struct Mounts(Arc<dyn Fn(ConnectedMount) + Send + Sync>);
 
 impl Mounts {
-    pub fn new(take: impl Fn(Mounted) + Send + Sync + 'static) -> Mounts {
+    pub fn new(take: impl Fn(ConnectedMount) + Send + Sync + 'static) -> Mounts {
         Mounts(Arc::new(take))
     }
 }
@@ -67,7 +66,8 @@ pub fn take(
     admit: &Arc<Admit>,
     mounts: Option<&Mounts>,
     peer: Remote,
-    (parts, caller): (&Parts, &Caller),
+    headers: &HeaderMap,
+    caller: &Caller,
     upgrade: Option<OnUpgrade>,
 ) -> Result<Response<Body>> {
     let Some(mounts) = mounts.cloned() else {
@@ -82,7 +82,7 @@ pub fn take(
             "a mount needs credentials: set CAIRN_KEY and CAIRN_SECRET".into(),
         ));
     };
-    let (admit, headers, caller) = (Arc::clone(admit), parts.headers.clone(), caller.clone());
+    let (admit, headers, caller) = (Arc::clone(admit), headers.clone(), caller.clone());
     tokio::spawn(async move {
         let Some(upgrade) = upgrade else { return };
         let stream = match upgrade.await {
@@ -91,7 +91,7 @@ pub fn take(
         };
         let (address, revoked) = (peer.address, Arc::new(AtomicBool::new(false)));
         let watched = Arc::downgrade(&revoked);
-        mounts.0(Mounted { caller, address, stream, revoked });
+        mounts.0(ConnectedMount { caller, address, stream, revoked });
         let mut standing = Standing::default();
         while let Some(revoked) = watched.upgrade() {
             let holds = admit.holds(&headers, user).await;

@@ -14,7 +14,8 @@ use super::{Body, conditions, headers, no_content};
 pub async fn move_object(
     fs: &Fs,
     caller: &Caller,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     target: &str,
     headers: &HeaderMap,
 ) -> Result<Response<Body>> {

@@ -216,9 +216,9 @@ mod tests {
     use http::HeaderValue;
     use proptest::prelude::*;
 
-    type Read = Vec<(Part, Vec<u8>)>;
+    type ReadParts = Vec<(Part, Vec<u8>)>;
 
-    fn read(kind: &str, pieces: Vec<Bytes>) -> Result<Read, Failure> {
+    fn read(kind: &str, pieces: Vec<Bytes>) -> Result<ReadParts, Failure> {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::try_from(kind).unwrap())]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {

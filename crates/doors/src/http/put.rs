@@ -7,7 +7,7 @@ use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 
-use super::digest::Expected;
+use super::digest::ExpectedDigests;
 use super::error::Failure;
 use super::target::check_new;
 use super::{Body, conditions, headers};
@@ -22,7 +22,8 @@ use crate::upload::Upload;
 pub async fn put(
     fs: &Fs,
     caller: &Caller,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     headers: &HeaderMap,
     upload: &mut Upload,
     stats: &VerbStats,
@@ -33,7 +34,7 @@ pub async fn put(
         let what = "a PUT takes whole objects, not a Content-Range";
         return Err(Error::Invalid(what.into()).into());
     }
-    let expected = Expected::parse(headers)?;
+    let expected = ExpectedDigests::parse(headers)?;
     let mut object = headers::stored(headers)?;
     let conditions = conditions::of_change(headers);
     let mut writer = Box::pin(fs.begin(caller, bucket)).await?;
@@ -63,7 +64,7 @@ pub async fn put(
 }
 
 /// Facts about the bytes that were received.
-struct Received {
+struct ReceivedUpload {
     /// The first bytes.
     head: Vec<u8>,
     digests: Digests,
@@ -72,8 +73,8 @@ struct Received {
 async fn receive(
     upload: &mut Upload,
     writer: &mut BodyWriter,
-    expected: &Expected,
-) -> Result<Received, Failure> {
+    expected: &ExpectedDigests,
+) -> Result<ReceivedUpload, Failure> {
     let mut digester = expected.digester();
     let mut head = Vec::new();
     while let Some(frame) = upload.frame().await {
@@ -86,7 +87,10 @@ async fn receive(
         // Boxed: the future of a body that waits takes less memory then.
         Box::pin(writer.push(bytes)).await?;
     }
-    Ok(Received { head, digests: digester.map(|digester| digester.finish()).unwrap_or_default() })
+    Ok(ReceivedUpload {
+        head,
+        digests: digester.map(|digester| digester.finish()).unwrap_or_default(),
+    })
 }
 
 fn check_length(upload: &Upload) -> Result<()> {

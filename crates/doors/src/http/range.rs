@@ -11,7 +11,7 @@ const GAP_BYTES: u64 = 80;
 
 /// The requested part of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum RangeSelection {
     Whole,
     One(Range<u64>),
     /// Ranges in ascending order, without overlaps.
@@ -24,8 +24,8 @@ pub enum Wanted {
 ///
 /// # Errors
 /// `RangeNotSatisfiable` if every range lies outside of the object.
-pub fn select(header: &str, size: u64) -> Result<Wanted> {
-    let Some(specs) = parse(header) else { return Ok(Wanted::Whole) };
+pub fn select(header: &str, size: u64) -> Result<RangeSelection> {
+    let Some(specs) = parse(header) else { return Ok(RangeSelection::Whole) };
     let mut ranges: Vec<Range<u64>> =
         specs.into_iter().filter_map(|spec| spec.within(size)).collect();
     if ranges.is_empty() {
@@ -42,13 +42,13 @@ pub fn select(header: &str, size: u64) -> Result<Wanted> {
         }
     }
     Ok(match merged.pop() {
-        Some(only) if merged.is_empty() && only.is_empty() => Wanted::Whole,
-        Some(only) if merged.is_empty() => Wanted::One(only),
+        Some(only) if merged.is_empty() && only.is_empty() => RangeSelection::Whole,
+        Some(only) if merged.is_empty() => RangeSelection::One(only),
         Some(last) => {
             merged.push(last);
-            Wanted::Several(merged)
+            RangeSelection::Several(merged)
         }
-        None => Wanted::Whole,
+        None => RangeSelection::Whole,
     })
 }
 
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn table() {
-        let one = |range| Some(Wanted::One(range));
-        let whole = || Some(Wanted::Whole);
+        let one = |range| Some(RangeSelection::One(range));
+        let whole = || Some(RangeSelection::Whole);
         let table = [
             ("bytes=0-0", one(0..1)),
             ("bytes=0-99", one(0..100)),
@@ -152,17 +152,20 @@ mod tests {
         for (header, expected) in table {
             assert_eq!(select(header, 100).ok(), expected, "{header}");
         }
-        assert_eq!(select("bytes=0-1,98-99", 100).unwrap(), Wanted::One(0..100).several(100));
+        assert_eq!(
+            select("bytes=0-1,98-99", 100).unwrap(),
+            RangeSelection::One(0..100).several(100)
+        );
         assert_eq!(select("bytes=-5", 0).ok(), whole());
         assert_eq!(select("bytes=0-", 0).ok(), None);
         let many = format!("bytes={}", "0-0,".repeat(limits::RANGES + 1));
         assert_eq!(select(&many, 100).ok(), whole());
     }
 
-    impl Wanted {
+    impl RangeSelection {
         /// The two ends of an object that are far enough apart.
-        fn several(self, size: u64) -> Wanted {
-            Wanted::Several(vec![0..2, size - 2..size])
+        fn several(self, size: u64) -> RangeSelection {
+            RangeSelection::Several(vec![0..2, size - 2..size])
         }
     }
 
@@ -202,9 +205,9 @@ mod tests {
             let mut ranges = Vec::new();
             match select(&format!("bytes={}", items.join(",")), size) {
                 Err(_) => {}
-                Ok(Wanted::Whole) => ranges.push(0..size),
-                Ok(Wanted::One(range)) => ranges.push(range),
-                Ok(Wanted::Several(several)) => ranges = several,
+                Ok(RangeSelection::Whole) => ranges.push(0..size),
+                Ok(RangeSelection::One(range)) => ranges.push(range),
+                Ok(RangeSelection::Several(several)) => ranges = several,
             }
             for (at, named) in named.iter().enumerate() {
                 let sent = ranges.iter().filter(|range| range.contains(&(at as u64))).count();
@@ -220,11 +223,11 @@ mod tests {
         #[test]
         fn any_header_is_answered(header in "(bytes=)?[-0-9, =a]{0,40}", size in any::<u64>()) {
             match select(&header, size) {
-                Ok(Wanted::One(range)) => {
+                Ok(RangeSelection::One(range)) => {
                     prop_assert!(range.start < range.end && range.end <= size);
                 }
-                Ok(Wanted::Several(ranges)) => prop_assert!(ranges.len() > 1),
-                Ok(Wanted::Whole) | Err(_) => {}
+                Ok(RangeSelection::Several(ranges)) => prop_assert!(ranges.len() > 1),
+                Ok(RangeSelection::Whole) | Err(_) => {}
             }
         }
     }

@@ -16,7 +16,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::get::{Read, Reply, disposition};
+use super::get::{ReadRequest, Reply, disposition};
 use super::link::Link;
 use super::target::Query;
 use super::{Body, conditions, headers};
@@ -121,7 +121,7 @@ fn lifetime(query: &Query) -> Result<Duration> {
 pub async fn redirect(
     redirects: Option<&Redirects>,
     object: &Object,
-    read: &Read<'_>,
+    read: &ReadRequest<'_>,
     place: (&str, &str),
     query: &Query,
     now: Timestamp,

@@ -8,20 +8,21 @@ use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 
+use super::append::CountedUpload;
 use super::append_lines::append_lines;
 use super::error::Failure;
-use super::get::{self, Read};
+use super::get::{self, ReadRequest};
 use super::inner::Inner;
 use super::log_path::LogPath;
-use super::logs::Asked;
+use super::logs::LogRequest;
 use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
-use super::seen::is_local;
+use super::served_request::is_local;
 use super::target::{Query, Target};
 use super::{
     Body, admin, append, archive, buckets, clear, cors, delete, follow, health, info, list,
-    log_replies, logs, no_content, own_keys, parameters, put, share_links as links, share_uploads,
-    shared, site, tus, website_api,
+    log_replies, logs, no_content, own_keys, parameters, put, share_links as links, share_target,
+    share_uploads, site, tus, website_api,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -123,16 +124,16 @@ pub async fn route(
         Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }
             if is_read(request) && query.is_set(parameters::FOLLOW) && !key.is_empty() =>
         {
-            let asked = (request.peer, request.parts, request.caller);
-            Box::pin(follow::follow(door, asked, (&bucket, &key), &query)).await
+            let Request { peer, parts, caller, .. } = *request;
+            Box::pin(follow::follow(door, peer, parts, caller, &bucket, &key, &query)).await
         }
         Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }
             if is_read(request)
                 && let Some(lines) = query.get(parameters::LINES)
                 && !key.is_empty() =>
         {
-            let asked = (request.parts, request.caller);
-            Ok(Box::pin(follow::last_lines(door, asked, (&bucket, &key), lines)).await?)
+            let Request { parts, caller, .. } = *request;
+            Ok(Box::pin(follow::last_lines(door, parts, caller, &bucket, &key, lines)).await?)
         }
         Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
             let prefix = format!("{key}/");
@@ -140,22 +141,22 @@ pub async fn route(
             Ok(Box::pin(listed).await?)
         }
         Target::Object { bucket, key } => {
-            Box::pin(object(door, request, (&bucket, &key), &query, upload)).await
+            Box::pin(object(door, request, &bucket, &key, &query, upload)).await
         }
         Target::Prefix { bucket, prefix } if is_read(request) && query.is_set("zip") => {
-            let place = (&*bucket, &*prefix);
-            Box::pin(archive::reply(door, request.caller, party(request), place)).await
+            let party = party(request);
+            Box::pin(archive::reply(door, request.caller, party, &bucket, &prefix)).await
         }
         Target::Prefix { bucket, prefix } if !prefix.is_empty() => {
-            Box::pin(below(door, request, (&bucket, &prefix), &query)).await
+            Box::pin(below(door, request, &bucket, &prefix, &query)).await
         }
         Target::Prefix { bucket, .. } => {
             let is_listing = true;
-            Box::pin(whole_bucket(door, request, (&bucket, is_listing), &query, upload)).await
+            Box::pin(whole_bucket(door, request, &bucket, is_listing, &query, upload)).await
         }
         Target::Bucket(bucket) => {
             let is_listing = query.is_set("list");
-            Box::pin(whole_bucket(door, request, (&bucket, is_listing), &query, upload)).await
+            Box::pin(whole_bucket(door, request, &bucket, is_listing, &query, upload)).await
         }
         Target::Buckets if is_read(request) => {
             Ok(Box::pin(buckets::list(door.fs(), request.caller, &query)).await?)
@@ -195,12 +196,12 @@ async fn further(
         Target::Tus { bucket, key } => {
             let Request { parts, caller, stats, .. } = *request;
             let place = (&*bucket, &*key);
-            let asked = tus::Asked { caller, parts, stats, place, query };
+            let asked = tus::TusRequest { caller, parts, stats, place, query };
             Box::pin(tus::reply(door, &asked, upload)).await
         }
         Target::Shared { token, path } => {
-            let place = (&*token, path.as_deref());
-            Box::pin(shared_link(door, request, place, query, upload)).await
+            let path = path.as_deref();
+            Box::pin(shared_link(door, request, &token, path, query, upload)).await
         }
         _ => Err(Error::NotFound("this path: objects are below /storage/".into()).into()),
     }
@@ -223,7 +224,7 @@ async fn ship(
         path if path.is_push(&request.parts.method) => {
             let room = Room::of(&door.log_memory, party(request));
             let Request { parts, caller, stats, .. } = *request;
-            logs::push(door, &Asked { parts, caller, stats }, path, room, upload).await
+            logs::push(door, &LogRequest { parts, caller, stats }, path, room, upload).await
         }
         LogPath::Bulk(_) => other(request, log_replies::BULK),
         _ => other(request, log_replies::PUSH),
@@ -247,30 +248,32 @@ fn other(request: &Request<'_>, allow: &'static str) -> Outcome {
 async fn object(
     door: &Inner,
     request: &Request<'_>,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
     let (fs, caller, parts) = (door.fs(), request.caller, request.parts);
-    let (headers, place, stats) = (&parts.headers, (bucket, key), request.stats);
+    let (headers, stats) = (&parts.headers, request.stats);
     Ok(match parts.method.as_str() {
-        "GET" | "HEAD" => Box::pin(read(door, request, place, query)).await?,
-        "PUT" => Box::pin(put::put(fs, caller, place, headers, upload, stats)).await?,
+        "GET" | "HEAD" => Box::pin(read(door, request, (bucket, key), query)).await?,
+        "PUT" => Box::pin(put::put(fs, caller, bucket, key, headers, upload, stats)).await?,
         "POST" if query.is_set(parameters::APPEND) && query.get(parameters::MOVE_TO).is_some() => {
             let what = "append and move-to: use one of them";
             return Err(Error::Invalid(what.into()).into());
         }
         "POST" if let Some(target) = query.get(parameters::MOVE_TO) => {
-            Box::pin(move_object(fs, caller, place, target, headers)).await?
+            Box::pin(move_object(fs, caller, bucket, key, target, headers)).await?
         }
         "POST" if query.is_set(parameters::APPEND) => {
-            let (room, body) = (door.room(request), (upload, stats));
-            let added = append_lines(&door.intake, room, caller, place, headers, body);
+            let (room, upload) = (door.room(request), CountedUpload { upload, stats });
+            let added = append_lines(&door.intake, room, caller, bucket, key, headers, upload);
             Box::pin(added).await?
         }
         "POST" => {
-            let room = door.room(request);
-            Box::pin(append::append(fs, room, caller, place, headers, upload, stats)).await?
+            let (room, upload) = (door.room(request), CountedUpload { upload, stats });
+            let added = append::append(fs, room, caller, bucket, key, headers, upload);
+            Box::pin(added).await?
         }
         "DELETE" => Box::pin(delete::delete(fs, caller, bucket, key, headers)).await?,
         _ => other(request, OBJECT)?,
@@ -283,9 +286,11 @@ async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &
     let (headers, now) = (&parts.headers, door.fs().clock().now());
     let redirects = door.redirects.as_ref();
     let (method, query_text) = (&parts.method, parts.uri.query());
-    let read = Read { method, headers, query: query_text, key, is_website: false };
-    let object =
-        door.fs().open_for(request.caller, place, |object| get::sent(&read, object)).await?;
+    let read = ReadRequest { method, headers, query: query_text, key, is_website: false };
+    let object = door
+        .fs()
+        .open_for(request.caller, place.0, place.1, |object| get::sent(&read, object))
+        .await?;
     if query.is_set("download-info") {
         let maker = Maker::new(redirects, &object, place, query, now)?;
         return Ok(info::info(&maker, &object, query, headers).await?);
@@ -304,14 +309,15 @@ async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &
 async fn below(
     door: &Inner,
     request: &Request<'_>,
-    (bucket, prefix): (&str, &str),
+    bucket: &str,
+    prefix: &str,
     query: &Query,
 ) -> Outcome {
     let (fs, caller) = (door.fs(), request.caller);
     Ok(match request.parts.method.as_str() {
         "GET" | "HEAD" => {
             let headers = &request.parts.headers;
-            list::show(fs, caller, headers, (bucket, prefix), query).await?
+            list::show(fs, caller, headers, bucket, prefix, query).await?
         }
         "DELETE" => delete::delete(fs, caller, bucket, prefix, &request.parts.headers).await?,
         "PUT" | "POST" => {
@@ -325,7 +331,8 @@ async fn below(
 async fn whole_bucket(
     door: &Inner,
     request: &Request<'_>,
-    (bucket, is_listing): (&str, bool),
+    bucket: &str,
+    is_listing: bool,
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
@@ -338,7 +345,7 @@ async fn whole_bucket(
     }
     Ok(match request.parts.method.as_str() {
         "GET" | "HEAD" if is_listing => {
-            let shown = list::show(fs, caller, &request.parts.headers, (bucket, ""), query);
+            let shown = list::show(fs, caller, &request.parts.headers, bucket, "", query);
             Box::pin(shown).await?
         }
         "GET" | "HEAD" => Box::pin(buckets::show(fs, caller, bucket)).await?,
@@ -431,7 +438,7 @@ async fn share_links(
     }
     match (target, method) {
         (Target::ShareLinks, "GET" | "HEAD") => {
-            Ok(links::list((admit, &door.passwords), caller, query).await?)
+            Ok(links::list(admit, &door.passwords, caller, query).await?)
         }
         (Target::ShareLinks, "POST") => {
             needs_user(caller, "share links")?;
@@ -476,30 +483,31 @@ async fn own_keys(
 async fn shared_link(
     door: &Inner,
     request: &Request<'_>,
-    (token, path): (&str, Option<&str>),
+    token: &str,
+    path: Option<&str>,
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
     let (peer, parts) = (request.peer, request.parts);
-    let asked = shared::Asked { peer, parts, token, path, query };
+    let asked = share_target::ShareRequest { peer, parts, token, path, query };
     if parts.method == Method::OPTIONS {
         return other(request, SHARED);
     }
-    let opened = match shared::open(door, &asked).await? {
+    let opened = match share_target::open(door, &asked).await? {
         Ok(opened) => opened,
         Err(challenge) => return Ok(challenge),
     };
     let takes_files = opened.link.uploads.is_some();
     let mut reply = match parts.method.as_str() {
-        "GET" | "HEAD" if takes_files && path.is_none() => shared::to_directory(token),
+        "GET" | "HEAD" if takes_files && path.is_none() => share_target::to_directory(token),
         "GET" | "HEAD" if takes_files => share_uploads::show(door, &asked, &opened)?,
-        "GET" | "HEAD" => shared::read(door, &asked, &opened).await?,
+        "GET" | "HEAD" => share_target::read(door, &asked, &opened).await?,
         "PUT" if takes_files => share_uploads::put(door, &asked, &opened, upload).await?,
         "POST" if takes_files => share_uploads::form(door, &asked, &opened, upload).await?,
         _ if takes_files => return other(request, SHARED),
         _ => return other(request, READ_ONLY),
     };
-    shared::keep_secret(&opened, &mut reply);
+    share_target::keep_secret(&opened, &mut reply);
     Ok(reply)
 }
 
@@ -508,8 +516,9 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
         Target::Health => health::health(),
         Target::Ready => health::ready(door.fs()).await,
         _ => {
-            let may_see = may_see_metrics(door, request);
-            health::metrics(&door.metrics, &request.parts.headers, may_see).await?
+            let (may_see, may_see_names) = may_see_metrics(door, request);
+            let headers = &request.parts.headers;
+            health::metrics(&door.metrics, headers, may_see, may_see_names).await?
         }
     })
 }

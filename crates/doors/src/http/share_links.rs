@@ -52,7 +52,7 @@ impl From<UploadLimits> for ShownUploads {
 }
 
 #[derive(Serialize)]
-struct Made<'a> {
+struct ShareLinkReply<'a> {
     id: String,
     /// Path of the address, which follows that of the server.
     path: &'a str,
@@ -202,13 +202,15 @@ pub async fn add(admit: &Admit, caller: &Caller, json: &[u8]) -> Result<Response
         uploads: new.uploads.map(|uploads| (uploads.files, uploads.bytes)),
     };
     let MadeShareLink { id, path, expires } = make_share_link(admit, caller, wanted).await?;
-    let made = Made { id: id.to_string(), path: path.expose(), expires: rfc3339(expires) };
+    let made =
+        ShareLinkReply { id: id.to_string(), path: path.expose(), expires: rfc3339(expires) };
     Ok(json_of(StatusCode::CREATED, &made))
 }
 
 /// Lists the caller's share links, or all; query: `all`, `after`, `limit`.
 pub async fn list(
-    (admit, passwords): (&Admit, &Passwords),
+    admit: &Admit,
+    passwords: &Passwords,
     caller: &Caller,
     query: &Query,
 ) -> Result<Response<Body>> {

@@ -18,7 +18,7 @@ use super::inner::Inner;
 use super::multipart::{Form, Source};
 use super::page::{self, human_bytes};
 use super::share_rooms::ShareSender;
-use super::shared::{Asked, Opened, gone, hide};
+use super::share_target::{ShareAccess, ShareRequest, gone, hide};
 use super::{Body, headers, json_of};
 use crate::content_type;
 use crate::limits;
@@ -33,7 +33,11 @@ struct ShownRoom {
 }
 
 /// Answers a GET: with a page that has a form, or with JSON.
-pub fn show(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Response<Body>> {
+pub fn show(
+    door: &Inner,
+    asked: &ShareRequest<'_>,
+    opened: &ShareAccess,
+) -> Result<Response<Body>> {
     if asked.path != Some("") || !asked.query.is_empty() {
         return Err(gone());
     }
@@ -59,7 +63,7 @@ pub fn show(door: &Inner, asked: &Asked<'_>, opened: &Opened) -> Result<Response
 }
 
 /// Refuses headers that ask for something that would not be done.
-fn check_headers(asked: &Asked<'_>) -> Result<()> {
+fn check_headers(asked: &ShareRequest<'_>) -> Result<()> {
     let mut asks = asked.parts.headers.clone();
     if asks.get_all(IF_NONE_MATCH).iter().all(|value| value == "*") {
         // Allowed, as nothing is ever replaced.
@@ -70,15 +74,15 @@ fn check_headers(asked: &Asked<'_>) -> Result<()> {
 
 /// Returns the party for the memory of a link's senders: it is not the maker's, which the maker
 /// needs for other requests.
-fn party(opened: &Opened) -> Party {
+fn party(opened: &ShareAccess) -> Party {
     Party::ShareLink(opened.link.hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
 }
 
 /// Answers a PUT of one file.
 pub async fn put(
     door: &Inner,
-    asked: &Asked<'_>,
-    opened: &Opened,
+    asked: &ShareRequest<'_>,
+    opened: &ShareAccess,
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     let name = asked.path.filter(|name| !name.is_empty()).ok_or_else(gone)?;
@@ -87,7 +91,7 @@ pub async fn put(
     sender.check(upload.announced().unwrap_or(0))?;
     upload.shares(door.fs().upload_memory(), party(opened));
     let kind = asked.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let mut file = NewFile::begin(door, opened, (name, kind.unwrap_or_default()), sender).await?;
+    let mut file = NewFile::begin(door, opened, name, kind.unwrap_or_default(), sender).await?;
     while let Some(frame) = upload.frame().await {
         let Ok(bytes) = frame?.into_data() else { continue };
         file.push(bytes).await?;
@@ -101,8 +105,8 @@ pub async fn put(
 /// Answers a POST of a form with files.
 pub async fn form(
     door: &Inner,
-    asked: &Asked<'_>,
-    opened: &Opened,
+    asked: &ShareRequest<'_>,
+    opened: &ShareAccess,
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     if asked.path != Some("") {
@@ -119,7 +123,7 @@ pub async fn form(
             while form.chunk().await?.is_some() {}
             continue;
         };
-        let mut file = NewFile::begin(door, opened, (&name, &part.content_type), sender).await?;
+        let mut file = NewFile::begin(door, opened, &name, &part.content_type, sender).await?;
         while let Some(bytes) = form.chunk().await? {
             file.push(bytes).await?;
         }
@@ -155,8 +159,9 @@ struct NewFile {
 impl NewFile {
     async fn begin(
         door: &Inner,
-        opened: &Opened,
-        (name, kind): (&str, &str),
+        opened: &ShareAccess,
+        name: &str,
+        kind: &str,
         mut sender: ShareSender,
     ) -> Result<NewFile, Failure> {
         check_name(name)?;
@@ -180,7 +185,7 @@ impl NewFile {
 
     /// Counts the file, and then makes it. Both are completed even if the sender hangs up: every
     /// counted file exists.
-    async fn publish(self, door: &Inner, opened: &Opened) -> Result<ShareSender, Failure> {
+    async fn publish(self, door: &Inner, opened: &ShareAccess) -> Result<ShareSender, Failure> {
         let (fs, caller) = (door.fs().clone(), opened.caller.clone());
         let (id, bucket) = (opened.id.clone(), opened.bucket.clone());
         let published = tokio::spawn(async move {
@@ -196,7 +201,7 @@ impl NewFile {
                     ..Conditions::default()
                 },
             };
-            publish(&fs, (&caller, &id), writer, request, sender).await
+            publish(&fs, &caller, &id, writer, request, sender).await
         });
         let lost = |_| Error::Unavailable("the file was given up: outcome unknown".into());
         Ok(published.await.map_err(lost)??)
@@ -205,7 +210,8 @@ impl NewFile {
 
 async fn publish(
     fs: &Fs,
-    (caller, id): (&Caller, &ShareLinkId),
+    caller: &Caller,
+    id: &ShareLinkId,
     writer: BodyWriter,
     request: PutRequest,
     mut sender: ShareSender,
@@ -245,7 +251,7 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Returns the key for a file. If there is a file of this name, the key has some digits in its
 /// name, which the sender does not learn.
-async fn free_key(door: &Inner, opened: &Opened, name: &str) -> Result<String> {
+async fn free_key(door: &Inner, opened: &ShareAccess, name: &str) -> Result<String> {
     let key = format!("{}{name}", opened.link.key);
     match door.fs().open(&Caller::system(), &opened.bucket, &key).await {
         Err(Error::NotFound(_)) => return Ok(key),

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Request, Response};
 
 use super::error::{self, Failure, RequestIds};
 use super::health::{self, Readiness};
-use super::seen::Seen;
+use super::served_request::ServedRequest;
 use super::{Body, Reply};
 use crate::host;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
@@ -76,7 +76,7 @@ impl Inner {
         let reply = outcome
             .unwrap_or_else(|failure| error::failed(failure, &parts, upload, false, &self.ids));
         let stages = stage::snapshot().expect("the reply is a scope");
-        Seen { peer, method, path, is_anonymous: false, stages }.finish(reply, &self.stats)
+        ServedRequest { peer, method, path, is_anonymous: false, stages }.finish(reply, &self.stats)
     }
 
     async fn route(
@@ -95,7 +95,7 @@ impl Inner {
         Ok(match path {
             "/healthz" => health::health(),
             "/readyz" => health::readiness(self.role, (self.readiness)()),
-            _ => health::metrics(&self.metrics, headers, (true, false)).await?,
+            _ => health::metrics(&self.metrics, headers, true, false).await?,
         })
     }
 }

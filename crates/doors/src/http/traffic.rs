@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{Body, json_of};
-use crate::traffic::{Passed, Tally, Traffic};
+use crate::traffic::{RequestSummary, Tally, Traffic};
 
 /// Most names of each kind, and most requests in flight, in a reply.
 const TOLD: usize = 50;
@@ -120,9 +120,9 @@ fn shown(name: String, tally: &Tally) -> ShownTally {
     ShownTally { name, requests, doubtful, failed, received_bytes, sent_bytes, us }
 }
 
-fn slow(passed: Passed, user: String) -> ShownRequest {
+fn slow(passed: RequestSummary, user: String) -> ShownRequest {
     let us = micros(passed.took);
-    let Passed { door, operation, bucket, key, status, trace, .. } = passed;
+    let RequestSummary { door, operation, bucket, key, status, trace, .. } = passed;
     ShownRequest { door, operation, user, bucket, key, status, us, trace }
 }
 

@@ -51,7 +51,7 @@ const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A request to this part of the door.
-pub struct Asked<'a> {
+pub struct TusRequest<'a> {
     pub caller: &'a Caller,
     pub parts: &'a Parts,
     pub stats: &'a VerbStats,
@@ -62,7 +62,7 @@ pub struct Asked<'a> {
 
 pub async fn reply(
     door: &Inner,
-    asked: &Asked<'_>,
+    asked: &TusRequest<'_>,
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     let method = asked.parts.method.as_str();
@@ -104,7 +104,7 @@ fn options() -> Response<Body> {
     reply
 }
 
-fn name(asked: &Asked<'_>) -> Result<UploadName> {
+fn name(asked: &TusRequest<'_>) -> Result<UploadName> {
     let (bucket, key) = asked.place;
     let id = asked.query.get(UPLOAD).and_then(|id| u64::from_str_radix(id, 16).ok());
     let Some(id) = id else {
@@ -180,7 +180,7 @@ fn attributes(key: &str, metadata: &[(String, String)]) -> Result<ObjectAttribut
 /// Begins an upload. An empty one is done at once.
 async fn begin(
     door: &Inner,
-    asked: &Asked<'_>,
+    asked: &TusRequest<'_>,
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     let (fs, caller, headers) = (door.fs(), asked.caller, &asked.parts.headers);
@@ -233,7 +233,7 @@ async fn begin(
 }
 
 /// Answers with the offset that an upload has reached.
-async fn offset(door: &Inner, asked: &Asked<'_>) -> Result<Response<Body>, Failure> {
+async fn offset(door: &Inner, asked: &TusRequest<'_>) -> Result<Response<Body>, Failure> {
     let name = name(asked)?;
     let row = door.fs().read(asked.caller, FindResumable { name: name.clone() }).await?;
     if row.offset == row.length && !row.is_done {
@@ -259,7 +259,7 @@ fn said(status: StatusCode, row: &Resumable) -> Response<Body> {
 /// Takes the bytes from an offset on.
 async fn append(
     door: &Inner,
-    asked: &Asked<'_>,
+    asked: &TusRequest<'_>,
     upload: &mut Upload,
 ) -> Result<Response<Body>, Failure> {
     let (fs, caller, headers) = (door.fs(), asked.caller, &asked.parts.headers);
@@ -459,7 +459,7 @@ impl Stretch {
         async move {
             let etag = digester.finish().md5_hex();
             let written = writer.finish().await?;
-            fs.put_resumable(&caller, name, (offset, expires), written, etag).await
+            fs.put_resumable(&caller, name, offset, expires, written, etag).await
         }
     }
 }

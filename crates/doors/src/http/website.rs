@@ -22,9 +22,9 @@ use maud::html;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::error::RequestIds;
-use super::get::{self, Read};
+use super::get::{self, ReadRequest};
 use super::reply::Reply;
-use super::seen::Seen;
+use super::served_request::ServedRequest;
 use super::target::decode;
 use super::{Body, cors, page};
 use crate::admit::anonymous;
@@ -88,7 +88,7 @@ impl Door for WebsiteDoor {
 }
 
 /// A request for a page of a website.
-struct Asked<'a> {
+struct PageRequest<'a> {
     parts: &'a Parts,
     bucket: &'a str,
     website: &'a Website,
@@ -116,7 +116,7 @@ impl Inner {
         };
         let stages = stage::snapshot().expect("the reply is a scope");
         let (method, path, is_anonymous) = (&parts.method, parts.uri.path(), true);
-        Seen { peer, method, path, is_anonymous, stages }.finish(reply, stats)
+        ServedRequest { peer, method, path, is_anonymous, stages }.finish(reply, stats)
     }
 
     async fn find(&self, peer: Remote, parts: &Parts) -> Response<Body> {
@@ -148,7 +148,7 @@ impl Inner {
             Err(error) => return failed(&error),
         };
         let caller = anonymous(peer);
-        let asked = Asked {
+        let asked = PageRequest {
             parts,
             bucket: &bucket,
             website: &website,
@@ -165,7 +165,7 @@ impl Inner {
         reply
     }
 
-    async fn serve(&self, asked: &Asked<'_>) -> Response<Body> {
+    async fn serve(&self, asked: &PageRequest<'_>) -> Response<Body> {
         if let Some(to) = &asked.website.redirect_all {
             return redirect(asked, to, "");
         }
@@ -205,15 +205,17 @@ impl Inner {
 
     async fn object(
         &self,
-        asked: &Asked<'_>,
+        asked: &PageRequest<'_>,
         key: &str,
         headers: &HeaderMap,
     ) -> Result<Response<Body>> {
         let method = &asked.parts.method;
-        let read = Read { method, headers, query: None, key, is_website: true };
+        let read = ReadRequest { method, headers, query: None, key, is_website: true };
         let place = (asked.bucket, key);
-        let object =
-            self.fs.open_for(asked.caller, place, |object| get::sent(&read, object)).await?;
+        let object = self
+            .fs
+            .open_for(asked.caller, place.0, place.1, |object| get::sent(&read, object))
+            .await?;
         get::reply(&read, &object, || self.ids.next())
     }
 }
@@ -229,13 +231,13 @@ fn bucket_of(host: &str, domains: &[String]) -> String {
 }
 
 /// Returns the first rule for a request that is answered with `status`, or is not answered yet (0).
-fn rule_for<'a>(asked: &Asked<'a>, status: u16) -> Option<&'a WebRule> {
+fn rule_for<'a>(asked: &PageRequest<'a>, status: u16) -> Option<&'a WebRule> {
     let rules = &asked.website.rules;
     rules.iter().find(|rule| rule.status == status && asked.key.starts_with(&rule.prefix))
 }
 
 /// Redirects a browser. A key of the request never becomes a part of the host.
-fn redirect(asked: &Asked<'_>, to: &WebRedirect, prefix: &str) -> Response<Body> {
+fn redirect(asked: &PageRequest<'_>, to: &WebRedirect, prefix: &str) -> Response<Body> {
     let protocol = if to.protocol.is_empty() { asked.scheme } else { &to.protocol };
     let host = if to.host.is_empty() { asked.host } else { &to.host };
     let key = match (&to.key, &to.prefix) {
@@ -254,7 +256,7 @@ fn redirect(asked: &Asked<'_>, to: &WebRedirect, prefix: &str) -> Response<Body>
 
 /// Redirects to the same path with a slash behind it. It begins with one slash: two slashes would
 /// begin a host.
-fn to_directory(asked: &Asked<'_>) -> Response<Body> {
+fn to_directory(asked: &PageRequest<'_>) -> Response<Body> {
     let path = utf8_percent_encode(asked.key, ESCAPED).to_string();
     let path = match path.strip_prefix('/') {
         Some(rest) => format!("%2F{rest}"),

@@ -11,7 +11,7 @@ mod number;
 mod peers;
 mod process;
 mod store;
-mod throttled;
+mod throttle;
 mod totals;
 
 use std::fmt;
@@ -42,7 +42,7 @@ pub use self::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
 pub use self::store::{of_blocks, of_master};
 use self::store::{of_buckets, of_store};
 pub use self::totals::{DoorTotals, Times};
-use crate::observe::{Ended, Observer};
+use crate::observe::{EndedRequest, Observer};
 use crate::places::Places;
 use crate::traffic::Traffic;
 
@@ -123,7 +123,7 @@ impl VerbStats {
         }
         if self.observer.looks_at(status, stages) {
             let (door, verb, stages) = (self.door, self.verb, *stages);
-            self.observer.end(&Ended { door, verb, status, stages });
+            self.observer.end(&EndedRequest { door, verb, status, stages });
         }
     }
 
@@ -329,13 +329,13 @@ impl Metrics {
                 numbers.extend(of_buckets(fs).await);
             }
             numbers.extend(peers::connections(&peers));
-            registry.register_collector(Box::new(peers::Collected(peers)));
+            registry.register_collector(Box::new(peers::PeerCollector(peers)));
         }
         let more = self.more.lock().clone();
         numbers.extend(more.iter().flat_map(|more| more()));
         registry.register_collector(Box::new(Numbers(numbers)));
         registry.register_collector(Box::new(process::Build));
-        registry.register_collector(Box::new(throttled::Throttled));
+        registry.register_collector(Box::new(throttle::ThrottleCollector));
         registry.register_collector(Box::new(logs::Records(self.logs.lock().clone())));
         if with_names {
             registry.register_collector(Box::new(logs::Levels));

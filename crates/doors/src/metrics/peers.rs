@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cairn_fs::{NodeCounts, Peers, Spent};
+use cairn_fs::{NodeCounts, Peers, TimedCount};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -16,12 +16,12 @@ pub(super) fn connections(peers: &Peers) -> Option<Number> {
 }
 
 #[derive(Debug)]
-pub(super) struct Collected(pub Peers);
+pub(super) struct PeerCollector(pub Peers);
 
-impl Collector for Collected {
+impl Collector for PeerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let count = |spent: Spent| spent.count;
-        let seconds = |spent: Spent| spent.time.as_secs_f64();
+        let count = |spent: TimedCount| spent.count;
+        let seconds = |spent: TimedCount| spent.time.as_secs_f64();
         self.encode_each(&mut encoder, "peer_requests", "Blocks asked of a node", count)?;
         let help = "Time of a node to read a block, or to make one durable; waiting for a \
                     connection to it";
@@ -37,13 +37,13 @@ impl Collector for Collected {
     }
 }
 
-impl Collected {
+impl PeerCollector {
     fn encode_each<N: EncodeCounterValue>(
         &self,
         encoder: &mut DescriptorEncoder,
         name: &str,
         help: &str,
-        value: fn(Spent) -> N,
+        value: fn(TimedCount) -> N,
     ) -> Result<(), fmt::Error> {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for NodeCounts { node, read, write, wait, .. } in &self.0.nodes {

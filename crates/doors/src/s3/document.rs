@@ -67,7 +67,7 @@ const DOCUMENTS: &[(&str, &str, &[Field])] = &[
 
 /// The parts of a request that its error document shows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ErrorContext {
     pub(super) resource: String,
     pub(super) request_id: String,
     pub(super) host_id: String,
@@ -79,7 +79,7 @@ pub(super) struct Told {
     pub(super) of_source: bool,
 }
 
-impl Told {
+impl ErrorContext {
     fn field(&self, field: Field, detail: &str) -> Option<(&'static str, String)> {
         let (name, value) = match field {
             Field::Key => ("Key", self.key.clone()),
@@ -104,7 +104,7 @@ impl Told {
 }
 
 /// Returns the response for an error.
-pub(super) fn response(error: &S3Error, told: &Told) -> Response<Body> {
+pub(super) fn response(error: &S3Error, told: &ErrorContext) -> Response<Body> {
     let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
@@ -120,12 +120,12 @@ pub(super) fn response(error: &S3Error, told: &Told) -> Response<Body> {
 }
 
 /// Returns the document alone.
-pub(super) fn text(error: &S3Error, told: &Told) -> String {
+pub(super) fn text(error: &S3Error, told: &ErrorContext) -> String {
     document(error.code().as_str(), &escape(error.message().unwrap_or_default()), told)
 }
 
 /// Returns the document. `detail` is this server's own text, as it is in XML.
-fn document(code: &str, detail: &str, told: &Told) -> String {
+fn document(code: &str, detail: &str, told: &ErrorContext) -> String {
     let known = DOCUMENTS.iter().find(|(known, _, _)| *known == code);
     let mut out = format!("<Error><Code>{}</Code>", escape(code));
     let mut add = |name: &str, value: &str| out.push_str(&format!("<{name}>{value}</{name}>"));
@@ -152,14 +152,14 @@ fn document(code: &str, detail: &str, told: &Told) -> String {
 mod tests {
     use super::*;
 
-    fn told() -> Told {
-        Told {
+    fn told() -> ErrorContext {
+        ErrorContext {
             resource: "/b/k".into(),
             bucket: Some("b".into()),
             key: Some("k<".into()),
             upload: Some("u1".into()),
             range: Some("bytes=5-".into()),
-            ..Told::default()
+            ..ErrorContext::default()
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     fn conditions_of_the_source_are_told_apart() {
         let text = document("PreconditionFailed", "If-None-Match", &told());
         assert!(text.contains("<Condition>If-None-Match</Condition>"), "{text}");
-        let told = Told { of_source: true, ..told() };
+        let told = ErrorContext { of_source: true, ..told() };
         let text = document("PreconditionFailed", "If-Match", &told);
         assert!(text.contains("<Condition>x-amz-copy-source-If-Match</Condition>"), "{text}");
     }

@@ -18,14 +18,14 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use super::address::{self, Address};
 use super::body;
 use super::call::Call;
-use super::counted::counted;
-use super::document::{self, Told};
+use super::document::{self, ErrorContext};
 use super::error::{bad_request, reason, refuse, slow_down};
-use super::honoured::{self, Classes};
+use super::header_rules::{self, Classes};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
 use super::parts::Parts;
 use super::payload::{Mode, Payload, decoded_length};
+use super::pending_body::counted;
 use super::preflight::Pages;
 use super::query::Query;
 use super::rights::authorize;
@@ -38,7 +38,7 @@ use super::{headers, owner, preflight, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
-use crate::paced::{self, Paced};
+use crate::pacing::{self, PacingAccount};
 use crate::places::NoPlace;
 use crate::room::Room;
 use crate::serve::{Door, Remote};
@@ -64,7 +64,7 @@ pub struct S3Config {
 
 /// Name for requests whose operation never became clear.
 const OTHER: &str = "Other";
-const UNSEEN: Seen = Seen { verb: usize::MAX, is_anonymous: true };
+const UNSEEN: RequestLabels = RequestLabels { verb: usize::MAX, is_anonymous: true };
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 
@@ -94,16 +94,16 @@ struct Inner {
     host_id: String,
 }
 
-/// Facts of a request that became known on its way.
+/// Labels under which a request is counted, as far as they are known.
 #[derive(Clone, Copy)]
-struct Seen {
+struct RequestLabels {
     /// Index of its operation; the index after all others while the operation is unknown.
     verb: usize,
     is_anonymous: bool,
 }
 
 /// A request that may go on, with the parts needed for that.
-struct Admitted {
+struct AdmittedRequest {
     operation: &'static Operation,
     caller: Caller,
     mode: Mode,
@@ -245,7 +245,8 @@ impl Inner {
             Err(error) => {
                 let host_id = self.host_id.clone();
                 let id = request_id.clone();
-                let told = Told { resource: path, request_id, host_id, ..Told::default() };
+                let told =
+                    ErrorContext { resource: path, request_id, host_id, ..ErrorContext::default() };
                 let mut response = document::response(&error, &told);
                 let is_waiting = head.headers.contains_key(EXPECT);
                 leave(|| upload.linger(), is_waiting, &mut response);
@@ -277,7 +278,7 @@ impl Inner {
         };
         stages.lap(Stage::Cache);
         let verb = if is_head { self.head } else { self.get };
-        Some(self.count(response, Seen { verb, is_anonymous: true }, stages))
+        Some(self.count(response, RequestLabels { verb, is_anonymous: true }, stages))
     }
 
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
@@ -307,7 +308,7 @@ impl Inner {
         &self,
         parts: &mut Parts,
         mut upload: Upload,
-        seen: &mut Seen,
+        seen: &mut RequestLabels,
     ) -> Response<Body> {
         let admitted = match Box::pin(self.admit(parts, seen)).await {
             Ok(admitted) => match Box::pin(self.account(&admitted.caller, &upload)).await {
@@ -317,7 +318,7 @@ impl Inner {
             Err(error) => Err(error),
         };
         match admitted {
-            Ok((Admitted { operation, caller, mode, decoded }, account)) => {
+            Ok((AdmittedRequest { operation, caller, mode, decoded }, account)) => {
                 if let Some(account) = &account {
                     upload.counts_for(Arc::clone(account));
                 }
@@ -327,7 +328,7 @@ impl Inner {
                 let mut response = outcome.unwrap_or_else(|error| refused(parts, &error));
                 leave(|| payload.linger(), parts.is_waiting(), &mut response);
                 if let Some(account) = account {
-                    response.extensions_mut().insert(Paced::new(account));
+                    response.extensions_mut().insert(PacingAccount::new(account));
                 }
                 response
             }
@@ -349,13 +350,18 @@ impl Inner {
         upload: &Upload,
     ) -> Result<Option<Arc<Account>>, Duration> {
         match upload.admit(caller) {
-            Ok(()) => paced::account_of(&self.store.fs, caller).await,
+            Ok(()) => pacing::account_of(&self.store.fs, caller).await,
             Err(NoPlace) => Err(Duration::from_secs(limits::NO_PLACE_SECS)),
         }
     }
 
     /// Adds the time taken to a reply, and counts it: now, or when its last byte is sent.
-    fn count(&self, mut response: Response<Body>, seen: Seen, stages: &Stages) -> Response<Body> {
+    fn count(
+        &self,
+        mut response: Response<Body>,
+        seen: RequestLabels,
+        stages: &Stages,
+    ) -> Response<Body> {
         timing::say(&mut response, stages, seen.is_anonymous);
         let stats = self.stats.get(seen.verb).or(self.stats.last()).expect("there is one");
         let status = response.status().as_u16();
@@ -368,7 +374,11 @@ impl Inner {
     }
 
     /// Finds out the caller and the operation. The request gets its final form.
-    async fn admit(&self, parts: &mut Parts, seen: &mut Seen) -> S3Result<Admitted> {
+    async fn admit(
+        &self,
+        parts: &mut Parts,
+        seen: &mut RequestLabels,
+    ) -> S3Result<AdmittedRequest> {
         let verdict = stage::time(Stage::Admit, self.judge(parts)).await;
         let verdict = verdict.inspect_err(|error| not_admitted(&parts.witness, error))?;
         let Verdict { caller, mode, is_presigned } = verdict;
@@ -388,13 +398,13 @@ impl Inner {
         if !caller.is_anonymous() {
             inflight::by(caller.user());
         }
-        honoured::check(operation, &parts.headers, self.classes)?;
+        header_rules::check(operation, &parts.headers, self.classes)?;
         owner::check_expected(&self.store.fs, &caller, &parts.address, &parts.headers).await?;
         let decoded = match operation.input {
             Input::Unread => None,
             _ => decoded_length(&parts.headers)?,
         };
-        Ok(Admitted { operation, caller, mode, decoded })
+        Ok(AdmittedRequest { operation, caller, mode, decoded })
     }
 
     /// Takes the body as the operation wants it, and runs its verb.

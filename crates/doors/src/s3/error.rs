@@ -8,7 +8,7 @@ use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 use s3s::{S3Error, S3ErrorCode};
 
-use crate::paced::seconds;
+use crate::pacing::seconds;
 
 /// Refuses a request.
 pub(super) fn refuse(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> S3Error {

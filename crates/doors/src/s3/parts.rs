@@ -4,7 +4,7 @@ use http::Method;
 use http::header::{EXPECT, HeaderMap, HeaderName, RANGE};
 
 use super::address::{self, Address};
-use super::document::Told;
+use super::document::ErrorContext;
 use super::query::Query;
 use super::sigv4;
 use crate::serve::Remote;
@@ -30,11 +30,11 @@ impl Parts {
     }
 
     /// Returns the parts of this request for an error document.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> ErrorContext {
         let mut names = self.headers.keys().map(HeaderName::as_str);
         let of_source = names.any(|name| name.starts_with("x-amz-copy-source-if-"));
         let range = self.headers.get(RANGE).or(self.headers.get("x-amz-copy-source-range"));
-        Told {
+        ErrorContext {
             resource: self.address.resource(),
             request_id: self.request_id.clone(),
             host_id: self.host_id.clone(),

@@ -11,7 +11,7 @@ use super::sigv4::{ALGORITHM, Request, SignedAt, SigningKey, canonical, encode_i
 use super::store::DEFAULT_REGION;
 
 /// A request that another client is to send.
-pub struct Presigned<'a> {
+pub struct PresignedRequest<'a> {
     pub method: Method,
     /// URL of the door, as the sender reaches it: `https://s3.example.org`.
     pub origin: &'a str,
@@ -25,7 +25,7 @@ pub struct Presigned<'a> {
     pub secs: u32,
 }
 
-impl Presigned<'_> {
+impl PresignedRequest<'_> {
     /// Returns the URL, signed with an access key and its secret. `region` is that of the door;
     /// empty if it has none.
     ///
@@ -33,7 +33,8 @@ impl Presigned<'_> {
     /// `Invalid` if the request cannot be sent in this way.
     pub fn url(
         &self,
-        (id, secret): (&str, &SecretKey),
+        id: &str,
+        secret: &SecretKey,
         now: Timestamp,
         region: &str,
     ) -> Result<String> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The part that a `Range` header asks for in an object of some size.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestedRange {
     /// The whole object: there is no such header, or it is not one range of bytes.
     Whole,
     Part(Range<u64>),
@@ -13,10 +13,10 @@ pub(super) enum Asked {
 
 /// Parses a range according to RFC 9110. S3 does not serve several ranges, so the whole object is
 /// sent for them.
-pub(super) fn parse(header: &str, size: u64) -> Asked {
+pub(super) fn parse(header: &str, size: u64) -> RequestedRange {
     let Some((first, last)) = header.strip_prefix("bytes=").and_then(|text| text.split_once('-'))
     else {
-        return Asked::Whole;
+        return RequestedRange::Whole;
     };
     let number = |text: &str| -> Option<u64> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -25,15 +25,15 @@ pub(super) fn parse(header: &str, size: u64) -> Asked {
     let range = match (number(first.trim()), number(last.trim())) {
         (None, Some(length)) if first.trim().is_empty() => {
             if length == 0 {
-                return Asked::OutOfRange;
+                return RequestedRange::OutOfRange;
             }
             size.saturating_sub(length)..size
         }
         (Some(first), None) if last.trim().is_empty() => first..size,
         (Some(first), Some(last)) if first <= last => first..size.min(last.saturating_add(1)),
-        _ => return Asked::Whole,
+        _ => return RequestedRange::Whole,
     };
-    if range.start >= size { Asked::OutOfRange } else { Asked::Part(range) }
+    if range.start >= size { RequestedRange::OutOfRange } else { RequestedRange::Part(range) }
 }
 
 /// Parses the `x-amz-copy-source-range` of a part: first and last byte, both given.
@@ -54,30 +54,30 @@ mod tests {
     #[test]
     fn ranges() {
         let table = [
-            ("bytes=0-0", Asked::Part(0..1)),
-            ("bytes=2-4", Asked::Part(2..5)),
-            ("bytes=2-", Asked::Part(2..10)),
-            ("bytes=8-99", Asked::Part(8..10)),
-            ("bytes=-3", Asked::Part(7..10)),
-            ("bytes=-99", Asked::Part(0..10)),
-            ("bytes=9-18446744073709551615", Asked::Part(9..10)),
-            ("bytes=9-99999999999999999999999", Asked::Part(9..10)),
-            ("bytes=10-", Asked::OutOfRange),
-            ("bytes=10-12", Asked::OutOfRange),
-            ("bytes=-0", Asked::OutOfRange),
-            ("bytes=4-2", Asked::Whole),
-            ("bytes=0-1,3-4", Asked::Whole),
-            ("bytes=", Asked::Whole),
-            ("bytes=-", Asked::Whole),
-            ("bytes=+1-2", Asked::Whole),
-            ("bytes=a-b", Asked::Whole),
-            ("items=0-1", Asked::Whole),
+            ("bytes=0-0", RequestedRange::Part(0..1)),
+            ("bytes=2-4", RequestedRange::Part(2..5)),
+            ("bytes=2-", RequestedRange::Part(2..10)),
+            ("bytes=8-99", RequestedRange::Part(8..10)),
+            ("bytes=-3", RequestedRange::Part(7..10)),
+            ("bytes=-99", RequestedRange::Part(0..10)),
+            ("bytes=9-18446744073709551615", RequestedRange::Part(9..10)),
+            ("bytes=9-99999999999999999999999", RequestedRange::Part(9..10)),
+            ("bytes=10-", RequestedRange::OutOfRange),
+            ("bytes=10-12", RequestedRange::OutOfRange),
+            ("bytes=-0", RequestedRange::OutOfRange),
+            ("bytes=4-2", RequestedRange::Whole),
+            ("bytes=0-1,3-4", RequestedRange::Whole),
+            ("bytes=", RequestedRange::Whole),
+            ("bytes=-", RequestedRange::Whole),
+            ("bytes=+1-2", RequestedRange::Whole),
+            ("bytes=a-b", RequestedRange::Whole),
+            ("items=0-1", RequestedRange::Whole),
         ];
         for (header, asked) in table {
             assert_eq!(parse(header, 10), asked, "{header}");
         }
-        assert_eq!(parse("bytes=0-", 0), Asked::OutOfRange);
-        assert_eq!(parse("bytes=-1", 0), Asked::OutOfRange);
+        assert_eq!(parse("bytes=0-", 0), RequestedRange::OutOfRange);
+        assert_eq!(parse("bytes=-1", 0), RequestedRange::OutOfRange);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use s3s::xml::Serialize;
 use s3s::{Body, S3Result, StdError};
 use tokio::time::interval;
 
-use super::document::{self, Told};
+use super::document::{self, ErrorContext};
 use super::xml::{self, DECLARATION};
 
 /// Period at which a client that waits for the end of a reply gets a sign of life.
@@ -43,7 +43,7 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
 /// client does not give up.
 pub(super) fn later<T: Serialize>(
     outcome: impl Future<Output = S3Result<T>> + Send + 'static,
-    told: Told,
+    told: ErrorContext,
 ) -> Response<Body> {
     let end = outcome.map(move |outcome| {
         let written = outcome.and_then(|output| xml::write(&output, ""));

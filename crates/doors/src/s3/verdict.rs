@@ -12,7 +12,7 @@ use s3s::{S3ErrorCode, S3Result};
 
 use super::address::Address;
 use super::error::{Codes, bad_request, invalid, not_implemented, refuse, refuse_with, translate};
-use super::payload::{ChunkSigner, Chunked, Mode};
+use super::payload::{ChunkDecoder, ChunkSigner, Mode};
 use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
 use crate::admit::{self, Admit};
@@ -199,7 +199,8 @@ fn signed_mode(request: &Request<'_>, claim: Claim, key: SigningKey) -> S3Result
 
 /// Returns the mode for a value of `x-amz-content-sha256`.
 fn mode(word: &str, signer: Option<ChunkSigner>) -> S3Result<Mode> {
-    let chunked = |signer, has_trailer| Mode::Chunked(Box::new(Chunked::new(signer, has_trailer)));
+    let chunked =
+        |signer, has_trailer| Mode::Chunked(Box::new(ChunkDecoder::new(signer, has_trailer)));
     let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     match word {
         "UNSIGNED-PAYLOAD" => Ok(Mode::Plain),

@@ -73,7 +73,7 @@ fn rows(fs: &Fs) -> u64 {
 }
 
 /// A request that was made, and what is known of it besides its record.
-struct Asked {
+struct SentRequest {
     who: Who,
     operation: Operation,
     status: u16,
@@ -89,13 +89,13 @@ fn traceparent(number: usize) -> String {
 }
 
 /// Each request has the records that it should have; returns how many there are by outcome.
-fn check(asked: &[Asked], records: &[Value], door: &str) -> HashMap<String, usize> {
+fn check(asked: &[SentRequest], records: &[Value], door: &str) -> HashMap<String, usize> {
     let mut by_trace: HashMap<&str, Vec<&Value>> = HashMap::new();
     for record in records {
         by_trace.entry(record["trace"].as_str().unwrap()).or_default().push(record);
     }
     let mut outcomes = HashMap::new();
-    for (number, Asked { who, operation, status, has_changed }) in asked.iter().enumerate() {
+    for (number, SentRequest { who, operation, status, has_changed }) in asked.iter().enumerate() {
         let (method, path, _) = operation;
         let what = format!("{who:?} {method} {path}: {status}");
         let found = by_trace.remove(trace(number).as_str()).unwrap_or_default();
@@ -188,7 +188,7 @@ fn of_s3() {
                 let before = rows(server.fs());
                 let status = ask.send().status;
                 let has_changed = rows(server.fs()) != before;
-                asked.push(Asked { who, operation: *operation, status, has_changed });
+                asked.push(SentRequest { who, operation: *operation, status, has_changed });
                 if *path == "/marked?acl" {
                     server.run(&system, visibility(shown));
                 }
@@ -237,7 +237,7 @@ fn of_http() {
                 let before = rows(fs);
                 let status = client.call(method, &named(path), &headers, body.as_bytes()).status;
                 let has_changed = rows(fs) != before;
-                asked.push(Asked { who, operation: *operation, status, has_changed });
+                asked.push(SentRequest { who, operation: *operation, status, has_changed });
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
+use cairn_blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, Usage, Wish};
 
 use crate::http_harness::{Server, Setup};
 use crate::http_objects_are_what_was_put::pattern;
@@ -84,8 +84,8 @@ impl Blocks for Away {
         Manner::default()
     }
 
-    fn counted(&self) -> Counted {
-        Counted::default()
+    fn counted(&self) -> BlockCounters {
+        BlockCounters::default()
     }
 }
 

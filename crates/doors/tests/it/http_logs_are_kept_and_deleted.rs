@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cairn_logs::retention::{Retained, RetentionLook, retain};
+use cairn_logs::retention::{RetentionLook, RetentionSummary, retain};
 use cairn_roles::{Pace, duties};
 
 use crate::http_harness::{Client, PATIENCE, Server};
@@ -23,7 +23,7 @@ fn keys(client: &Client, prefix: &str) -> Vec<String> {
     objects.iter().map(|object| object["key"].as_str().unwrap().to_owned()).collect()
 }
 
-fn look(server: &Server) -> Retained {
+fn look(server: &Server) -> RetentionSummary {
     let fs = server.fs().clone();
     // On a thread whose log is the server's.
     let looking = server.runtime.spawn(async move { retain(&fs).await.unwrap() });
@@ -55,7 +55,7 @@ fn store(days: u64) -> (Server, Client) {
 #[test]
 fn files_go_that_the_intake_made_and_are_too_old() {
     let (server, alice) = store(5);
-    assert_eq!(look(&server), Retained::default(), "nobody said anything");
+    assert_eq!(look(&server), RetentionSummary::default(), "nobody said anything");
     let before = keys(&alice, "app/");
     // Not made by the intake: a file of such a name, and a copy with the mark of another place.
     alice.put("/storage/logs-alice/app/2020-01-01.jsonl", b"mine\n").expect(201);
@@ -68,13 +68,13 @@ fn files_go_that_the_intake_made_and_are_too_old() {
     alice.call("POST", "/storage/logs-alice/app/2020-01-03.jsonl?append", &[], b"x").expect(200);
 
     set(&alice, r#"{"sources":{"app":{"days":2}}}"#);
-    assert_eq!(look(&server), Retained { deleted: 2, held: 0 });
+    assert_eq!(look(&server), RetentionSummary { deleted: 2, held: 0 });
     let mine = ["01", "02", "03"].map(|day| format!("app/2020-01-{day}.jsonl"));
     assert_eq!(keys(&alice, "app/"), [&mine[..], &before[2..]].concat());
     assert_eq!(keys(&alice, "other/").len(), 5);
-    assert_eq!(look(&server), Retained::default());
+    assert_eq!(look(&server), RetentionSummary::default());
     set(&alice, r#"{"all":{"days":0},"sources":{"app":{}}}"#);
-    assert_eq!(look(&server), Retained { deleted: 4, held: 0 });
+    assert_eq!(look(&server), RetentionSummary { deleted: 4, held: 0 });
     assert_eq!(keys(&alice, "other/").len(), 1, "today's stays");
     assert_eq!(keys(&alice, "app/").len(), 6);
 }
@@ -85,7 +85,7 @@ fn the_oldest_files_go_where_there_are_too_many_bytes() {
     let before = keys(&alice, "app/");
     let size = alice.get(&format!("/storage/logs-alice/{}", before[0])).expect(200).body.len();
     set(&alice, &format!("{{\"sources\":{{\"app\":{{\"bytes\":{}}}}}}}", 2 * size + 1));
-    assert_eq!(look(&server), Retained { deleted: 2, held: 0 });
+    assert_eq!(look(&server), RetentionSummary { deleted: 2, held: 0 });
     assert_eq!(keys(&alice, "app/"), before[2..]);
     set(&alice, r#"{"all":{"bytes":0}}"#);
     look(&server);
@@ -98,21 +98,21 @@ fn a_clock_that_jumps_deletes_nothing_until_somebody_says_that_it_is_right() {
     set(&alice, r#"{"all":{"days":1}}"#);
     // An hour is nothing.
     server.clock.advance(3600);
-    assert_eq!(look(&server), Retained { deleted: 2, held: 0 });
+    assert_eq!(look(&server), RetentionSummary { deleted: 2, held: 0 });
     push(&alice, "app");
     let before = keys(&alice, "");
     server.clock.advance(30 * DAY);
     for _ in 0..3 {
-        assert_eq!(look(&server), Retained { deleted: 0, held: 1 });
+        assert_eq!(look(&server), RetentionSummary { deleted: 0, held: 1 });
         server.clock.advance(3600);
     }
     assert_eq!(keys(&alice, ""), before);
     assert!(server.log.text().contains("retention --confirm"));
     set(&alice, r#"{"all":{"days":1}}"#);
-    assert_eq!(look(&server), Retained { deleted: 4, held: 0 });
+    assert_eq!(look(&server), RetentionSummary { deleted: 4, held: 0 });
     // The next look comes within a day of this one.
     server.clock.advance(DAY - 3600);
-    assert_eq!(look(&server), Retained::default());
+    assert_eq!(look(&server), RetentionSummary::default());
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn a_clock_that_jumps_during_a_look_is_noticed_by_the_next_one() {
     assert!(!step() && !step());
     server.clock.advance(30 * DAY);
     while !step() {}
-    assert_eq!(begun.retained, Retained::default());
-    assert_eq!(look(&server), Retained { deleted: 0, held: 1 });
+    assert_eq!(begun.retained, RetentionSummary::default());
+    assert_eq!(look(&server), RetentionSummary { deleted: 0, held: 1 });
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn settings_that_cannot_be_read_delete_nothing() {
     let (server, alice) = store(3);
     for bad in ["{", "{\"all\":{\"day\":0}}", ""] {
         set(&alice, bad);
-        assert_eq!(look(&server), Retained::default(), "{bad}");
+        assert_eq!(look(&server), RetentionSummary::default(), "{bad}");
     }
     assert!(server.log.text().contains("old logs were not deleted"));
     assert_eq!(keys(&alice, "app/").len(), 3);
@@ -159,7 +159,7 @@ fn many_files_are_looked_at_in_small_steps() {
         (look.retained, steps.len())
     });
     let (retained, steps) = server.runtime.block_on(looking).unwrap();
-    assert_eq!(retained, Retained { deleted: 120 + 124, held: 0 });
+    assert_eq!(retained, RetentionSummary { deleted: 120 + 124, held: 0 });
     assert!(steps > 8, "{steps}");
     assert_eq!((keys(&alice, "app/").len(), keys(&alice, "other/").len()), (10, 6));
 }

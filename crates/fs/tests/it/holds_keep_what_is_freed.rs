@@ -34,7 +34,7 @@ async fn collect(fs: &Fs) -> (u64, u64) {
 }
 
 async fn read(fs: &Fs, block: BlockId, length: u32) -> Result<Bytes, Error> {
-    fs.read_block(&root(), (GroupId::LOCAL, block), length).await
+    fs.read_block(&root(), GroupId::LOCAL, block, length).await
 }
 
 #[test]

@@ -32,7 +32,7 @@ async fn put(world: &World, size: u64, at: u64) -> (Ino, Bytes) {
 
 async fn open(world: &World) -> Object {
     let all = |object: &Object| Some(0..object.size());
-    world.fs.open_for(&root(), (BUCKET, "k"), all).await.unwrap()
+    world.fs.open_for(&root(), BUCKET, "k", all).await.unwrap()
 }
 
 async fn read(object: &Object, at: u64) -> Result<BytesMut> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Redundancy, Result};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Store, Usage, Wish};
+use cairn_blocks::{BlockCounters, BlockInfo, BlockPlace, Blocks, Manner, Store, Usage, Wish};
 use parking_lot::Mutex;
 
 pub struct Watched {
@@ -132,7 +132,7 @@ impl Blocks for Watched {
         self.store.manner()
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> BlockCounters {
         self.store.counted()
     }
 }

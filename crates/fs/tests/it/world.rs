@@ -13,9 +13,9 @@ use cairn_fs::ops::delete_object::DeleteObject;
 use cairn_fs::ops::multipart::{CreateUpload, TakenPart, UploadName};
 use cairn_fs::ops::sessions::Format;
 use cairn_fs::rows::{BucketKind, ObjectAttributes};
-use cairn_fs::{Completed, Config, Digester, Fs, PutRequest};
+use cairn_fs::{CompletedUpload, Config, Digester, Fs, PutRequest};
 use cairn_meta::Master;
-use cairn_meta::engine::embedded::{self, Embedded};
+use cairn_meta::engine::embedded::{self, EmbeddedEngine};
 use cairn_sim::SimDisk;
 
 use crate::watched::Watched;
@@ -95,7 +95,7 @@ impl World {
             rng: rng.clone(),
             ..embedded::Config::default()
         };
-        let engine = Embedded::open(disk.sub("meta")?, config)?;
+        let engine = EmbeddedEngine::open(disk.sub("meta")?, config)?;
         let master = Master::start(Arc::new(engine), clock.clone(), Default::default())?;
         let format = Format { cluster: 1 };
         master.run(&Caller::system(), format).await?;
@@ -173,7 +173,11 @@ impl World {
         TakenPart { number, etag, checksum: None }
     }
 
-    pub async fn complete(&self, name: &UploadName, parts: &[TakenPart]) -> Result<Completed> {
+    pub async fn complete(
+        &self,
+        name: &UploadName,
+        parts: &[TakenPart],
+    ) -> Result<CompletedUpload> {
         let conditions = Default::default();
         self.fs.complete_upload(&root(), name.clone(), parts.to_vec(), conditions).await
     }

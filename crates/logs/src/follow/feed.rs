@@ -25,7 +25,7 @@ pub enum From {
 }
 
 /// The object or source to be followed, and the caller.
-pub struct Wanted<'a> {
+pub struct FollowRequest<'a> {
     pub caller: &'a Caller,
     pub bucket: &'a str,
     /// Key of an object, or name of a source followed by a slash.
@@ -51,8 +51,8 @@ impl Feed {
     /// # Errors
     /// Those of opening an object; `Invalid` for a position of the other kind;
     /// `RangeNotSatisfiable` for a position behind the end.
-    pub async fn new(tails: &Arc<Tails>, wanted: Wanted<'_>) -> Result<Feed> {
-        let Wanted { caller, bucket, key, from } = wanted;
+    pub async fn new(tails: &Arc<Tails>, wanted: FollowRequest<'_>) -> Result<Feed> {
+        let FollowRequest { caller, bucket, key, from } = wanted;
         if let Some(source) = key.strip_suffix('/') {
             let from = match from {
                 From::End => SourceFrom::End,
@@ -116,7 +116,8 @@ impl Feed {
 pub async fn last_lines(
     fs: &Fs,
     caller: &Caller,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     count: usize,
 ) -> Result<(ByteStream, u64)> {
     if let Some(source) = key.strip_suffix('/') {

@@ -7,7 +7,7 @@ use cairn_base::{Error, Ino, Result};
 use cairn_fs::Object;
 use tokio::sync::watch;
 
-use super::tail::{Seen, Tail, Tails};
+use super::tail::{Tail, TailState, Tails};
 
 /// News for a follower.
 #[derive(PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub enum Ready {
 
 pub struct FileFollower {
     tail: Arc<Tail>,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<TailState>,
     at: u64,
     cuts: u64,
 }

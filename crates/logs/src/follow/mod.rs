@@ -24,7 +24,7 @@ mod feed;
 
 pub use checker::Checker;
 pub use event::FeedEvent;
-pub use feed::{Feed, From, Wanted, last_lines};
+pub use feed::{Feed, FollowRequest, From, last_lines};
 pub use position::Position;
 pub use sse::Sse;
 pub use tail::{FollowCounts, Tails};

@@ -6,11 +6,11 @@ use crate::limits::EVENT_BYTES;
 /// Makes events from the bytes of one file, or of the files of a source's days.
 #[derive(Default)]
 pub struct Sse {
-    files: Vec<Sent>,
+    files: Vec<SentFile>,
 }
 
 /// The part of a file that was sent.
-struct Sent {
+struct SentFile {
     /// Number of the file's day, if it belongs to a source.
     day: Option<i64>,
     /// Offset up to which whole lines were sent.
@@ -24,7 +24,7 @@ impl Sse {
     /// Notes that a file is followed from `at` on. Returns an event with this position, so that the
     /// client can resume even before it has seen a line.
     pub fn opened(&mut self, day: Option<i64>, at: u64) -> Vec<u8> {
-        self.files.push(Sent { day, at, taken: 0, rest: Vec::new() });
+        self.files.push(SentFile { day, at, taken: 0, rest: Vec::new() });
         format!("id: {}\n\n", self.position().text()).into_bytes()
     }
 
@@ -38,7 +38,7 @@ impl Sse {
         let days: Vec<(i64, u64)> =
             self.files.iter().filter_map(|file| Some((file.day?, file.at))).collect();
         match self.files.first() {
-            Some(Sent { day: None, at, .. }) => Position::Offset(*at),
+            Some(SentFile { day: None, at, .. }) => Position::Offset(*at),
             _ => Position::Days(days),
         }
     }

@@ -68,7 +68,7 @@ pub struct Tails {
 
 /// The last known state of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct TailState {
     /// Size in bytes.
     pub size: u64,
     /// Number of times that the file became shorter.
@@ -81,7 +81,7 @@ pub struct Seen {
 pub struct Tail {
     ino: Ino,
     tails: Arc<Tails>,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<TailState>,
     pieces: Mutex<Pieces>,
     task: OnceLock<AbortHandle>,
 }
@@ -113,7 +113,7 @@ impl Tails {
         if let Some(tail) = open.get(&ino).and_then(Weak::upgrade) {
             return tail;
         }
-        let seen = Seen { size: object.size(), cuts: 0, is_gone: false };
+        let seen = TailState { size: object.size(), cuts: 0, is_gone: false };
         let tail = Arc::new(Tail {
             ino,
             tails: Arc::clone(self),
@@ -166,7 +166,7 @@ impl Tail {
         self.ino
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<Seen> {
+    pub fn subscribe(&self) -> watch::Receiver<TailState> {
         self.seen.subscribe()
     }
 

@@ -6,7 +6,7 @@ use super::facts::{BodyFacts, Facts};
 use super::inodes::owner;
 use super::tables::{Checker, chunk_key, only_body};
 use crate::keys;
-use crate::rows::{Extent, Extents, Freed, Place, decode_number};
+use crate::rows::{BlockToFree, Extent, Extents, Place, decode_number};
 
 /// Bytes by which an extent of one chunk may reach into the next.
 const REACH: u64 = limits::BLOCK_BYTES as u64;
@@ -16,7 +16,7 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(
         b'f',
         |key| keys::freed_parts(key),
-        |checker, (_, block), _: Freed| {
+        |checker, (_, block), _: BlockToFree| {
             checker.report.freed_blocks += 1;
             checker.facts.freed.insert(block);
         },

@@ -12,9 +12,13 @@ use crate::rows::{Bucket, Content, Drain, Draining, Entry, Part, Upload, Usage};
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'b', |key| only_number(key).map(BucketId), read_bucket)?;
     checker.each_row(b'n', |key| only_number(key).map(BucketId), read_usage)?;
-    checker.each_row(b'u', parse_upload, read_upload)?;
+    checker.each_row(b'u', parse_upload, |checker, (bucket, id), _: Upload| {
+        read_upload(checker, bucket, id);
+    })?;
     checker.each_row(b'z', |key| keys::drain_target(key), read_drain)?;
-    checker.each_row(b'p', parse_part, read_part)
+    checker.each_row(b'p', parse_part, |checker, (id, number), part: Part| {
+        read_part(checker, id, number, part);
+    })
 }
 
 /// Reads an entry of the root directory.
@@ -48,7 +52,7 @@ fn parse_upload(key: &Bytes) -> Option<(BucketId, UploadId)> {
     Some((BucketId(number(key)?), keys::upload_parts(key)?.1))
 }
 
-fn read_upload(checker: &mut Checker<'_>, (bucket, id): (BucketId, UploadId), _: Upload) {
+fn read_upload(checker: &mut Checker<'_>, bucket: BucketId, id: UploadId) {
     checker.report.uploads += 1;
     let facts = &mut checker.facts;
     facts.highest_ino = facts.highest_ino.max(id.0);
@@ -91,7 +95,7 @@ fn parse_part(key: &Bytes) -> Option<(UploadId, u32)> {
     Some((UploadId(number(key)?), keys::part_number(key)?))
 }
 
-fn read_part(checker: &mut Checker<'_>, (id, number): (UploadId, u32), part: Part) {
+fn read_part(checker: &mut Checker<'_>, id: UploadId, number: u32, part: Part) {
     let portion = checker.portion;
     let Checker { facts, report, .. } = checker;
     let is_passed_on = passed_on(facts.drains.get(&id).copied(), part.taken);

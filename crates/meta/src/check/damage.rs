@@ -21,7 +21,7 @@ pub struct BadBlock {
 
 /// An object that a user lost, or may have lost.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-pub struct Damaged {
+pub struct ObjectDamage {
     /// `bucket/key`; for an upload in progress also the number of the part.
     pub object: String,
     /// First damaged byte of the object's body, and the byte after the last.
@@ -32,8 +32,8 @@ pub struct Damaged {
 
 /// The objects that hold bad blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Named {
-    pub damaged: Vec<Damaged>,
+pub struct NamedDamage {
+    pub damaged: Vec<ObjectDamage>,
     /// Bad blocks that no object holds any more: they affect nobody. Empty if objects were left
     /// out.
     pub garbage: Vec<BlockId>,
@@ -46,9 +46,9 @@ pub struct Named {
 ///
 /// # Errors
 /// Those of the snapshot.
-pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock], mut bound: Bound) -> Result<Named> {
+pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock], mut bound: Bound) -> Result<NamedDamage> {
     if bad.is_empty() {
-        return Ok(Named::default());
+        return Ok(NamedDamage::default());
     }
     let (pieces, causes) = pieces(snapshot, bad)?;
     let hits = name_pieces(snapshot, &pieces, &mut bound)?;
@@ -62,7 +62,7 @@ pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock], mut bound: Bound) -> Resu
         let mut add = |object: String| {
             let (start, end, what) = (piece.start, piece.end, cause.what.clone());
             if bound.take() {
-                damaged.push(Damaged { object, start, end, what });
+                damaged.push(ObjectDamage { object, start, end, what });
             }
         };
         for ino in &hit.inodes {
@@ -82,7 +82,7 @@ pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock], mut bound: Bound) -> Resu
     damaged.dedup();
     let is_cut = bound.is_cut();
     let garbage = bad.iter().map(|bad| bad.block).filter(|block| !is_cut && !held.contains(block));
-    Ok(Named { damaged, garbage: garbage.collect(), is_cut })
+    Ok(NamedDamage { damaged, garbage: garbage.collect(), is_cut })
 }
 
 /// Returns the parts of bodies that lie in bad blocks, each with its block.

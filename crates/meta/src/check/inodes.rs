@@ -14,10 +14,27 @@ use crate::rows::{Content, Entry, Inode, Kind, Locks, Row, Tally};
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'i', |key| only_number(key).map(Ino), read_inode)?;
     checker.each_row(b't', |key| only_number(key).map(Ino), read_tally)?;
-    checker.each_row(b'd', parse_entry, read_entry)?;
+    checker.each_row(b'd', parse_entry, |checker, (parent, name), entry: Entry| {
+        read_entry(checker, parent, name, entry);
+    })?;
     checker.each(b'l', lock_key, |row| Ok(row.clone()), read_locks)?;
-    checker.each(b'o', |key| keys::retained_parts(key), |_| Ok(()), read_retained)?;
-    checker.each(b'x', parse_attribute, |_| Ok(()), read_attribute)
+    let retained = |key: &Bytes| keys::retained_parts(key);
+    checker.each(
+        b'o',
+        retained,
+        |_| Ok(()),
+        |checker, (session, ino), ()| {
+            read_retained(checker, session, ino);
+        },
+    )?;
+    checker.each(
+        b'x',
+        parse_attribute,
+        |_| Ok(()),
+        |checker, (ino, kind), ()| {
+            read_attribute(checker, ino, kind);
+        },
+    )
 }
 
 fn read_inode(checker: &mut Checker<'_>, ino: Ino, inode: Inode) {
@@ -111,7 +128,7 @@ fn parse_entry(key: &Bytes) -> Option<(Ino, Bytes)> {
     Some((Ino(number(key)?), keys::entry_name(key)))
 }
 
-fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: Entry) {
+fn read_entry(checker: &mut Checker<'_>, parent: Ino, name: Bytes, entry: Entry) {
     let is_directory = entry.kind == Kind::Directory;
     let what = |text: &str| format!("entry {:?} {text}", String::from_utf8_lossy(&name));
     let portion = checker.portion;
@@ -168,7 +185,7 @@ fn read_locks(checker: &mut Checker<'_>, key: Bytes, row: Bytes) {
     }
 }
 
-fn read_retained(checker: &mut Checker<'_>, (session, ino): (SessionId, Ino), (): ()) {
+fn read_retained(checker: &mut Checker<'_>, session: SessionId, ino: Ino) {
     if !checker.portion.has_inode(ino) {
         return;
     }
@@ -184,7 +201,7 @@ fn parse_attribute(key: &Bytes) -> Option<(Ino, u8)> {
     Some((Ino(number(key)?), *key.get(9)?))
 }
 
-fn read_attribute(checker: &mut Checker<'_>, (ino, kind): (Ino, u8), (): ()) {
+fn read_attribute(checker: &mut Checker<'_>, ino: Ino, kind: u8) {
     if !checker.portion.has_inode(ino) {
         return;
     }

@@ -20,7 +20,7 @@ mod inodes;
 mod names;
 mod portion;
 mod report;
-mod sifted;
+mod sifted_rows;
 mod small;
 mod tables;
 #[cfg(test)]
@@ -37,7 +37,7 @@ use crate::rows::{Extents, Place, Row};
 pub use estimate::Estimate;
 pub use names::{Bound, Hit, Piece, name_findings, name_inodes, name_pieces};
 pub use report::{About, Finding, Report};
-pub use sifted::Sifted;
+pub use sifted_rows::SiftedRows;
 
 use portion::Portion;
 use tables::{Checker, Table};

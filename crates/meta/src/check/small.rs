@@ -9,8 +9,8 @@ use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
-    AccessKey, Calls, Export, Login, Reserved, Resumable, Row, Session, SessionState, ShareLink,
-    Slot, Token, User, decode_number,
+    AccessKey, Calls, Export, Login, ReservedInos, Resumable, Row, Session, SessionState,
+    ShareLink, Slot, Token, User, decode_number,
 };
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
@@ -45,7 +45,7 @@ fn check_sessions(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(
         b'j',
         |key| only_number(key).map(SessionId),
-        |checker, session, _: Reserved| {
+        |checker, session, _: ReservedInos| {
             if sessions.get(&session) != Some(&SessionState::Live) {
                 let what = format!("numbers are reserved for session {session}, which is not live");
                 checker.report.add(About::Store, what);

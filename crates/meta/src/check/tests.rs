@@ -223,18 +223,18 @@ fn multipart(rig: &mut Rig, key: &str, complete: bool) {
 }
 
 /// Rows with changes made by a test.
-struct Edited {
+struct EditedRows {
     rows: BTreeMap<Bytes, Bytes>,
 }
 
-impl Edited {
-    fn of(rig: &Rig) -> Edited {
+impl EditedRows {
+    fn of(rig: &Rig) -> EditedRows {
         let rows = rig.snapshot().scan(b"", b"\xff", usize::MAX).unwrap();
-        Edited { rows: rows.into_iter().collect() }
+        EditedRows { rows: rows.into_iter().collect() }
     }
 }
 
-impl Snapshot for Edited {
+impl Snapshot for EditedRows {
     fn batch(&self) -> u64 {
         1
     }
@@ -284,7 +284,7 @@ fn a_store_with_garbage_has_no_findings() {
 #[test]
 fn any_missing_row_is_found() {
     let rig = store();
-    let edited = Edited::of(&rig);
+    let edited = EditedRows::of(&rig);
     for missing in edited.rows.keys() {
         // No other row tells that a credential, an export, a reply or a session existed. The usage
         // of users follows from other rows, and is recounted from them.
@@ -295,7 +295,7 @@ fn any_missing_row_is_found() {
         }
         let mut rows = edited.rows.clone();
         rows.remove(missing);
-        let report = findings(&Edited { rows });
+        let report = findings(&EditedRows { rows });
         let row = &edited.rows[missing];
         assert!(report.finding_count > 0, "{missing:?} {row:?} is not missed");
     }
@@ -303,9 +303,9 @@ fn any_missing_row_is_found() {
 
 #[test]
 fn several_passes_find_the_same_as_one() {
-    let edited = Edited::of(&store());
+    let edited = EditedRows::of(&store());
     let found = |rows: &BTreeMap<Bytes, Bytes>, portions, most| {
-        let snapshot = Edited { rows: rows.clone() };
+        let snapshot = EditedRows { rows: rows.clone() };
         let mut read = 0;
         let mut note = |rows| {
             assert!(rows >= read, "{rows} after {read}");
@@ -334,7 +334,7 @@ fn several_passes_find_the_same_as_one() {
 
 #[test]
 fn a_check_that_needs_more_memory_than_guessed_takes_more_passes() {
-    let snapshot = Edited::of(&store());
+    let snapshot = EditedRows::of(&store());
     let read = |most| {
         let mut read = 0;
         let report = check_within(&snapshot, 1, most, &mut |rows| read = rows).unwrap();
@@ -348,7 +348,7 @@ fn a_check_that_needs_more_memory_than_guessed_takes_more_passes() {
 
 #[test]
 fn rows_are_estimated_from_what_buckets_count() {
-    let snapshot = Edited::of(&store());
+    let snapshot = EditedRows::of(&store());
     let estimate = Estimate::of(&snapshot).unwrap();
     let files = findings(&snapshot).files;
     assert!(estimate.rows >= files * 2 && estimate.kept >= files, "{estimate:?}");
@@ -360,7 +360,7 @@ fn rows_are_estimated_from_what_buckets_count() {
 
 #[test]
 fn rows_of_extents_are_read_on_after_any_of_them() {
-    let snapshot = Edited::of(&store());
+    let snapshot = EditedRows::of(&store());
     let all: Vec<Chunk> = chunks_after(&snapshot, None).map(|chunk| chunk.unwrap()).collect();
     assert!(all.len() > 3);
     for (at, one) in all.iter().enumerate() {
@@ -371,25 +371,25 @@ fn rows_of_extents_are_read_on_after_any_of_them() {
 
 #[test]
 fn any_unreadable_row_is_found() {
-    let edited = Edited::of(&store());
+    let edited = EditedRows::of(&store());
     for bad in edited.rows.keys().filter(|key| !key.starts_with(b"c")) {
         let mut rows = edited.rows.clone();
         rows.insert(bad.clone(), Bytes::from_static(b"\x01\x01\x09x"));
         // The contents of the other attributes concern only users.
-        let report = findings(&Edited { rows });
+        let report = findings(&EditedRows { rows });
         assert!(report.finding_count > 0 || bad[0] == b'x', "{bad:?}");
     }
 }
 
 #[test]
 fn replies_are_of_sessions_that_live() {
-    let edited = Edited::of(&store());
+    let edited = EditedRows::of(&store());
     let slot_key = keys::slot(SESSION, 3);
     let reply = edited.rows[&slot_key].clone();
     let expect = |key: Bytes, row: Bytes, text: &str| {
         let mut rows = edited.rows.clone();
         rows.insert(key, row);
-        let report = findings(&Edited { rows });
+        let report = findings(&EditedRows { rows });
         assert_eq!(report.finding_count, 1, "{text}: {:?}", report.findings);
         assert!(report.findings[0].what.contains(text), "{:?}", report.findings);
     };
@@ -400,13 +400,13 @@ fn replies_are_of_sessions_that_live() {
     expect([&slot_key[..], b"x"].concat().into(), reply, "unknown form");
     let mut rows = edited.rows.clone();
     rows.insert(slot_key.clone(), Bytes::from_static(b"\x09"));
-    assert_eq!(findings(&Edited { rows }).findings[0].about, About::Row(slot_key));
+    assert_eq!(findings(&EditedRows { rows }).findings[0].about, About::Row(slot_key));
 }
 
 #[test]
 fn what_would_lose_data_is_found() {
     let rig = store();
-    let edited = Edited::of(&rig);
+    let edited = EditedRows::of(&rig);
     let (key, row) = edited.rows.iter().find(|(key, _)| key[0] == b'e').unwrap();
     let extents = Extents::decode(row).unwrap().extents;
     let Place::Block { block, .. } = extents[0].place else { panic!("no block") };
@@ -414,11 +414,11 @@ fn what_would_lose_data_is_found() {
     let expect = |key: Bytes, row: Bytes, text: &str| {
         let mut rows = edited.rows.clone();
         rows.insert(key, row);
-        let report = findings(&Edited { rows });
+        let report = findings(&EditedRows { rows });
         let found = report.findings.iter().any(|finding| finding.what.contains(text));
         assert!(found, "{text}: {:?}", report.findings);
     };
-    let freed = crate::rows::Freed::new(GroupId::LOCAL);
+    let freed = crate::rows::BlockToFree::new(GroupId::LOCAL);
     expect(keys::freed(1, block), freed.encode(), "up for freeing");
     expect(
         keys::drain_body(body),
@@ -433,7 +433,7 @@ fn what_would_lose_data_is_found() {
 #[test]
 fn a_damaged_piece_names_what_holds_it_and_nothing_else() {
     let rig = store();
-    let rows = Edited::of(&rig).rows;
+    let rows = EditedRows::of(&rig).rows;
     let mut pieces = Vec::new();
     for (key, row) in rows.iter().filter(|(key, _)| key[0] == b'e') {
         let (body, _) = super::tables::chunk_key(key).unwrap();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 
-pub use embedded::Embedded;
+pub use embedded::EmbeddedEngine;
 pub use lease::Lease;
 pub use memory::{CommitFault, Memory};
 pub use postgres::Postgres;

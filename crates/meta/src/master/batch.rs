@@ -59,7 +59,7 @@ pub struct Pipe {
     wanted: AtomicBool,
     /// Batch that is handed over; apart from the state, which the executor keeps locked while it
     /// runs operations.
-    handed: Mutex<Handed>,
+    handed: Mutex<BatchSlot>,
     due: Notify,
 }
 
@@ -74,7 +74,7 @@ pub struct PipeState {
 }
 
 #[derive(Default)]
-struct Handed {
+struct BatchSlot {
     batch: Option<Batch>,
     stop: bool,
 }

@@ -36,7 +36,7 @@ impl Weighter<Bytes, CacheEntry> for Weigh {
 }
 
 /// The result of a look into the cache.
-pub enum Cached {
+pub enum CacheLookup {
     Row(Option<Bytes>),
     /// The row was changed by a batch after the one asked for.
     Newer,
@@ -69,11 +69,11 @@ impl RowCache {
     }
 
     /// Returns the row as of `batch`, which must be published.
-    pub fn get(&self, key: &Bytes, batch: u64) -> Cached {
+    pub fn get(&self, key: &Bytes, batch: u64) -> CacheLookup {
         match self.rows.get(key) {
-            Some(slot) if slot.batch <= batch => Cached::Row(slot.row),
-            Some(_) => Cached::Newer,
-            None => Cached::Missing,
+            Some(slot) if slot.batch <= batch => CacheLookup::Row(slot.row),
+            Some(_) => CacheLookup::Newer,
+            None => CacheLookup::Missing,
         }
     }
 

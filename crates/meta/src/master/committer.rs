@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cairn_base::Error;
 
-use super::asked::Step;
 use super::batch::{Batch, Next, Verdict};
 use super::op::Job;
+use super::recall_deadlines::Step;
 use super::shared::MasterShared;
 use crate::engine::{Commit, CommitError, Fence};
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::op::{DelegationWish, Haste, Op, Ran, RowLease, outcome, send};
 use crate::ops::namespace::authorize_in;
 use crate::rows::{Bucket, Inode, Row, Usage, User};
-use crate::session::{Delegate, Delegated};
+use crate::session::{Delegate, DelegateReply};
 use crate::shown::Rows;
 use crate::{Context, Stop, View, keys};
 
@@ -23,7 +23,7 @@ pub struct DelegateOp {
     /// Rows for the session; `None` until the operation has run.
     pub rows: Option<Result<Rows>>,
     pub number: u64,
-    pub sender: oneshot::Sender<Result<Delegated>>,
+    pub sender: oneshot::Sender<Result<DelegateReply>>,
 }
 
 impl DelegateOp {
@@ -113,7 +113,7 @@ impl Op for DelegateOp {
 
     fn answer(self: Box<Self>) {
         let DelegateOp { entries, rows, number, sender, .. } = *self;
-        let delegated = |rows| Delegated { number, entries, rows };
+        let delegated = |rows| DelegateReply { number, entries, rows };
         send(sender, rows.map(|rows| rows.map(delegated)));
     }
 }

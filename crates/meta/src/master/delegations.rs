@@ -17,9 +17,9 @@ use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BucketId, Ino, SessionId};
 
-use super::asked::Asked;
 use super::op::{DelegationWish, Ground, Job};
-use super::settle::Unsettled;
+use super::recall_deadlines::RecallDeadlines;
+use super::settle::UnsettledOperations;
 use crate::{Changes, keys};
 
 /// Most directories that are noted as fresh; beyond that all are forgotten.
@@ -31,7 +31,7 @@ const FILES: usize = 1 << 19;
 pub struct Delegations {
     /// Directories that a session made and nobody else has looked into.
     fresh: HashMap<Ino, SessionId>,
-    held: BTreeMap<Ino, Held>,
+    held: BTreeMap<Ino, DelegationState>,
     /// Delegations whose return was not requested, by their numbers.
     unasked: BTreeMap<u64, Ino>,
     /// Files that sessions made on their own in held directories, with these directories.
@@ -44,11 +44,11 @@ pub struct Delegations {
     closed: BTreeMap<Ground, usize>,
     /// Directories that the current operation met.
     met: RefCell<Met>,
-    unsettled: Arc<Unsettled>,
-    asked: Arc<Asked>,
+    unsettled: Arc<UnsettledOperations>,
+    asked: Arc<RecallDeadlines>,
 }
 
-struct Held {
+struct DelegationState {
     session: SessionId,
     bucket: BucketId,
     number: u64,
@@ -69,7 +69,7 @@ struct Met {
 }
 
 impl Delegations {
-    pub fn new(unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Delegations {
+    pub fn new(unsettled: Arc<UnsettledOperations>, asked: Arc<RecallDeadlines>) -> Delegations {
         Delegations {
             fresh: HashMap::new(),
             held: BTreeMap::new(),
@@ -126,8 +126,9 @@ impl Delegations {
     /// to ask for what they hold there.
     pub fn close(&mut self, ground: Ground) -> Vec<Ask> {
         *self.closed.entry(ground).or_default() += 1;
-        let is_there =
-            |held: &Held| ground == Ground::Store || ground == Ground::Bucket(held.bucket);
+        let is_there = |held: &DelegationState| {
+            ground == Ground::Store || ground == Ground::Bucket(held.bucket)
+        };
         let there = self.held.iter().filter(|(_, held)| is_there(held));
         let there: Vec<Ino> = there.map(|(directory, _)| *directory).collect();
         there.into_iter().filter_map(|directory| self.ask(directory)).collect()
@@ -149,7 +150,8 @@ impl Delegations {
         }
         self.last += 1;
         let number = self.last;
-        let held = Held { session, bucket, number, files: Vec::new(), waiting: Vec::new() };
+        let held =
+            DelegationState { session, bucket, number, files: Vec::new(), waiting: Vec::new() };
         self.held.insert(directory, held);
         self.unasked.insert(number, directory);
         self.unsettled.hold();
@@ -218,7 +220,7 @@ impl Delegations {
             }
             b'b' => {
                 let mut held = self.held.iter();
-                let within = |held: &Held| keys::bucket(held.bucket) == *key;
+                let within = |held: &DelegationState| keys::bucket(held.bucket) == *key;
                 held.find(|(_, held)| within(held)).map(|(directory, _)| *directory)
             }
             // No session makes files on its own in a read-only store.
@@ -291,7 +293,7 @@ impl Delegations {
         ready: &mut VecDeque<Job>,
     ) {
         for (directory, number) in given {
-            let is_so = |held: &Held| held.session == session && held.number == *number;
+            let is_so = |held: &DelegationState| held.session == session && held.number == *number;
             if self.held.get(directory).is_some_and(is_so) {
                 self.release(*directory, ready);
                 self.made(*directory, session);
@@ -335,7 +337,7 @@ impl Delegations {
 mod tests {
     use cairn_base::clock::RealClock;
 
-    use super::super::asked::Working;
+    use super::super::recall_deadlines::Working;
     use super::*;
 
     const ONE: SessionId = SessionId(1);
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn nothing_is_delegated_where_an_operation_waits_for_all() {
         let working = Working::new(Arc::new(RealClock::default()), None);
-        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let asked = Arc::new(RecallDeadlines::new(Arc::new(working)));
         let mut delegations = Delegations::new(Arc::default(), asked);
         let (bucket, other) = (BucketId(1), BucketId(2));
         let wish =
@@ -369,7 +371,7 @@ mod tests {
     #[test]
     fn an_operation_concerns_all_that_is_held_in_a_bucket_that_it_changes() {
         let working = Working::new(Arc::new(RealClock::default()), None);
-        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let asked = Arc::new(RecallDeadlines::new(Arc::new(working)));
         let mut delegations = Delegations::new(Arc::default(), asked);
         let bucket = BucketId(7);
         delegations.hold(DelegationWish { directory: Ino(2), bucket, session: ONE });
@@ -386,7 +388,7 @@ mod tests {
     #[test]
     fn who_has_made_many_files_is_asked_for_a_directory() {
         let working = Working::new(Arc::new(RealClock::default()), None);
-        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let asked = Arc::new(RecallDeadlines::new(Arc::new(working)));
         let mut delegations = Delegations::new(Arc::default(), asked);
         let (first, second, bucket) = (Ino(2), Ino(3), BucketId(1));
         for (directory, session) in [(first, ONE), (second, TWO)] {

@@ -9,18 +9,18 @@ use bytes::Bytes;
 use cairn_base::{Error, Ino, Timestamp};
 use parking_lot::MutexGuard;
 
-use super::asked::Step;
 use super::batch::{Batch, PipeState, Verdict};
 use super::delegations::Delegations;
 use super::disk::Disk;
-use super::inbox::{Arrived, Fetched};
+use super::inbox::{FetchedJob, InboxContents};
 use super::lacking::Lacking;
 use super::leases::{Event, Leases};
 use super::op::{Early, Haste, Job, Ran};
 use super::overlay::Overlay;
 use super::pins::Pins;
+use super::recall_deadlines::Step;
 use super::shared::MasterShared;
-use super::source::{Inline, Newest, Sight, Uncommitted};
+use super::source::{Inline, Newest, Sight, UncommittedRows};
 use crate::{Changes, View, Want, keys};
 
 /// Runs after which an operation keeps the executor until it has all its rows.
@@ -35,18 +35,18 @@ pub struct Executor {
     shared: Arc<MasterShared>,
     overlay: Overlay,
     queue: VecDeque<Job>,
-    fetched: VecDeque<Fetched>,
-    parked: Parked,
+    fetched: VecDeque<FetchedJob>,
+    parked: ParkedOperations,
     disk: Disk,
     leases: Leases,
     delegations: Delegations,
     /// Buffer for jobs from the inbox.
-    arrived: Arrived,
+    arrived: InboxContents,
 }
 
 /// Operations that wait for rows.
 #[derive(Default)]
-struct Parked {
+struct ParkedOperations {
     count: usize,
     /// Number of operations that need the changes of all batches after this one.
     holds: BTreeMap<u64, usize>,
@@ -91,7 +91,7 @@ impl Executor {
             overlay: Overlay::default(),
             queue: VecDeque::new(),
             fetched: VecDeque::new(),
-            parked: Parked::default(),
+            parked: ParkedOperations::default(),
             disk: Disk::default(),
             arrived: Default::default(),
         }
@@ -137,7 +137,7 @@ impl Executor {
     /// Takes the jobs that have arrived.
     fn gather(&mut self) {
         self.shared.inbox.take(&mut self.arrived);
-        let Arrived { jobs, fetched, events } = &mut self.arrived;
+        let InboxContents { jobs, fetched, events } = &mut self.arrived;
         self.queue.extend(jobs.drain(..));
         self.fetched.extend(fetched.drain(..));
         let mut ready = Vec::new();
@@ -204,8 +204,8 @@ impl Executor {
         }
     }
 
-    fn execute_fetched(&mut self, fetched: Fetched, open: &mut Batch, turn: &Turn<'_>) {
-        let Fetched { job, mut pins } = fetched;
+    fn execute_fetched(&mut self, fetched: FetchedJob, open: &mut Batch, turn: &Turn<'_>) {
+        let FetchedJob { job, mut pins } = fetched;
         self.parked.leave(&pins);
         if let Some(error) = pins.failed.take() {
             self.fail(job, error, open);
@@ -252,7 +252,7 @@ impl Executor {
         match outcome {
             Outcome::Ended(changes, sight) => {
                 self.delegate(&mut job, &changes);
-                self.end(job, (changes, &sight), open, pins.as_deref(), inline);
+                self.end(job, changes, &sight, open, pins.as_deref(), inline);
             }
             Outcome::Lacks(wants) => {
                 self.shared.counters.op_misses.add(1);
@@ -317,7 +317,7 @@ impl Executor {
     fn fail(&mut self, mut job: Job, error: Error, open: &mut Batch) {
         job.op.fail(error);
         let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
-        self.end(job, (Changes::new(), &sight), open, None, None);
+        self.end(job, Changes::new(), &sight, open, None, None);
     }
 
     fn attempt(
@@ -354,7 +354,7 @@ impl Executor {
         let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
         let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
         let leases = &self.leases;
-        let source = Uncommitted { newest, leases, delegations, sight: &sight, settled };
+        let source = UncommittedRows { newest, leases, delegations, sight: &sight, settled };
         let mut view = View::new(&source);
         let ran = job.op.apply(&mut view, now, batch);
         let failed = inline.and_then(|inline| self.disk.look_at(inline, &self.shared));
@@ -378,7 +378,8 @@ impl Executor {
     fn end(
         &mut self,
         mut job: Job,
-        (changes, sight): (Changes, &Sight),
+        changes: Changes,
+        sight: &Sight,
         open: &mut Batch,
         pins: Option<&Pins>,
         inline: Option<&Inline<'_>>,
@@ -487,7 +488,7 @@ impl Executor {
     }
 }
 
-impl Parked {
+impl ParkedOperations {
     fn enter(&mut self, pins: &Pins) {
         self.count += 1;
         *self.holds.entry(pins.hold).or_default() += 1;

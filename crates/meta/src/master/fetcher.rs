@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 
-use super::inbox::Fetched;
+use super::inbox::FetchedJob;
 use super::lacking::Lacking;
 use super::pins::Pins;
 use super::shared::MasterShared;
@@ -21,7 +21,7 @@ pub async fn run(shared: Arc<MasterShared>) {
 }
 
 /// Fetches rows for all operations; `pins.failed` is set for those whose fetch failed.
-fn fetch(shared: &MasterShared, lacking: Vec<Lacking>) -> Vec<Fetched> {
+fn fetch(shared: &MasterShared, lacking: Vec<Lacking>) -> Vec<FetchedJob> {
     // Fetches the rows of all operations at once. If that fails, each operation is tried alone.
     let keys: Vec<Bytes> = lacking.iter().flat_map(|one| wanted_rows(&one.wants)).collect();
     let mut all = shared.engine.read(&keys).ok().map(|(batch, rows)| (batch, rows.into_iter()));
@@ -39,7 +39,7 @@ fn fetch(shared: &MasterShared, lacking: Vec<Lacking>) -> Vec<Fetched> {
         });
         let failed = |error| Error::Unavailable(format!("reading metadata: {error}"));
         pins.failed = filled.err().map(failed);
-        fetched.push(Fetched { job, pins });
+        fetched.push(FetchedJob { job, pins });
     }
     fetched
 }

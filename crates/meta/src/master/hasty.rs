@@ -13,7 +13,7 @@ use cairn_base::SessionId;
 use parking_lot::Mutex;
 
 use super::op::{Early, Job};
-use super::settle::Unsettled;
+use super::settle::UnsettledOperations;
 use crate::Watched;
 use crate::session::Progress;
 
@@ -51,7 +51,7 @@ impl Hasty {
     }
 
     /// Notes that these operations are durable, or have failed.
-    pub fn end(&self, jobs: &[Job], unsettled: &Unsettled) {
+    pub fn end(&self, jobs: &[Job], unsettled: &UnsettledOperations) {
         let mut early = jobs.iter().filter_map(|job| Some((job.early?, &job.op))).peekable();
         if early.peek().is_none() {
             return;

@@ -13,23 +13,23 @@ use super::pins::Pins;
 const SPINS: usize = 200;
 
 /// An operation with the rows that were fetched for it.
-pub struct Fetched {
+pub struct FetchedJob {
     pub job: Job,
     pub pins: Box<Pins>,
 }
 
 /// The jobs that the executor takes from the inbox.
 #[derive(Default)]
-pub struct Arrived {
+pub struct InboxContents {
     pub jobs: Vec<Job>,
-    pub fetched: Vec<Fetched>,
+    pub fetched: Vec<FetchedJob>,
     pub events: Vec<Event>,
 }
 
 #[derive(Default)]
 struct InboxState {
     jobs: Vec<Job>,
-    fetched: Vec<Fetched>,
+    fetched: Vec<FetchedJob>,
     events: Vec<Event>,
     poked: bool,
     sleeping: bool,
@@ -64,7 +64,7 @@ impl Inbox {
     }
 
     /// Returns operations with the rows that were fetched for them.
-    pub fn push_fetched(&self, fetched: Vec<Fetched>) {
+    pub fn push_fetched(&self, fetched: Vec<FetchedJob>) {
         let mut state = self.state.lock();
         if !state.closed {
             state.fetched.extend(fetched);
@@ -123,7 +123,7 @@ impl Inbox {
     }
 
     /// Moves everything to `arrived`.
-    pub fn take(&self, arrived: &mut Arrived) {
+    pub fn take(&self, arrived: &mut InboxContents) {
         let mut state = self.state.lock();
         state.sleeping = false;
         state.poked = false;

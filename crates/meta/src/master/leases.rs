@@ -20,10 +20,10 @@ use cairn_base::{Ino, SessionId};
 use quick_cache::DefaultHashBuilder;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::asked::Asked;
 use super::delegations::Ask;
 use super::op::{Job, RowLease};
-use super::settle::{Answered, Settle, Unsettled};
+use super::recall_deadlines::RecallDeadlines;
+use super::settle::{Answered, Settle, UnsettledOperations};
 use crate::keys;
 use crate::session::Recall;
 
@@ -66,7 +66,7 @@ pub struct Leases {
     order: VecDeque<GrantedLease>,
     /// Number of the last grant.
     granted: u64,
-    kept: Kept,
+    kept: LeaseCounts,
     /// Most bytes that `kept` may take.
     limit: usize,
     /// Number of recalls that were sent to all sessions together. It numbers them, so that a late
@@ -76,8 +76,8 @@ pub struct Leases {
     settling: BTreeMap<Bytes, Vec<Settling>>,
     /// Unsettled operations whose changes the current operation has seen.
     seen: RefCell<Vec<Arc<Settle<Job>>>>,
-    unsettled: Arc<Unsettled>,
-    asked: Arc<Asked>,
+    unsettled: Arc<UnsettledOperations>,
+    asked: Arc<RecallDeadlines>,
 }
 
 struct Settling {
@@ -115,12 +115,12 @@ struct GrantedLease {
 
 /// Number of leases that were not recalled, and the memory that they take.
 #[derive(Default)]
-struct Kept {
+struct LeaseCounts {
     leases: usize,
     bytes: usize,
 }
 
-impl Kept {
+impl LeaseCounts {
     fn add(&mut self, key: &Bytes) {
         self.leases += 1;
         self.bytes += weight(key);
@@ -140,10 +140,10 @@ fn weight(key: &Bytes) -> usize {
 struct SessionLeases {
     recalls: UnboundedSender<Recall>,
     /// Recalls that were not acknowledged, the oldest first.
-    unacknowledged: VecDeque<Unacknowledged>,
+    unacknowledged: VecDeque<PendingRecall>,
 }
 
-struct Unacknowledged {
+struct PendingRecall {
     recall: Recall,
     waiting: Vec<Arc<Settle<Job>>>,
 }
@@ -151,13 +151,17 @@ struct Unacknowledged {
 impl Leases {
     /// Creates a table whose leases take at most `limit` bytes; beyond that the oldest are
     /// recalled.
-    pub fn new(limit: usize, unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Leases {
+    pub fn new(
+        limit: usize,
+        unsettled: Arc<UnsettledOperations>,
+        asked: Arc<RecallDeadlines>,
+    ) -> Leases {
         Leases {
             holders: HashMap::default(),
             sessions: HashMap::new(),
             order: VecDeque::new(),
             granted: 0,
-            kept: Kept::default(),
+            kept: LeaseCounts::default(),
             limit,
             sent: 0,
             settling: BTreeMap::new(),
@@ -205,7 +209,7 @@ impl Leases {
         loop {
             let Some(state) = self.sessions.get_mut(&session) else { return };
             let due = state.unacknowledged.pop_front_if(|one| one.recall.number <= number);
-            let Some(Unacknowledged { recall, waiting }) = due else { return };
+            let Some(PendingRecall { recall, waiting }) = due else { return };
             for key in &recall.keys {
                 if let Some(holders) = self.holders.get_mut(key) {
                     let told = LeaseStage::Recalled(recall.number);
@@ -402,7 +406,7 @@ impl Leases {
             waiting.clear();
         }
         waiting.iter().for_each(|settle| settle.expect());
-        state.unacknowledged.push_back(Unacknowledged { recall, waiting });
+        state.unacknowledged.push_back(PendingRecall { recall, waiting });
     }
 
     fn grant(&mut self, grant: RowLease) {
@@ -517,7 +521,7 @@ mod tests {
     use cairn_base::clock::RealClock;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    use super::super::asked::Working;
+    use super::super::recall_deadlines::Working;
     use super::*;
 
     const ONE: SessionId = SessionId(1);
@@ -526,7 +530,7 @@ mod tests {
     /// Returns leases that may take `limit` bytes, and the recalls to two sessions.
     fn leases(limit: usize) -> (Leases, [UnboundedReceiver<Recall>; 2]) {
         let working = Working::new(Arc::new(RealClock::default()), None);
-        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let asked = Arc::new(RecallDeadlines::new(Arc::new(working)));
         let mut leases = Leases::new(limit, Arc::default(), asked);
         let told = [ONE, TWO].map(|session| attach(&mut leases, session));
         (leases, told)

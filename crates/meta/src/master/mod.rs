@@ -17,7 +17,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
-mod asked;
 mod batch;
 mod cache;
 mod committer;
@@ -39,6 +38,7 @@ mod overlay;
 mod pins;
 mod read;
 mod reads;
+mod recall_deadlines;
 mod recount;
 mod remote;
 mod settle;
@@ -49,7 +49,7 @@ pub(crate) mod threads;
 
 pub use config::Config;
 pub use leases::Event;
-pub use once::{Executed, Once};
+pub use once::{Once, OnceOutcome};
 pub use reads::Leased;
 pub use remote::Reading;
 pub use stats::Stats;

@@ -48,7 +48,7 @@ pub struct Once<'a> {
 }
 
 /// The outcome of an operation.
-pub struct Executed {
+pub struct OnceOutcome {
     pub reply: Result<Bytes>,
     /// Rows that the operation changed, if they are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
@@ -58,9 +58,9 @@ pub struct Executed {
     pub serial: u64,
 }
 
-impl Executed {
-    pub fn failed(error: Error) -> Executed {
-        Executed { reply: Err(error), rows: Vec::new(), ino: None, serial: 0 }
+impl OnceOutcome {
+    pub fn failed(error: Error) -> OnceOutcome {
+        OnceOutcome { reply: Err(error), rows: Vec::new(), ino: None, serial: 0 }
     }
 }
 
@@ -69,7 +69,11 @@ impl Once<'_> {
         if self.to_mount { verb.check_mount(self.session, Use::Run) } else { Ok(()) }
     }
 
-    pub fn op(self, verb: Arc<dyn ReceivedVerb>, sender: oneshot::Sender<Executed>) -> Box<OnceOp> {
+    pub fn op(
+        self,
+        verb: Arc<dyn ReceivedVerb>,
+        sender: oneshot::Sender<OnceOutcome>,
+    ) -> Box<OnceOp> {
         let Once { caller, session, slot, sequence, released, lease, hasty, ino, posted, .. } =
             self;
         let (to_mount, is_replay) = (self.to_mount, self.is_replay);
@@ -114,7 +118,7 @@ pub struct OnceOp {
     reply: Option<Result<Bytes>>,
     rows: Vec<(Bytes, Option<Bytes>)>,
     /// Channel for the answer; `None` once it was answered.
-    sender: Option<oneshot::Sender<Executed>>,
+    sender: Option<oneshot::Sender<OnceOutcome>>,
 }
 
 impl OnceOp {
@@ -216,7 +220,10 @@ impl Op for OnceOp {
         let reply = reply.and_then(|reply| reply.as_ref().ok().cloned());
         Box::new(move || {
             if let Some(sender) = sender {
-                send(sender, reply.map(|reply| Executed { reply: Ok(reply), rows, ino, serial }));
+                send(
+                    sender,
+                    reply.map(|reply| OnceOutcome { reply: Ok(reply), rows, ino, serial }),
+                );
             }
         })
     }
@@ -240,7 +247,7 @@ impl Op for OnceOp {
     fn answer(self: Box<Self>) {
         let OnceOp { reply, rows, made, sender, .. } = *self;
         if let Some(sender) = sender {
-            send(sender, reply.map(|reply| Executed { reply, rows, ino: made, serial: 0 }));
+            send(sender, reply.map(|reply| OnceOutcome { reply, rows, ino: made, serial: 0 }));
         }
     }
 }

@@ -175,18 +175,18 @@ pub type Answer = oneshot::Receiver<Result<AnyReply>>;
 pub fn accept(caller: &Caller, verb: Box<dyn AnyVerb>) -> (Job, Answer) {
     let (sender, answer) = oneshot::channel();
     let context = Context { caller: caller.clone(), now: Timestamp(0), batch: 0 };
-    let op = Box::new(Accepted { verb, context, reply: None, sender });
+    let op = Box::new(VerbOp { verb, context, reply: None, sender });
     (Job::new(op), answer)
 }
 
-struct Accepted {
+struct VerbOp {
     verb: Box<dyn AnyVerb>,
     context: Context,
     reply: Option<Result<AnyReply>>,
     sender: oneshot::Sender<Result<AnyReply>>,
 }
 
-impl Op for Accepted {
+impl Op for VerbOp {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         self.context.now = now;
         self.context.batch = batch;

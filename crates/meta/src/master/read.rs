@@ -8,10 +8,10 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
 
-use super::cache::Cached;
+use super::cache::CacheLookup;
 use super::op::no_read;
 use super::shared::MasterShared;
-use super::source::{Published, Read, Stored};
+use super::source::{EngineRows, FetchedRows, PublishedRows};
 use super::threads;
 use crate::engine::Engine;
 use crate::erased::{AnyReply, AnyVerb, Apply, keeping};
@@ -60,8 +60,8 @@ pub fn is_current<R>(shared: &MasterShared, memo: &Memo<R>) -> bool {
     let Some(stamp) = shared.unsettled.stamp() else { return false };
     let batch = shared.durable.batch();
     let now = |key: &Bytes| match shared.cache.get(key, batch) {
-        Cached::Row(row) => Some(row),
-        Cached::Newer | Cached::Missing => None,
+        CacheLookup::Row(row) => Some(row),
+        CacheLookup::Newer | CacheLookup::Missing => None,
     };
     let current = shared.serves() && memo.is_current(batch, now) && shared.unsettled.holds(stamp);
     if current {
@@ -102,7 +102,7 @@ fn on_cached_rows(
     for _ in 0..ATTEMPTS {
         context.batch = shared.durable.batch();
         let source =
-            Published { cache: &shared.cache, batch: context.batch, newer: Cell::new(false) };
+            PublishedRows { cache: &shared.cache, batch: context.batch, newer: Cell::new(false) };
         let mut view = View::new(&source);
         if trace {
             view.trace();
@@ -161,7 +161,8 @@ pub async fn stored(
     }
     let (engine, verb) = (Arc::clone(&shared.engine), Arc::clone(verb));
     let read = move || on_snapshot(&*engine, context, &*verb);
-    let Snapped { batch, rows, result } = threads::blocking(&shared.config.threads, read).await??;
+    let SnapshotRead { batch, rows, result } =
+        threads::blocking(&shared.config.threads, read).await??;
     shared.wait_published(batch).await?;
     for (key, row) in rows.iter().take(OFFERED_ROWS) {
         shared.cache.offer(key, row.as_ref(), batch, batch);
@@ -176,7 +177,7 @@ fn on_rows(
     rows: &HashMap<Bytes, Option<Bytes>>,
     verb: &dyn AnyVerb,
 ) -> Result<Result<AnyReply>, Vec<Want>> {
-    let source = Read { cache: &shared.cache, batch: context.batch, rows };
+    let source = FetchedRows { cache: &shared.cache, batch: context.batch, rows };
     let mut view = View::new(&source);
     match apply(verb, &mut view, context) {
         Ok(reply) => Ok(Ok(reply)),
@@ -186,18 +187,22 @@ fn on_rows(
 }
 
 /// The result of an operation on a snapshot, and the rows it read one by one.
-struct Snapped {
+struct SnapshotRead {
     batch: u64,
     rows: Rows,
     result: Result<AnyReply>,
 }
 
 /// Runs `verb` on a snapshot, for as many reads as it needs. Blocks.
-fn on_snapshot(engine: &dyn Engine, mut context: Context, verb: &dyn AnyVerb) -> Result<Snapped> {
+fn on_snapshot(
+    engine: &dyn Engine,
+    mut context: Context,
+    verb: &dyn AnyVerb,
+) -> Result<SnapshotRead> {
     let snapshot = engine.snapshot()?;
     let batch = snapshot.batch();
     context.batch = batch;
-    let source = Stored::new(&*snapshot);
+    let source = EngineRows::new(&*snapshot);
     let result = match apply(verb, &mut View::new(&source), &context) {
         Ok(reply) => Ok(reply),
         Err(Stop::Fail(error)) => Err(error),
@@ -205,7 +210,7 @@ fn on_snapshot(engine: &dyn Engine, mut context: Context, verb: &dyn AnyVerb) ->
             Error::Invalid(format!("operation {} stopped without missing a row", verb.name()))
         })),
     };
-    Ok(Snapped { batch, rows: source.rows.take(), result })
+    Ok(SnapshotRead { batch, rows: source.rows.take(), result })
 }
 
 fn apply(verb: &dyn AnyVerb, view: &mut View<'_>, context: &Context) -> Result<AnyReply, Stop> {

@@ -8,8 +8,8 @@ use cairn_base::{BucketId, Error, Result, UploadId, UserId};
 
 use crate::engine::{Change, CommitError, Engine, Fence, Snapshot};
 use crate::keys;
-use crate::ops::owned::users_of;
-use crate::rows::{Bucket, Owned, Part, Row, Upload, Usage, decode_number, encode_number};
+use crate::ops::user_totals::users_of;
+use crate::rows::{Bucket, Part, Row, Upload, Usage, UserTotals, decode_number, encode_number};
 
 /// Rows that are read, or committed, at a time.
 const PAGE: usize = 1000;
@@ -95,7 +95,7 @@ impl Plan {
     }
 
     fn count(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
-        let mut owned: BTreeMap<UserId, Owned> = BTreeMap::new();
+        let mut owned: BTreeMap<UserId, UserTotals> = BTreeMap::new();
         each(snapshot, b"b", b"c", &mut |key, row| {
             let id = number(&key)?;
             let bucket = Bucket::decode(&row)?;
@@ -129,7 +129,7 @@ impl Plan {
         &mut self,
         snapshot: &dyn Snapshot,
         bucket: BucketId,
-        owned: &mut BTreeMap<UserId, Owned>,
+        owned: &mut BTreeMap<UserId, UserTotals>,
     ) -> Result<u64> {
         let (start, end) = keys::uploads_from(bucket, b"");
         let mut all = 0_u64;

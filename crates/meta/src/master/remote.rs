@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 use super::Master;
 use super::delegate::DelegateOp;
 use super::leases::Event;
-use super::once::{Executed, Once};
+use super::once::{Once, OnceOutcome};
 use super::op::{Job, Op};
 use super::reads::{ExecutedRead, Leased, LeasedRead};
 use crate::Context;
 use crate::erased::{AnyReply, AnyVerb};
 use crate::mounts::Use;
-use crate::session::{Delegate, Delegated, Progress};
+use crate::session::{Delegate, DelegateReply, Progress};
 use crate::wire::ReceivedVerb;
 
 /// A read for another machine.
@@ -93,14 +93,14 @@ impl Master {
 
     /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot. Returns the encoded
     /// reply, and the rows that it changed, if they are leased.
-    pub async fn run_once(&self, once: Once<'_>, verb: Arc<dyn ReceivedVerb>) -> Executed {
+    pub async fn run_once(&self, once: Once<'_>, verb: Arc<dyn ReceivedVerb>) -> OnceOutcome {
         let runs = || self.check_runs(verb.traits().runs_when_full, verb.takes_reserve_of());
         if let Err(error) = once.check(&*verb).and_then(|()| runs()) {
-            return Executed::failed(error);
+            return OnceOutcome::failed(error);
         }
         let (sender, answer) = oneshot::channel();
         let ran = self.execute(Job::new(once.op(verb, sender)), answer).await;
-        ran.unwrap_or_else(Executed::failed)
+        ran.unwrap_or_else(OnceOutcome::failed)
     }
 
     /// Accepts an operation that its session has run on its own: it runs after those accepted
@@ -113,7 +113,7 @@ impl Master {
         &self,
         once: Once<'_>,
         verb: Arc<dyn ReceivedVerb>,
-    ) -> Result<oneshot::Receiver<Executed>> {
+    ) -> Result<oneshot::Receiver<OnceOutcome>> {
         if !verb.traits().posts {
             let text = format!("{}: not by a session by itself", verb.name());
             return Err(Error::Denied(text));
@@ -127,8 +127,8 @@ impl Master {
     }
 
     /// Waits for the outcome of an operation that was accepted.
-    pub async fn posted(&self, answer: oneshot::Receiver<Executed>) -> Executed {
-        self.answered(answer).await.unwrap_or_else(Executed::failed)
+    pub async fn posted(&self, answer: oneshot::Receiver<OnceOutcome>) -> OnceOutcome {
+        self.answered(answer).await.unwrap_or_else(OnceOutcome::failed)
     }
 
     /// Delegates a directory to a session, if nobody else has looked into it since it was made.
@@ -136,7 +136,7 @@ impl Master {
     ///
     /// # Errors
     /// `Conflict` or `TooLarge` if it cannot be delegated; `Unavailable` when the master has ended.
-    pub async fn delegate(&self, delegate: Delegate, to: Option<Caller>) -> Result<Delegated> {
+    pub async fn delegate(&self, delegate: Delegate, to: Option<Caller>) -> Result<DelegateReply> {
         let op = |sender| {
             let (entries, number) = (Vec::new(), 0);
             DelegateOp { delegate, to, entries, rows: None, number, sender }

@@ -14,12 +14,12 @@ pub type Answered = Box<dyn FnOnce() + Send>;
 pub struct Settle<J> {
     batch: u64,
     state: Mutex<SettleState<J>>,
-    unsettled: Arc<Unsettled>,
+    unsettled: Arc<UnsettledOperations>,
 }
 
 /// Tracks whether there are unsettled operations, for reads that do not go through the executor.
 #[derive(Default)]
-pub struct Unsettled {
+pub struct UnsettledOperations {
     begun: AtomicU64,
     done: AtomicU64,
     /// Number of unsettled operations of each batch.
@@ -30,7 +30,7 @@ pub struct Unsettled {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamp(u64);
 
-impl Unsettled {
+impl UnsettledOperations {
     /// Returns a stamp, or `None` if a read might see unsettled changes: then it has to go through
     /// the executor.
     pub fn stamp(&self) -> Option<Stamp> {
@@ -63,7 +63,7 @@ impl Unsettled {
     }
 
     /// Notes that a session makes changes of its own that are unknown here until
-    /// [`Unsettled::let_go`].
+    /// [`UnsettledOperations::let_go`].
     pub fn hold(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
@@ -91,7 +91,7 @@ struct SettleState<J> {
 
 impl<J> Settle<J> {
     /// Creates conditions that only wait for the caller's own call of [`Settle::done`].
-    pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle<J>> {
+    pub fn new(unsettled: Arc<UnsettledOperations>, batch: u64) -> Arc<Settle<J>> {
         unsettled.begin(batch);
         let state = SettleState { left: 1, followers: Vec::new(), early: None, held: None };
         Arc::new(Settle { batch, state: Mutex::new(state), unsettled })

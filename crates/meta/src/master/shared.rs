@@ -7,7 +7,6 @@ use std::time::Duration;
 use cairn_base::{Allowance, Clock, Error, Result, Timestamp};
 use tokio::sync::{Notify, Semaphore};
 
-use super::asked::{Asked, Working};
 use super::batch::Pipe;
 use super::cache::RowCache;
 use super::config::Config;
@@ -16,7 +15,8 @@ use super::inbox::Inbox;
 use super::lacking::FetchQueue;
 use super::op::Job;
 use super::operation_clock::OperationClock;
-use super::settle::Unsettled;
+use super::recall_deadlines::{RecallDeadlines, Working};
+use super::settle::UnsettledOperations;
 use super::stats::{Counters, Stats};
 use crate::engine::{Engine, Fence, Lease};
 use crate::{RowWatches, Watched};
@@ -62,10 +62,10 @@ pub struct MasterShared {
     /// Permits for operations that may be accepted and not answered.
     pub permits: Semaphore,
     pub counters: Counters,
-    pub unsettled: Arc<Unsettled>,
+    pub unsettled: Arc<UnsettledOperations>,
     pub hasty: Hasty,
     pub working: Arc<Working>,
-    pub asked: Arc<Asked>,
+    pub asked: Arc<RecallDeadlines>,
     pub watches: Arc<RowWatches>,
     /// Allowance for operations that use some of the reserved space.
     pub reserve: Allowance,
@@ -104,7 +104,7 @@ impl MasterShared {
             hasty: Hasty::default(),
             watches: Arc::default(),
             reserve: Allowance::new(RESERVE_PERIOD, RESERVE_OPS),
-            asked: Arc::new(Asked::new(Arc::clone(&working))),
+            asked: Arc::new(RecallDeadlines::new(Arc::clone(&working))),
             working,
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, SessionId};
 
-use super::cache::{Cached, RowCache};
+use super::cache::{CacheLookup, RowCache};
 use super::delegations::Delegations;
 use super::leases::Leases;
 use super::op::Haste;
@@ -40,7 +40,7 @@ impl Newest<'_> {
 }
 
 /// The rows for the executor.
-pub struct Uncommitted<'a> {
+pub struct UncommittedRows<'a> {
     pub newest: Newest<'a>,
     /// Leases, which note the rows that are seen.
     pub leases: &'a Leases,
@@ -51,13 +51,13 @@ pub struct Uncommitted<'a> {
     pub settled: Option<&'a Cell<bool>>,
 }
 
-impl Uncommitted<'_> {
+impl UncommittedRows<'_> {
     fn is_delegated(&self, key: &Bytes) -> bool {
         self.delegations.is_some_and(|(delegations, by)| delegations.see(key, by))
     }
 }
 
-impl Source for Uncommitted<'_> {
+impl Source for UncommittedRows<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
         if self.is_delegated(key) {
             return None;
@@ -221,22 +221,22 @@ impl<'a> Inline<'a> {
 }
 
 /// For reads: cached rows as of one published batch.
-pub struct Published<'a> {
+pub struct PublishedRows<'a> {
     pub cache: &'a RowCache,
     pub batch: u64,
     /// Set if a row was changed by a later batch: the read must be repeated as of that batch.
     pub newer: Cell<bool>,
 }
 
-impl Source for Published<'_> {
+impl Source for PublishedRows<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
         match self.cache.get(key, self.batch) {
-            Cached::Row(row) => Some(row),
-            Cached::Newer => {
+            CacheLookup::Row(row) => Some(row),
+            CacheLookup::Newer => {
                 self.newer.set(true);
                 None
             }
-            Cached::Missing => None,
+            CacheLookup::Missing => None,
         }
     }
 
@@ -246,19 +246,19 @@ impl Source for Published<'_> {
 }
 
 /// For reads: rows read from the engine, and cached ones, as of one published batch.
-pub struct Read<'a> {
+pub struct FetchedRows<'a> {
     pub cache: &'a RowCache,
     pub batch: u64,
     pub rows: &'a HashMap<Bytes, Option<Bytes>>,
 }
 
-impl Source for Read<'_> {
+impl Source for FetchedRows<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
         match self.rows.get(key) {
             Some(row) => Some(row.clone()),
             None => match self.cache.get(key, self.batch) {
-                Cached::Row(row) => Some(row),
-                Cached::Newer | Cached::Missing => None,
+                CacheLookup::Row(row) => Some(row),
+                CacheLookup::Newer | CacheLookup::Missing => None,
             },
         }
     }
@@ -269,7 +269,7 @@ impl Source for Read<'_> {
 }
 
 /// For reads: all rows, as the engine shows them.
-pub struct Stored<'a> {
+pub struct EngineRows<'a> {
     pub snapshot: &'a dyn Snapshot,
     /// Rows read one by one, to be offered to the cache.
     pub rows: RefCell<Vec<(Bytes, Option<Bytes>)>>,
@@ -277,9 +277,9 @@ pub struct Stored<'a> {
     pub failed: RefCell<Option<Error>>,
 }
 
-impl<'a> Stored<'a> {
-    pub fn new(snapshot: &'a dyn Snapshot) -> Stored<'a> {
-        Stored { snapshot, rows: RefCell::default(), failed: RefCell::default() }
+impl<'a> EngineRows<'a> {
+    pub fn new(snapshot: &'a dyn Snapshot) -> EngineRows<'a> {
+        EngineRows { snapshot, rows: RefCell::default(), failed: RefCell::default() }
     }
 
     fn keep<T>(&self, result: cairn_base::Result<T>) -> Option<T> {
@@ -287,7 +287,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-impl Source for Stored<'_> {
+impl Source for EngineRows<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
         let row = self.keep(self.snapshot.get(std::slice::from_ref(key)))?.pop()?;
         self.rows.borrow_mut().push((key.clone(), row.clone()));

@@ -26,7 +26,7 @@ pub struct Append {
 
 /// The result of an append.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Appended {
+pub struct AppendReply {
     /// Offset of the appended bytes.
     pub offset: u64,
     pub inode: Inode,
@@ -36,7 +36,7 @@ pub struct Appended {
 }
 
 impl Verb for Append {
-    type Reply = Appended;
+    type Reply = AppendReply;
     const NAME: &'static str = "append";
 
     fn changes(&self) -> Vec<Bytes> {
@@ -47,7 +47,7 @@ impl Verb for Append {
     ///
     /// # Errors
     /// `Conflict` if blocks were written for another body or chunk than those of the current end.
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Appended, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<AppendReply, Stop> {
         self.data.check(self.session)?;
         if self.data.len() > limits::BLOCK_BYTES as u64 {
             let what = format!("append of {} bytes: use smaller ones", self.data.len());
@@ -66,7 +66,7 @@ impl Verb for Append {
             store_changed(view, context, self.ino, &mut inode, offset + self.data.len())?;
         }
         let inline_bytes = inline_bytes(view, &inode, chunk)?;
-        Ok(Appended { offset, inode, inline_bytes })
+        Ok(AppendReply { offset, inode, inline_bytes })
     }
 }
 

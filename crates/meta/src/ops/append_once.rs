@@ -5,7 +5,7 @@ use bytes::Bytes;
 use cairn_base::Error;
 use serde::{Deserialize, Serialize};
 
-use super::append::{Append, Appended};
+use super::append::{Append, AppendReply};
 use super::for_call::CallId;
 use super::namespace::{load, store};
 use crate::rows::{Calls, DoneCall};
@@ -24,7 +24,7 @@ pub struct AppendOnce {
 /// The outcome of a request to append.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AppendedOnce {
-    Done(Appended),
+    Done(AppendReply),
     /// It was done before; the bytes are at this offset.
     Before(u64),
 }

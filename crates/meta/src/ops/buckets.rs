@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::multipart::abort_uploads;
 use super::namespace::{
-    Opened, add_entry, authorize_in, drop_directory, find_bucket, load, load_inode, load_known,
-    new_directory, next_ino, open_bucket, remove_entry, store,
+    BucketEntry, add_entry, authorize_in, drop_directory, find_bucket, load, load_inode,
+    load_known, new_directory, next_ino, open_bucket, remove_entry, store,
 };
-use super::owned::{Change, count_owned, index, reindex, unindex};
 use super::tags::check_tags;
+use super::user_totals::{Change, count_owned, index, reindex, unindex};
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage, decode_number};
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -122,7 +122,7 @@ pub struct GetBucket {
 }
 
 impl Verb for GetBucket {
-    type Reply = (Opened, Usage);
+    type Reply = (BucketEntry, Usage);
     const NAME: &'static str = "get_bucket";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
@@ -143,7 +143,7 @@ pub struct ListBuckets {
 impl Verb for ListBuckets {
     /// The buckets, and the cursor to go on after if there may be more: a name, or the number of a
     /// bucket that the caller may not see.
-    type Reply = (Vec<(Opened, Usage)>, Option<String>);
+    type Reply = (Vec<(BucketEntry, Usage)>, Option<String>);
     const NAME: &'static str = "list_buckets";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
@@ -173,7 +173,7 @@ impl Verb for ListBuckets {
             last = Some(cursor(context, id, &bucket));
             if context.allows(Action::GetBucketSettings, Resource::Bucket(bucket.access())) {
                 let usage = load(view, &keys::usage(id))?.unwrap_or_default();
-                buckets.push((Opened { id, bucket }, usage));
+                buckets.push((BucketEntry { id, bucket }, usage));
             }
         }
         Ok((buckets, last.filter(|_| full)))
@@ -199,14 +199,14 @@ impl ListBuckets {
         let found = buckets_of(view, user, &from, limit)?;
         let full = found.len() == limit;
         let (mut buckets, mut last) = (Vec::new(), None);
-        for Opened { id, bucket } in found {
+        for BucketEntry { id, bucket } in found {
             if !bucket.name.starts_with(&self.prefix) {
                 return Ok((buckets, None));
             }
             last = Some(cursor(context, id, &bucket));
             if context.allows(Action::GetBucketSettings, Resource::Bucket(bucket.access())) {
                 let usage = load(view, &keys::usage(id))?.unwrap_or_default();
-                buckets.push((Opened { id, bucket }, usage));
+                buckets.push((BucketEntry { id, bucket }, usage));
             }
         }
         Ok((buckets, last.filter(|_| full)))
@@ -220,7 +220,7 @@ pub fn buckets_of(
     user: UserId,
     from: &[u8],
     limit: usize,
-) -> Result<Vec<Opened>, Stop> {
+) -> Result<Vec<BucketEntry>, Stop> {
     let (start, end) = keys::buckets_of(user, from);
     let ids: Vec<BucketId> = view
         .scan(&start, &end, limit)?
@@ -231,7 +231,7 @@ pub fn buckets_of(
     let mut found = Vec::with_capacity(ids.len());
     for (id, row) in ids.into_iter().zip(rows) {
         let row = row.ok_or_else(|| Error::corrupt("bucket of the index", "no row", id))?;
-        found.push(Opened { id, bucket: Bucket::decode(&row)? });
+        found.push(BucketEntry { id, bucket: Bucket::decode(&row)? });
     }
     Ok(found)
 }
@@ -302,7 +302,7 @@ impl FindWritable {
         let from = after.map(|bucket| [bucket.name.as_bytes(), b"\0"].concat());
         let from = from.unwrap_or_default();
         let mut last = None;
-        for Opened { id, bucket } in
+        for BucketEntry { id, bucket } in
             buckets_of(view, user, &from, self.limit.min(limits::LIST_KEYS))?
         {
             if context.allows(Action::PutObject, Resource::Object(bucket.access(), None)) {
@@ -376,11 +376,11 @@ pub struct UpdateBucket {
 }
 
 impl Verb for UpdateBucket {
-    type Reply = Opened;
+    type Reply = BucketEntry;
     const NAME: &'static str = "update_bucket";
     const RUNS_WHEN_FULL: bool = true;
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Opened, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<BucketEntry, Stop> {
         let mut opened = find_bucket(view, &self.name)?;
         for action in self.actions() {
             context.authorize(view, action, Resource::Bucket(opened.bucket.access()))?;
@@ -474,10 +474,10 @@ pub struct FindBucket {
 }
 
 impl Verb for FindBucket {
-    type Reply = Option<Opened>;
+    type Reply = Option<BucketEntry>;
     const NAME: &'static str = "find_bucket";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Option<Opened>, Stop> {
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Option<BucketEntry>, Stop> {
         match find_bucket(view, &self.name) {
             Ok(opened) => Ok(Some(opened)),
             Err(Stop::Fail(Error::NotFound(_))) => Ok(None),
@@ -527,7 +527,7 @@ impl Verb for DropUploads {
 ///
 /// # Errors
 /// `NotEmpty` if a listing would show anything.
-fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
+fn check_empty(view: &mut View<'_>, opened: &BucketEntry) -> Result<(), Stop> {
     let tally: Tally = load(view, &keys::tally(opened.id.ino()))?.unwrap_or_default();
     match tally.entries {
         0 => Ok(()),
@@ -536,7 +536,7 @@ fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
 }
 
 /// Stops counting the remains of a deleted bucket, such as open files, for its owner.
-fn drop_owned(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
+fn drop_owned(view: &mut View<'_>, opened: &BucketEntry) -> Result<(), Stop> {
     let usage: Usage = load(view, &keys::usage(opened.id))?.unwrap_or_default();
     let change = Change {
         buckets: -1,

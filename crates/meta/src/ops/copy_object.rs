@@ -108,8 +108,13 @@ impl CopyObject {
         checked: Option<(&SourceState, &[Checksum])>,
     ) -> Result<CopyReply, Stop> {
         check_key(&self.source_key)?;
-        let place = (&*self.source_bucket, &*self.source_key);
-        let source = open_bucket_for(view, context, place, Action::GetObject)?;
+        let source = open_bucket_for(
+            view,
+            context,
+            &self.source_bucket,
+            &self.source_key,
+            Action::GetObject,
+        )?;
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };

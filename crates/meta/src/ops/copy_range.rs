@@ -36,7 +36,7 @@ pub struct CopyRange {
 
 /// The result of copying.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Copied {
+pub struct CopyRangeReply {
     pub inode: Inode,
     /// Number of bytes that were copied: 0 at the end of the source; else some, and there may be
     /// more.
@@ -44,7 +44,7 @@ pub struct Copied {
 }
 
 impl Verb for CopyRange {
-    type Reply = Copied;
+    type Reply = CopyRangeReply;
     const NAME: &'static str = "copy_range";
     const LEASES_CHANGES: bool = true;
 
@@ -58,7 +58,7 @@ impl Verb for CopyRange {
     /// `CrossBucket` for files of two buckets; `Invalid` for overlapping ranges of one file.
     /// `TooLarge` for more than one operation can do: fewer bytes, or chunks that are coalesced
     /// first, may be possible.
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Copied, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyRangeReply, Stop> {
         let source = self.open_source(view, context)?;
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
         if source.bucket != inode.bucket {
@@ -67,7 +67,7 @@ impl Verb for CopyRange {
         }
         let len = self.len.min(source.size.saturating_sub(self.source_offset));
         if len == 0 {
-            return Ok(Copied { inode, len });
+            return Ok(CopyRangeReply { inode, len });
         }
         self.check_range(len)?;
         let (pieces, len) = self.pieces(view, &source, len.min(STEP_BYTES))?;
@@ -78,7 +78,7 @@ impl Verb for CopyRange {
         }
         let size = inode.size.max(end);
         store_changed(view, context, self.ino, &mut inode, size)?;
-        Ok(Copied { inode, len })
+        Ok(CopyRangeReply { inode, len })
     }
 }
 

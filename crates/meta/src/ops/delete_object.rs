@@ -29,8 +29,7 @@ impl Verb for DeleteObject {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         check_key(&self.key)?;
-        let place = (&*self.bucket, &*self.key);
-        let opened = open_bucket_for(view, context, place, Action::DeleteObject)?;
+        let opened = open_bucket_for(view, context, &self.bucket, &self.key, Action::DeleteObject)?;
         delete(view, context, opened.id, &self.key, &self.conditions)
     }
 }

@@ -6,12 +6,12 @@
 //! Code that looks at a range of a body therefore looks at the row before it too.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use cairn_base::{BlockId, BodyId, Error, GroupId, limits};
 
 use super::namespace::{chunk_of, release_body, retain_body, store, store_extents};
-use crate::rows::{Extent, Extents, Freed, Place, Row};
+use crate::rows::{BlockToFree, Extent, Extents, Place, Row};
 use crate::{Context, Stop, View, keys};
 
 /// Length up to which inline extents grow. Then the next one begins, and the full one can be moved
@@ -209,15 +209,15 @@ fn join(left: &Extent, right: &Extent) -> Option<Extent> {
 
 /// The blocks and bodies that the extents of one row name.
 #[derive(Default)]
-struct Named {
+struct ExtentReferences {
     blocks: BTreeMap<BlockId, GroupId>,
     bodies: BTreeMap<BodyId, u64>,
     inline: u64,
 }
 
-impl Named {
-    fn of(extents: &[Extent]) -> Named {
-        let mut named = Named::default();
+impl ExtentReferences {
+    fn of(extents: &[Extent]) -> ExtentReferences {
+        let mut named = ExtentReferences::default();
         for extent in extents {
             match &extent.place {
                 Place::Block { group, block, .. } => {
@@ -241,14 +241,14 @@ pub(super) fn store_edited(
     before: &[Extent],
     after: &Extents,
 ) -> Result<(), Stop> {
-    let (had, has) = (Named::of(before), Named::of(&after.extents));
+    let (had, has) = (ExtentReferences::of(before), ExtentReferences::of(&after.extents));
     if has.inline > INLINE_BYTES && has.inline > had.inline {
         let what = format!("{} inline bytes in 64 MiB; coalesce them first", has.inline);
         return Err(Error::TooLarge(what).into());
     }
     for (block, group) in &had.blocks {
         if !has.blocks.contains_key(block) {
-            store(view, keys::freed(context.batch, *block), &Freed::new(*group));
+            store(view, keys::freed(context.batch, *block), &BlockToFree::new(*group));
         }
     }
     for (other, count) in &has.bodies {
@@ -276,7 +276,7 @@ pub(super) fn overwrite(
     let (Some((_, first)), Some((_, last))) = (new.first(), new.last()) else { return Ok(()) };
     let (start, end) = (first.offset, last.end());
     let cuts: Vec<_> = new.iter().map(|(_, extent)| (extent.offset, extent.end())).collect();
-    edit(view, context, body, (start, end), &cuts, new)
+    edit(view, context, body, start..end, &cuts, new)
 }
 
 /// Writes like [`overwrite`], and replaces everything that the body has in `start..end`.
@@ -288,17 +288,18 @@ pub(super) fn replace(
     end: u64,
     new: Vec<(u32, Extent)>,
 ) -> Result<(), Stop> {
-    edit(view, context, body, (start, end), &[(start, end)], new)
+    edit(view, context, body, start..end, &[(start, end)], new)
 }
 
 fn edit(
     view: &mut View<'_>,
     context: &Context,
     body: BodyId,
-    (start, end): (u64, u64),
+    range: Range<u64>,
     cuts: &[(u64, u64)],
     new: Vec<(u32, Extent)>,
 ) -> Result<(), Stop> {
+    let Range { start, end } = range;
     let found = rows_between(view, body, start, end)?;
     let mut rows: BTreeMap<u32, Extents> = found.into_iter().collect();
     for (chunk, _) in &new {

@@ -17,7 +17,7 @@ use super::setattr::Setattr;
 use super::symlink::Symlink;
 use super::truncate::Truncate;
 use super::unlink::Unlink;
-use crate::needs::Declared;
+use crate::needs::VerbNeeds;
 use crate::rows::{Calls, DoneCall, Row};
 use crate::{Context, Needs, Stop, Verb, View, erased, keys};
 
@@ -139,7 +139,7 @@ pub struct ForCall<V> {
     pub verb: V,
 }
 
-impl<V: Callable> Declared for ForCall<V> {
+impl<V: Callable> VerbNeeds for ForCall<V> {
     const NEEDS: Needs = V::NEEDS.or_done_before();
 }
 
@@ -217,7 +217,7 @@ pub struct SettleCall {
 
 /// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Settled {
+pub enum SettleOutcome {
     /// The outcome was recorded.
     Kept,
     /// It was refused with this status before.
@@ -227,7 +227,7 @@ pub enum Settled {
 }
 
 impl Verb for SettleCall {
-    type Reply = Settled;
+    type Reply = SettleOutcome;
     const NAME: &'static str = "settle_call";
     // Refusals for lack of space have to be recorded, too.
     const RUNS_WHEN_FULL: bool = true;
@@ -236,13 +236,13 @@ impl Verb for SettleCall {
         Some(Party::at(self.call.client.into()))
     }
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Settled, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<SettleOutcome, Stop> {
         let key = self.call.key();
         let mut calls = load::<Calls>(view, &key)?.unwrap_or_default();
         let before = self.call.find(&calls, context)?.copied();
         match before {
-            Some(done) if done.status != 0 => return Ok(Settled::Refused(done.status)),
-            Some(done) if done.step >= self.call.step => return Ok(Settled::Done),
+            Some(done) if done.status != 0 => return Ok(SettleOutcome::Refused(done.status)),
+            Some(done) if done.step >= self.call.step => return Ok(SettleOutcome::Done),
             _ => {}
         }
         let SettleCall { call: CallId { checksum, .. }, status, found } = *self;
@@ -257,7 +257,7 @@ impl Verb for SettleCall {
         if !is_planted(Bug::RefusalsForgotten) {
             store(view, key, &calls);
         }
-        Ok(Settled::Kept)
+        Ok(SettleOutcome::Kept)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::namespace::{load, load_extents, release_body, store};
 use crate::keys::{self, DrainTarget};
 use crate::rows::{
-    Content, Drain, Draining, Extents, Freed, Part, Place, Row, Session, SessionState,
+    BlockToFree, Content, Drain, Draining, Extents, Part, Place, Row, Session, SessionState,
 };
 use crate::{Context, Stop, Verb, View};
 
@@ -52,7 +52,7 @@ pub struct DrainStep {
 
 /// The progress of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Drained {
+pub enum DrainProgress {
     /// Nothing is left.
     Done,
     /// There is more; for an upload, after this part.
@@ -62,12 +62,14 @@ pub enum Drained {
 }
 
 impl Verb for DrainStep {
-    type Reply = Drained;
+    type Reply = DrainProgress;
     const NAME: &'static str = "drain_step";
     const RUNS_WHEN_FULL: bool = true;
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Drained, Stop> {
-        let Some(found) = load::<Draining>(view, &self.key)? else { return Ok(Drained::Done) };
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<DrainProgress, Stop> {
+        let Some(found) = load::<Draining>(view, &self.key)? else {
+            return Ok(DrainProgress::Done);
+        };
         let drain = found.drain;
         let target = keys::drain_target(&self.key)
             .ok_or_else(|| Error::corrupt("key of a drain", self.key.len(), "a drain key"))?;
@@ -76,7 +78,7 @@ impl Verb for DrainStep {
             (DrainTarget::Body(body), Drain::Prepared { session }) => {
                 let state = load::<Session>(view, &keys::session(session))?;
                 if state.is_some_and(|session| session.state == SessionState::Live) {
-                    return Ok(Drained::NotYet);
+                    return Ok(DrainProgress::NotYet);
                 }
                 drain_body(view, context, body, false)?
             }
@@ -86,7 +88,7 @@ impl Verb for DrainStep {
                 return Err(Error::corrupt(what, format!("{drain:?}"), "a body's").into());
             }
         };
-        if drained == Drained::Done {
+        if drained == DrainProgress::Done {
             view.delete(self.key.clone());
         }
         Ok(drained)
@@ -99,7 +101,7 @@ fn drain_body(
     context: &Context,
     body: BodyId,
     owns: bool,
-) -> Result<Drained, Stop> {
+) -> Result<DrainProgress, Stop> {
     let (start, end) = keys::extents_from(body, 0);
     let rows = view.scan(&start, &end, STEP_CHUNKS)?;
     let more = rows.len() == STEP_CHUNKS;
@@ -113,12 +115,12 @@ fn drain_body(
         }
         view.delete(key);
     }
-    Ok(if more { Drained::More(0) } else { Drained::Done })
+    Ok(if more { DrainProgress::More(0) } else { DrainProgress::Done })
 }
 
 /// Notes a block for freeing.
 pub fn free(view: &mut View<'_>, context: &Context, group: GroupId, block: BlockId) {
-    store(view, keys::freed(context.batch, block), &Freed::new(group));
+    store(view, keys::freed(context.batch, block), &BlockToFree::new(group));
 }
 
 fn drain_parts(
@@ -126,7 +128,7 @@ fn drain_parts(
     upload: UploadId,
     drain: Drain,
     after: u32,
-) -> Result<Drained, Stop> {
+) -> Result<DrainProgress, Stop> {
     let (start, end) = keys::parts_from(upload, after + 1);
     let rows = view.scan(&start, &end, STEP_PARTS)?;
     let mut last = after;
@@ -151,7 +153,7 @@ fn drain_parts(
             view.delete(key);
         }
     }
-    Ok(if more { Drained::More(last) } else { Drained::Done })
+    Ok(if more { DrainProgress::More(last) } else { DrainProgress::Done })
 }
 
 /// Lists blocks freed by batches before `before`.
@@ -179,7 +181,7 @@ impl Verb for ListFreed {
         for (key, row) in view.scan(&start, &end, self.limit)? {
             let (batch, block) = keys::freed_parts(&key)
                 .ok_or_else(|| Error::corrupt("key of a freed block", key.len(), 25))?;
-            freed.push(FreedBlock { batch, group: Freed::decode(&row)?.group, block });
+            freed.push(FreedBlock { batch, group: BlockToFree::decode(&row)?.group, block });
         }
         Ok(freed)
     }

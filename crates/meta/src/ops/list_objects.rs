@@ -27,7 +27,7 @@ pub struct ListObjects {
 
 /// A key of a listing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedObject {
     pub key: String,
     pub ino: Ino,
     pub inode: Inode,
@@ -36,7 +36,7 @@ pub struct Listed {
 /// A page: keys and common prefixes, both in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Page {
-    pub objects: Vec<Listed>,
+    pub objects: Vec<ListedObject>,
     pub prefixes: Vec<String>,
     /// Start of the next page (`after`); `None` at the end.
     pub next: Option<String>,
@@ -114,7 +114,7 @@ enum Item {
     /// An inode that is no object; its path if a page can end there.
     Other(Option<String>),
     Prefix(String),
-    Object(Box<Listed>),
+    Object(Box<ListedObject>),
 }
 
 impl ListObjects {
@@ -163,7 +163,9 @@ impl ListObjects {
             return Item::Prefix(prefix);
         }
         match (String::from_utf8(path), object) {
-            (Ok(key), Some((ino, inode))) => Item::Object(Box::new(Listed { key, ino, inode })),
+            (Ok(key), Some((ino, inode))) => {
+                Item::Object(Box::new(ListedObject { key, ino, inode }))
+            }
             _ => Item::Hidden(None),
         }
     }

@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use super::key_names::{check_key, check_names};
 use super::namespace::{
-    Opened, count_uploads, load, next_ino, open_bucket_for, release_body, store, was_given,
+    BucketEntry, count_uploads, load, next_ino, open_bucket_for, release_body, store, was_given,
 };
-use super::owned::{Change, count_owned, count_parts};
 use super::put_object::{NewContent, publish_content};
 use super::tags::check_tags;
+use super::user_totals::{Change, count_owned, count_parts};
 use crate::rows::{
     Algorithm, Checksum, ChecksumKind, Content, Drain, Draining, ObjectAttributes, Part, Row,
     Upload,
 };
 use crate::{Context, Stop, Verb, View, keys};
 
-pub use complete::{CompleteUpload, TAKE_PARTS, TakeParts, Taken, TakenPart};
+pub use complete::{CompleteUpload, TAKE_PARTS, TakeParts, TakePartsReply, TakenPart};
 pub use copy_part::{CopyCheckedPart, CopyPart};
 
 /// The name of an upload in a request.
@@ -39,9 +39,9 @@ impl UploadName {
         view: &mut View<'_>,
         context: &Context,
         action: Action,
-    ) -> Result<(Opened, Upload), Stop> {
+    ) -> Result<(BucketEntry, Upload), Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket_for(view, context, (&self.bucket, &self.key), action)?;
+        let opened = open_bucket_for(view, context, &self.bucket, &self.key, action)?;
         match load(view, &self.row(opened.id))? {
             Some(upload) => Ok((opened, upload)),
             None => Err(no_upload(self.upload).into()),
@@ -73,8 +73,7 @@ impl Verb for CreateUpload {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UploadId, Stop> {
         check_key(&self.key)?;
-        let place = (&*self.bucket, &*self.key);
-        let opened = open_bucket_for(view, context, place, Action::PutObject)?;
+        let opened = open_bucket_for(view, context, &self.bucket, &self.key, Action::PutObject)?;
         check_names(&opened.bucket, &self.key)?;
         check_tags(&self.tags, limits::OBJECT_TAGS)?;
         let upload = UploadId(next_ino(view)?.0);
@@ -149,7 +148,7 @@ impl Verb for PutPart {
 
 fn store_part(
     view: &mut View<'_>,
-    opened: &Opened,
+    opened: &BucketEntry,
     name: &UploadName,
     mut upload: Upload,
     number: u32,
@@ -241,8 +240,13 @@ impl Verb for AbortUpload {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_key(&self.name.key)?;
-        let place = (&*self.name.bucket, &*self.name.key);
-        let opened = open_bucket_for(view, context, place, Action::AbortMultipartUpload)?;
+        let opened = open_bucket_for(
+            view,
+            context,
+            &self.name.bucket,
+            &self.name.key,
+            Action::AbortMultipartUpload,
+        )?;
         let upload = self.name.upload;
         let Some(row) = load::<Upload>(view, &self.name.row(opened.id))? else {
             return if was_aborted(view, upload)? { Ok(()) } else { Err(no_upload(upload).into()) };

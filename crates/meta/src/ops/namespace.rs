@@ -7,10 +7,10 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
-use super::owned::{Change, count_owner, used_up};
+use super::user_totals::{Change, count_owner, used_up};
 use crate::rows::{
-    Bucket, BucketKind, Content, Counter, Drain, Draining, Entry, Extents, Inode, Kind, Reserved,
-    Session, SessionState, Tally, Usage, decode_number,
+    Bucket, BucketKind, Content, Counter, Drain, Draining, Entry, Extents, Inode, Kind,
+    ReservedInos, Session, SessionState, Tally, Usage, decode_number,
 };
 use crate::{Context, Stop, View, keys};
 
@@ -27,20 +27,20 @@ pub fn load_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
 
 /// A bucket in which the caller may do something.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Opened {
+pub struct BucketEntry {
     pub id: BucketId,
     pub bucket: Bucket,
 }
 
 /// Finds a bucket by name. Does not check the caller's rights.
-pub fn find_bucket(view: &mut View<'_>, name: &str) -> Result<Opened, Stop> {
+pub fn find_bucket(view: &mut View<'_>, name: &str) -> Result<BucketEntry, Stop> {
     let entry = keys::directory_entry(Ino::ROOT, name.as_bytes());
     let Some(entry) = load::<Entry>(view, &entry)? else {
         return Err(no_bucket(name));
     };
     let id = BucketId(entry.ino.0);
     let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
-    Ok(Opened { id, bucket })
+    Ok(BucketEntry { id, bucket })
 }
 
 /// Finds a bucket by name and checks that the caller may do `action` to it.
@@ -49,7 +49,7 @@ pub fn open_bucket(
     context: &Context,
     name: &str,
     action: Action,
-) -> Result<Opened, Stop> {
+) -> Result<BucketEntry, Stop> {
     let opened = find_bucket(view, name)?;
     context.authorize(view, action, Resource::Bucket(opened.bucket.access()))?;
     Ok(opened)
@@ -59,9 +59,10 @@ pub fn open_bucket(
 pub fn open_bucket_for(
     view: &mut View<'_>,
     context: &Context,
-    (name, key): (&str, &str),
+    name: &str,
+    key: &str,
     action: Action,
-) -> Result<Opened, Stop> {
+) -> Result<BucketEntry, Stop> {
     let opened = find_bucket(view, name)?;
     context.authorize(view, action, Resource::Object(opened.bucket.access(), Some(key)))?;
     Ok(opened)
@@ -73,12 +74,12 @@ pub fn open_bucket_of(
     context: &Context,
     inode: &Inode,
     action: Action,
-) -> Result<Opened, Stop> {
+) -> Result<BucketEntry, Stop> {
     let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket of an inode")?;
     // Callers that guess the number of an inode must not learn the name.
     let access = bucket.access_by_number(inode.bucket);
     context.authorize(view, action, Resource::Object(access, None))?;
-    Ok(Opened { id: inode.bucket, bucket })
+    Ok(BucketEntry { id: inode.bucket, bucket })
 }
 
 /// Checks that the caller may do `action` in a bucket whose number it knows. The store itself may
@@ -122,7 +123,7 @@ pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     let given = view.given_ino();
     if let Some((ino, session)) = given
         && ino.0 < next
-        && load::<Reserved>(view, &keys::reserved(session))?.is_some_and(|row| row.has(ino))
+        && load::<ReservedInos>(view, &keys::reserved(session))?.is_some_and(|row| row.has(ino))
         && view.get(&keys::inode(ino))?.is_none()
     {
         view.note_ino(ino);
@@ -185,7 +186,7 @@ pub fn walk(
 pub fn walk_or_make(
     view: &mut View<'_>,
     context: &Context,
-    opened: &Opened,
+    opened: &BucketEntry,
     directories: &[&str],
 ) -> Result<Ino, Stop> {
     let mut parent = opened.id.ino();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::edit::leaf_extents;
 use super::key_names::{check_key, split_key};
 use super::namespace::{
-    Opened, authorize_in, load, load_inode, no_object, open_bucket_for, open_bucket_of, walk,
+    BucketEntry, authorize_in, load, load_inode, no_object, open_bucket_for, open_bucket_of, walk,
 };
 use super::posix::{READ, check_mode, find_inode};
 use crate::rows::{Content, Entry, Extent, Inode, Kind, Place};
@@ -15,7 +15,7 @@ use crate::{Context, Stop, Verb, View, keys};
 
 /// An object that was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundObject {
     pub ino: Ino,
     pub inode: Inode,
     /// Directory of its entry, and the name there. An explicit directory `x/` is its own parent
@@ -24,7 +24,7 @@ pub struct Found {
 }
 
 /// Finds an object; `None` if there is none. Key `x/` also finds the explicit directory `x`.
-pub fn find(view: &mut View<'_>, bucket: BucketId, key: &str) -> Result<Option<Found>, Stop> {
+pub fn find(view: &mut View<'_>, bucket: BucketId, key: &str) -> Result<Option<FoundObject>, Stop> {
     let (directories, name) = split_key(key);
     let Some(steps) = walk(view, bucket, &directories)? else { return Ok(None) };
     let parent = steps.last().map_or(bucket.ino(), |step| step.ino);
@@ -33,12 +33,12 @@ pub fn find(view: &mut View<'_>, bucket: BucketId, key: &str) -> Result<Option<F
             return Ok(None);
         }
         let inode = load_inode(view, entry.ino)?;
-        return Ok(Some(Found { ino: entry.ino, inode, parent }));
+        return Ok(Some(FoundObject { ino: entry.ino, inode, parent }));
     }
     if name.is_empty() && !steps.is_empty() {
         let inode = load_inode(view, parent)?;
         if !inode.implicit {
-            return Ok(Some(Found { ino: parent, inode, parent }));
+            return Ok(Some(FoundObject { ino: parent, inode, parent }));
         }
     }
     Ok(None)
@@ -54,7 +54,7 @@ pub struct OpenObject {
 /// The facts of an object that a read needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenedObject {
-    pub opened: Opened,
+    pub opened: BucketEntry,
     pub ino: Ino,
     pub inode: Inode,
     /// Leaf extents of the first 64 MiB, where the content is a body.
@@ -69,9 +69,9 @@ impl Verb for OpenObject {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedObject, Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket_for(view, context, (&self.bucket, &self.key), Action::GetObject)?;
+        let opened = open_bucket_for(view, context, &self.bucket, &self.key, Action::GetObject)?;
         let found = find(view, opened.id, &self.key)?;
-        let Some(Found { ino, inode, .. }) = found else {
+        let Some(FoundObject { ino, inode, .. }) = found else {
             return Err(no_object(&self.bucket, &self.key));
         };
         let extents = first_extents(view, &inode)?;

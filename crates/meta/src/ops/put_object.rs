@@ -9,8 +9,8 @@ use super::body::check_block;
 use super::conditions::{Conditions, Current};
 use super::key_names::{check_key, check_names, split_key};
 use super::namespace::{
-    Opened, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino, no_bucket,
-    open_bucket, open_bucket_for, require_session, store, store_extents, walk_or_make,
+    BucketEntry, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino,
+    no_bucket, open_bucket, open_bucket_for, require_session, store, store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
 use super::tags::store_tags;
@@ -155,7 +155,7 @@ impl Verb for PutObject {
 /// multipart completion share it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Placement {
-    pub opened: Opened,
+    pub opened: BucketEntry,
     parent: Ino,
     name: Vec<u8>,
     current: Option<(Ino, Inode)>,
@@ -171,7 +171,7 @@ impl Placement {
         conditions: &Conditions,
     ) -> Result<Placement, Stop> {
         check_key(key)?;
-        let opened = open_bucket_for(view, context, (bucket, key), Action::PutObject)?;
+        let opened = open_bucket_for(view, context, bucket, key, Action::PutObject)?;
         check_names(&opened.bucket, key)?;
         let (directories, name) = split_key(key);
         let parent = walk_or_make(view, context, &opened, &directories)?;
@@ -223,7 +223,7 @@ impl Placement {
 /// kind `posix` a directory of the same name.
 fn current_file(
     view: &mut View<'_>,
-    opened: &Opened,
+    opened: &BucketEntry,
     parent: Ino,
     name: &str,
 ) -> Result<Option<(Ino, Inode)>, Stop> {

@@ -16,7 +16,7 @@ use crate::{Context, Stop, Verb, View, keys};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Readdir {
     pub ino: Ino,
-    /// Entry to go on after: the [`Listed::cursor`] of an entry, or [`Page::next`].
+    /// Entry to go on after: the [`ListedEntry::cursor`] of an entry, or [`Page::next`].
     pub after: Option<Bytes>,
     /// Number of entries to examine, at most 1,000; the page may have fewer.
     pub limit: usize,
@@ -26,7 +26,7 @@ pub struct Readdir {
 
 /// An entry as listed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedEntry {
     pub name: Bytes,
     pub ino: Ino,
     pub kind: Kind,
@@ -34,7 +34,7 @@ pub struct Listed {
     pub inode: Option<Inode>,
 }
 
-impl Listed {
+impl ListedEntry {
     /// Cursor for a reader that stopped at this entry; it stays valid whatever changes meanwhile.
     pub fn cursor(&self) -> Bytes {
         match self.kind {
@@ -47,7 +47,7 @@ impl Listed {
 /// A page of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Page {
-    pub entries: Vec<Listed>,
+    pub entries: Vec<ListedEntry>,
     /// Entries left out: names that POSIX cannot show, objects behind a directory of the same
     /// name, and buckets that the caller may not see.
     pub skipped: usize,
@@ -134,7 +134,7 @@ impl Readdir {
 }
 
 /// Returns the entries whose names POSIX can show.
-fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
+fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<ListedEntry>, Error> {
     let mut entries = Vec::with_capacity(rows.len());
     for (key, row) in rows {
         let Entry { ino, kind, .. } = Entry::decode(row)?;
@@ -143,7 +143,7 @@ fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
             name.truncate(name.len().saturating_sub(1));
         }
         if is_shown(&name) {
-            entries.push(Listed { name, ino, kind, inode: None });
+            entries.push(ListedEntry { name, ino, kind, inode: None });
         }
     }
     Ok(entries)
@@ -153,7 +153,7 @@ fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
 fn drop_hidden(
     view: &mut View<'_>,
     directory: &Directory,
-    entries: &mut Vec<Listed>,
+    entries: &mut Vec<ListedEntry>,
 ) -> Result<(), Stop> {
     if directory.kind == BucketKind::Posix {
         return Ok(());
@@ -162,8 +162,8 @@ fn drop_hidden(
     if tally.directories == 0 {
         return Ok(());
     }
-    let is_file = |entry: &Listed| entry.kind != Kind::Directory;
-    let beside = |entry: &Listed| keys::directory_entry(directory.ino, &entry.name);
+    let is_file = |entry: &ListedEntry| entry.kind != Kind::Directory;
+    let beside = |entry: &ListedEntry| keys::directory_entry(directory.ino, &entry.name);
     let wanted: Vec<Bytes> = entries.iter().filter(|e| is_file(e)).map(beside).collect();
     let mut rows = view.get_all(&wanted)?.into_iter();
     entries.retain(|entry| !is_file(entry) || rows.next().flatten().is_none());
@@ -174,7 +174,7 @@ fn drop_hidden(
 fn drop_denied(
     view: &mut View<'_>,
     context: &Context,
-    entries: &mut Vec<Listed>,
+    entries: &mut Vec<ListedEntry>,
 ) -> Result<(), Stop> {
     let wanted: Vec<Bytes> = entries.iter().map(|e| keys::bucket(BucketId(e.ino.0))).collect();
     view.get_all(&wanted)?;
@@ -191,7 +191,7 @@ fn drop_denied(
 fn add_attributes(
     view: &mut View<'_>,
     context: &Context,
-    entries: &mut [Listed],
+    entries: &mut [ListedEntry],
 ) -> Result<(), Stop> {
     let directories = entries.iter().filter(|entry| entry.kind == Kind::Directory);
     let tallies = directories.map(|entry| keys::tally(entry.ino));

@@ -119,7 +119,7 @@ fn open(
     name: &UploadName,
     action: Action,
 ) -> Result<(Bytes, Resumable), Stop> {
-    let opened = open_bucket_for(view, context, (&name.bucket, &name.key), action)?;
+    let opened = open_bucket_for(view, context, &name.bucket, &name.key, action)?;
     let key = keys::resumable(user_of(context)?, name.upload);
     let row = load::<Resumable>(view, &key)?
         .filter(|row| row.bucket == opened.id && row.key == name.key && row.expires > context.now);

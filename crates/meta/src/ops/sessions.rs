@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_counter, store};
 use crate::rows::{
-    Inode, Kind, Reserved, Row, Session, SessionState, Slot, decode_number, encode_number,
+    Inode, Kind, ReservedInos, Row, Session, SessionState, Slot, decode_number, encode_number,
 };
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -150,7 +150,7 @@ impl Verb for ReserveInodes {
         if session.is_none_or(|session| session.state != SessionState::Live) {
             return Err(ended(self.session));
         }
-        let mut reserved = load::<Reserved>(view, &key)?.unwrap_or_default();
+        let mut reserved = load::<ReservedInos>(view, &key)?.unwrap_or_default();
         let mut counter = load_counter(view, &next_key, 2)?;
         let next = counter.value;
         let range = (Ino(next), Ino(next + u64::from(self.count)));

@@ -72,7 +72,7 @@ impl Verb for GetTags {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         check_key(&self.key)?;
         let opened =
-            open_bucket_for(view, context, (&self.bucket, &self.key), Action::GetObjectTagging)?;
+            open_bucket_for(view, context, &self.bucket, &self.key, Action::GetObjectTagging)?;
         match find(view, opened.id, &self.key)? {
             Some(found) => load_tags(view, found.ino, &found.inode),
             None => Err(no_object(&self.bucket, &self.key)),
@@ -99,7 +99,7 @@ impl Verb for PutTags {
         } else {
             Action::PutObjectTagging
         };
-        let opened = open_bucket_for(view, context, (&self.bucket, &self.key), action)?;
+        let opened = open_bucket_for(view, context, &self.bucket, &self.key, action)?;
         let Some(found) = find(view, opened.id, &self.key)? else {
             return Err(no_object(&self.bucket, &self.key));
         };

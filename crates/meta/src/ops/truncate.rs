@@ -24,7 +24,7 @@ pub struct Truncate {
 
 /// The result of a truncation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Truncated {
+pub struct TruncateReply {
     /// Inode with the size reached.
     pub inode: Inode,
     /// Set if it was too much for one operation: call again.
@@ -32,7 +32,7 @@ pub struct Truncated {
 }
 
 impl Verb for Truncate {
-    type Reply = Truncated;
+    type Reply = TruncateReply;
     const NAME: &'static str = "truncate";
     const LEASES_CHANGES: bool = true;
 
@@ -40,7 +40,7 @@ impl Verb for Truncate {
         vec![keys::inode(self.ino)]
     }
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Truncated, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<TruncateReply, Stop> {
         if self.size > FILE_BYTES {
             let what = format!("file of {} bytes; at most {FILE_BYTES}", self.size);
             return Err(Error::TooLarge(what).into());
@@ -49,7 +49,7 @@ impl Verb for Truncate {
         if self.size == inode.size {
             // The bytes stay, and so do their digests.
             store_touched(view, context, self.ino, &mut inode, false)?;
-            return Ok(Truncated { inode, more: false });
+            return Ok(TruncateReply { inode, more: false });
         }
         let mut size = self.size;
         if size < inode.size {
@@ -57,7 +57,7 @@ impl Verb for Truncate {
             size = make_hole(view, context, &mut inode, self.spare, size, end)?;
         }
         store_changed(view, context, self.ino, &mut inode, size)?;
-        Ok(Truncated { more: size > self.size, inode })
+        Ok(TruncateReply { more: size > self.size, inode })
     }
 }
 
@@ -76,17 +76,17 @@ pub struct PunchHole {
 
 /// The result of punching a hole.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Punched {
+pub struct PunchReply {
     pub inode: Inode,
     /// Bytes from `offset` on that were too much for one operation: call again with this length.
     pub remaining: u64,
 }
 
 impl Verb for PunchHole {
-    type Reply = Punched;
+    type Reply = PunchReply;
     const NAME: &'static str = "punch_hole";
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Punched, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<PunchReply, Stop> {
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
         let end = self.offset.saturating_add(self.len).min(inode.size);
         if self.len == 0 {
@@ -94,12 +94,12 @@ impl Verb for PunchHole {
         }
         if self.offset >= end {
             store_touched(view, context, self.ino, &mut inode, false)?;
-            return Ok(Punched { inode, remaining: 0 });
+            return Ok(PunchReply { inode, remaining: 0 });
         }
         let done = make_hole(view, context, &mut inode, self.spare, self.offset, end)?;
         let size = inode.size;
         store_changed(view, context, self.ino, &mut inode, size)?;
-        Ok(Punched { inode, remaining: done - self.offset })
+        Ok(PunchReply { inode, remaining: done - self.offset })
     }
 }
 

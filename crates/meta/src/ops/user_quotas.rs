@@ -7,8 +7,8 @@ use super::buckets::buckets_of;
 use super::credentials::{find_user, scan_sort};
 use super::key_names::split_key;
 use super::namespace::{find_bucket, load, load_known, store, walk};
-use super::owned::used_up;
-use crate::rows::{Bucket, Entry, Inode, Owned, Row, Usage, User, UserQuotas};
+use super::user_totals::used_up;
+use crate::rows::{Bucket, Entry, Inode, Row, Usage, User, UserQuotas, UserTotals};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Most buckets of a user whose rows are rewritten when a quota is set, so that no directory in
@@ -88,8 +88,8 @@ impl Verb for ListUserQuotas {
             let User { name, quotas, .. } = User::decode(&row)?;
             let id = key.get(2..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
             let id = id.ok_or_else(|| Error::corrupt("key of a user", key.len(), 10))?;
-            let owned: Owned = load(view, &keys::owned(UserId(id)))?.unwrap_or_default();
-            let Owned { buckets, objects, bytes, upload_bytes, uploads, .. } = owned;
+            let owned: UserTotals = load(view, &keys::owned(UserId(id)))?.unwrap_or_default();
+            let UserTotals { buckets, objects, bytes, upload_bytes, uploads, .. } = owned;
             users.push(UserUsage { name, quotas, buckets, objects, bytes, upload_bytes, uploads });
         }
         Ok(users)
@@ -140,7 +140,7 @@ pub fn find_room(view: &mut View<'_>, bucket: BucketId) -> Result<QuotaRoom, Sto
         && let Some(User { quotas, .. }) = load(view, &keys::user(owner))?
         && quotas.bytes > 0
     {
-        let owned: Owned = load(view, &keys::owned(owner))?.unwrap_or_default();
+        let owned: UserTotals = load(view, &keys::owned(owner))?.unwrap_or_default();
         of_owner = left(quotas.bytes, owned.bytes.saturating_add(owned.upload_bytes));
     }
     Ok(QuotaRoom { bucket, owner, of_bucket, of_owner })

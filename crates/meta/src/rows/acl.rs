@@ -20,7 +20,7 @@ const NOBODY: u32 = u32::MAX;
 
 /// The user or group that an entry is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Named {
+pub enum AclSubject {
     User(u32),
     Group(u32),
 }
@@ -34,7 +34,7 @@ pub struct Acl {
     /// Upper bound of the permissions of the group and of all named users and groups.
     pub mask: Option<u32>,
     /// Named entries, users before groups.
-    pub named: Vec<(Named, u32)>,
+    pub named: Vec<(AclSubject, u32)>,
 }
 
 impl Acl {
@@ -71,9 +71,9 @@ impl Acl {
             last = tag;
             match tag {
                 OWNER => acl.owner = perms,
-                USER => acl.named.push((Named::User(id), perms)),
+                USER => acl.named.push((AclSubject::User(id), perms)),
                 GROUP => acl.group = perms,
-                NAMED_GROUP => acl.named.push((Named::Group(id), perms)),
+                NAMED_GROUP => acl.named.push((AclSubject::Group(id), perms)),
                 MASK => acl.mask = Some(perms),
                 OTHER => acl.other = perms,
                 _ => return Err(invalid("an entry of an unknown kind")),
@@ -100,13 +100,13 @@ impl Acl {
         };
         entry(OWNER, self.owner, NOBODY);
         for (named, perms) in &self.named {
-            if let Named::User(uid) = named {
+            if let AclSubject::User(uid) = named {
                 entry(USER, *perms, *uid);
             }
         }
         entry(GROUP, self.group, NOBODY);
         for (named, perms) in &self.named {
-            if let Named::Group(gid) = named {
+            if let AclSubject::Group(gid) = named {
                 entry(NAMED_GROUP, *perms, *gid);
             }
         }
@@ -160,13 +160,13 @@ impl Acl {
         wanted: u32,
     ) -> bool {
         let masked = |perms: u32| perms & self.mask.unwrap_or(7) & wanted == wanted;
-        let user = self.named.iter().find(|(named, _)| *named == Named::User(uid));
+        let user = self.named.iter().find(|(named, _)| *named == AclSubject::User(uid));
         if let Some((_, perms)) = user {
             return masked(*perms);
         }
         let own = is_member(gid).then_some(self.group);
         let named = self.named.iter().filter_map(|(named, perms)| match named {
-            Named::Group(gid) if is_member(*gid) => Some(*perms),
+            AclSubject::Group(gid) if is_member(*gid) => Some(*perms),
             _ => None,
         });
         let mut groups = own.into_iter().chain(named).peekable();
@@ -181,13 +181,13 @@ impl Acl {
 mod tests {
     use super::*;
 
-    fn acl(mask: u32, named: &[(Named, u32)]) -> Acl {
+    fn acl(mask: u32, named: &[(AclSubject, u32)]) -> Acl {
         Acl { owner: 7, group: 5, other: 4, mask: Some(mask), named: named.to_vec() }
     }
 
     #[test]
     fn what_is_encoded_is_parsed_again() {
-        let named = [(Named::User(7), 6), (Named::User(8), 0), (Named::Group(9), 3)];
+        let named = [(AclSubject::User(7), 6), (AclSubject::User(8), 0), (AclSubject::Group(9), 3)];
         for acl in [acl(7, &named), acl(0, &[]), Acl { mask: None, ..acl(0, &[]) }] {
             assert_eq!(Acl::parse(&acl.encode()).unwrap(), Some(acl));
         }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        let whole = acl(7, &[(Named::User(7), 6)]).encode();
+        let whole = acl(7, &[(AclSubject::User(7), 6)]).encode();
         for length in 0..whole.len() {
             let cut = Acl::parse(&whole[..length]);
             assert!(cut.is_err() || length == 4, "{length} bytes: {cut:?}");
@@ -208,15 +208,16 @@ mod tests {
             let is_id = at >= 8 && at % 8 < 4;
             assert!(read.is_err() || is_id, "byte {at}: {read:?}");
         }
-        let unmasked = Acl { mask: None, ..acl(0, &[(Named::Group(1), 4)]) };
+        let unmasked = Acl { mask: None, ..acl(0, &[(AclSubject::Group(1), 4)]) };
         assert_eq!(Acl::parse(&unmasked.encode()).unwrap_err().kind(), "invalid");
-        let many: Vec<_> = (0..ENTRIES as u32).map(|id| (Named::User(id), 4)).collect();
+        let many: Vec<_> = (0..ENTRIES as u32).map(|id| (AclSubject::User(id), 4)).collect();
         assert_eq!(Acl::parse(&acl(7, &many).encode()).unwrap_err().kind(), "too_large");
     }
 
     #[test]
     fn the_first_that_fits_decides() {
-        let named = [(Named::User(1), 6), (Named::Group(10), 4), (Named::Group(11), 2)];
+        let named =
+            [(AclSubject::User(1), 6), (AclSubject::Group(10), 4), (AclSubject::Group(11), 2)];
         let acl = acl(6, &named);
         let in_groups = |groups: &'static [u32]| move |gid: u32| groups.contains(&gid);
         assert!(acl.permits(1, in_groups(&[]), 99, 6));
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn modes_and_lists_limit_each_other() {
-        let acl = acl(6, &[(Named::User(1), 6)]);
+        let acl = acl(6, &[(AclSubject::User(1), 6)]);
         assert_eq!(acl.permissions(), 0o764);
         assert_eq!(acl.with_mode(0o610), Acl { owner: 6, mask: Some(1), other: 0, ..acl.clone() });
         let limited = acl.limited_to(0o640);

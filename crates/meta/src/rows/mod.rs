@@ -10,22 +10,22 @@ mod cors;
 mod counter;
 mod credentials;
 mod directory;
+mod drains;
 mod export;
 mod extents;
-mod freed;
 mod hold;
 mod inode;
 mod locks;
 mod login;
-mod owned;
 mod resumable;
-mod sent;
 mod session;
 mod share_link;
 mod upload;
+mod user_totals;
 mod website;
+mod wire_form;
 
-pub use acl::{Acl, Named};
+pub use acl::{Acl, AclSubject};
 pub use attributes::{
     Algorithm, Checksum, ChecksumKind, ObjectAttributes, decode_pairs, encode_pairs,
 };
@@ -36,18 +36,18 @@ pub use cors::{CorsRule, CorsRules};
 pub use counter::{Counter, decode_number, encode_number};
 pub use credentials::{AccessKey, Token, User, UserLimits};
 pub use directory::{Entry, Tally};
+pub use drains::{BlockToFree, Drain, Draining};
 pub use export::{Export, Squash};
 pub use extents::{Extent, Extents, Place};
-pub use freed::{Drain, Draining, Freed};
 pub use hold::Hold;
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
 pub use login::Login;
-pub use owned::{Owned, UserQuotas};
 pub use resumable::Resumable;
-pub use session::{MOUNT, Reserved, Session, SessionState, Slot};
+pub use session::{MOUNT, ReservedInos, Session, SessionState, Slot};
 pub use share_link::{ShareLink, UploadLimits};
 pub use upload::{Part, Upload};
+pub use user_totals::{UserQuotas, UserTotals};
 pub use website::{StoredWebsite, WebRedirect, WebRule, Website};
 
 use bytes::Bytes;
@@ -125,16 +125,19 @@ mod tests {
             of("directory", &Entry::new(Ino(7), Kind::File)),
             of("directory", &Tally::default()),
             of("session", &Session::default()),
-            of("session", &Reserved { ranges: vec![(Ino(1), Ino(2))], ..Reserved::default() }),
+            of(
+                "session",
+                &ReservedInos { ranges: vec![(Ino(1), Ino(2))], ..ReservedInos::default() },
+            ),
             of("session", &Slot::default()),
-            of("freed", &Draining::from(Drain::Prepared { session: SessionId(1) })),
-            of("freed", &Freed::new(GroupId(1))),
+            of("drains", &Draining::from(Drain::Prepared { session: SessionId(1) })),
+            of("drains", &BlockToFree::new(GroupId(1))),
             of("export", &Export { user: UserId(1), ..Export::default() }),
             of("hold", &Hold { owner: "x".into(), ..Hold::default() }),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
             of("login", &Login { credential: "x".into(), ..Login::default() }),
-            of("owned", &Owned::default()),
+            of("user_totals", &UserTotals::default()),
             of("resumable", &Resumable::default()),
             of("share_link", &ShareLink::default()),
             of("upload", &Upload::default()),
@@ -177,11 +180,11 @@ mod tests {
             ("credentials", include_str!("credentials.rs")),
             ("directory", include_str!("directory.rs")),
             ("export", include_str!("export.rs")),
-            ("freed", include_str!("freed.rs")),
+            ("drains", include_str!("drains.rs")),
             ("hold", include_str!("hold.rs")),
             ("inode", include_str!("inode.rs")),
             ("locks", include_str!("locks.rs")),
-            ("owned", include_str!("owned.rs")),
+            ("user_totals", include_str!("user_totals.rs")),
             ("resumable", include_str!("resumable.rs")),
             ("session", include_str!("session.rs")),
             ("share_link", include_str!("share_link.rs")),

@@ -91,19 +91,19 @@ impl Row for Session {
 /// Inode numbers that only one session may use: the row `j <session>`. They are kept apart from the
 /// session's own row, on which all operations of the session depend.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reserved {
+pub struct ReservedInos {
     /// First number and end of each range, the oldest first.
     pub ranges: Vec<(Ino, Ino)>,
     pub unknown: Vec<u8>,
 }
 
-impl Reserved {
+impl ReservedInos {
     pub fn has(&self, ino: Ino) -> bool {
         self.ranges.iter().any(|(first, end)| (*first..*end).contains(&ino))
     }
 }
 
-impl Row for Reserved {
+impl Row for ReservedInos {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
         for (first, end) in &self.ranges {
@@ -113,8 +113,8 @@ impl Row for Reserved {
         writer.finish()
     }
 
-    fn decode(row: &Bytes) -> Result<Reserved> {
-        let (mut reserved, mut first) = (Reserved::default(), Ino(0));
+    fn decode(row: &Bytes) -> Result<ReservedInos> {
+        let (mut reserved, mut first) = (ReservedInos::default(), Ino(0));
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {

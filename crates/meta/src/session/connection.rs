@@ -209,14 +209,14 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::session::link::Lost;
+    use crate::session::link::LostCall;
     use crate::session::messages::SessionMethod;
 
     struct Silent;
 
     #[async_trait]
     impl MasterLink for Silent {
-        async fn call(&self, _: SessionMethod, _: Bytes) -> Result<Bytes, Lost> {
+        async fn call(&self, _: SessionMethod, _: Bytes) -> Result<Bytes, LostCall> {
             std::future::pending().await
         }
     }

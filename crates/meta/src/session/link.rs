@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::inflight::Awaited;
+use cairn_base::inflight::WaitTarget;
 use cairn_base::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,12 +16,12 @@ use crate::wire;
 
 /// The connection is gone, and it is unknown whether the master received the call.
 #[derive(Debug)]
-pub struct Lost(pub String);
+pub struct LostCall(pub String);
 
 /// One connection to a master.
 #[async_trait]
 pub trait MasterLink: Send + Sync + 'static {
-    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost>;
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, LostCall>;
 }
 
 /// A connection, and the channel of the recalls that the master sends on it, encoded.
@@ -46,8 +46,8 @@ pub trait Dialer: Send + Sync + 'static {
     }
 
     /// Names the master that it found last, or looks for, as an operator knows it.
-    fn master(&self) -> Awaited {
-        Awaited::Text("the master".into())
+    fn master(&self) -> WaitTarget {
+        WaitTarget::Text("the master".into())
     }
 
     /// Returns how long no master has answered, as far as the dialer knows it apart from sessions.
@@ -61,8 +61,8 @@ pub async fn call<M: Serialize, R: DeserializeOwned>(
     link: &dyn MasterLink,
     method: SessionMethod,
     message: &M,
-) -> Result<Reply<R>, Lost> {
-    let lost = |error: Error| Lost(error.to_string());
+) -> Result<Reply<R>, LostCall> {
+    let lost = |error: Error| LostCall(error.to_string());
     let answer = link.call(method, wire::encode(message).map_err(lost)?).await?;
     wire::decode(&answer).map_err(lost)
 }

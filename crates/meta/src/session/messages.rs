@@ -15,11 +15,11 @@ pub const LEASE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum SessionMethod {
-    /// [`Attach`], answered with [`Attached`].
+    /// [`Attach`], answered with [`AttachReply`].
     Attach = 1,
-    /// [`Renew`], answered with [`Renewed`].
+    /// [`Renew`], answered with [`RenewReply`].
     Renew = 2,
-    /// [`Read`], answered with [`ReadReply`].
+    /// [`ReadRequest`], answered with [`ReadReply`].
     Read = 3,
     /// [`Run`], answered with the reply of the verb.
     Run = 4,
@@ -29,18 +29,18 @@ pub enum SessionMethod {
     Detach = 8,
     /// [`Change`], answered with [`ReadReply`].
     Change = 9,
-    /// [`Execute`], answered with [`Executed`].
+    /// [`Execute`], answered with [`ExecuteReply`].
     Execute = 10,
     /// [`Flush`], answered with [`Progress`].
     Flush = 11,
     /// Attaches like [`SessionMethod::Attach`] a session that executes: nobody else is answered
     /// before its [`SessionMethod::Replayed`].
     AttachToReplay = 12,
-    /// [`Replayed`], answered with nothing.
+    /// [`ReplayEnd`], answered with nothing.
     Replayed = 13,
-    /// [`Delegate`], answered with [`Delegated`].
+    /// [`Delegate`], answered with [`DelegateReply`].
     Delegate = 14,
-    /// [`RunPosted`], answered with a `Result` of [`Executed`] for each operation.
+    /// [`RunPosted`], answered with a `Result` of [`ExecuteReply`] for each operation.
     RunPosted = 15,
     /// [`GiveBack`], answered with nothing.
     GiveBack = 25,
@@ -113,7 +113,7 @@ pub struct Attach {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Attached {
+pub struct AttachReply {
     pub lease_ms: u64,
     /// Last batch that reads see; 0 for a session that holds rows of former masters.
     pub batch: u64,
@@ -150,7 +150,7 @@ pub struct Renew {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Renewed {
+pub struct RenewReply {
     /// Batch up to which all changes have settled: a read that begins after this arrived sees them.
     /// 0 for a session that holds rows of former masters.
     pub settled: u64,
@@ -158,7 +158,7 @@ pub struct Renewed {
 
 /// Runs a verb that only reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Read {
+pub struct ReadRequest {
     pub session: SessionId,
     pub caller: RelayedCaller,
     pub verb: u16,
@@ -207,7 +207,7 @@ pub struct Execute {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Executed {
+pub struct ExecuteReply {
     pub reply: Bytes,
     /// Rows that the operation changed, if they are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
@@ -230,7 +230,7 @@ pub struct Delegate {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Delegated {
+pub struct DelegateReply {
     /// Number of the delegation.
     pub number: u64,
     /// Keys of all entries of the directory.
@@ -244,12 +244,12 @@ pub struct Delegated {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunPosted {
     pub session: SessionId,
-    pub operations: Vec<Posted>,
+    pub operations: Vec<PostedOperation>,
 }
 
 /// A posted operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Posted {
+pub struct PostedOperation {
     pub execute: Execute,
     /// Time at which the session ran the operation.
     pub time: Timestamp,
@@ -303,7 +303,7 @@ pub struct Progress {
 
 /// States that the session has sent again all operations that it kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Replayed {
+pub struct ReplayEnd {
     pub session: SessionId,
 }
 

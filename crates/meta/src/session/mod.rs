@@ -25,18 +25,18 @@
 
 pub mod client;
 mod connection;
-mod kept;
+mod kept_operations;
 mod lease;
 mod link;
 mod messages;
 mod operation;
-mod posted;
+mod posted_operations;
 mod rows;
 mod serving;
 mod slots;
 mod step;
 mod unknown;
 
-pub use link::{Dialed, Dialer, Lost, MasterLink, MasterSilence};
+pub use link::{Dialed, Dialer, LostCall, MasterLink, MasterSilence};
 pub use messages::*;
 pub use serving::{OwnMaster, Serving};

@@ -4,9 +4,11 @@ use bytes::Bytes;
 use cairn_auth::{Caller, RelayedCaller};
 use cairn_base::{Ino, Result, SessionId, Timestamp};
 
-use super::link::{Lost, MasterLink, call};
-use super::messages::{Change, Execute, Executed, Posted, ReadReply, Reply, Run, SessionMethod};
-use super::slots::Taken;
+use super::link::{LostCall, MasterLink, call};
+use super::messages::{
+    Change, Execute, ExecuteReply, PostedOperation, ReadReply, Reply, Run, SessionMethod,
+};
+use super::slots::SlotGuard;
 use super::step::Step;
 use crate::{WireVerb, wire};
 
@@ -61,7 +63,7 @@ impl Operation {
         wire::name(self.verb)
     }
 
-    pub fn in_slot(&self, session: SessionId, slot: &Taken) -> Run {
+    pub fn in_slot(&self, session: SessionId, slot: &SlotGuard) -> Run {
         Run {
             session,
             slot: slot.number(),
@@ -73,7 +75,11 @@ impl Operation {
     }
 
     /// Runs it at the master, and waits until it is durable.
-    pub async fn call(&self, link: &dyn MasterLink, run: Run) -> Result<Reply<ReadReply>, Lost> {
+    pub async fn call(
+        &self,
+        link: &dyn MasterLink,
+        run: Run,
+    ) -> Result<Reply<ReadReply>, LostCall> {
         if !self.changes.is_empty() {
             let change = Change { run, released: self.changes.clone() };
             return call(link, SessionMethod::Change, &change).await;
@@ -88,7 +94,7 @@ impl Operation {
         link: &dyn MasterLink,
         run: Run,
         ino: Option<Ino>,
-    ) -> Result<Reply<Executed>, Lost> {
+    ) -> Result<Reply<ExecuteReply>, LostCall> {
         call(link, SessionMethod::Execute, &self.to_execute(run, ino)).await
     }
 
@@ -96,7 +102,7 @@ impl Operation {
         Execute { change: Change { run, released: self.changes.clone() }, ino }
     }
 
-    pub fn to_post(&self, run: Run, ino: Option<Ino>, time: Timestamp) -> Posted {
-        Posted { execute: self.to_execute(run, ino), time }
+    pub fn to_post(&self, run: Run, ino: Option<Ino>, time: Timestamp) -> PostedOperation {
+        PostedOperation { execute: self.to_execute(run, ino), time }
     }
 }

@@ -21,7 +21,7 @@ struct SessionSlot {
 }
 
 /// A slot that carries an operation.
-pub struct Taken {
+pub struct SlotGuard {
     slots: Arc<SessionSlots>,
     slot: SessionSlot,
     _permit: OwnedSemaphorePermit,
@@ -36,25 +36,25 @@ impl SessionSlots {
     }
 
     /// Takes a slot for a new operation; waits while all are in use.
-    pub async fn take(self: &Arc<Self>) -> Option<Taken> {
+    pub async fn take(self: &Arc<Self>) -> Option<SlotGuard> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
         self.taken(permit)
     }
 
     /// Takes a slot like [`SessionSlots::take`], but only if one is free.
-    pub fn take_now(self: &Arc<Self>) -> Option<Taken> {
+    pub fn take_now(self: &Arc<Self>) -> Option<SlotGuard> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         self.taken(permit)
     }
 
-    fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Option<Taken> {
+    fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Option<SlotGuard> {
         let mut slot = self.free.lock().pop()?;
         slot.sequence += 1;
-        Some(Taken { slots: Arc::clone(self), slot, _permit: permit })
+        Some(SlotGuard { slots: Arc::clone(self), slot, _permit: permit })
     }
 }
 
-impl Taken {
+impl SlotGuard {
     pub fn number(&self) -> u16 {
         self.slot.number
     }
@@ -64,7 +64,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for SlotGuard {
     /// An operation that was given up may still run: the next operation of the slot has a higher
     /// sequence, and the master runs none with a lower one after it.
     fn drop(&mut self) {

@@ -7,7 +7,9 @@ use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::Timing;
-use cairn_meta::engine::{CommitError, CommitFault, Embedded, Engine, Fence, Memory, Postgres};
+use cairn_meta::engine::{
+    CommitError, CommitFault, EmbeddedEngine, Engine, Fence, Memory, Postgres,
+};
 use cairn_sim::SimDisk;
 use tokio::runtime::{Builder, Runtime};
 
@@ -31,7 +33,7 @@ impl Rig for MemoryRig {
 
 struct EmbeddedRig {
     disk: SimDisk,
-    engine: Option<Embedded>,
+    engine: Option<EmbeddedEngine>,
     config: Config,
 }
 

@@ -10,7 +10,7 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{Error, SessionId, UserId};
 use cairn_meta::dump::{self, Contents, Summary};
 use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::{Change, CommitFault, Embedded, Engine, Fence, Memory, Postgres};
+use cairn_meta::engine::{Change, CommitFault, EmbeddedEngine, Engine, Fence, Memory, Postgres};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::conditions::Conditions;
 use cairn_meta::ops::put_object::{NewContent, PutObject};
@@ -26,13 +26,13 @@ const SESSION: SessionId = SessionId(77);
 const CLUSTER: u64 = 0xC1;
 
 /// An embedded engine as large as a server's.
-fn embedded(disk: &SimDisk) -> Embedded {
+fn embedded(disk: &SimDisk) -> EmbeddedEngine {
     let sizes = Config { memtable_bytes: 1 << 20, log_segment_bytes: 8 << 20, ..small(1) };
     open(disk, sizes).unwrap()
 }
 
 /// Objects of more than one section.
-fn populate(engine: &Arc<Embedded>) {
+fn populate(engine: &Arc<EmbeddedEngine>) {
     let clock = Arc::new(RealClock::default());
     let master = Master::start(engine.clone(), clock, master::Config::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_base::Disk;
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::{Change, Embedded, Engine, Fence};
+use cairn_meta::engine::{Change, EmbeddedEngine, Engine, Fence};
 use cairn_sim::SimDisk;
 
 pub type Rows = BTreeMap<Bytes, Bytes>;
@@ -32,9 +32,9 @@ pub fn short_log(seed: u64) -> Config {
     Config { memtable_bytes: 1 << 20, log_segment_bytes: 28 << 10, ..small(seed) }
 }
 
-pub fn open(disk: &SimDisk, config: Config) -> cairn_base::Result<Embedded> {
+pub fn open(disk: &SimDisk, config: Config) -> cairn_base::Result<EmbeddedEngine> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Embedded::open(disk, config)
+    EmbeddedEngine::open(disk, config)
 }
 
 /// All rows of an engine.

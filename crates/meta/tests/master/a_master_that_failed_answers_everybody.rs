@@ -1,7 +1,7 @@
 use cairn_auth::Caller;
 use cairn_base::Error;
 use cairn_meta::master::Config;
-use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
+use cairn_meta::{Context, Needs, Stop, Verb, VerbNeeds, View};
 
 use crate::engine::Fate;
 use crate::setup::Setup;
@@ -48,7 +48,7 @@ async fn with_unknown_outcome() {
 /// Breaks the master.
 struct Panic;
 
-impl Declared for Panic {
+impl VerbNeeds for Panic {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Timestamp};
-use cairn_meta::{Context, Declared, Needs, Source, Stop, Verb, View};
+use cairn_meta::{Context, Needs, Source, Stop, Verb, VerbNeeds, View};
 
 use crate::verbs::{key, number, row};
 
@@ -91,7 +91,7 @@ fn set(view: &mut View<'_>, account: &Bytes, amount: u64) {
     }
 }
 
-impl Declared for Step {
+impl VerbNeeds for Step {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 

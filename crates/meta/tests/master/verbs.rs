@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::Error;
-use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
+use cairn_meta::{Context, Needs, Stop, Verb, VerbNeeds, View};
 
 pub fn key(name: &str) -> Bytes {
     Bytes::copy_from_slice(name.as_bytes())
@@ -23,7 +23,7 @@ fn load(view: &mut View<'_>, key: &Bytes) -> Result<u64, Stop> {
 /// Adds to a row and returns the sum and the batch.
 pub struct Add(pub &'static str, pub u64);
 
-impl Declared for Add {
+impl VerbNeeds for Add {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -42,7 +42,7 @@ impl Verb for Add {
 /// Makes a row that must not exist.
 pub struct Make(pub &'static str, pub u64);
 
-impl Declared for Make {
+impl VerbNeeds for Make {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -63,7 +63,7 @@ impl Verb for Make {
 /// Reads the numbers in some rows, 0 for a missing row, and the batch.
 pub struct Get(pub Vec<&'static str>);
 
-impl Declared for Get {
+impl VerbNeeds for Get {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -81,7 +81,7 @@ impl Verb for Get {
 /// Deletes a row whether it exists or not.
 pub struct Delete(pub &'static str);
 
-impl Declared for Delete {
+impl VerbNeeds for Delete {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 

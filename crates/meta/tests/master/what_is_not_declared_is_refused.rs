@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use cairn_auth::{Action, ActionSet, Caller, Resource};
 use cairn_base::{Error, UserId};
-use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
+use cairn_meta::{Context, Needs, Stop, Verb, VerbNeeds, View};
 
 use crate::setup::Setup;
 use crate::verbs::{Get, key, row};
@@ -19,7 +19,7 @@ macro_rules! writes {
     ($verb:ident, $name:literal, $needs:expr, $asks:expr) => {
         struct $verb;
 
-        impl Declared for $verb {
+        impl VerbNeeds for $verb {
             const NEEDS: Needs = $needs;
         }
 

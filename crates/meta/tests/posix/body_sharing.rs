@@ -5,7 +5,7 @@ use cairn_base::{BodyId, Ino};
 use cairn_meta::ops::clone::CloneFile;
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::conditions::Conditions;
-use cairn_meta::ops::copy_range::{Copied, CopyRange};
+use cairn_meta::ops::copy_range::{CopyRange, CopyRangeReply};
 use cairn_meta::ops::create::Create;
 use cairn_meta::ops::edit::leaf_extents;
 use cairn_meta::ops::getattr::Access;
@@ -18,7 +18,7 @@ use cairn_meta::ops::write::Data;
 use cairn_meta::rows::{
     BucketKind, Content, Extent, Extents, Inode, ObjectAttributes, Place, Row, Usage,
 };
-use cairn_meta::{Context, Declared, Needs, Stop, Verb, View, keys};
+use cairn_meta::{Context, Needs, Stop, Verb, VerbNeeds, View, keys};
 
 use crate::contents::{one_file, write, write_block};
 use crate::harness::{SESSION, Store, fails};
@@ -30,7 +30,7 @@ pub struct Share {
     pub name: Vec<u8>,
 }
 
-impl Declared for Share {
+impl VerbNeeds for Share {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -65,7 +65,7 @@ pub struct Leaves {
     pub end: u64,
 }
 
-impl Declared for Leaves {
+impl VerbNeeds for Leaves {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -201,7 +201,7 @@ fn copy(
     (source, source_offset): (Ino, u64),
     (ino, offset): (Ino, u64),
     len: u64,
-) -> Result<Copied, cairn_base::Error> {
+) -> Result<CopyRangeReply, cairn_base::Error> {
     let (session, spare) = (SESSION, store.next_body());
     let opened = true;
     store.run(CopyRange { source, source_offset, ino, offset, len, session, opened, spare })

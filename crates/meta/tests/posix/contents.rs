@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, Error, GroupId, Ino, SessionId, Timestamp, limits};
-use cairn_meta::ops::append::{Append, Appended};
+use cairn_meta::ops::append::{Append, AppendReply};
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::edit::COALESCE_BYTES;
 use cairn_meta::ops::setattr::Setattr;
@@ -41,7 +41,7 @@ pub fn write_block(store: &mut Store, ino: Ino, offset: u64, len: u64) -> (Block
     (block, body)
 }
 
-fn append(store: &mut Store, ino: Ino, len: usize) -> Appended {
+fn append(store: &mut Store, ino: Ino, len: usize) -> AppendReply {
     let spare = store.next_body();
     let data = Data::Inline(vec![b'a'; len].into());
     store.run(Append { ino, session: SESSION, opened: true, spare, chunk: 0, data }).unwrap()

@@ -2,7 +2,7 @@
 
 use cairn_base::{Error, Ino};
 use cairn_meta::ops::for_call::{
-    CallId, FindCall, ForCall, ForgetCalls, KEPT_NS, Once, SettleCall, Settled,
+    CallId, FindCall, ForCall, ForgetCalls, KEPT_NS, Once, SettleCall, SettleOutcome,
 };
 use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::ops::setattr::Setattr;
@@ -61,12 +61,12 @@ fn a_call_that_was_refused_is_not_done_later() {
     let mut store = Store::new(5);
     let top = store.bucket("bucket", BucketKind::Posix);
     let make = |number| ForCall { call: call(number, 0), verb: mkdir(top, "made") };
-    assert_eq!(store.run(settle(call(1, 0), 17, 0)).unwrap(), Settled::Kept);
+    assert_eq!(store.run(settle(call(1, 0), 17, 0)).unwrap(), SettleOutcome::Kept);
     assert!(matches!(store.run(make(1)), Err(Error::PreconditionFailed(_))));
     assert!(!store.run(FindCall { call: call(1, 0) }).unwrap());
     // The first refusal counts, and is no success either.
     for status in [0, 2, 17] {
-        assert_eq!(store.run(settle(call(1, 0), status, 7)).unwrap(), Settled::Refused(17));
+        assert_eq!(store.run(settle(call(1, 0), status, 7)).unwrap(), SettleOutcome::Refused(17));
     }
     // As long as it would be known that it was done.
     store.now += KEPT_NS - 1_000;
@@ -82,11 +82,11 @@ fn a_call_that_was_done_meanwhile_is_not_refused() {
     let top = store.bucket("bucket", BucketKind::Posix);
     let make = ForCall { call: call(1, 0), verb: mkdir(top, "made") };
     let Once::Done((made, _)) = store.run(make.clone()).unwrap() else { panic!("done before") };
-    assert_eq!(store.run(settle(call(1, 0), 17, 0)).unwrap(), Settled::Done);
+    assert_eq!(store.run(settle(call(1, 0), 17, 0)).unwrap(), SettleOutcome::Done);
     assert!(matches!(store.run(make.clone()).unwrap(), Once::Before(ino) if ino == made));
     // The step after it was refused to somebody that has seen it done.
-    assert_eq!(store.run(settle(call(1, 1), 28, 0)).unwrap(), Settled::Kept);
-    assert_eq!(store.run(settle(call(1, 0), 17, 0)).unwrap(), Settled::Refused(28));
+    assert_eq!(store.run(settle(call(1, 1), 28, 0)).unwrap(), SettleOutcome::Kept);
+    assert_eq!(store.run(settle(call(1, 0), 17, 0)).unwrap(), SettleOutcome::Refused(28));
     let verb = Setattr { ino: made, mode: Some(0o700), ..Setattr::default() };
     let set = store.run(ForCall { call: call(1, 2), verb });
     assert!(matches!(set, Err(Error::PreconditionFailed(_))));
@@ -97,7 +97,7 @@ fn a_call_that_had_nothing_to_do_does_nothing_later() {
     let mut store = Store::new(7);
     let top = store.bucket("bucket", BucketKind::Posix);
     let found = store.file(top, "file");
-    assert_eq!(store.run(settle(call(1, 0), 0, found.0)).unwrap(), Settled::Kept);
+    assert_eq!(store.run(settle(call(1, 0), 0, found.0)).unwrap(), SettleOutcome::Kept);
     let make = ForCall { call: call(1, 0), verb: mkdir(top, "made") };
     assert!(matches!(store.run(make).unwrap(), Once::Before(ino) if ino == found));
 }

@@ -13,7 +13,7 @@ use cairn_meta::ops::namespace::{add_entry, new_directory, next_ino, store};
 use cairn_meta::rows::{
     Bucket, BucketKind, Entry, Extent, Inode, Kind, Place, Row, Session, SessionState,
 };
-use cairn_meta::{Context, Declared, Needs, Source, Stop, Verb, View, Want, keys};
+use cairn_meta::{Context, Needs, Source, Stop, Verb, VerbNeeds, View, Want, keys};
 
 pub const SESSION: SessionId = SessionId(77);
 pub const OWNER: UserId = UserId(5);
@@ -214,7 +214,7 @@ struct MakeBucket {
     bucket: Bucket,
 }
 
-impl Declared for MakeBucket {
+impl VerbNeeds for MakeBucket {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, BucketId, Ino, Owner, limits};
 use cairn_meta::keys;
-use cairn_meta::ops::gc::{DrainStep, Drained};
+use cairn_meta::ops::gc::{DrainProgress, DrainStep};
 use cairn_meta::rows::{
     Content, Entry, Extents, Inode, Kind, Place, Row, Tally, Usage, decode_number,
 };
@@ -149,7 +149,7 @@ impl World {
             let key = self.store.rows.keys().find(|key| key[0] == b'z').cloned();
             let Some(key) = key else { break };
             let step = self.store.run(DrainStep { key, after: 0 }).unwrap();
-            assert_ne!(step, Drained::NotYet);
+            assert_ne!(step, DrainProgress::NotYet);
             self.check_references();
         }
         self.check_invariants();

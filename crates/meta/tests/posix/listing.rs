@@ -6,11 +6,11 @@ use cairn_base::{BucketId, Error, Ino};
 use cairn_meta::ops::namespace::{
     add_inode, load_inode, new_inode, open_bucket_of, walk, walk_or_make,
 };
-use cairn_meta::ops::readdir::{Listed, Readdir};
+use cairn_meta::ops::readdir::{ListedEntry, Readdir};
 use cairn_meta::ops::rmdir::Rmdir;
 use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::rows::{BucketKind, Kind};
-use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
+use cairn_meta::{Context, Needs, Stop, Verb, VerbNeeds, View};
 
 use crate::harness::Store;
 
@@ -21,7 +21,7 @@ pub struct PutObject {
     pub path: Vec<Vec<u8>>,
 }
 
-impl Declared for PutObject {
+impl VerbNeeds for PutObject {
     const NEEDS: Needs = Needs::All(ActionSet::of(&[Action::PutObject]));
 }
 
@@ -45,7 +45,7 @@ impl Verb for PutObject {
 }
 
 /// Reads a whole directory page by page.
-pub fn read_all(store: &mut Store, ino: Ino, limit: usize) -> Result<Vec<Listed>, Error> {
+pub fn read_all(store: &mut Store, ino: Ino, limit: usize) -> Result<Vec<ListedEntry>, Error> {
     let mut entries = Vec::new();
     let mut after: Option<Bytes> = None;
     loop {

@@ -24,8 +24,8 @@ use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::ops::xattr::{SetXattr, XattrMode};
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::{
-    Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Read, ReadReply, Reply, Run,
-    SessionMethod,
+    Attach, AttachReply, Change, Delegate, DelegateReply, Execute, ExecuteReply, ReadReply,
+    ReadRequest, Reply, Run, SessionMethod,
 };
 use cairn_meta::{WireVerb, wire};
 use serde::Serialize;
@@ -48,7 +48,7 @@ impl<'a> Asking<'a> {
         let peer = Sender::mount(user).from(Origin { source, ..Origin::default() });
         let session = SessionId(number);
         let asking = Asking { host, peer, session, sequence: 0 };
-        asking.ask::<_, Attached>(SessionMethod::Attach, &Attach { session }).await.unwrap();
+        asking.ask::<_, AttachReply>(SessionMethod::Attach, &Attach { session }).await.unwrap();
         asking
     }
 
@@ -82,14 +82,14 @@ impl<'a> Asking<'a> {
         self.ask(SessionMethod::Run, &run).await
     }
 
-    async fn execute<V: WireVerb>(&mut self, verb: V) -> Result<Executed> {
+    async fn execute<V: WireVerb>(&mut self, verb: V) -> Result<ExecuteReply> {
         let change = Change { run: self.message(&verb), released: Vec::new() };
         self.ask(SessionMethod::Execute, &Execute { change, ino: None }).await
     }
 
     async fn read<V: WireVerb>(&mut self, verb: V) -> Result<Bytes> {
         let Run { session, caller, verb, fields, .. } = self.message(&verb);
-        let read = Read { session, caller, verb, fields, lease: false };
+        let read = ReadRequest { session, caller, verb, fields, lease: false };
         self.ask::<_, ReadReply>(SessionMethod::Read, &read).await?.reply
     }
 }
@@ -240,7 +240,7 @@ async fn directories_that_are_refused_and_messages_that_are_none_have_one_record
     // Whoever asks for a directory that others use is not refused.
     for (directory, is_refused) in [(open, false), (made, true)] {
         let delegate = Delegate { session, directory, bucket };
-        let delegated = stranger.ask::<_, Delegated>(SessionMethod::Delegate, &delegate).await;
+        let delegated = stranger.ask::<_, DelegateReply>(SessionMethod::Delegate, &delegate).await;
         let is_denied = matches!(delegated, Err(Error::Denied(_)));
         assert_eq!(is_denied, is_refused, "{delegated:?}");
     }
@@ -251,7 +251,7 @@ async fn directories_that_are_refused_and_messages_that_are_none_have_one_record
     run.fields.truncate(1);
     stranger.ask::<_, Bytes>(SessionMethod::Run, &run).await.unwrap_err();
     let Run { session, caller, fields, .. } = run;
-    let read = Read { session, caller, verb: u16::MAX, fields, lease: false };
+    let read = ReadRequest { session, caller, verb: u16::MAX, fields, lease: false };
     let read = stranger.ask::<_, ReadReply>(SessionMethod::Read, &read).await;
     assert!(read.is_err());
     // A node is no mount.

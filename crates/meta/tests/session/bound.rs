@@ -10,7 +10,7 @@ use cairn_meta::master::host::{Answer, Sender};
 use cairn_meta::ops::open_object::OpenObject;
 use cairn_meta::session::OwnMaster;
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Attach, Attached, Bind, Bound, Reply, SessionMethod};
+use cairn_meta::session::{Attach, AttachReply, Bind, Bound, Reply, SessionMethod};
 use cairn_meta::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -181,7 +181,7 @@ async fn only_the_session_of_a_node_is_bound_and_only_to_the_master_that_is_aske
     assert!(matches!(asked, Reply::NotAttached), "{asked:?}");
     for (from, session) in [(&node, session), (&mount, SessionId(8))] {
         let attach = Attach { session };
-        let attached = ask::<Attached>(&net, from, SessionMethod::Attach, &attach).await;
+        let attached = ask::<AttachReply>(&net, from, SessionMethod::Attach, &attach).await;
         assert!(matches!(attached, Reply::Done(_)), "{attached:?}");
     }
     let asked = ask::<Bound>(&net, &mount, SessionMethod::Bind, &bind(SessionId(8), epoch)).await;

@@ -17,7 +17,9 @@ use cairn_meta::ops::sessions::{Format, OpenRemoteSession};
 use cairn_meta::rows::Content;
 use cairn_meta::session::SessionMethod::{Attach, AttachHolding, AttachToReplay};
 use cairn_meta::session::client::Client;
-use cairn_meta::session::{self, Acknowledge, Attached, Detach, Read, ReadReply, Renew, Renewed};
+use cairn_meta::session::{
+    self, Acknowledge, AttachReply, Detach, ReadReply, ReadRequest, Renew, RenewReply,
+};
 use cairn_meta::session::{Recall, Reply, SessionMethod};
 use cairn_meta::{WireVerb, keys, wire};
 use serde::Serialize;
@@ -216,7 +218,7 @@ impl Next {
         &self,
         method: SessionMethod,
         session: SessionId,
-    ) -> (Attached, UnboundedReceiver<Recall>) {
+    ) -> (AttachReply, UnboundedReceiver<Recall>) {
         let attach = session::Attach { session };
         let Answer::Attached(bytes, recalls) = self.send(&node(session), method, &attach).await
         else {
@@ -228,7 +230,7 @@ impl Next {
 
     async fn is_refused(&self, from: &Sender, session: SessionId) -> bool {
         let attach = session::Attach { session };
-        match self.ask::<Attached>(from, AttachHolding, &attach).await {
+        match self.ask::<AttachReply>(from, AttachHolding, &attach).await {
             Reply::Done(_) => false,
             Reply::Failed(Error::Conflict(_)) => true,
             other => panic!("{other:?}"),
@@ -238,7 +240,7 @@ impl Next {
     async fn settled(&self, session: SessionId) -> u64 {
         let renew = Renew { session, reads_from: 0 };
         match self.ask(&node(session), SessionMethod::Renew, &renew).await {
-            Reply::Done(Renewed { settled }) => settled,
+            Reply::Done(RenewReply { settled }) => settled,
             other => panic!("{other:?}"),
         }
     }
@@ -305,7 +307,7 @@ async fn who_is_gone_is_not_waited_for() {
     let begun = Instant::now();
     while !next.0.opened_now() {
         let renew = Renew { session: FIRST, reads_from: 0 };
-        next.ask::<Renewed>(&node(FIRST), SessionMethod::Renew, &renew).await;
+        next.ask::<RenewReply>(&node(FIRST), SessionMethod::Renew, &renew).await;
         next.0.tick().await.unwrap();
         sleep(LEASE / 20).await;
     }
@@ -319,7 +321,7 @@ async fn nothing_is_leased_beside_what_is_held() {
     let read = async |session| {
         let fields = wire::encode(&FindAccessKey { id: "CK".into() }).unwrap();
         let (caller, verb) = (caller().to_relayed(), FindAccessKey::NUMBER);
-        let message = Read { session, caller, verb, fields, lease: true };
+        let message = ReadRequest { session, caller, verb, fields, lease: true };
         match next.ask(&node(session), SessionMethod::Read, &message).await {
             Reply::Done(ReadReply { reply, rows }) => {
                 reply.unwrap();

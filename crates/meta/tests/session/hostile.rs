@@ -22,9 +22,9 @@ use cairn_meta::ops::setattr::Setattr;
 use cairn_meta::ops::statfs::Statfs;
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, GiveBack,
-    Posted, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
-    SessionMethod,
+    Acknowledge, Attach, AttachReply, Change, Delegate, DelegateReply, Execute, ExecuteReply,
+    GiveBack, PostedOperation, ReadReply, ReadRequest, Recall, Renew, RenewReply, ReplayEnd, Reply,
+    Run, RunPosted, SessionMethod,
 };
 use cairn_meta::{Verb, WireVerb, keys, wire};
 use serde::Serialize;
@@ -91,7 +91,7 @@ impl Host {
         };
         mount.attach(method).await;
         if method == SessionMethod::AttachToReplay {
-            mount.ask::<_, ()>(SessionMethod::Replayed, &Replayed { session }).await.unwrap();
+            mount.ask::<_, ()>(SessionMethod::Replayed, &ReplayEnd { session }).await.unwrap();
         }
         mount
     }
@@ -164,13 +164,13 @@ impl Mount {
 
     async fn attach(&mut self, method: SessionMethod) {
         let session = self.session;
-        self.ask::<_, Attached>(method, &Attach { session }).await.unwrap();
+        self.ask::<_, AttachReply>(method, &Attach { session }).await.unwrap();
     }
 
     /// Renews. Returns whether the session is live.
     async fn renew(&mut self, reads_from: u64) -> bool {
         let renew = Renew { session: self.session, reads_from };
-        self.ask::<_, Renewed>(SessionMethod::Renew, &renew).await.is_some()
+        self.ask::<_, RenewReply>(SessionMethod::Renew, &renew).await.is_some()
     }
 
     async fn read<V: WireVerb>(&mut self, verb: V) -> V::Reply {
@@ -181,7 +181,7 @@ impl Mount {
     async fn leased<V: WireVerb>(&mut self, verb: V) -> ReadReply {
         let (session, caller) = (self.session, root().to_relayed());
         let fields = wire::encode(&verb).unwrap();
-        let read = Read { session, caller, verb: V::NUMBER, fields, lease: true };
+        let read = ReadRequest { session, caller, verb: V::NUMBER, fields, lease: true };
         self.ask(SessionMethod::Read, &read).await.unwrap()
     }
 
@@ -193,10 +193,10 @@ impl Mount {
         let (caller, verb, released) = (root().to_relayed(), Mkdir::NUMBER, verb.changes());
         let run = Run { session, slot: 0, sequence: 1, caller, verb, fields };
         let execute = Execute { change: Change { run, released }, ino: None };
-        let made: Executed = self.ask(SessionMethod::Execute, &execute).await.unwrap();
+        let made: ExecuteReply = self.ask(SessionMethod::Execute, &execute).await.unwrap();
         let directory = made.ino.unwrap();
         let delegate = Delegate { session, directory, bucket: host.id };
-        self.ask::<_, Delegated>(SessionMethod::Delegate, &delegate).await.unwrap();
+        self.ask::<_, DelegateReply>(SessionMethod::Delegate, &delegate).await.unwrap();
         directory
     }
 
@@ -226,14 +226,14 @@ impl Mount {
     fn post<V: WireVerb>(&self, slot: u16, verb: &V, ino: Option<Ino>) -> RunPosted {
         let change = Change { run: self.run(slot, verb), released: verb.changes() };
         let time = Timestamp::from_secs(1_700_000_000);
-        let operations = vec![Posted { execute: Execute { change, ino }, time }];
+        let operations = vec![PostedOperation { execute: Execute { change, ino }, time }];
         RunPosted { session: self.session, operations }
     }
 
     /// The outcome of an operation that it has run on its own.
-    async fn run_posted(&mut self, posted: &RunPosted) -> Result<Executed> {
+    async fn run_posted(&mut self, posted: &RunPosted) -> Result<ExecuteReply> {
         // Time stands still: no session ends.
-        let ran = self.ask::<_, Vec<Result<Executed>>>(SessionMethod::RunPosted, posted);
+        let ran = self.ask::<_, Vec<Result<ExecuteReply>>>(SessionMethod::RunPosted, posted);
         let ran =
             timeout(Duration::from_secs(60), ran).await.expect("it waits for another session");
         ran.unwrap().pop().unwrap()
@@ -424,7 +424,7 @@ async fn a_mount_that_reads_what_was_before_for_ever_is_ended() {
     let (mut settled, mut steps) = (0, 0);
     host.pass_until_ended(&mut lying, async || {
         let renew = Renew { session: honest.session, reads_from: settled };
-        let renewed: Renewed = honest.ask(SessionMethod::Renew, &renew).await.unwrap();
+        let renewed: RenewReply = honest.ask(SessionMethod::Renew, &renew).await.unwrap();
         settled = renewed.settled;
         steps += 1;
         if steps % 40 == 0 {

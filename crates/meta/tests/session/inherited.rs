@@ -14,7 +14,7 @@ use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::GetBucket;
 use cairn_meta::ops::credentials::FindAccessKey;
 use cairn_meta::ops::sessions::{Format, ListSessions, OpenRemoteSession, OpenSession};
-use cairn_meta::session::{Attach, Read, ReadReply, Reply, SessionMethod};
+use cairn_meta::session::{Attach, ReadReply, ReadRequest, Reply, SessionMethod};
 use cairn_meta::{Meta, WireVerb, wire};
 use tokio::time::{sleep, timeout};
 
@@ -73,7 +73,8 @@ async fn gateways_find_out_who_comes_before_that() {
     sessions.handle(&gateway, SessionMethod::Attach, &attach).await.unwrap();
     let read = |verb: u16, fields: Bytes| {
         let caller = caller().to_relayed();
-        let message = wire::encode(&Read { session, caller, verb, fields, lease: true }).unwrap();
+        let message =
+            wire::encode(&ReadRequest { session, caller, verb, fields, lease: true }).unwrap();
         let sessions = Arc::clone(&sessions);
         async move { sessions.handle(&gateway, SessionMethod::Read, &message).await.unwrap() }
     };

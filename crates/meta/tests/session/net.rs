@@ -22,7 +22,7 @@ use cairn_meta::ops::put_object::{NewContent, PutObject, PutReply};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::rows::{BucketKind, Content};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, Reply, Serving, SessionMethod};
+use cairn_meta::session::{Dialed, Dialer, LostCall, MasterLink, Reply, Serving, SessionMethod};
 use cairn_meta::wire;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc::unbounded_channel;
@@ -327,8 +327,8 @@ impl Dialer for PeerDialer {
 }
 
 impl PeerLink {
-    fn check(&self) -> Result<(), Lost> {
-        if self.broken.load(Ordering::SeqCst) { Err(Lost("broken".into())) } else { Ok(()) }
+    fn check(&self) -> Result<(), LostCall> {
+        if self.broken.load(Ordering::SeqCst) { Err(LostCall("broken".into())) } else { Ok(()) }
     }
 
     async fn answer(&self, method: SessionMethod, message: &[u8]) -> Result<Answer> {
@@ -344,7 +344,7 @@ impl PeerLink {
     }
 
     /// A network that is cut does not say so: who waits finds out by a timeout.
-    async fn pass(&self) -> Result<(), Lost> {
+    async fn pass(&self) -> Result<(), LostCall> {
         if self.cut.silent.load(Ordering::SeqCst) {
             sleep(LEASE / 8).await;
             self.broken.store(true, Ordering::SeqCst);
@@ -355,17 +355,17 @@ impl PeerLink {
 
 #[async_trait]
 impl MasterLink for PeerLink {
-    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, LostCall> {
         self.pass().await?;
         if method == SessionMethod::Change && self.cut.overtake.swap(false, Ordering::SeqCst) {
             let _ = timeout(Duration::from_millis(500), self.cut.changed.notified()).await;
         }
         let answer = tokio::select! {
             biased;
-            () = self.disk.gone() => return Err(Lost("the master was killed".into())),
+            () = self.disk.gone() => return Err(LostCall("the master was killed".into())),
             answer = self.answer(method, &message) => answer,
         };
-        let answer = match answer.map_err(|error| Lost(error.to_string()))? {
+        let answer = match answer.map_err(|error| LostCall(error.to_string()))? {
             Answer::Bytes(bytes) => bytes,
             Answer::Attached(bytes, mut recalls) => {
                 let Some(sender) = self.recalls.lock().take() else { return Ok(bytes) };

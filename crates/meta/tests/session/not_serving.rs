@@ -14,7 +14,7 @@ use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::sessions::{Format, ListSessions, OpenRemoteSession, OpenSession};
 use cairn_meta::session::{
-    Attach, Attached, Read, ReadReply, Renew, Renewed, Reply, Run, SessionMethod,
+    Attach, AttachReply, ReadReply, ReadRequest, Renew, RenewReply, Reply, Run, SessionMethod,
 };
 use cairn_meta::{WireVerb, wire};
 
@@ -97,14 +97,14 @@ impl Rig {
         }
     }
 
-    async fn renew(&self) -> Reply<Renewed> {
+    async fn renew(&self) -> Reply<RenewReply> {
         self.ask(SessionMethod::Renew, &Renew { session: SESSION, reads_from: 0 }).await
     }
 
     async fn read(&self, lease: bool) -> Reply<ReadReply> {
         let (verb, fields) = encoded(&list());
         let caller = Caller::system().to_relayed();
-        let read = Read { session: SESSION, caller, verb, fields, lease };
+        let read = ReadRequest { session: SESSION, caller, verb, fields, lease };
         self.ask(SessionMethod::Read, &read).await
     }
 
@@ -130,7 +130,7 @@ async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
     let rig = Rig::new().await;
     let system = Caller::system();
     let attach = Attach { session: SESSION };
-    assert!(matches!(rig.ask::<Attached>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
+    assert!(matches!(rig.ask::<AttachReply>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
     for lease in [false, true] {
         assert!(matches!(rig.read(lease).await, Reply::Done(ReadReply { reply: Ok(_), .. })));
     }
@@ -149,7 +149,7 @@ async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
     }
     assert!(matches!(rig.run().await, Reply::NotServing(_)));
     assert!(matches!(
-        rig.ask::<Attached>(SessionMethod::Attach, &attach).await,
+        rig.ask::<AttachReply>(SessionMethod::Attach, &attach).await,
         Reply::NotServing(_)
     ));
     assert!(!rig.master.is_current(&memo));
@@ -184,7 +184,7 @@ async fn who_is_fenced_fails_and_who_stops_gives_up() {
 async fn calls_that_wait_when_a_master_hands_over_are_refused() {
     let rig = Rig::with(&[SessionId(8)]).await;
     let attach = Attach { session: SESSION };
-    assert!(matches!(rig.ask::<Attached>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
+    assert!(matches!(rig.ask::<AttachReply>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
     let mut reading = pin!(rig.read(true));
     let mut running = pin!(rig.run());
     let moment = tokio::time::sleep(Duration::from_millis(50));

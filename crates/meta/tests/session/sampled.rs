@@ -10,7 +10,7 @@ use cairn_base::trace::Trace;
 use cairn_base::{SessionId, Stages, UserId, stage};
 use cairn_meta::master::host::Sender;
 use cairn_meta::ops::getattr::Getattr;
-use cairn_meta::session::{Attach, Read, SessionMethod};
+use cairn_meta::session::{Attach, ReadRequest, SessionMethod};
 use cairn_meta::{WireVerb, wire};
 
 use crate::hostile::Host;
@@ -38,7 +38,7 @@ async fn one_user_has_so_many_a_second() {
         host.sessions.handle(peer, SessionMethod::Attach, &attach).await.unwrap();
         let (caller, fields) = (Caller::system(), wire::encode(&Getattr { ino: host.bucket }));
         let (caller, fields, verb) = (caller.to_relayed(), fields.unwrap(), Getattr::NUMBER);
-        let read = Read { session, caller, verb, fields, lease: false };
+        let read = ReadRequest { session, caller, verb, fields, lease: false };
         reads.push((peer, wire::encode(&read).unwrap()));
     }
     let read = async |of: usize, times: usize| {

@@ -78,7 +78,7 @@ samples! {
     ];
     Export, |row| row.uid += 1, [export(Squash::Root), export(Squash::All), export(Squash::None)];
     Extents, |row| row.extents.truncate(1), [extents()];
-    Freed, |row| row.group = GroupId(9), [Freed::new(GroupId(300))];
+    BlockToFree, |row| row.group = GroupId(9), [BlockToFree::new(GroupId(300))];
     Hold, |row| row.batch += 1, [Hold {
         owner: "backup of a to b".into(),
         batch: 300,
@@ -100,7 +100,7 @@ samples! {
     }];
     ObjectAttributes, |row| row.tag_count += 1, [object(), ObjectAttributes::default()];
     Part, |row| row.size += 1, [part(), Part { etag: "e-1".into(), ..Part::default() }];
-    Reserved, |row| row.ranges.truncate(1), [Reserved {
+    ReservedInos, |row| row.ranges.truncate(1), [ReservedInos {
         ranges: vec![(Ino(300), Ino(400)), (Ino(500), Ino(600))],
         unknown: vec![],
     }];
@@ -156,7 +156,7 @@ samples! {
         User { name: "anna".into(), created: Timestamp(5), disabled: true, ..User::default() },
         User { name: "bert".into(), ..User::default() },
     ];
-    Owned, |row| row.buckets += 1, [Owned {
+    UserTotals, |row| row.buckets += 1, [UserTotals {
         buckets: 2,
         objects: 3,
         bytes: 1 << 40,
@@ -322,7 +322,7 @@ fn grant(used: Option<(KeyHash, NodeId)>) -> IssuedToken {
 }
 
 fn acl() -> Box<Acl> {
-    let named = vec![(Named::User(1_000), 6), (Named::Group(1_001), 4)];
+    let named = vec![(AclSubject::User(1_000), 6), (AclSubject::Group(1_001), 4)];
     Box::new(Acl { owner: 7, group: 5, other: 4, mask: Some(7), named })
 }
 

@@ -1,9 +1,9 @@
 //! Messages of sessions, and their answers.
 
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Bind, Bound, Change, Delegate, Delegated, Detach, DumpRows,
-    DumpedRows, Execute, Executed, Flush, GiveBack, Progress, Read, ReadReply, Recall, Renew,
-    Renewed, Replayed, Reply, Run, RunPosted, SessionMethod, Succeed,
+    Acknowledge, Attach, AttachReply, Bind, Bound, Change, Delegate, DelegateReply, Detach,
+    DumpRows, DumpedRows, Execute, ExecuteReply, Flush, GiveBack, Progress, ReadReply, ReadRequest,
+    Recall, Renew, RenewReply, ReplayEnd, Reply, Run, RunPosted, SessionMethod, Succeed,
 };
 use cairn_sim::golden::{compare, samples};
 use serde::Serialize;
@@ -26,20 +26,20 @@ fn check_method(method: SessionMethod) -> Option<String> {
     let number = method as u16;
     match method {
         SessionMethod::Attach | SessionMethod::AttachToReplay | SessionMethod::AttachHolding => {
-            check::<Attach, Reply<Attached>>(number)
+            check::<Attach, Reply<AttachReply>>(number)
         }
-        SessionMethod::Renew => check::<Renew, Reply<Renewed>>(number),
-        SessionMethod::Read => check::<Read, Reply<ReadReply>>(number),
+        SessionMethod::Renew => check::<Renew, Reply<RenewReply>>(number),
+        SessionMethod::Read => check::<ReadRequest, Reply<ReadReply>>(number),
         SessionMethod::Run => check::<Run, Reply<bytes::Bytes>>(number),
         SessionMethod::Acknowledge => check::<Acknowledge, Reply<()>>(number),
         SessionMethod::Detach => check::<Detach, Reply<()>>(number),
         SessionMethod::Change => check::<Change, Reply<ReadReply>>(number),
-        SessionMethod::Execute => check::<Execute, Reply<Executed>>(number),
+        SessionMethod::Execute => check::<Execute, Reply<ExecuteReply>>(number),
         SessionMethod::Flush => check::<Flush, Reply<Progress>>(number),
-        SessionMethod::Replayed => check::<Replayed, Reply<()>>(number),
-        SessionMethod::Delegate => check::<Delegate, Reply<Delegated>>(number),
+        SessionMethod::Replayed => check::<ReplayEnd, Reply<()>>(number),
+        SessionMethod::Delegate => check::<Delegate, Reply<DelegateReply>>(number),
         SessionMethod::RunPosted => {
-            check::<RunPosted, Reply<Vec<Result<Executed, cairn_base::Error>>>>(number)
+            check::<RunPosted, Reply<Vec<Result<ExecuteReply, cairn_base::Error>>>>(number)
         }
         SessionMethod::GiveBack => check::<GiveBack, Reply<()>>(number),
         SessionMethod::DumpRows => check::<DumpRows, Reply<DumpedRows>>(number),

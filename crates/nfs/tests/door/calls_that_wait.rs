@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_base::inflight::{self, Seen};
+use cairn_base::inflight::{self, RequestSnapshot};
 use cairn_base::{Stage, UserId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// As others of this process may be in flight, too.
-fn seen(object: &str) -> Option<Seen> {
+fn seen(object: &str) -> Option<RequestSnapshot> {
     inflight::seen().into_iter().find(|seen| seen.about.object == object)
 }
 
@@ -29,7 +29,8 @@ fn a_call_is_in_flight_while_it_waits() {
         world.rows.is_held.store(true, Ordering::SeqCst);
         client.send(&call(7, (NFS, 3, 9), (0, 0), &args)).await;
         // It is there as soon as it waits; its user is known a little later.
-        let is_known = |seen: &Seen| seen.about.user.is_some() && seen.stage == Some(Stage::Meta);
+        let is_known =
+            |seen: &RequestSnapshot| seen.about.user.is_some() && seen.stage == Some(Stage::Meta);
         let waiting = async {
             loop {
                 match seen(&object).filter(is_known) {

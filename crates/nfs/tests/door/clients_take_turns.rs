@@ -24,9 +24,10 @@ const MOST: u64 = 24 * 64;
 fn connect(world: &World, from: [u8; 4], stopped: &watch::Receiver<bool>) -> DuplexStream {
     let (client, server) = duplex(256 << 10);
     let (desk, stopped) = (Arc::clone(&world.door.desk), stopped.clone());
-    let place = (IpAddr::from(from), Arc::new(()) as _);
     tokio::spawn(async move {
-        let _ = cairn_nfs::converse(split(server), place, desk, stopped).await;
+        let (reader, writer) = split(server);
+        let (address, place) = (IpAddr::from(from), Arc::new(()));
+        let _ = cairn_nfs::converse(reader, writer, address, place, desk, stopped).await;
     });
     client
 }

@@ -36,7 +36,8 @@ fn ended_after(parts: Vec<Vec<u8>>, pause: Duration) -> (ErrorKind, Duration) {
         let (address, place) = (IpAddr::from([127, 0, 0, 1]), Arc::new(()));
         let desk = Arc::clone(&world.door.desk);
         let began = Instant::now();
-        let served = cairn_nfs::converse(split(server), (address, place), desk, stopped);
+        let (reader, writer) = split(server);
+        let served = cairn_nfs::converse(reader, writer, address, place, desk, stopped);
         let asking = async {
             for part in parts {
                 if client.write_all(&part).await.is_err() {

@@ -22,8 +22,8 @@ use cairn_fs::rows::{BucketKind, Squash};
 use cairn_fs::{Config, Fs, WireVerb};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
 use cairn_meta::master::host::Sessions;
-use cairn_meta::{Context, Declared, Master, Needs, Stop, Verb, View};
-use cairn_nfs::{Behaviour, Desk, Ended, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
+use cairn_meta::{Context, Master, Needs, Stop, Verb, VerbNeeds, View};
+use cairn_nfs::{Behaviour, CallRecord, Desk, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
 use cairn_sim::SimDisk;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
@@ -119,7 +119,7 @@ pub fn update(bucket: &str) -> UpdateBucket {
 /// Puts a row where it is, whatever that row means.
 pub struct PutRow(pub Bytes, pub Bytes);
 
-impl Declared for PutRow {
+impl VerbNeeds for PutRow {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -306,7 +306,7 @@ async fn open(
 fn counting(reads: &Arc<AtomicU64>, ran: &Arc<Mutex<Vec<Ran>>>) -> Watch {
     let ran = Arc::clone(ran);
     let reads = Arc::clone(reads);
-    let end = move |ended: Ended| {
+    let end = move |ended: CallRecord| {
         if PROCEDURES[ended.procedure] == "read" && ended.outcome == Outcome::Fine {
             reads.fetch_add(1, Ordering::SeqCst);
         }

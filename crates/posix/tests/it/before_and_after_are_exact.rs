@@ -9,7 +9,7 @@ use crate::world::{MODE, Mount, World, run, run_seeds};
 
 /// Makes a directory, and says how its parent was before and after.
 async fn make(mount: &Mount, parent: Ino, name: &str) -> Around {
-    let work = mount.posix.make_directory(mount.who(), (parent, name), MODE);
+    let work = mount.posix.make_directory(mount.who(), parent, name, MODE);
     let (made, [around]) = mount.posix.around(&mount.who(), [parent], work).await;
     made.unwrap();
     around
@@ -41,7 +41,7 @@ fn several_are_known_at_once() {
         let mount = world.served().await;
         let changes = mount.mkdir(mount.top, "changes").await.unwrap();
         let stays = mount.mkdir(mount.top, "stays").await.unwrap();
-        let work = mount.posix.make_directory(mount.who(), (changes, "new"), MODE);
+        let work = mount.posix.make_directory(mount.who(), changes, "new", MODE);
         let (made, around) = mount.posix.around(&mount.who(), [changes, stays], work).await;
         made.unwrap();
         let [changed, stayed] = around;
@@ -79,8 +79,14 @@ fn a_master_in_this_process_knows_both() {
         let (mount, other) = (world.local().await, world.served().await);
         let made = make(&mount, mount.top, "directory").await;
         make(&other, mount.top, "other").await;
-        let names = ((mount.top, &b"directory"[..]), (mount.top, "moved"));
-        let work = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+        let work = mount.posix.rename(
+            mount.who(),
+            mount.top,
+            &b"directory"[..],
+            mount.top,
+            "moved",
+            RenameMode::Replace,
+        );
         let (moved, [renamed]) = mount.posix.around(&mount.who(), [mount.top], work).await;
         moved.unwrap();
         for around in [made, renamed] {
@@ -89,7 +95,7 @@ fn a_master_in_this_process_knows_both() {
         assert_eq!(made.after.unwrap().nlink, made.before.unwrap().nlink + 1);
         assert_eq!(renamed.after.unwrap().nlink, renamed.before.unwrap().nlink);
         assert_eq!(renamed.before.unwrap().nlink, made.after.unwrap().nlink + 1);
-        let work = mount.posix.make_directory(mount.who(), (mount.top, "moved"), MODE);
+        let work = mount.posix.make_directory(mount.who(), mount.top, "moved", MODE);
         let (refused, [around]) = mount.posix.around(&mount.who(), [mount.top], work).await;
         assert!(refused.is_err() && around.before.is_none() && around.after.is_some());
     });
@@ -102,8 +108,14 @@ fn what_is_not_leased_is_left_out() {
         let world = World::new(5).await;
         let served = world.served().await;
         make(&served, served.top, "directory").await;
-        let names = ((served.top, &b"directory"[..]), (served.top, "moved"));
-        let work = served.posix.rename(served.who(), names.0, names.1, RenameMode::Replace);
+        let work = served.posix.rename(
+            served.who(),
+            served.top,
+            &b"directory"[..],
+            served.top,
+            "moved",
+            RenameMode::Replace,
+        );
         let (moved, [around]) = served.posix.around(&served.who(), [served.top], work).await;
         moved.unwrap();
         let after = around.after.unwrap();
@@ -117,7 +129,7 @@ fn what_is_gone_has_no_attributes_after() {
         let world = World::new(3).await;
         let mount = world.served().await;
         let ino = mount.put(mount.top, "file", b"bytes").await;
-        let work = mount.posix.remove_file(mount.who(), (mount.top, b"file"));
+        let work = mount.posix.remove_file(mount.who(), mount.top, b"file");
         let (removed, [file, top]) = mount.posix.around(&mount.who(), [ino, mount.top], work).await;
         removed.unwrap();
         assert!(file.after.is_none() && top.after.is_some());

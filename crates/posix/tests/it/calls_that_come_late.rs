@@ -27,7 +27,7 @@ fn a_call_that_came_long_ago_does_nothing_more() {
         let call = CallId { client: [1; 16], checksum: [1; 16], step: 0 };
         let came = Instant::now().checked_sub(Duration::from_secs(81)).unwrap();
         let who = mount.who().for_call(Attempt::new(call, came));
-        let removed = mount.posix.remove_file(who, (mount.top, &b"file"[..])).await;
+        let removed = mount.posix.remove_file(who, mount.top, &b"file"[..]).await;
         assert!(matches!(removed, Err(Error::Unavailable(_))), "{removed:?}");
         assert_eq!(mount.stat(ino).await.unwrap().nlink, 1);
     });
@@ -35,13 +35,17 @@ fn a_call_that_came_long_ago_does_nothing_more() {
 
 async fn remove(mount: &Mount, number: u8) {
     let at = (mount.top, &b"file"[..]);
-    mount.posix.remove_file(calling(mount, number), at).await.unwrap();
+    mount.posix.remove_file(calling(mount, number), at.0, at.1).await.unwrap();
 }
 
 async fn rename(mount: &Mount, number: u8, source: &str, target: &str) {
     let (source, target) = ((mount.top, source.as_bytes()), (mount.top, target));
     let who = calling(mount, number);
-    mount.posix.rename(who, source, target, RenameMode::Replace).await.unwrap();
+    mount
+        .posix
+        .rename(who, source.0, source.1, target.0, target.1, RenameMode::Replace)
+        .await
+        .unwrap();
 }
 
 #[test]
@@ -81,16 +85,16 @@ fn a_late_call_says_of_no_new_directory_that_it_is_gone() {
         let mount = world.mount().await;
         let name = (mount.top, &b"directory"[..]);
         mount.mkdir(mount.top, "directory").await.unwrap();
-        mount.posix.remove_directory(calling(&mount, 1), name).await.unwrap();
+        mount.posix.remove_directory(calling(&mount, 1), name.0, name.1).await.unwrap();
         for directory in ["directory", "source"] {
             mount.mkdir(mount.top, directory).await.unwrap();
         }
         rename(&mount, 2, "source", "directory").await;
-        mount.posix.remove_directory(mount.who(), name).await.unwrap();
+        mount.posix.remove_directory(mount.who(), name.0, name.1).await.unwrap();
 
         let place = (mount.top, "directory");
-        let made = mount.posix.make_directory(mount.who(), place, MODE).await.unwrap();
-        mount.posix.remove_directory(calling(&mount, 1), name).await.unwrap();
+        let made = mount.posix.make_directory(mount.who(), place.0, place.1, MODE).await.unwrap();
+        mount.posix.remove_directory(calling(&mount, 1), name.0, name.1).await.unwrap();
         rename(&mount, 2, "source", "directory").await;
         assert_eq!(mount.stat(made.attributes.ino).await.unwrap().nlink, 2);
     });
@@ -105,7 +109,7 @@ fn an_attempt_does_not_cut_what_another_one_has_made() {
         let (one, other) = (world.mount().await, world.mount().await);
         let make = async |mount: &Mount| {
             let who = calling(mount, 1).ending_with(Step::Names);
-            mount.posix.make_node(who, (mount.top, "file"), Kind::File, MODE).await
+            mount.posix.make_node(who, mount.top, "file", Kind::File, MODE).await
         };
         let cut = Changes { size: Some(0), ..Changes::default() };
         one.put(one.top, "file", b"removed").await;
@@ -123,7 +127,7 @@ fn an_attempt_does_not_cut_what_another_one_has_made() {
         one.posix.set_attributes(who, ino, cut, None).await.unwrap();
         one.unlink(one.top, "file").await.unwrap();
         let who = calling(&other, 2).ending_with(Step::Names);
-        let made = other.posix.make_node(who, (other.top, "file"), Kind::File, MODE).await;
+        let made = other.posix.make_node(who, other.top, "file", Kind::File, MODE).await;
         assert!(matches!(made, Err(Error::NotFound(_))), "it is gone");
     });
 }

@@ -37,8 +37,14 @@ fn a_file_that_is_open_outlives_another_in_its_place() {
         let old = mount.put(mount.top, "target", b"old").await;
         let new = mount.put(mount.top, "source", b"new").await;
         let file = mount.open(old, Intent::READING).await.unwrap();
-        let names = ((mount.top, &b"source"[..]), (mount.top, "target"));
-        let renamed = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+        let renamed = mount.posix.rename(
+            mount.who(),
+            mount.top,
+            &b"source"[..],
+            mount.top,
+            "target",
+            RenameMode::Replace,
+        );
         renamed.await.unwrap();
         assert_eq!(mount.find(mount.top, "target").await.unwrap().attributes.ino, new);
         assert_eq!(mount.read(file, 0, 100).await.unwrap(), "old");
@@ -57,8 +63,17 @@ fn a_file_whose_name_stays_is_still_there_when_it_is_closed() {
         let ino = mount.put(mount.top, "file", b"bytes").await;
         let directory = mount.mkdir(mount.top, "directory").await.unwrap();
         let file = mount.open(ino, Intent::READING).await.unwrap();
-        let names = ((mount.top, &b"directory"[..]), (mount.top, "file"));
-        let renamed = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace).await;
+        let renamed = mount
+            .posix
+            .rename(
+                mount.who(),
+                mount.top,
+                &b"directory"[..],
+                mount.top,
+                "file",
+                RenameMode::Replace,
+            )
+            .await;
         assert!(matches!(renamed, Err(Error::NotDirectory(_))), "{renamed:?}");
         assert_eq!(mount.stat(ino).await.unwrap().nlink, 1);
         mount.close(file).await;
@@ -79,8 +94,14 @@ fn a_file_that_is_closed_while_its_name_might_go_keeps_what_was_written() {
             let ino = mount.put(mount.top, &name, b"old").await;
             let file = mount.open(ino, Intent::BOTH).await.unwrap();
             mount.write(file, 0, b"new").await;
-            let names = ((mount.top, &b"directory"[..]), (mount.top, &name[..]));
-            let renamed = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+            let renamed = mount.posix.rename(
+                mount.who(),
+                mount.top,
+                &b"directory"[..],
+                mount.top,
+                &name[..],
+                RenameMode::Replace,
+            );
             let renamed = tokio::spawn(async move { renamed.await });
             tokio::time::sleep(Duration::from_micros(20 * round)).await;
             mount.close(file).await;
@@ -101,8 +122,14 @@ fn a_name_that_is_moved_onto_itself_stays() {
         let directory = mount.mkdir(mount.top, "directory").await.unwrap();
         mount.write(file, 0, b"bytes").await;
         for name in ["file", "directory"] {
-            let names = ((mount.top, name.as_bytes()), (mount.top, name));
-            let moved = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+            let moved = mount.posix.rename(
+                mount.who(),
+                mount.top,
+                name.as_bytes(),
+                mount.top,
+                name,
+                RenameMode::Replace,
+            );
             moved.await.unwrap();
         }
         mount.close(file).await;
@@ -209,7 +236,7 @@ fn a_copy_by_reference_is_a_copy() {
         let (_, source) = mount.create(mount.top, "source").await.unwrap();
         let (_, target) = mount.create(mount.top, "target").await.unwrap();
         mount.write(source, 0, &bytes).await;
-        let copied = mount.posix.copy_range((source, 0), (target, 0), mount.who(), 1 << 30).await;
+        let copied = mount.posix.copy_range(source, 0, target, 0, mount.who(), 1 << 30).await;
         assert_eq!(copied.unwrap(), 300_000);
         mount.write(source, 0, b"changed").await;
         assert!(mount.read(target, 0, 400_000).await.unwrap() == bytes[..]);
@@ -217,7 +244,7 @@ fn a_copy_by_reference_is_a_copy() {
             .open(mount.find(mount.top, "target").await.unwrap().attributes.ino, Intent::READING)
             .await
             .unwrap();
-        let refused = mount.posix.copy_range((source, 0), (read_only, 0), mount.who(), 10).await;
+        let refused = mount.posix.copy_range(source, 0, read_only, 0, mount.who(), 10).await;
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
     });
 }
@@ -265,7 +292,7 @@ fn a_directory_that_was_removed_is_shown_until_it_is_forgotten() {
         let mount = world.mount().await;
         let ino = mount.mkdir(mount.top, "directory").await.unwrap();
         let place = (mount.top, &b"directory"[..]);
-        mount.posix.remove_directory(mount.who(), place).await.unwrap();
+        mount.posix.remove_directory(mount.who(), place.0, place.1).await.unwrap();
         assert_eq!(mount.stat(ino).await.unwrap().nlink, 0, "a program is in it");
         mount.posix.forget(ino, 1);
         assert!(matches!(mount.stat(ino).await, Err(Error::NotFound(_))));
@@ -279,20 +306,20 @@ fn special_files_symlinks_and_attributes_are_what_was_made() {
         let mount = world.mount().await;
         let (posix, top) = (&mount.posix, mount.top);
         let kind = cairn_posix::Kind::Fifo;
-        let fifo = posix.make_node(mount.who(), (top, "fifo"), kind, MODE).await.unwrap();
+        let fifo = posix.make_node(mount.who(), top, "fifo", kind, MODE).await.unwrap();
         assert_eq!(fifo.attributes.kind, kind);
-        let link = posix.make_symlink(mount.who(), (top, "link"), b"to/somewhere").await.unwrap();
+        let link = posix.make_symlink(mount.who(), top, "link", b"to/somewhere").await.unwrap();
         let target = posix.read_link(mount.who(), link.attributes.ino).await.unwrap();
         assert_eq!(target, "to/somewhere");
         let ino = mount.put(top, "file", b"").await;
         let mode = cairn_posix::XattrMode::Set;
-        posix.set_xattr(mount.who(), ino, (b"user.a", b"value"), mode).await.unwrap();
+        posix.set_xattr(mount.who(), ino, b"user.a", b"value", mode).await.unwrap();
         assert_eq!(posix.get_xattr(mount.who(), ino, b"user.a").await.unwrap(), "value");
         assert_eq!(posix.list_xattrs(mount.who(), ino).await.unwrap(), ["user.a"]);
         posix.remove_xattr(mount.who(), ino, b"user.a").await.unwrap();
         let none = posix.get_xattr(mount.who(), ino, b"user.a").await;
         assert!(matches!(none, Err(Error::NotFound(_))), "{none:?}");
-        let refused = posix.set_xattr(mount.who(), ino, (b"system.x", b""), mode).await;
+        let refused = posix.set_xattr(mount.who(), ino, b"system.x", b"", mode).await;
         assert!(matches!(refused, Err(Error::NotImplemented(_))), "{refused:?}");
     });
 }

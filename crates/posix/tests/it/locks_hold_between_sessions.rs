@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_base::Ino;
 use cairn_base::rng::SeededRng;
-use cairn_posix::{Descriptor, Intent, LockKind, LockSpace, Locked, Patience, Wanted};
+use cairn_posix::{Descriptor, Intent, LockKind, LockOutcome, LockRequest, LockSpace, Patience};
 
 use crate::world::{Mount, World, run, run_seeds};
 
@@ -13,8 +13,8 @@ use crate::world::{Mount, World, run, run_seeds};
 const BYTES: u64 = 12;
 const STEPS: usize = 150;
 
-fn wanted(owner: u64, (start, last): (u64, u64), kind: LockKind) -> Wanted {
-    Wanted { owner, pid: owner as u32, start, last, kind, space: LockSpace::Fcntl }
+fn wanted(owner: u64, (start, last): (u64, u64), kind: LockKind) -> LockRequest {
+    LockRequest { owner, pid: owner as u32, start, last, kind, space: LockSpace::Fcntl }
 }
 
 /// Which owner has what of each byte; owners are numbered over all sessions.
@@ -56,9 +56,9 @@ async fn random(seed: u64) {
         }
         let done = posix.set_lock(holder.file, asked, Patience::No).await.unwrap();
         let expected =
-            if is_free || kind == LockKind::Unlock { Locked::Done } else { Locked::Busy };
+            if is_free || kind == LockKind::Unlock { LockOutcome::Done } else { LockOutcome::Busy };
         assert_eq!(done, expected, "step {step}: {asked:?}");
-        if done == Locked::Done {
+        if done == LockOutcome::Done {
             for byte in bytes {
                 byte.retain(|(owner, _)| *owner != holder.owner);
                 if kind != LockKind::Unlock {
@@ -91,7 +91,7 @@ fn locks_are_as_in_a_model() {
 
 const ALL: (u64, u64) = (0, i64::MAX as u64);
 
-async fn lock(mount: &Mount, file: Descriptor, owner: u64, kind: LockKind) -> Locked {
+async fn lock(mount: &Mount, file: Descriptor, owner: u64, kind: LockKind) -> LockOutcome {
     let asked = wanted(owner, ALL, kind);
     mount.posix.set_lock(file, asked, Patience::No).await.unwrap()
 }
@@ -106,15 +106,15 @@ fn who_waits_gets_the_lock_when_it_is_free() {
             one.open(ino, Intent::BOTH).await.unwrap(),
             other.open(ino, Intent::BOTH).await.unwrap(),
         );
-        assert_eq!(lock(&one, here, 1, LockKind::Write).await, Locked::Done);
-        assert_eq!(lock(&other, there, 2, LockKind::Read).await, Locked::Busy);
+        assert_eq!(lock(&one, here, 1, LockKind::Write).await, LockOutcome::Done);
+        assert_eq!(lock(&other, there, 2, LockKind::Read).await, LockOutcome::Busy);
         let waits = Patience::Until(Box::new(|| false));
         let asked = wanted(2, ALL, LockKind::Read);
         let waiting = tokio::spawn(other.posix.set_lock(there, asked, waits).into_future());
         // Bytes that were written under the lock are seen by the next holder.
         one.write(here, 0, b"under the lock").await;
-        assert_eq!(lock(&one, here, 1, LockKind::Unlock).await, Locked::Done);
-        assert_eq!(waiting.await.unwrap().unwrap(), Locked::Done);
+        assert_eq!(lock(&one, here, 1, LockKind::Unlock).await, LockOutcome::Done);
+        assert_eq!(waiting.await.unwrap().unwrap(), LockOutcome::Done);
         assert_eq!(other.read(there, 0, 100).await.unwrap(), "under the lock");
     });
 }
@@ -126,13 +126,13 @@ fn who_gives_up_waits_no_more() {
         let mount = world.mount().await;
         let ino = mount.put(mount.top, "file", b"").await;
         let file = mount.open(ino, Intent::BOTH).await.unwrap();
-        assert_eq!(lock(&mount, file, 1, LockKind::Write).await, Locked::Done);
+        assert_eq!(lock(&mount, file, 1, LockKind::Write).await, LockOutcome::Done);
         let is_over = Arc::new(AtomicBool::new(false));
         let (told, asked) = (Arc::clone(&is_over), wanted(2, ALL, LockKind::Write));
         let waits = Patience::Until(Box::new(move || told.load(Ordering::SeqCst)));
         let waiting = tokio::spawn(mount.posix.set_lock(file, asked, waits).into_future());
         is_over.store(true, Ordering::SeqCst);
-        assert_eq!(waiting.await.unwrap().unwrap(), Locked::GivenUp);
+        assert_eq!(waiting.await.unwrap().unwrap(), LockOutcome::GivenUp);
     });
 }
 
@@ -145,10 +145,14 @@ fn locks_go_with_the_file() {
         let ino: Ino = one.put(one.top, "file", b"").await;
         let file = one.open(ino, Intent::BOTH).await.unwrap();
         let there = other.open(ino, Intent::BOTH).await.unwrap();
-        assert_eq!(lock(&one, file, 1, LockKind::Write).await, Locked::Done);
+        assert_eq!(lock(&one, file, 1, LockKind::Write).await, LockOutcome::Done);
         one.posix.flush(file, 8).await.unwrap();
-        assert_eq!(lock(&other, there, 2, LockKind::Write).await, Locked::Busy, "not its owner");
+        assert_eq!(
+            lock(&other, there, 2, LockKind::Write).await,
+            LockOutcome::Busy,
+            "not its owner"
+        );
         one.posix.release(file).await;
-        assert_eq!(lock(&other, there, 2, LockKind::Write).await, Locked::Done);
+        assert_eq!(lock(&other, there, 2, LockKind::Write).await, LockOutcome::Done);
     });
 }

@@ -16,7 +16,9 @@ fn the_same_verifier_finds_what_it_made() {
             let mut made = Vec::new();
             for mount in [&one, &other] {
                 let place = (mount.top, "file");
-                made.push(mount.posix.create_once(mount.who(), place, MODE, verifier).await);
+                made.push(
+                    mount.posix.create_once(mount.who(), place.0, place.1, MODE, verifier).await,
+                );
             }
             made
         };
@@ -45,7 +47,7 @@ fn what_is_no_file_was_made_by_no_verifier() {
         let mount = world.served().await;
         mount.mkdir(mount.top, "directory").await.unwrap();
         let place = (mount.top, "directory");
-        let refused = mount.posix.create_once(mount.who(), place, MODE, [0; 8]).await;
+        let refused = mount.posix.create_once(mount.who(), place.0, place.1, MODE, [0; 8]).await;
         assert!(matches!(refused, Err(Error::Exists(_))), "{refused:?}");
     });
 }

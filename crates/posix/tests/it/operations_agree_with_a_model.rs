@@ -145,7 +145,7 @@ impl Test {
         let mount = &self.mounts[mount];
         if self.rng.below(4) == 0 {
             let place = (at, name.as_bytes());
-            let removed = mount.posix.remove_directory(mount.who(), place).await;
+            let removed = mount.posix.remove_directory(mount.who(), place.0, place.1).await;
             compare(&removed, &self.model.rmdir(parent, &name), "rmdir");
         } else {
             let removed = mount.unlink(at, &name).await;
@@ -165,7 +165,7 @@ impl Test {
         let from = (self.reach(mount, source.0).await, source.1.as_bytes());
         let to = (self.reach(mount, target.0).await, &target.1[..]);
         let mount = &self.mounts[mount];
-        let moved = mount.posix.rename(mount.who(), from, to, mode).await;
+        let moved = mount.posix.rename(mount.who(), from.0, from.1, to.0, to.1, mode).await;
         let (source, target) = ((source.0, &source.1[..]), (target.0, &target.1[..]));
         let is_there = self.model.find(target.0, target.1).is_some();
         let expected = match mode {
@@ -188,7 +188,7 @@ impl Test {
         let ino = self.reach(mount, id).await;
         let place = (self.reach(mount, parent).await, &name[..]);
         let mount = &self.mounts[mount];
-        let linked = mount.posix.make_link(mount.who(), ino, place).await;
+        let linked = mount.posix.make_link(mount.who(), ino, place.0, place.1).await;
         compare(&linked, &self.model.link(id, parent, &name), "link");
     }
 
@@ -262,7 +262,7 @@ impl Test {
         let keeps_size = self.rng.below(2) == 0;
         let mount = &self.mounts[mount];
         let way = Allocation::Zero { keeps_size };
-        mount.posix.allocate(file, mount.who(), range, way).await.unwrap();
+        mount.posix.allocate(file, mount.who(), range.0, range.1, way).await.unwrap();
         let (from, to) = (range.0 as usize, (range.0 + range.1) as usize);
         let size = self.model.bytes(id).len();
         let to = if keeps_size { to.min(size) } else { to };

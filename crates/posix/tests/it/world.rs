@@ -17,11 +17,11 @@ use cairn_fs::{Config, Fs};
 use cairn_meta::engine::Memory;
 use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, SessionMethod};
+use cairn_meta::session::{Dialed, Dialer, LostCall, MasterLink, SessionMethod};
 use cairn_meta::{Master, Meta, wire};
 use cairn_posix::{
-    Attributes, Changes, Descriptor, Entry, Found, Intent, Keeper, Mode, Options, Posix, Source,
-    Who, Writing,
+    Attributes, Changes, Descriptor, Entry, Intent, Keeper, LookupReply, Mode, Options, Posix,
+    Source, Who, Writing,
 };
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
@@ -217,9 +217,9 @@ impl Dialer for InProcess {
 
 #[async_trait]
 impl MasterLink for Way {
-    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, LostCall> {
         let answer = self.sessions.handle(&self.peer, method, &message).await;
-        match answer.map_err(|error| Lost(error.to_string()))? {
+        match answer.map_err(|error| LostCall(error.to_string()))? {
             Answer::Bytes(bytes) => Ok(bytes),
             Answer::Attached(bytes, mut recalls) => {
                 let Some(sender) = self.recalls.lock().take() else { return Ok(bytes) };
@@ -243,14 +243,14 @@ impl Mount {
 
     pub async fn find(&self, parent: Ino, name: &str) -> Option<Entry> {
         match self.posix.lookup(self.who(), parent, name.as_bytes()).await.unwrap() {
-            Found::Entry(entry) => Some(entry),
-            Found::Nothing(_) => None,
+            LookupReply::Entry(entry) => Some(entry),
+            LookupReply::Nothing(_) => None,
         }
     }
 
     /// Makes a file, and opens it for reading and writing.
     pub async fn create(&self, parent: Ino, name: &str) -> Result<(Ino, Descriptor)> {
-        let made = self.posix.create(self.who(), (parent, name), MODE, Intent::BOTH, true).await;
+        let made = self.posix.create(self.who(), parent, name, MODE, Intent::BOTH, true).await;
         made.map(|(entry, opened)| (entry.attributes.ino, opened.file))
     }
 
@@ -263,7 +263,7 @@ impl Mount {
     }
 
     pub async fn mkdir(&self, parent: Ino, name: &str) -> Result<Ino> {
-        let made = self.posix.make_directory(self.who(), (parent, name), MODE).await;
+        let made = self.posix.make_directory(self.who(), parent, name, MODE).await;
         made.map(|entry| entry.attributes.ino)
     }
 
@@ -303,7 +303,7 @@ impl Mount {
     }
 
     pub async fn unlink(&self, parent: Ino, name: &str) -> Result<()> {
-        self.posix.remove_file(self.who(), (parent, name.as_bytes())).await
+        self.posix.remove_file(self.who(), parent, name.as_bytes()).await
     }
 
     /// The names of a directory by cookies, so many at a time, without dots.

@@ -68,8 +68,10 @@ fn names_are_seen_at_once_and_told() {
         let ino = one.put(directory, "file", b"bytes").await;
         assert!(other.told.names.load(Ordering::SeqCst) > told);
         assert_eq!(other.find(directory, "file").await.unwrap().attributes.ino, ino);
-        let names = ((directory, &b"file"[..]), (one.top, "moved"));
-        one.posix.rename(one.who(), names.0, names.1, RenameMode::Replace).await.unwrap();
+        one.posix
+            .rename(one.who(), directory, &b"file"[..], one.top, "moved", RenameMode::Replace)
+            .await
+            .unwrap();
         assert!(other.find(directory, "file").await.is_none());
         assert_eq!(other.find(one.top, "moved").await.unwrap().attributes.ino, ino);
     });

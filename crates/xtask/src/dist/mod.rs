@@ -11,7 +11,7 @@ pub mod deb;
 pub mod parts;
 pub mod program;
 
-pub mod made;
+pub mod help_files;
 
 pub mod packages;
 
@@ -71,9 +71,9 @@ pub fn image(root: &Path, options: &Options) -> io::Result<()> {
     write(&options.out.join(name), &bytes)
 }
 
-type Prepared = (&'static Platform, Release, Program, Texts);
+type PreparedRelease = (&'static Platform, Release, Program, Texts);
 
-fn prepare(root: &Path, options: &Options) -> io::Result<Prepared> {
+fn prepare(root: &Path, options: &Options) -> io::Result<PreparedRelease> {
     let root = root.canonicalize()?;
     let platform = PLATFORMS.iter().find(|it| it.target == options.target);
     let platform = platform.ok_or_else(|| {
@@ -94,7 +94,7 @@ fn prepare(root: &Path, options: &Options) -> io::Result<Prepared> {
     };
     let parts = parts::list(&root, platform.target)?;
     let made = if program::is_native(platform) {
-        made::made(&program.path, &options.out)?
+        help_files::made(&program.path, &options.out)?
     } else {
         // This machine cannot run the program.
         Vec::new()

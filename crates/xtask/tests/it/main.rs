@@ -5,13 +5,13 @@ mod dist;
 use std::path::Path;
 
 use xtask::arrows::Sources;
+use xtask::dependencies::unused;
 use xtask::errors::in_text;
 use xtask::floors::{check_module, check_sources, floors};
 use xtask::glossary::{Types, check_glossary, check_types, defined};
 use xtask::pictures::{BYTES_MAX, check as check_pictures, shown};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
-use xtask::used::unused;
 
 #[test]
 fn the_repository_is_tidy() {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, Owner};
 
 use super::super::frames::{At, HEADER_BYTES, Reader, Sort};
-use super::{Item, Located, OWNER_BYTES, Repository};
+use super::{Item, ItemPlace, OWNER_BYTES, Repository};
 use crate::failure::{Failure, Result};
 
 /// Most bytes of one request, unless a frame is longer.
@@ -15,11 +15,11 @@ const RUN_BYTES: u64 = 32 << 20;
 /// Most bytes between two items that are read with them: a request costs more.
 const GAP_BYTES: u64 = 256 << 10;
 
-type Wanted = (Item, Located);
+type WantedItem = (Item, ItemPlace);
 
 /// Splits the wanted items into runs that are read at once. Items of a run are in one pack, in
 /// order.
-fn runs(wanted: &[Wanted]) -> impl Iterator<Item = &[Wanted]> {
+fn runs(wanted: &[WantedItem]) -> impl Iterator<Item = &[WantedItem]> {
     let mut rest = wanted;
     std::iter::from_fn(move || {
         let (_, first) = rest.first()?;
@@ -40,7 +40,7 @@ fn runs(wanted: &[Wanted]) -> impl Iterator<Item = &[Wanted]> {
 }
 
 impl Repository {
-    fn located(&self, item: &Item) -> Result<Located> {
+    fn located(&self, item: &Item) -> Result<ItemPlace> {
         let found = self.items.get(item).copied();
         found.ok_or_else(|| Failure::new(format!("{item:?}: not in the backup")))
     }
@@ -68,13 +68,13 @@ impl Repository {
         self.visit(&self.wanted(items)?, visit)
     }
 
-    fn wanted(&self, items: impl Iterator<Item = Item>) -> Result<Vec<Wanted>> {
+    fn wanted(&self, items: impl Iterator<Item = Item>) -> Result<Vec<WantedItem>> {
         items.map(|item| Ok((item, self.located(&item)?))).collect()
     }
 
     fn visit(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedItem],
         visit: &mut dyn FnMut(Item, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let mut readers: HashMap<u32, Reader> = HashMap::new();
@@ -140,10 +140,10 @@ pub fn take_owner(bytes: Vec<u8>) -> Result<(Owner, Bytes)> {
 mod tests {
     use super::*;
 
-    fn wanted(all: &[(u32, u32, u32)]) -> Vec<Wanted> {
+    fn wanted(all: &[(u32, u32, u32)]) -> Vec<WantedItem> {
         let of = |(pack, offset, length): &(u32, u32, u32)| {
             let at = At { offset: *offset, length: *length, number: 0 };
-            (Item::Rows([0; 32]), Located { pack: *pack, at })
+            (Item::Rows([0; 32]), ItemPlace { pack: *pack, at })
         };
         all.iter().map(of).collect()
     }
@@ -153,7 +153,7 @@ mod tests {
         let gap = GAP_BYTES as u32;
         let run = RUN_BYTES as u32;
         let counts = |all: &[(u32, u32, u32)]| -> Vec<usize> {
-            runs(&wanted(all)).map(<[Wanted]>::len).collect()
+            runs(&wanted(all)).map(<[WantedItem]>::len).collect()
         };
         assert_eq!(counts(&[(0, 64, 10), (0, 74, 10), (0, 84 + gap, 5)]), [3]);
         assert_eq!(counts(&[(0, 64, 10), (0, 75 + gap, 10)]), [1, 1]);

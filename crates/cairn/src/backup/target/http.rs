@@ -35,18 +35,15 @@ impl Http {
 
     fn send_put(&self, name: &str, bytes: &Bytes, headers: &[(&str, &str)]) -> Result<()> {
         let path = self.address(name).path();
-        let sent = self.server.request_with(
-            ("PUT", path.as_str()),
-            Outgoing::Bytes(bytes.clone()),
-            headers,
-        );
+        let body = Outgoing::Bytes(bytes.clone());
+        let sent = self.server.request_with("PUT", path.as_str(), body, headers);
         sent.map(drop).map_err(|failure| self.said(failure))
     }
 
     /// `None` if there is no such object.
     fn send_get(&self, name: &str, headers: &[(&str, &str)]) -> Result<Option<Reply>> {
         let path = format!("{}?no-redirect", self.address(name).path());
-        match self.server.request_with(("GET", path.as_str()), Outgoing::Nothing, headers) {
+        match self.server.request_with("GET", path.as_str(), Outgoing::Nothing, headers) {
             Err(failure) if failure.is_not_found() => Ok(None),
             reply => reply.map(Some).map_err(|failure| self.said(failure)),
         }

@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 
 use super::super::time::compact_time;
 use super::objects::{OBJECT_BYTES, Target, part_of};
-use super::sign::{Asked, Credentials, headers};
+use super::sign::{Credentials, RequestToSign, headers};
 use crate::client::address::escape;
 use crate::connection::http::{Client, Outgoing, ReplyBody, authority, host_header};
 use crate::connection::{AGENT, in_words};
@@ -94,10 +94,12 @@ impl S3 {
     fn send(
         &self,
         method: &str,
-        (path, query): (&str, &str),
-        (body, condition): (&Bytes, Option<(&str, &str)>),
+        path: &str,
+        query: &str,
+        body: &Bytes,
+        condition: Option<(&str, &str)>,
     ) -> Result<Option<Response<ReplyBody>>> {
-        let asked = Asked { method, host: &self.host, path, query, body };
+        let asked = RequestToSign { method, host: &self.host, path, query, body };
         let signed = headers(&self.credentials, &self.region, &asked, &now());
         let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let mut request = Request::builder().method(method).uri(uri).header("user-agent", AGENT);
@@ -175,7 +177,7 @@ fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
 
 impl S3 {
     fn send_put(&self, name: &str, bytes: &Bytes, condition: Option<(&str, &str)>) -> Result<()> {
-        match self.send("PUT", (self.path(name).as_str(), ""), (bytes, condition))? {
+        match self.send("PUT", &self.path(name), "", bytes, condition)? {
             Some(_) => Ok(()),
             None => Err(Failure::new(format!("s3://{}: there is no such bucket", self.bucket))),
         }
@@ -208,16 +210,15 @@ impl Target for S3 {
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let reply = self.send("GET", (self.path(name).as_str(), ""), (&Bytes::new(), None))?;
+        let reply = self.send("GET", &self.path(name), "", &Bytes::new(), None)?;
         reply.map(|reply| read(name, reply)).transpose()
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let header = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
-        let beside = (&Bytes::new(), Some(("range", header.as_str())));
-        let Some(reply) = self.send("GET", (self.path(name).as_str(), ""), beside)? else {
-            return Ok(None);
-        };
+        let condition = Some(("range", header.as_str()));
+        let reply = self.send("GET", &self.path(name), "", &Bytes::new(), condition)?;
+        let Some(reply) = reply else { return Ok(None) };
         let is_part = reply.status() == StatusCode::PARTIAL_CONTENT;
         let bytes = read(name, reply)?;
         Ok(Some(if is_part { bytes } else { part_of(&bytes, &range) }))
@@ -236,7 +237,7 @@ impl Target for S3 {
             };
             let query = format!("{next}encoding-type=url&list-type=2&prefix={}", escape(&whole));
             let path = format!("/{}", escape(&self.bucket));
-            let reply = self.send("GET", (path.as_str(), query.as_str()), (&Bytes::new(), None))?;
+            let reply = self.send("GET", &path, &query, &Bytes::new(), None)?;
             let none = || Failure::new(format!("s3://{}: there is no such bucket", self.bucket));
             let mut xml = String::new();
             let read = reply.ok_or_else(none)?.into_body().take(REPLY_BYTES);
@@ -253,6 +254,6 @@ impl Target for S3 {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.send("DELETE", (self.path(name).as_str(), ""), (&Bytes::new(), None)).map(drop)
+        self.send("DELETE", &self.path(name), "", &Bytes::new(), None).map(drop)
     }
 }

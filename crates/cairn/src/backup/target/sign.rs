@@ -13,7 +13,7 @@ pub struct Credentials {
 }
 
 /// A request that is to be signed. Path and query are as they are sent, the query in order.
-pub struct Asked<'a> {
+pub struct RequestToSign<'a> {
     pub method: &'a str,
     pub host: &'a str,
     pub path: &'a str,
@@ -25,7 +25,7 @@ pub struct Asked<'a> {
 pub fn headers(
     credentials: &Credentials,
     region: &str,
-    asked: &Asked<'_>,
+    asked: &RequestToSign<'_>,
     time: &str,
 ) -> Vec<(&'static str, Secret<String>)> {
     let sha256 = |bytes: &[u8]| hex(digest::digest(&digest::SHA256, bytes).as_ref());
@@ -43,7 +43,7 @@ pub fn headers(
     let names = names.join(";");
     let lines: String =
         signed.iter().map(|(name, value)| format!("{name}:{}\n", value.expose())).collect();
-    let Asked { method, path, query, .. } = asked;
+    let RequestToSign { method, path, query, .. } = asked;
     let canonical = Secret::new(format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body}"));
     let scope = format!("{day}/{region}/s3/aws4_request");
     let of_request = sha256(canonical.expose().as_bytes());
@@ -80,7 +80,7 @@ mod tests {
             secret: Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned()),
             session_token: None,
         };
-        let asked = Asked {
+        let asked = RequestToSign {
             method: "GET",
             host: "examplebucket.s3.amazonaws.com",
             path: "/",

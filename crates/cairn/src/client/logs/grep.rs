@@ -60,7 +60,7 @@ impl GrepArgs {
 pub fn run(server: &Server, bucket: &str, args: &GrepArgs) -> Result<ExitCode> {
     let regex = args.regex()?;
     let (mut lines, mut found) = (Lines::new(), false);
-    for file in files_of(server, bucket, (&args.source, &args.range))? {
+    for file in files_of(server, bucket, &args.source, &args.range)? {
         let failed = |error| Failure::new(format!("{}: {error}: try again", file.name()));
         let Some((_, mut reader)) = file.open(server, bucket)? else { continue };
         let mut line = Vec::new();

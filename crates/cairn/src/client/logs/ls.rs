@@ -43,7 +43,7 @@ struct Day {
 pub fn run(server: &Server, bucket: &str, args: &LsArgs) -> Result<ExitCode> {
     match &args.source {
         Some(source) => {
-            let files = files_of(server, bucket, (source, &Range::default()))?;
+            let files = files_of(server, bucket, source, &Range::default())?;
             let days = files.into_iter().map(|DayFile { day, size, .. }| {
                 let day = Day { day: day::name(day), bytes: size };
                 (vec![day.day.clone(), output::human_bytes(size)], day)

@@ -94,7 +94,8 @@ pub fn files(server: &Server, bucket: &str, source: Option<&str>) -> Result<Vec<
 pub fn files_of(
     server: &Server,
     bucket: &str,
-    (source, range): (&str, &Range),
+    source: &str,
+    range: &Range,
 ) -> Result<Vec<DayFile>> {
     let mut files = files(server, bucket, Some(source))?;
     if files.is_empty() {

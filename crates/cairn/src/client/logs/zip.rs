@@ -32,11 +32,11 @@ pub struct ZipArgs {
 
 pub fn run(server: &Server, bucket: &str, args: &ZipArgs) -> Result<ExitCode> {
     process::write_for_caller();
-    let files = files_of(server, bucket, (&args.source, &args.range))?;
+    let files = files_of(server, bucket, &args.source, &args.range)?;
     let file =
         args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.tar.gz", args.source)));
     if file == Path::new("-") {
-        archive((server, bucket), &files, io::stdout().lock())?;
+        archive(server, bucket, &files, io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(name) = file.file_name() else {
@@ -50,7 +50,7 @@ pub fn run(server: &Server, bucket: &str, args: &ZipArgs) -> Result<ExitCode> {
     let failed = |path: &Path, error: io::Error| Failure::file(path, &error);
     let made = File::create(&part)
         .map_err(|error| failed(&part, error))
-        .and_then(|out| archive((server, bucket), &files, io::BufWriter::new(out)))
+        .and_then(|out| archive(server, bucket, &files, io::BufWriter::new(out)))
         .and_then(|()| fs::rename(&part, &file).map_err(|error| failed(&file, error)));
     if made.is_err() {
         // The file may be gone, and there is an earlier failure to report.
@@ -60,7 +60,7 @@ pub fn run(server: &Server, bucket: &str, args: &ZipArgs) -> Result<ExitCode> {
 }
 
 /// Writes an archive front to back, since it may go to a pipe.
-fn archive((server, bucket): (&Server, &str), files: &[DayFile], out: impl Write) -> Result<()> {
+fn archive(server: &Server, bucket: &str, files: &[DayFile], out: impl Write) -> Result<()> {
     let bar = output::bytes_bar(files.iter().map(|file| file.size).sum(), "zip");
     let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
     for file in files {

@@ -108,7 +108,7 @@ fn a_request_that_may_be_sent_twice_outlives_the_connection_that_was_kept() {
 fn a_condition_that_the_request_itself_may_have_changed_is_not_asked_again() {
     let request = |method: &str, header: &str| {
         let request = Request::builder().method(method).uri("/a").header(header, "*");
-        request.body(Sent::Whole(Bytes::new())).unwrap()
+        request.body(RequestBody::Whole(Bytes::new())).unwrap()
     };
     assert!(repeated(&request("PUT", "x-other")).is_some());
     assert!(repeated(&request("GET", "if-none-match")).is_some());

@@ -26,7 +26,7 @@ use instant_acme::{
 };
 
 use crate::failure::{Failure, Result};
-use place::{Ordered, Place};
+use place::{CertificateOrder, Place};
 use transport::Transport;
 
 /// Pause before a failed order is tried again: authorities limit the failures per hour.
@@ -51,7 +51,8 @@ pub struct Acme {
 impl Acme {
     /// Orders a certificate whenever it is due; never ends.
     pub async fn run(self, tls: Arc<Tls>) {
-        let ordered = Ordered { directory: self.directory.clone(), names: self.names.clone() };
+        let ordered =
+            CertificateOrder { directory: self.directory.clone(), names: self.names.clone() };
         let mut retry = FIRST_RETRY;
         loop {
             match self.look(&ordered, &tls).await {
@@ -72,7 +73,7 @@ impl Acme {
     }
 
     /// Orders a certificate if it is due, and returns the time until the next order.
-    async fn look(&self, ordered: &Ordered, tls: &Tls) -> Result<Duration> {
+    async fn look(&self, ordered: &CertificateOrder, tls: &Tls) -> Result<Duration> {
         let left = |due: SystemTime| due.duration_since(SystemTime::now()).ok();
         if let Some(left) = left(self.place.due(ordered)?) {
             return Ok(left);

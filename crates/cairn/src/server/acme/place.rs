@@ -29,7 +29,7 @@ const ORDER: &str = "order.json";
 pub struct Place(PathBuf);
 
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
-pub struct Ordered {
+pub struct CertificateOrder {
     pub directory: String,
     pub names: Vec<String>,
 }
@@ -74,8 +74,8 @@ impl Place {
 
     /// Returns the time at which the certificate is to be ordered again: at two thirds of its life,
     /// or at once if the order has changed.
-    pub fn due(&self, ordered: &Ordered) -> Result<SystemTime> {
-        if self.read::<Ordered>(ORDER)?.as_ref() != Some(ordered) {
+    pub fn due(&self, ordered: &CertificateOrder) -> Result<SystemTime> {
+        if self.read::<CertificateOrder>(ORDER)?.as_ref() != Some(ordered) {
             return Ok(UNIX_EPOCH);
         }
         let path = Place::certificate_in(&self.0);
@@ -89,7 +89,12 @@ impl Place {
         Ok(UNIX_EPOCH + Duration::from_secs(from + to.saturating_sub(from) / 3 * 2))
     }
 
-    pub fn keep_certificate(&self, key: &str, chain: &str, ordered: &Ordered) -> Result<()> {
+    pub fn keep_certificate(
+        &self,
+        key: &str,
+        chain: &str,
+        ordered: &CertificateOrder,
+    ) -> Result<()> {
         self.replace(CERTIFICATE, format!("{}\n{chain}", key.trim_end()).as_bytes())?;
         self.keep(ORDER, ordered)
     }
@@ -135,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn ordered(directory: &str) -> Ordered {
-        Ordered { directory: directory.to_owned(), names: vec!["a.example".to_owned()] }
+    fn ordered(directory: &str) -> CertificateOrder {
+        CertificateOrder { directory: directory.to_owned(), names: vec!["a.example".to_owned()] }
     }
 
     #[test]

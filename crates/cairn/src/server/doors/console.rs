@@ -10,7 +10,7 @@ use cairn_doors::serve;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::console_args::ConsolePlace;
-use super::door::{Behind, Bound, Door, DoorArgs, Served, say_taken};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask, say_taken};
 use super::{http, s3};
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
@@ -97,7 +97,7 @@ fn bound(args: &DoorArgs, socket: TcpSocket) -> Result<Bound> {
     // The other doors may have any port: it is known once they are bound.
     let site = move |s3: &str, http: &str| {
         let at = |url: Option<String>, shown| url.map_or_else(|| beside(scheme, shown), Data::At);
-        Site::new(&origins, (at(s3_url, s3), at(http_url, http)), is_secure, port)
+        Site::new(&origins, at(s3_url, s3), at(http_url, http), is_secure, port)
     };
     let nowhere = "http://127.0.0.1:1";
     let checked = site.clone()(nowhere, nowhere).map_err(usage)?;
@@ -125,7 +125,7 @@ fn serve(
     behind: &mut Behind<'_>,
     site: impl FnOnce(&str, &str) -> cairn_base::Result<Site>,
     audit_bucket: Option<String>,
-) -> Result<Served> {
+) -> Result<DoorTask> {
     let site = site(behind.shown(s3::DOOR.name), behind.shown(http::DOOR.name))?;
     let own = behind.metrics.door(DOOR.name);
     let mut serving = behind.serving(DOOR.name);

@@ -151,8 +151,8 @@ pub(super) fn say_taken(door: &str, address: &str) {
 
 /// Serves a door until it stops, and then drains it: the future ends when all its connections have
 /// ended, or were given up.
-pub(super) type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<Served> + Send>;
-pub(super) type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<DoorTask> + Send>;
+pub(super) type DoorTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Parts that all doors share.
 pub(super) struct Behind<'a> {

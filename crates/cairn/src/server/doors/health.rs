@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
 
@@ -31,7 +31,7 @@ fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     Ok(Some(Bound { socket, shown, pages: Vec::new(), is_optional: false, serve }))
 }
 
-fn serve(listener: TcpListener, behind: &Behind<'_>) -> io::Result<Served> {
+fn serve(listener: TcpListener, behind: &Behind<'_>) -> io::Result<DoorTask> {
     let fs: Fs = behind.fs.clone();
     let door = move |_: Remote, request: Request<Upload>| {
         let fs = fs.clone();

@@ -7,7 +7,7 @@ use cairn_doors::serve;
 use cairn_logs::LogPaths;
 use tokio::net::TcpListener;
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use crate::failure::Result;
 use crate::inflight::Role;
 
@@ -19,7 +19,7 @@ fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     args.bind_http("HTTP", args.http, Box::new(serve)).map(Some)
 }
 
-fn serve(listener: TcpListener, behind: &mut Behind<'_>, paths: Arc<LogPaths>) -> Served {
+fn serve(listener: TcpListener, behind: &mut Behind<'_>, paths: Arc<LogPaths>) -> DoorTask {
     let (admit, metrics) = (Arc::clone(behind.admit), behind.metrics.door(DOOR.name));
     let mut door = HttpDoor::new(admit, metrics, behind.offers.redirects.take())
         .with_connections(behind.serving.limits.connections)

@@ -145,10 +145,12 @@ impl Sockets {
 
 /// Opens the doors.
 pub fn start(
-    (fs, admit): (&Fs, &Arc<Admit>),
+    fs: &Fs,
+    admit: &Arc<Admit>,
     offers: Offers,
     sockets: &Sockets,
-    (tls, acme): (Option<Arc<Tls>>, Option<Acme>),
+    tls: Option<Arc<Tls>>,
+    acme: Option<Acme>,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Open> {
     let taken = sockets.bound.lock().take().zip(sockets.observer.lock().take());

@@ -13,11 +13,11 @@ use cairn_base::rng::RealRng;
 use cairn_doors::metrics::{DoorMetrics, counter_seconds, gauge};
 use cairn_doors::serve;
 use cairn_nfs::{
-    Behaviour, Desk, Ended, ID, Options, Outcome, PROCEDURES, RPCBIND, Ran, Sockets, Watch,
+    Behaviour, CallRecord, Desk, ID, Options, Outcome, PROCEDURES, RPCBIND, Ran, Sockets, Watch,
 };
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use super::nfs_args::NfsArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
@@ -39,7 +39,7 @@ enum Portmap {
 }
 
 /// Sockets that are bound beside the first one, and networks of clients.
-struct Offered {
+struct NfsOffer {
     datagrams: UdpSocket,
     portmap: Portmap,
     address: SocketAddr,
@@ -71,7 +71,7 @@ impl NfsArgs {
             );
         }
         let looks_up_groups = self.nfs_groups;
-        let offered = Offered { datagrams, portmap, address, clients, looks_up_groups };
+        let offered = NfsOffer { datagrams, portmap, address, clients, looks_up_groups };
         let serve = |listener, behind: &mut Behind<'_>| serve(listener, behind, offered);
         let (shown, pages) = (address.to_string(), Vec::new());
         Ok(Some(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) }))
@@ -122,8 +122,8 @@ impl NfsArgs {
     }
 }
 
-fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Result<Served> {
-    let Offered { datagrams, portmap, address, clients, looks_up_groups } = offered;
+fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: NfsOffer) -> Result<DoorTask> {
+    let NfsOffer { datagrams, portmap, address, clients, looks_up_groups } = offered;
     let mut sockets = Sockets { listeners: vec![listener], datagrams: vec![datagrams] };
     let mut registers = false;
     match portmap {
@@ -203,7 +203,7 @@ fn recorded(ran: Ran) -> AuditRecord {
 fn counting(metrics: &DoorMetrics, audit: Option<LineLog>) -> Watch {
     let verbs = PROCEDURES.map(|name| metrics.verb(name));
     let observer = Arc::clone(metrics.all().observer());
-    let end = move |ended: Ended| {
+    let end = move |ended: CallRecord| {
         let Some(stats) = verbs.get(ended.procedure) else { return };
         let status = match ended.outcome {
             Outcome::Fine => 200,

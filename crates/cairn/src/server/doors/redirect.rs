@@ -13,7 +13,7 @@ use hyper::http::uri::Authority;
 use hyper::{Request, Response, StatusCode};
 use tokio::net::TcpListener;
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use super::http;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
@@ -40,7 +40,7 @@ fn serve(
     behind: &Behind<'_>,
     challenges: Arc<Challenges>,
     to: Option<String>,
-) -> Served {
+) -> DoorTask {
     let port = port_of(behind.shown(http::DOOR.name));
     let door = move |_: Remote, request: Request<Upload>| {
         let reply = answer(&request, &challenges, to.as_deref(), port);

@@ -6,7 +6,7 @@ use cairn_doors::s3::{self, S3Config};
 use cairn_doors::serve;
 use tokio::net::TcpListener;
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use crate::failure::Result;
 use crate::inflight::Role;
 
@@ -23,7 +23,7 @@ fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     args.bind_http("S3", args.s3, Box::new(serve)).map(Some)
 }
 
-fn serve(listener: TcpListener, behind: &Behind<'_>, config: S3Config) -> Served {
+fn serve(listener: TcpListener, behind: &Behind<'_>, config: S3Config) -> DoorTask {
     let config = S3Config { pages: behind.pages.clone(), ..config };
     let (fs, admit) = (behind.fs.clone(), Arc::clone(behind.admit));
     let door = s3::service(fs, admit, &behind.metrics.door(DOOR.name), config);

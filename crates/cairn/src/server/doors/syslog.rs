@@ -10,7 +10,7 @@ use cairn_logs::limits::SYSLOG_MESSAGE;
 use cairn_logs::{Incoming, Intake, LogPaths, Options, ShakeHands};
 use tokio::net::TcpListener;
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use super::syslog_args::SyslogArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
@@ -42,7 +42,7 @@ impl SyslogArgs {
         }
         let (user, is_tls) = (user.clone(), self.syslog_tls);
         let serve = move |listener, behind: &mut Behind<'_>| {
-            serve(listener, behind, (user, clients, is_tls), paths)
+            serve(listener, behind, user, clients, is_tls, paths)
         };
         let (shown, pages) = (bound.to_string(), Vec::new());
         Ok(Some(Bound { socket, shown, pages, is_optional: false, serve: Box::new(serve) }))
@@ -79,9 +79,11 @@ impl SyslogArgs {
 fn serve(
     listener: TcpListener,
     behind: &mut Behind<'_>,
-    (user, clients, is_tls): (String, Option<Arc<[Network]>>, bool),
+    user: String,
+    clients: Option<Arc<[Network]>>,
+    is_tls: bool,
     paths: Arc<LogPaths>,
-) -> Result<Served> {
+) -> Result<DoorTask> {
     let mut intake = Intake::new(behind.fs.clone());
     intake.set_paths(paths);
     let intake = Arc::new(intake);

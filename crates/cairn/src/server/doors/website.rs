@@ -4,7 +4,7 @@ use cairn_doors::http::WebsiteDoor;
 use cairn_doors::serve;
 use tokio::net::TcpListener;
 
-use super::door::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, DoorTask};
 use crate::failure::Result;
 use crate::inflight::Role;
 
@@ -17,7 +17,7 @@ fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     args.bind_http("website", address, Box::new(serve)).map(Some)
 }
 
-fn serve(listener: TcpListener, behind: &Behind<'_>, domains: Vec<String>) -> Served {
+fn serve(listener: TcpListener, behind: &Behind<'_>, domains: Vec<String>) -> DoorTask {
     let (fs, rng) = (behind.fs.clone(), behind.admit.rng());
     let door = WebsiteDoor::new(fs, &**rng, &behind.metrics.door(DOOR.name), domains);
     Box::pin(serve::serve(listener, door, behind.serving(DOOR.name), behind.stopped.clone()))

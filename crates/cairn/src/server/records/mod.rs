@@ -173,7 +173,8 @@ impl AuditArgs {
     pub fn start(
         &self,
         sinks: &mut Sinks,
-        (clock, names): (&Arc<dyn Clock>, &Names),
+        clock: &Arc<dyn Clock>,
+        names: &Names,
         mut more: Vec<Arc<LineQueue>>,
         memory: Memory,
     ) -> Result<Option<LineLog>> {
@@ -235,7 +236,7 @@ impl RecordArgs {
             audit.push(sinks.start(queue, clock, SLOW_PACE, bucket(name))?);
         }
         let memory = if self.audit_memory { Memory::Always } else { Memory::WithSinks };
-        let audit = self.audit.start(&mut sinks, (clock, &names), audit, memory)?;
+        let audit = self.audit.start(&mut sinks, clock, &names, audit, memory)?;
         if let Some(log) = audit.clone().filter(LineLog::is_required) {
             fs.require_records(move || log.check_room());
         }

@@ -17,14 +17,14 @@ const REMEMBERED: usize = 10_000;
 const WANTED: usize = 1000;
 
 #[derive(Default)]
-struct Remembered {
+struct NameCache {
     names: HashMap<UserId, Arc<str>>,
     wanted: HashSet<UserId>,
     /// Set while a task looks them up.
     is_looking: bool,
 }
 
-impl Remembered {
+impl NameCache {
     fn add(&mut self, user: UserId, name: Arc<str>) {
         if self.names.len() >= REMEMBERED {
             self.names.clear();
@@ -41,7 +41,7 @@ impl Remembered {
     }
 
     /// Returns the user whose name is looked up next. The user stays wanted until
-    /// [`Remembered::found`].
+    /// [`NameCache::found`].
     fn next(&mut self) -> Option<UserId> {
         let user = self.wanted.iter().next().copied();
         self.is_looking = user.is_some();
@@ -57,7 +57,7 @@ impl Remembered {
 }
 
 /// Looks up names until no more are wanted.
-async fn look(fs: Fs, remembered: Arc<Mutex<Remembered>>) {
+async fn look(fs: Fs, remembered: Arc<Mutex<NameCache>>) {
     loop {
         let Some(user) = remembered.lock().next() else { return };
         let name = fs.read(&Caller::system(), UserName { user }).await;
@@ -69,7 +69,7 @@ async fn look(fs: Fs, remembered: Arc<Mutex<Remembered>>) {
 /// and is returned the next time. Must be called within a runtime.
 pub fn of(fs: &Fs) -> Names {
     let (fs, runtime) = (fs.clone(), Handle::current());
-    let remembered = Arc::new(Mutex::new(Remembered::default()));
+    let remembered = Arc::new(Mutex::new(NameCache::default()));
     Arc::new(move |user| {
         if let Some(name) = remembered.lock().names.get(&user) {
             return Some(Arc::clone(name));
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn one_look_up_serves_any_number_of_records() {
-        let (mut remembered, [one, two]) = (Remembered::default(), [1, 2].map(UserId));
+        let (mut remembered, [one, two]) = (NameCache::default(), [1, 2].map(UserId));
         assert!(remembered.want(one), "somebody begins to look");
         assert!((0..1000).all(|_| !remembered.want(one)), "once");
         assert_eq!(remembered.next(), Some(one));

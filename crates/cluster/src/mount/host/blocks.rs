@@ -10,8 +10,8 @@ use cairn_meta::wire;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::messages::{Get, Locate, Put, Space};
-use super::super::rights::Granted;
-use super::{Held, MountService};
+use super::super::rights::AccessGrant;
+use super::{HeldBytes, MountService};
 use crate::control::split;
 use crate::limits::{MOUNT_PUT_LEAST_BYTES, MOUNT_PUT_PAUSE, MOUNT_PUT_TURN};
 
@@ -29,10 +29,12 @@ impl MountService {
         let (room, turns) = (&self.host.unwritten, &self.line.turns);
         match turns.enter(room, user, bytes) {
             // A block may still be written when its mount no longer waits for that.
-            Some(room) => self.put(&Bytes::from_owner(Held { bytes: payload, _room: room })).await,
+            Some(room) => {
+                self.put(&Bytes::from_owner(HeldBytes { bytes: payload, _room: room })).await
+            }
             None => {
                 drop(payload);
-                turns.wait((room, user, bytes), MOUNT_PUT_PAUSE, MOUNT_PUT_TURN).await;
+                turns.wait(room, user, bytes, MOUNT_PUT_PAUSE, MOUNT_PUT_TURN).await;
                 let text = "too many blocks of this user wait to be written: try again";
                 Err(Error::Unavailable(text.into()))
             }
@@ -50,8 +52,8 @@ impl MountService {
             return Err(Error::Invalid(format!("a block of {len} bytes; must be 1 to {most}")));
         }
         let granted = self.host.rights.may_write_somewhere(&self.line.caller).await?;
-        let by = (self.user, put.session);
-        self.host.unpublished.take(by, put.block, data.len() as u64)?;
+        let len = data.len() as u64;
+        self.host.unpublished.take(self.user, put.session, put.block, len)?;
         let redundancy = Redundancy::from_number(put.replicas);
         let wish = Wish { redundancy, group: put.group, ..Wish::default() };
         let written = self.host.blocks.write(granted, wish, put.block, put.owner, data).await;
@@ -75,7 +77,7 @@ impl MountService {
         })?;
         let room = self.room(length).await?;
         let bytes = self.host.blocks.read(granted, group, block, start..end).await?;
-        Ok(Bytes::from_owner(Held { bytes, _room: room }))
+        Ok(Bytes::from_owner(HeldBytes { bytes, _room: room }))
     }
 
     /// Waits for room for `bytes` bytes, which are held until they are sent.
@@ -100,9 +102,9 @@ impl MountService {
 
     /// Checks that the session may read a block: its own block, or one in a bucket that its user
     /// may read, if it was disclosed to the session there.
-    async fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<Granted> {
+    async fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<AccessGrant> {
         self.check_session(session)?;
-        if let Some(granted) = Granted::own(session, block) {
+        if let Some(granted) = AccessGrant::own(session, block) {
             return Ok(granted);
         }
         let (rights, caller) = (&self.host.rights, &self.line.caller);

@@ -11,7 +11,9 @@ use cairn_base::map::{Group, Member, Node as MapNode};
 use cairn_base::{ClusterMap, Error, GroupId, NodeId, Redundancy, Result, Role};
 use cairn_cluster::admin::{AdminClient, AdminServer};
 use cairn_cluster::control::messages::{ControlMethod, Secrets};
-use cairn_cluster::control::{ControlService, Controller, MapKeeper, NodeView, Settings};
+use cairn_cluster::control::{
+    ControlService, Controller, MapKeeper, NodeView, ServingMaster, Settings,
+};
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{Dial, Listen, accept};
 use cairn_meta::engine::Memory;
@@ -69,7 +71,7 @@ impl Office {
         let connections = pool(&master);
         let controller = Controller::new(
             MASTER,
-            (meta.clone(), sessions),
+            ServingMaster { master: meta.clone(), sessions },
             keeper,
             cluster.desk(),
             Secrets { seal: None, authority: None, links: None },

@@ -14,7 +14,7 @@ use cairn_base::{
     SessionId,
 };
 use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
-use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated, Sick};
+use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, ReplicatedBlocks, Sick};
 use cairn_cluster::identity::Pins;
 use cairn_cluster::wire::Listen;
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
@@ -106,7 +106,7 @@ pub struct World {
     pub truth: Truth,
     pub servers: BTreeMap<u64, Server>,
     pub gateway: Node,
-    pub blocks: Replicated,
+    pub blocks: ReplicatedBlocks,
     pub map: Arc<Copy>,
 }
 
@@ -121,7 +121,7 @@ impl World {
         let map = Copy::new(&truth);
         let pool = pool(&gateway);
         let blocks =
-            Replicated::new(Arc::clone(&map) as _, pool, Loads::default(), Arc::new(RealRng));
+            ReplicatedBlocks::new(Arc::clone(&map) as _, pool, Loads::default(), Arc::new(RealRng));
         let servers = BTreeMap::new();
         let mut world = World { cluster, truth, servers, gateway, blocks, map };
         for id in 11..11 + chunkservers {

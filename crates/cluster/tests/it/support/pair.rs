@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::{NodeId, Result, Role, Roles};
 use cairn_cluster::wire::{
-    Authenticated, Link, Peer, Service, Terms, accept, connect, require_none,
+    Link, Peer, PeerIdentity, Service, Terms, accept, connect, require_none,
 };
 use tokio::io::{DuplexStream, duplex};
 
@@ -34,7 +34,7 @@ pub fn link(stream: End, node: NodeId, role: Role) -> Link {
     let standing = Arc::new(|| Ok(()));
     let (roles, address) = (Roles::from(role), "memory".to_owned());
     let required = require_none();
-    let peer = Authenticated { node, roles, address, certificate: None, required, standing };
+    let peer = PeerIdentity { node, roles, address, certificate: None, required, standing };
     Link { stream: Box::new(stream), peer }
 }
 

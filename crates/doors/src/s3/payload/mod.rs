@@ -4,7 +4,7 @@
 //! was to be verified without verifying it. It returns the bytes as they arrive; only its end
 //! confirms that all of them were right.
 
-mod chunked;
+mod chunk_decoder;
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use cairn_base::{Party, Shares};
 use http_body_util::BodyExt;
 use s3s::{S3ErrorCode, S3Result};
 
-pub(super) use chunked::{ChunkSigner, Chunked};
+pub(super) use chunk_decoder::{ChunkDecoder, ChunkSigner};
 
 use super::error::{bad_request, refuse, refuse_with};
 use super::sigv4::{hex, same};
@@ -28,7 +28,7 @@ pub(super) enum Mode {
     /// Takes the bytes as they are, if they have this SHA-256 in hex.
     Hashed(String),
     /// Reads frames of `aws-chunked`.
-    Chunked(Box<Chunked>),
+    Chunked(Box<ChunkDecoder>),
 }
 
 /// A body that is being read.

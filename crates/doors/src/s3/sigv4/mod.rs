@@ -13,14 +13,14 @@ mod claim;
 mod date;
 mod key;
 mod parse;
-mod presigned;
+mod query_signature;
 mod request;
 
 pub(crate) use canonical::{canonical, encode_into};
 pub(crate) use claim::{Claim, content_sha256};
 pub(crate) use date::SignedAt;
 pub(crate) use key::{KeyCache, SigningKey, hex, hex_sha256, same};
-pub(crate) use presigned::{is_parameter, payload_of, strip};
+pub(crate) use query_signature::{is_parameter, payload_of, strip};
 pub(crate) use request::Request;
 
 /// The only algorithm.

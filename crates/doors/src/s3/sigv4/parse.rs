@@ -6,7 +6,7 @@ use s3s::{S3ErrorCode, S3Result};
 
 use super::claim::{Claim, Scope, check_signature, check_skew, content_sha256};
 use super::request::Request;
-use super::{ALGORITHM, SignedAt, presigned};
+use super::{ALGORITHM, SignedAt, query_signature};
 use crate::s3::error::{bad_request, invalid, not_implemented, refuse};
 
 impl Claim {
@@ -17,7 +17,8 @@ impl Claim {
         region: &str,
     ) -> S3Result<Option<Claim>> {
         refuse_version_2(request)?;
-        let in_query = request.query.pairs().iter().any(|(name, _)| presigned::is_parameter(name));
+        let in_query =
+            request.query.pairs().iter().any(|(name, _)| query_signature::is_parameter(name));
         let claim = match (request.headers.contains_key(AUTHORIZATION), in_query) {
             (false, false) => return Ok(None),
             (true, true) => {
@@ -25,7 +26,7 @@ impl Claim {
                 return Err(invalid(what));
             }
             (true, false) => in_header(request, now, region)?,
-            (false, true) => presigned::parse(request, now, region)?,
+            (false, true) => query_signature::parse(request, now, region)?,
         };
         claim.check_signed_headers(request)?;
         Ok(Some(claim))

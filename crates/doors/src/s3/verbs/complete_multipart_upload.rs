@@ -127,7 +127,7 @@ impl Completion {
             // It may have been completed before, and the answer lost.
             return self.finish(parts, false).await;
         };
-        if let Some(expected) = Expected::parse(&self.headers, &upload, parts.len())? {
+        if let Some(expected) = ExpectedObject::parse(&self.headers, &upload, parts.len())? {
             let stored = self.stored_parts(&parts).await?;
             expected.check(&stored)?;
             // Exactly the checked parts are taken: a part that was replaced meanwhile is another
@@ -211,13 +211,17 @@ impl Completion {
 }
 
 /// The client's description of the object to be made.
-struct Expected {
+struct ExpectedObject {
     size: Option<u64>,
     checksum: Option<Checksum>,
 }
 
-impl Expected {
-    fn parse(headers: &HeaderMap, upload: &Upload, parts: usize) -> S3Result<Option<Expected>> {
+impl ExpectedObject {
+    fn parse(
+        headers: &HeaderMap,
+        upload: &Upload,
+        parts: usize,
+    ) -> S3Result<Option<ExpectedObject>> {
         let size = text(headers, "x-amz-mp-object-size")?;
         let size = size.map(|size| {
             size.parse().map_err(|_| bad_request("x-amz-mp-object-size is not a number"))
@@ -245,7 +249,7 @@ impl Expected {
             checksum = Some(Checksum { algorithm, kind, value });
         }
         let is_any = size.is_some() || checksum.is_some();
-        Ok(is_any.then_some(Expected { size, checksum }))
+        Ok(is_any.then_some(ExpectedObject { size, checksum }))
     }
 
     fn check(&self, parts: &[Part]) -> S3Result<()> {

@@ -24,7 +24,7 @@ use s3s::{Body, S3Error, S3Result};
 use super::super::call::Call;
 use super::super::error::{Codes, bad_request, invalid, refuse_with};
 use super::super::query::Query;
-use super::super::range::{self, Asked};
+use super::super::range::{self, RequestedRange};
 use super::super::reply::insert;
 use super::super::{attributes, checksums, conditions};
 use super::check_version;
@@ -120,7 +120,7 @@ impl Reading<'_> {
 
     async fn run(&self, fs: &Fs) -> Result<Response<Body>, Failure> {
         let place = (self.bucket, self.key);
-        let object = fs.open_for(self.caller, place, |object| self.sent(object)).await?;
+        let object = fs.open_for(self.caller, place.0, place.1, |object| self.sent(object)).await?;
         let part = match self.query.get("partNumber") {
             Some(number) => Some(self.part(fs, &object, number).await?),
             None => None,
@@ -138,9 +138,9 @@ impl Reading<'_> {
         let size = object.size();
         match self.range(object, size) {
             _ if self.is_head => None,
-            Asked::Part(range) => Some(range),
-            Asked::Whole => Some(0..size),
-            Asked::OutOfRange => None,
+            RequestedRange::Part(range) => Some(range),
+            RequestedRange::Whole => Some(0..size),
+            RequestedRange::OutOfRange => None,
         }
     }
 
@@ -157,19 +157,19 @@ impl Reading<'_> {
         }
         let size = object.size();
         let asked = match &part {
-            Some(part) => Asked::Part(part.range.clone()),
+            Some(part) => RequestedRange::Part(part.range.clone()),
             None => self.range(object, size),
         };
         let range = match &asked {
-            Asked::Whole => 0..size,
-            Asked::Part(range) => range.clone(),
-            Asked::OutOfRange => return Err(Error::RangeNotSatisfiable { size }.into()),
+            RequestedRange::Whole => 0..size,
+            RequestedRange::Part(range) => range.clone(),
+            RequestedRange::OutOfRange => return Err(Error::RangeNotSatisfiable { size }.into()),
         };
         let mut response = Response::new(Body::empty());
         let headers = response.headers_mut();
         self.write_headers(object, part.as_ref(), headers)?;
         headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
-        if asked != Asked::Whole && size > 0 {
+        if asked != RequestedRange::Whole && size > 0 {
             let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             insert(headers, CONTENT_RANGE, &text);
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -213,15 +213,15 @@ impl Reading<'_> {
         }
     }
 
-    fn range(&self, object: &Object, size: u64) -> Asked {
+    fn range(&self, object: &Object, size: u64) -> RequestedRange {
         let Some(Ok(header)) = self.headers.get(RANGE).map(HeaderValue::to_str) else {
-            return Asked::Whole;
+            return RequestedRange::Whole;
         };
         if let Some(validator) = self.headers.get(IF_RANGE) {
             let etag = format!("\"{}\"", object.etag());
             let date = last_modified(object.inode().mtime);
             if validator.as_bytes() != etag.as_bytes() && validator.as_bytes() != date.as_bytes() {
-                return Asked::Whole;
+                return RequestedRange::Whole;
             }
         }
         range::parse(header, size)

@@ -5,12 +5,12 @@ use s3s::{Body, S3Result};
 use super::super::call::Call;
 use super::super::error::invalid;
 use super::super::reply;
-use super::listing::{Asked, bucket_owner};
+use super::listing::{ListParameters, bucket_owner};
 
 /// Lists each object once, as the version `null`: former versions are not kept.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let query = call.query();
-    let asked = Asked::of(query)?;
+    let asked = ListParameters::of(query)?;
     let names = asked.names;
     let key_marker = query.get("key-marker").unwrap_or_default();
     let version_marker = query.get("version-id-marker").unwrap_or_default();

@@ -4,10 +4,10 @@ use s3s::{Body, S3Result};
 
 use super::super::call::Call;
 use super::super::reply;
-use super::listing::{Asked, bucket_owner};
+use super::listing::{ListParameters, bucket_owner};
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
-    let asked = Asked::of(call.query())?;
+    let asked = ListParameters::of(call.query())?;
     let names = asked.names;
     let marker = call.query().get("marker").unwrap_or_default();
     let page = asked.page(&call, marker.to_owned()).await?;

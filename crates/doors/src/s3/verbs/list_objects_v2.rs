@@ -4,11 +4,11 @@ use s3s::{Body, S3Result};
 
 use super::super::call::Call;
 use super::super::reply;
-use super::listing::{Asked, bucket_owner, decode, token_of};
+use super::listing::{ListParameters, bucket_owner, decode, token_of};
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let query = call.query();
-    let (wants_owner, asked) = (query.parsed("fetch-owner")?, Asked::of(query)?);
+    let (wants_owner, asked) = (query.parsed("fetch-owner")?, ListParameters::of(query)?);
     let names = asked.names;
     let token = query.get("continuation-token");
     let start_after = query.get("start-after").unwrap_or_default();

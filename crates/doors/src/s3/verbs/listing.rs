@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use cairn_auth::{Caller, Principal};
-use cairn_fs::ops::list_objects::{ListObjects, Listed, Page};
+use cairn_fs::ops::list_objects::{ListObjects, ListedObject, Page};
 use s3s::S3Result;
 use s3s::dto::{
     ChecksumAlgorithm, CommonPrefix, ETag, EncodingType, Object, ObjectStorageClass, Owner,
@@ -16,20 +16,20 @@ use super::super::{checksums, owner, sigv4};
 use super::{page_size, time};
 
 /// The common parameters of the three listings of objects.
-pub(super) struct Asked<'a> {
+pub(super) struct ListParameters<'a> {
     pub(super) names: Names,
     pub(super) prefix: &'a str,
     pub(super) delimiter: &'a str,
     pub(super) max_keys: usize,
 }
 
-impl<'a> Asked<'a> {
-    pub(super) fn of(query: &'a Query) -> S3Result<Asked<'a>> {
+impl<'a> ListParameters<'a> {
+    pub(super) fn of(query: &'a Query) -> S3Result<ListParameters<'a>> {
         let (max_keys, names) = (query.parsed("max-keys")?, Names::of(query)?);
         let max_keys = page_size(max_keys, "max-keys")?;
         let [prefix, delimiter] =
             ["prefix", "delimiter"].map(|name| query.get(name).unwrap_or_default());
-        Ok(Asked { names, prefix, delimiter, max_keys })
+        Ok(ListParameters { names, prefix, delimiter, max_keys })
     }
 
     /// Returns the objects after a key.
@@ -118,8 +118,8 @@ impl Names {
         (objects.collect(), prefixes)
     }
 
-    fn object(self, listed: Listed, owner: Option<&Owner>) -> Object {
-        let Listed { key, ino, inode } = listed;
+    fn object(self, listed: ListedObject, owner: Option<&Owner>) -> Object {
+        let ListedObject { key, ino, inode } = listed;
         let sums = inode.object.as_ref().map(|object| object.checksums.as_slice());
         let sums = sums.unwrap_or_default();
         let algorithms: Vec<ChecksumAlgorithm> =

@@ -8,7 +8,7 @@ use super::super::error::Codes;
 use super::super::integrity::Integrity;
 use super::super::{attributes, checksums, conditions, tags};
 use super::acl;
-use super::receive::{Received, receive, stored};
+use super::receive::{ReceivedBody, receive, stored};
 
 /// Stores an object. Nothing is changed before all bytes have arrived and were verified.
 pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
@@ -22,7 +22,7 @@ pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
         tags: tags::of_header(headers)?,
         conditions: conditions::of_change(headers)?,
     };
-    let Received { written, etag, checksums } =
+    let ReceivedBody { written, etag, checksums } =
         receive(&mut call, integrity, further, false).await?;
     request.object = ObjectAttributes { etag, checksums: checksums.clone(), ..request.object };
     let put = match Box::pin(call.store.fs.put_object(call.caller, request, written)).await {

@@ -2,7 +2,7 @@
 
 use cairn_base::limits;
 use cairn_fs::rows::{Algorithm, Checksum};
-use cairn_fs::{Written, party_of};
+use cairn_fs::{WrittenBody, party_of};
 use http::header::ETAG;
 use http::{Response, StatusCode};
 use s3s::{Body, S3ErrorCode, S3Result};
@@ -13,8 +13,8 @@ use super::super::integrity::Integrity;
 use super::super::{checksums, reply};
 
 /// Bytes that have arrived, match the client's digests, and are durable.
-pub(super) struct Received {
-    pub(super) written: Written,
+pub(super) struct ReceivedBody {
+    pub(super) written: WrittenBody,
     /// The MD5 in hex.
     pub(super) etag: String,
     pub(super) checksums: Vec<Checksum>,
@@ -27,7 +27,7 @@ pub(super) async fn receive(
     integrity: Integrity,
     further: Option<Algorithm>,
     is_part: bool,
-) -> S3Result<Received> {
+) -> S3Result<ReceivedBody> {
     if call.payload.announced().is_some_and(|length| length > limits::PART_BYTES_MAX) {
         let what = "your proposed upload exceeds the maximum allowed size of 5 GiB";
         return Err(refuse(S3ErrorCode::EntityTooLarge, what));
@@ -52,7 +52,7 @@ pub(super) async fn receive(
     let checksums = integrity.verify(call.payload, &digests)?;
     let written = Box::pin(writer.finish()).await;
     let written = written.map_err(|error| translate(error, Codes::object()))?;
-    Ok(Received { written, etag: digests.md5_hex(), checksums })
+    Ok(ReceivedBody { written, etag: digests.md5_hex(), checksums })
 }
 
 /// Returns the reply about the stored bytes.

@@ -9,7 +9,7 @@ use super::super::error::{Codes, bad_request, invalid};
 use super::super::integrity::Integrity;
 use super::super::query::Query;
 use super::super::{checksums, upload_id};
-use super::receive::{Received, receive, stored};
+use super::receive::{ReceivedBody, receive, stored};
 
 /// Returns the number of the part that a query names.
 pub(super) fn part_of(query: &Query) -> S3Result<u32> {
@@ -30,7 +30,7 @@ pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
     let read = call.read(Codes::upload(), GetUpload { name: name.clone() });
     let upload = Box::pin(read).await?;
     let further = announced(&upload, integrity.algorithm().or(wanted))?;
-    let Received { written, etag, checksums } =
+    let ReceivedBody { written, etag, checksums } =
         receive(&mut call, integrity, further, true).await?;
     let response = stored(&etag, &checksums);
     let put = call.store.fs.put_part(call.caller, name, number, written, etag, checksums);

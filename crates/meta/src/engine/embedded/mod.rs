@@ -30,27 +30,27 @@ pub use super::config::Config;
 
 /// An engine in a directory of its own. Only one may be open on a directory at a time; the caller
 /// ensures that. Snapshots that outlive it may answer `Unavailable`.
-pub struct Embedded {
+pub struct EmbeddedEngine {
     /// Locked before the writer of `rows`.
     log: Mutex<Ring>,
     rows: RowStore,
     config: Config,
 }
 
-impl fmt::Debug for Embedded {
+impl fmt::Debug for EmbeddedEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Embedded").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("EmbeddedEngine").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl Embedded {
+impl EmbeddedEngine {
     /// Opens the engine on `disk`; makes its files if there are none. All commits of an earlier
     /// process are there again; a commit that was under way may be.
     ///
     /// # Errors
     /// `Corrupt` if acknowledged rows cannot be read, `Invalid` for files of a newer version,
     /// `Full` and `Io`.
-    pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Embedded> {
+    pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<EmbeddedEngine> {
         let file = files::open_rows(&*disk, &config, Bytes::new())?;
         let table = Table::open(&file, config.cache_bytes)?;
         let mark = table.cold()?.mark.clone();
@@ -59,7 +59,7 @@ impl Embedded {
         let behind = recover::recover(&log, &mark)?;
         log.resume(&behind.mark, behind.mark.sequence != mark.sequence);
         let rows = RowStore::open(disk, file, table, behind, config.limits())?;
-        Ok(Embedded { log: Mutex::new(log), rows, config })
+        Ok(EmbeddedEngine { log: Mutex::new(log), rows, config })
     }
 
     /// Moves all committed rows into the table, so that the next start reads no log.
@@ -88,7 +88,8 @@ impl Embedded {
         &self,
         log: &mut Ring,
         mut writer: MutexGuard<'_, Writer>,
-        (kind, fence): (Kind, Fence),
+        kind: Kind,
+        fence: Fence,
         changes: Vec<Change>,
     ) -> Result<(), CommitError> {
         let (log_id, previous, sequence) = (log.id, log.previous, log.sequence + 1);
@@ -125,7 +126,7 @@ fn require_embedded(mark: &Mark) -> Result<()> {
     Err(Error::Invalid(text.into()))
 }
 
-impl Engine for Embedded {
+impl Engine for EmbeddedEngine {
     fn fence(&self) -> Result<Fence> {
         Ok(self.rows.fence())
     }
@@ -140,7 +141,7 @@ impl Engine for Embedded {
         let Fence { epoch, batch: last } = writer.mark.fence;
         let fence = Fence { epoch: epoch + 1, batch: last.max(batch) };
         let kind = if batch > last { Kind::Advance } else { Kind::TakeOver };
-        match result.and_then(|()| self.append(&mut log, writer, (kind, fence), vec![])) {
+        match result.and_then(|()| self.append(&mut log, writer, kind, fence, vec![])) {
             Ok(()) => Ok(fence),
             Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => Err(error),
             Err(error) => Err(Error::Unavailable(format!("taking over the metadata: {error:?}"))),
@@ -162,7 +163,7 @@ impl Engine for Embedded {
             return Err(CommitError::Fenced { found: writer.mark.fence });
         }
         let fence = Fence { batch: expected.batch + 1, ..expected };
-        self.append(&mut log, writer, (Kind::Batch, fence), changes)
+        self.append(&mut log, writer, Kind::Batch, fence, changes)
     }
 
     fn is_low_on_space(&self) -> bool {

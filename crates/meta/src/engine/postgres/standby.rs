@@ -30,7 +30,7 @@ pub enum Standby {
 
 /// The row of the fence at one time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FenceRow {
     turn: Turn,
     /// Lease of the master that wrote the row.
     lease: Duration,
@@ -41,7 +41,7 @@ struct Watch<'a> {
     target: Target,
     link: Option<DatabaseLink>,
     /// Last change that was seen, and the time when it was first seen.
-    last: Option<(Seen, Instant)>,
+    last: Option<(FenceRow, Instant)>,
     unreachable: bool,
     told: &'a dyn Fn(Standby),
 }
@@ -81,7 +81,7 @@ pub fn wait_for_turn(
 }
 
 impl Watch<'_> {
-    fn look(&mut self) -> Result<Seen> {
+    fn look(&mut self) -> Result<FenceRow> {
         let target = &self.target;
         let link = match self.link.take() {
             Some(link) => self.link.insert(link),
@@ -99,7 +99,7 @@ impl Watch<'_> {
     }
 
     /// Returns whether the master that wrote this row no longer serves.
-    fn is_turn(&mut self, seen: Seen) -> bool {
+    fn is_turn(&mut self, seen: FenceRow) -> bool {
         if seen.turn.heartbeat == 0 {
             return true;
         }
@@ -129,9 +129,9 @@ impl Watch<'_> {
     }
 }
 
-fn parse(row: &Row) -> Option<Seen> {
+fn parse(row: &Row) -> Option<FenceRow> {
     let number = |column| row.try_get::<_, i64>(column).ok();
     let turn = Turn { epoch: number(0)?, heartbeat: number(1)?, batch: number(2)? };
     let lease = Duration::from_millis(u64::try_from(number(3)?).ok()?);
-    Some(Seen { turn, lease })
+    Some(FenceRow { turn, lease })
 }

@@ -3,7 +3,7 @@
 
 use super::super::{Change, Fence};
 use super::entry::{Entry, Proposal};
-use super::held::{Held, Membership};
+use super::member_record::{MemberRecord, Membership};
 
 /// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub struct Step {
 
 impl Step {
     /// Computes the effect of `entry` on rows whose fence is `fence`; updates `held`.
-    pub fn of(entry: Entry, held: &mut Held, fence: Fence) -> Step {
+    pub fn of(entry: Entry, held: &mut MemberRecord, fence: Fence) -> Step {
         let Entry { id, proposal } = entry;
         held.applied = Some(id);
         let unchanged = |outcome| Step { fence, changes: Vec::new(), outcome };

@@ -9,7 +9,7 @@ use super::super::ring::header::HEADER_BYTES;
 use super::super::{Change, CommitError, Fence, Lease, changes};
 use super::apply::Outcome;
 use super::entry::{Entry, EntryId, Proposal};
-use super::member::{Member, Unproposed};
+use super::member::{Member, ProposalFailure};
 use super::shared::MemberShared;
 
 /// Interval between two looks at a lease, or at the applied entries.
@@ -41,11 +41,11 @@ pub async fn commit(
             }
             Ok(())
         }
-        Err(Unproposed::NotLeader) => {
+        Err(ProposalFailure::NotLeader) => {
             let text = "this member leads no longer";
             Err(CommitError::Unknown(Error::Unavailable(text.into())))
         }
-        Err(Unproposed::Ended(error)) => Err(CommitError::Poisoned(error)),
+        Err(ProposalFailure::Ended(error)) => Err(CommitError::Poisoned(error)),
     }
 }
 
@@ -107,13 +107,13 @@ pub async fn settle(member: &Member) -> Result<Fence> {
             if view.leads {
                 member.propose(Proposal::Empty).await.map(drop)
             } else {
-                Err(Unproposed::NotLeader)
+                Err(ProposalFailure::NotLeader)
             }
         });
         match in_time.await {
             Ok(Ok(())) => return Ok(shared.store.fence()),
-            Ok(Err(Unproposed::Ended(ended))) => return Err(ended),
-            Ok(Err(Unproposed::NotLeader)) => {
+            Ok(Err(ProposalFailure::Ended(ended))) => return Err(ended),
+            Ok(Err(ProposalFailure::NotLeader)) => {
                 error = Error::Unavailable("another member leads, and is not heard".into());
             }
             Err(_) => {}

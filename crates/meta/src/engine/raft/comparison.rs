@@ -24,7 +24,7 @@ use super::entry::{Entry, EntryId, Members, Proposal};
 use super::member::Member;
 use super::message::{Message, Reply};
 use super::network::{ask_each, call};
-use super::scrubbed::Damage;
+use super::scrub_results::Damage;
 use super::store::MemberStore;
 use super::verdict::Verdict;
 

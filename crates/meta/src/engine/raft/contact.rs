@@ -71,7 +71,8 @@ impl Contact {
         &self,
         me: u64,
         voters: &[BTreeSet<u64>],
-        (since, now): (Duration, Duration),
+        since: Duration,
+        now: Duration,
     ) -> Duration {
         let state = self.state.lock();
         let heard = |id: &u64| {
@@ -128,7 +129,7 @@ mod tests {
         let secs = Duration::from_secs;
         let contact = Contact::default();
         let three = [BTreeSet::from([1, 2, 3])];
-        let heard = |voters: &[BTreeSet<u64>]| contact.majority(1, voters, (secs(1), secs(100)));
+        let heard = |voters: &[BTreeSet<u64>]| contact.majority(1, voters, secs(1), secs(100));
         assert_eq!(heard(&three), secs(1));
         contact.answered(2, secs(50));
         assert_eq!(heard(&three), secs(50));

@@ -22,7 +22,7 @@ use super::super::{Change, Commit, CommitError, Engine, Fence, Later, Lease, Sna
 use super::apply::Outcome;
 use super::commit;
 use super::entry::Proposal;
-use super::member::{Lead, Member, Unproposed};
+use super::member::{Lead, Member, ProposalFailure};
 
 /// Interval between two looks whether this member leads.
 const LEAD_LOOK: Duration = Duration::from_millis(20);
@@ -242,7 +242,7 @@ async fn take_over(member: &Arc<Member>, lead: Lead, batch: u64) -> Result<Optio
         Some(Ok((id, Outcome::TookOver { fence, alone }))) if id.term == lead.term => {
             Ok(Some((fence, alone)))
         }
-        Some(Err(Unproposed::Ended(error))) => Err(error),
+        Some(Err(ProposalFailure::Ended(error))) => Err(error),
         _ => Ok(None),
     }
 }

@@ -108,7 +108,8 @@ impl Member {
     /// over, or hands over.
     pub(super) async fn would_lead(
         &self,
-        (from, vote): (u64, Vote),
+        from: u64,
+        vote: Vote,
         last: Option<EntryId>,
         begins: bool,
     ) -> Result<Reply> {

@@ -23,7 +23,7 @@ struct Span {
 }
 
 /// The place of an entry.
-pub enum Found {
+pub enum EntryPlace {
     Memory(Entry),
     Record(LogPosition),
 }
@@ -235,19 +235,19 @@ impl Index {
     }
 
     /// Finds the entry at `index`.
-    pub fn find(&self, index: u64) -> Option<Found> {
+    pub fn find(&self, index: u64) -> Option<EntryPlace> {
         if index < self.first || index >= self.next {
             return None;
         }
         if let Some(entry) = self.pinned.get(&index) {
-            return Some(Found::Memory(entry.clone()));
+            return Some(EntryPlace::Memory(entry.clone()));
         }
         let oldest = self.recent.front().map_or(u64::MAX, |entry| entry.id.index);
         if let Some(number) = index.checked_sub(oldest) {
-            return self.recent.get(usize::try_from(number).ok()?).cloned().map(Found::Memory);
+            return self.recent.get(usize::try_from(number).ok()?).cloned().map(EntryPlace::Memory);
         }
         let spans = self.spans.partition_point(|span| span.end <= index);
-        self.spans.get(spans).map(|span| Found::Record(span.place))
+        self.spans.get(spans).map(|span| EntryPlace::Record(span.place))
     }
 
     fn forget_oldest(&mut self) {

@@ -22,19 +22,19 @@ const ROOM_RETRY: Duration = Duration::from_millis(20);
 
 /// The index after the last entry that a snapshot covers, as ordered by the library.
 #[derive(Clone, Default)]
-pub struct Covered(Arc<AtomicU64>);
+pub struct CoveredIndex(Arc<AtomicU64>);
 
 pub struct Log {
     shared: Arc<MemberShared>,
     /// Entries after it must wait until the snapshot is in place.
-    covered: Covered,
+    covered: CoveredIndex,
     /// Number of removals as of which the log is read for the leader.
     removals: Option<u64>,
 }
 
 impl Log {
     pub fn new(shared: Arc<MemberShared>) -> Log {
-        Log { shared, covered: Covered::default(), removals: None }
+        Log { shared, covered: CoveredIndex::default(), removals: None }
     }
 
     /// Makes entries durable, when there is room for them.

@@ -69,7 +69,7 @@ pub(super) struct View {
 
 /// The reason for which a proposal has no outcome.
 #[derive(Debug)]
-pub(super) enum Unproposed {
+pub(super) enum ProposalFailure {
     /// Another member leads, or none. The proposal may be in the log, or not.
     NotLeader,
     /// The member accepts nothing more.
@@ -200,13 +200,13 @@ impl Member {
     pub(super) async fn propose(
         &self,
         proposal: Proposal,
-    ) -> Result<(EntryId, Outcome), Unproposed> {
+    ) -> Result<(EntryId, Outcome), ProposalFailure> {
         match self.raft.client_write(proposal).await {
             Ok(written) => Ok((id_of(written.log_id), written.data)),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => {
-                Err(Unproposed::NotLeader)
+                Err(ProposalFailure::NotLeader)
             }
-            Err(error) => Err(Unproposed::Ended(Error::Unavailable(format!(
+            Err(error) => Err(ProposalFailure::Ended(Error::Unavailable(format!(
                 "the consensus library takes nothing more: {error}"
             )))),
         }

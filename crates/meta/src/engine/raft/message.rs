@@ -10,9 +10,9 @@ use cairn_base::{Error, Result};
 use super::super::{Change, Fence, changes};
 use super::digest::{RowDigests, TableDigest};
 use super::entry::{Entry, EntryId, Members, parse_entries};
-use super::held::Membership;
+use super::member_record::Membership;
 use super::record::{VOTE_BYTES, Vote};
-use super::snapshot::Taken;
+use super::snapshot::SnapshotState;
 use crate::rest::Rest;
 
 pub const VERSION: u16 = 1;
@@ -49,7 +49,7 @@ pub enum Message {
     /// log ends at `last`, and it is silent.
     HandOver { vote: Vote, last: Option<EntryId>, begins: bool },
     /// Announces a snapshot.
-    Begin { vote: Vote, transfer: u64, taken: Taken },
+    Begin { vote: Vote, transfer: u64, taken: SnapshotState },
     /// Sends rows of a snapshot in their order: the page `number`, counted from 0.
     Page { transfer: u64, number: u64, rows: Vec<Change> },
     /// Reports that all pages were sent.
@@ -63,7 +63,7 @@ pub enum Message {
 /// The answer to a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    Appended(Appended),
+    Appended(AppendOutcome),
     Voted {
         vote: Vote,
         granted: bool,
@@ -91,7 +91,7 @@ pub enum Reply {
 
 /// The outcome of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Appended {
+pub enum AppendOutcome {
     All,
     /// Entries were added up to this one.
     UpTo(Option<EntryId>),
@@ -176,10 +176,10 @@ pub fn parse(bytes: &Bytes) -> Result<(Envelope, Message)> {
 pub fn encode_reply(reply: &Reply) -> Bytes {
     let mut out = VERSION.to_le_bytes().to_vec();
     let (kind, code): (u16, u8) = match reply {
-        Reply::Appended(Appended::All) => (101, 0),
-        Reply::Appended(Appended::UpTo(_)) => (101, 1),
-        Reply::Appended(Appended::Conflict) => (101, 2),
-        Reply::Appended(Appended::HigherVote(_)) => (101, 3),
+        Reply::Appended(AppendOutcome::All) => (101, 0),
+        Reply::Appended(AppendOutcome::UpTo(_)) => (101, 1),
+        Reply::Appended(AppendOutcome::Conflict) => (101, 2),
+        Reply::Appended(AppendOutcome::HigherVote(_)) => (101, 3),
         Reply::Voted { granted, .. } => (102, u8::from(*granted)),
         Reply::Asked { yes } => (103, u8::from(*yes)),
         Reply::Heard => (104, 0),
@@ -191,9 +191,9 @@ pub fn encode_reply(reply: &Reply) -> Bytes {
     out.extend_from_slice(&kind.to_le_bytes());
     out.push(code);
     match reply {
-        Reply::Appended(Appended::All | Appended::Conflict) => {}
-        Reply::Appended(Appended::UpTo(id)) => put_id(&mut out, *id),
-        Reply::Appended(Appended::HigherVote(vote)) => vote.encode(&mut out),
+        Reply::Appended(AppendOutcome::All | AppendOutcome::Conflict) => {}
+        Reply::Appended(AppendOutcome::UpTo(id)) => put_id(&mut out, *id),
+        Reply::Appended(AppendOutcome::HigherVote(vote)) => vote.encode(&mut out),
         Reply::Voted { vote, last, .. } => {
             vote.encode(&mut out);
             put_id(&mut out, *last);
@@ -275,8 +275,8 @@ fn put_digests(out: &mut Vec<u8>, digests: &RowDigests) {
     }
 }
 
-fn put_taken(out: &mut Vec<u8>, taken: &Taken) -> Result<()> {
-    let Taken { applied, fence, given_up, membership } = taken;
+fn put_taken(out: &mut Vec<u8>, taken: &SnapshotState) -> Result<()> {
+    let SnapshotState { applied, fence, given_up, membership } = taken;
     put_id(out, Some(*applied));
     put_numbers(out, &[fence.epoch, fence.batch]);
     out.push(u8::from(*given_up));
@@ -331,13 +331,13 @@ fn take_digests(rest: &mut Rest<'_>) -> Option<RowDigests> {
     Some(RowDigests { entry, tables })
 }
 
-fn take_taken(rest: &mut Rest<'_>) -> Option<Taken> {
+fn take_taken(rest: &mut Rest<'_>) -> Option<SnapshotState> {
     let applied = take_id(rest)??;
     let fence = Fence { epoch: rest.u64()?, batch: rest.u64()? };
     let given_up = take_flag(rest)?;
     let entry = take_id(rest)?;
     let members = Members::parse(std::mem::take(&mut rest.0))?;
-    Some(Taken { applied, fence, given_up, membership: Membership { entry, members } })
+    Some(SnapshotState { applied, fence, given_up, membership: Membership { entry, members } })
 }
 
 fn parse_append(body: Bytes) -> Result<Option<Message>> {
@@ -391,10 +391,10 @@ fn parse_known_reply(kind: u16, mut rest: Rest<'_>) -> Option<Reply> {
     let rest = &mut rest;
     let [code] = rest.take()?;
     let reply = match (kind, code) {
-        (101, 0) => Reply::Appended(Appended::All),
-        (101, 1) => Reply::Appended(Appended::UpTo(take_id(rest)?)),
-        (101, 2) => Reply::Appended(Appended::Conflict),
-        (101, 3) => Reply::Appended(Appended::HigherVote(take_vote(rest)?)),
+        (101, 0) => Reply::Appended(AppendOutcome::All),
+        (101, 1) => Reply::Appended(AppendOutcome::UpTo(take_id(rest)?)),
+        (101, 2) => Reply::Appended(AppendOutcome::Conflict),
+        (101, 3) => Reply::Appended(AppendOutcome::HigherVote(take_vote(rest)?)),
         (102, 0 | 1) => {
             Reply::Voted { vote: take_vote(rest)?, granted: code == 1, last: take_id(rest)? }
         }

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::entry::Entry;
-use super::message::{self, Appended, Envelope, Message, Reply};
+use super::message::{self, AppendOutcome, Envelope, Message, Reply};
 use super::shared::MemberShared;
 use super::snapshot::Outgoing;
 use super::types::{Rows, Types, entry_of, id_of, library_vote, log_id, vote_of};
@@ -109,7 +109,7 @@ impl Link {
         reply
     }
 
-    async fn append(&self, rpc: AppendEntriesRequest<Types>) -> Result<Appended> {
+    async fn append(&self, rpc: AppendEntriesRequest<Types>) -> Result<AppendOutcome> {
         let shared = &self.shared;
         if shared.contact.is_deaf() {
             // Nobody may take this for the sign of a leader that works.
@@ -125,14 +125,14 @@ impl Link {
             entries: rpc.entries.into_iter().map(entry_of).collect::<Vec<Entry>>(),
         };
         match self.call(&message).await {
-            Ok(Reply::Appended(Appended::All | Appended::UpTo(_))) if fails => {
+            Ok(Reply::Appended(AppendOutcome::All | AppendOutcome::UpTo(_))) if fails => {
                 let target = self.target;
                 let text = format!("entries from {next} on for member {target} begin anew");
                 Err(Error::Unavailable(text))
             }
             Ok(Reply::Appended(appended)) => Ok(appended),
             Ok(other) => Err(unexpected(&other)),
-            Err(_) if is_planted(Bug::CommitBeforeMajority) => Ok(Appended::All),
+            Err(_) if is_planted(Bug::CommitBeforeMajority) => Ok(AppendOutcome::All),
             Err(error) => Err(error),
         }
     }
@@ -202,10 +202,12 @@ impl RaftNetwork<Types> for Link {
     ) -> Result<AppendEntriesResponse<u64>, CallError> {
         let appended = self.append(rpc).await.map_err(failed)?;
         Ok(match appended {
-            Appended::All => AppendEntriesResponse::Success,
-            Appended::UpTo(id) => AppendEntriesResponse::PartialSuccess(id.map(log_id)),
-            Appended::Conflict => AppendEntriesResponse::Conflict,
-            Appended::HigherVote(vote) => AppendEntriesResponse::HigherVote(library_vote(vote)),
+            AppendOutcome::All => AppendEntriesResponse::Success,
+            AppendOutcome::UpTo(id) => AppendEntriesResponse::PartialSuccess(id.map(log_id)),
+            AppendOutcome::Conflict => AppendEntriesResponse::Conflict,
+            AppendOutcome::HigherVote(vote) => {
+                AppendEntriesResponse::HigherVote(library_vote(vote))
+            }
         })
     }
 

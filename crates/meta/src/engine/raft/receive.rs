@@ -13,10 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::super::Change;
 use super::entry::{Entry, EntryId};
 use super::member::Member;
-use super::message::{self, Appended, Envelope, Message, Reply};
+use super::message::{self, AppendOutcome, Envelope, Message, Reply};
 use super::receiving::{Receiving, take_receiving};
 use super::record::Vote;
-use super::snapshot::Taken;
+use super::snapshot::SnapshotState;
 use super::types::{Rows, library_vote, log_entry, log_id, meta_of, vote_of};
 
 /// The reason for which a member gives no vote for now.
@@ -31,7 +31,7 @@ struct Append {
 }
 
 /// The result of the first look at a message.
-enum Begun {
+enum FirstLook {
     /// The message has to be answered, which takes a permit.
     Taken(Message, OwnedSemaphorePermit),
     Answered(Reply),
@@ -45,12 +45,12 @@ impl Member {
     /// holds up no other message.
     pub async fn receive(self: &Arc<Self>, from: u64, bytes: Bytes) -> Bytes {
         let reply = match self.begin(from, &bytes) {
-            Ok(Begun::Answered(reply)) => Ok(reply),
-            Ok(Begun::Superseded(generation)) => {
+            Ok(FirstLook::Answered(reply)) => Ok(reply),
+            Ok(FirstLook::Superseded(generation)) => {
                 self.shared.supersede(generation).await;
                 Err(Error::Denied(self.shared.superseded().unwrap_or_default()))
             }
-            Ok(Begun::Taken(message, permit)) => {
+            Ok(FirstLook::Taken(message, permit)) => {
                 let member = Arc::clone(self);
                 let task = self.runtime.spawn(async move {
                     let _permit = permit;
@@ -65,7 +65,7 @@ impl Member {
         message::encode_reply(&reply.unwrap_or_else(refused))
     }
 
-    fn begin(&self, from: u64, bytes: &Bytes) -> Result<Begun> {
+    fn begin(&self, from: u64, bytes: &Bytes) -> Result<FirstLook> {
         let (Envelope { generation, from: sender, to }, message) = message::parse(bytes)?;
         if sender != from || to != self.shared.me {
             let text = format!("member {sender} to {to}, which {from} sent to {}", self.shared.me);
@@ -77,9 +77,9 @@ impl Member {
             }
             Ordering::Less => {
                 let generation = self.shared.generation;
-                return Ok(Begun::Answered(Reply::Superseded { generation }));
+                return Ok(FirstLook::Answered(Reply::Superseded { generation }));
             }
-            Ordering::Greater => return Ok(Begun::Superseded(generation)),
+            Ordering::Greater => return Ok(FirstLook::Superseded(generation)),
             Ordering::Equal => {}
         }
         if let Some(why) = self.shared.superseded() {
@@ -99,7 +99,7 @@ impl Member {
         };
         let permit = Arc::clone(which).try_acquire_owned();
         let permit = permit.map_err(|_| Error::Unavailable("too many messages at once".into()))?;
-        Ok(Begun::Taken(message, permit))
+        Ok(FirstLook::Taken(message, permit))
     }
 
     async fn answer(&self, from: u64, message: Message) -> Result<Reply> {
@@ -116,16 +116,16 @@ impl Member {
             }
             Message::Digests => Ok(Reply::Digests(self.shared.store.digests())),
             Message::HandOver { vote, last, begins } => {
-                self.would_lead((from, vote), last, begins).await
+                self.would_lead(from, vote, last, begins).await
             }
             Message::Begin { vote, transfer, taken } => {
                 self.begin_snapshot(from, vote, transfer, taken).await
             }
             Message::Page { transfer, number, rows } => {
-                self.take_page((from, transfer), number, rows).await
+                self.take_page(from, transfer, number, rows).await
             }
             Message::End { vote, transfer, pages } => {
-                self.end_snapshot((from, transfer), vote, pages).await
+                self.end_snapshot(from, transfer, vote, pages).await
             }
         }
     }
@@ -148,12 +148,12 @@ impl Member {
             self.shared.contact.clear_suspicion();
         }
         Ok(Reply::Appended(match done {
-            AppendEntriesResponse::Success => Appended::All,
+            AppendEntriesResponse::Success => AppendOutcome::All,
             AppendEntriesResponse::PartialSuccess(id) => {
-                Appended::UpTo(id.map(super::types::id_of))
+                AppendOutcome::UpTo(id.map(super::types::id_of))
             }
-            AppendEntriesResponse::Conflict => Appended::Conflict,
-            AppendEntriesResponse::HigherVote(vote) => Appended::HigherVote(vote_of(&vote)),
+            AppendEntriesResponse::Conflict => AppendOutcome::Conflict,
+            AppendEntriesResponse::HigherVote(vote) => AppendOutcome::HigherVote(vote_of(&vote)),
         }))
     }
 
@@ -195,7 +195,7 @@ impl Member {
         from: u64,
         vote: Vote,
         transfer: u64,
-        taken: Taken,
+        taken: SnapshotState,
     ) -> Result<Reply> {
         let ours = self.view().await?.vote;
         let mut receiving = self.receiving.lock().await;
@@ -210,12 +210,13 @@ impl Member {
 
     async fn take_page(
         &self,
-        transfer: (u64, u64),
+        from: u64,
+        transfer: u64,
         number: u64,
         rows: Vec<Change>,
     ) -> Result<Reply> {
         let mut slot = self.receiving.lock().await;
-        let mut receiving = take_receiving(&mut slot, transfer, number)?;
+        let mut receiving = take_receiving(&mut slot, from, transfer, number)?;
         if rows.iter().any(|(_, row)| row.is_none()) {
             return Err(Error::Invalid("a snapshot with a deleted row".into()));
         }
@@ -229,11 +230,17 @@ impl Member {
         Ok(Reply::Heard)
     }
 
-    async fn end_snapshot(&self, transfer: (u64, u64), vote: Vote, pages: u64) -> Result<Reply> {
+    async fn end_snapshot(
+        &self,
+        from: u64,
+        transfer: u64,
+        vote: Vote,
+        pages: u64,
+    ) -> Result<Reply> {
         // No other snapshot begins until this one is in place: it would void this one, which the
         // library may rely on already.
         let mut slot = self.receiving.lock().await;
-        let received = take_receiving(&mut slot, transfer, pages)?;
+        let received = take_receiving(&mut slot, from, transfer, pages)?;
         let syncing = self.shared.with_store(move |_| {
             received.incoming.sync()?;
             Ok(received)

@@ -2,7 +2,7 @@
 
 use cairn_base::{Error, Result};
 
-use super::snapshot::{Incoming, Taken};
+use super::snapshot::{Incoming, SnapshotState};
 
 /// A snapshot that is being received.
 pub struct Receiving {
@@ -10,7 +10,7 @@ pub struct Receiving {
     pub transfer: u64,
     /// The number of the next page.
     pub next: u64,
-    pub taken: Taken,
+    pub taken: SnapshotState,
     pub incoming: Incoming,
 }
 
@@ -20,7 +20,8 @@ pub struct Receiving {
 /// `Conflict` if another snapshot is being received, or none.
 pub fn take_receiving(
     slot: &mut Option<Receiving>,
-    (from, transfer): (u64, u64),
+    from: u64,
+    transfer: u64,
     number: u64,
 ) -> Result<Receiving> {
     let is_it = |receiving: &mut Receiving| {

@@ -9,12 +9,12 @@ use super::super::ring::header::RawHeader;
 use super::super::ring::{LogPosition, Ring};
 use super::super::row_store::Mark;
 use super::entry::{Entry, parse_entries};
-use super::held::Held;
 use super::index::Index;
+use super::member_record::MemberRecord;
 use super::record::{self, Record, Vote};
 
 /// The log and the vote after the last record.
-pub struct Recovered {
+pub struct RecoveredLog {
     pub index: Index,
     pub vote: Vote,
     /// Number of the last record.
@@ -55,14 +55,14 @@ type Places = HashMap<u64, Vec<LogPosition>>;
 pub fn recover(
     ring: &Ring,
     mark: &Mark,
-    held: &Held,
+    held: &MemberRecord,
     pending: Vec<(u64, Bytes)>,
-) -> Result<Recovered> {
+) -> Result<RecoveredLog> {
     let mut places = Places::new();
     for place in ring.headers()? {
         places.entry(place.header.sequence).or_default().push(place);
     }
-    let mut state = Recovered {
+    let mut state = RecoveredLog {
         index: Index::default(),
         vote: held.vote,
         sequence: mark.sequence,
@@ -92,7 +92,7 @@ pub fn recover(
 fn old_records(
     ring: &Ring,
     mark: &Mark,
-    held: &Held,
+    held: &MemberRecord,
     places: &Places,
 ) -> Result<Vec<(LogPosition, Record)>> {
     let mut records = Vec::new();
@@ -108,7 +108,7 @@ fn old_records(
     Ok(records)
 }
 
-impl Recovered {
+impl RecoveredLog {
     /// Adds old records. `end` is the index after the last entry that was in effect at the mark.
     fn add_old(&mut self, records: Vec<(LogPosition, Record)>, end: u64) -> Result<()> {
         for (place, record) in records {
@@ -125,7 +125,7 @@ impl Recovered {
         Ok(())
     }
 
-    fn add_pending(&mut self, held: &Held, pending: Vec<(u64, Bytes)>) -> Result<()> {
+    fn add_pending(&mut self, held: &MemberRecord, pending: Vec<(u64, Bytes)>) -> Result<()> {
         for (index, body) in pending.into_iter().filter(|(index, _)| *index >= held.next()) {
             let mut parsed = parse_entries(index, 1, &body)?;
             let Some(entry) = parsed.pop() else { continue };
@@ -140,7 +140,7 @@ impl Recovered {
         Ok(())
     }
 
-    fn add_new(&mut self, ring: &Ring, held: &Held, places: &mut Places) -> Result<()> {
+    fn add_new(&mut self, ring: &Ring, held: &MemberRecord, places: &mut Places) -> Result<()> {
         while let Some(candidates) = places.remove(&(self.sequence + 1)) {
             let (mut found, mut bad_end) = (None, None);
             // A torn record of an earlier life may lie elsewhere under the same number.
@@ -166,7 +166,12 @@ impl Recovered {
         Ok(())
     }
 
-    fn replace(&mut self, held: &Held, place: LogPosition, entries: Vec<Entry>) -> Result<()> {
+    fn replace(
+        &mut self,
+        held: &MemberRecord,
+        place: LogPosition,
+        entries: Vec<Entry>,
+    ) -> Result<()> {
         let Some(first) = entries.first().map(|entry| entry.id.index) else { return Ok(()) };
         let is_behind = first > self.index.next() && first <= held.next();
         if first < self.index.first() || is_behind {
@@ -179,7 +184,7 @@ impl Recovered {
     }
 
     /// Checks that the log continues where the rows end.
-    fn require_whole(&mut self, held: &Held) -> Result<()> {
+    fn require_whole(&mut self, held: &MemberRecord) -> Result<()> {
         let next = held.next();
         if self.index.next() < next {
             self.index = Index::after(held.applied);

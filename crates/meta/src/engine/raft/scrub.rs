@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_base::Error;
 
 use super::member::Member;
-use super::scrubbed::Damage;
+use super::scrub_results::Damage;
 
 /// Shortest rest between two passes. The rest is also four times as long as the pass before.
 const REST: Duration = Duration::from_secs(20);

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::super::Later;
 use super::super::row_store::Pace;
 use super::contact::Contact;
-use super::scrubbed::Scrubbed;
+use super::scrub_results::ScrubResults;
 use super::store::MemberStore;
 use super::timing::Timing;
 use super::transfers::Transfers;
@@ -52,7 +52,7 @@ pub struct MemberShared {
     pub generation: u64,
     pub contact: Contact,
     pub transfers: Transfers,
-    pub scrubbed: Scrubbed,
+    pub scrubbed: ScrubResults,
     /// Set to stop a scrub.
     pub scrub_stop: Arc<AtomicBool>,
     ending: watch::Sender<bool>,
@@ -77,7 +77,7 @@ impl MemberShared {
             generation,
             contact,
             transfers,
-            scrubbed: Scrubbed::default(),
+            scrubbed: ScrubResults::default(),
             scrub_stop: Arc::default(),
             ending,
             superseded_by,

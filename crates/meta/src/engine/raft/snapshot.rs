@@ -10,8 +10,8 @@ use cairn_base::{DiskFile, Error, Result};
 use super::super::row_store::{Mark, Memtable, Table};
 use super::super::{Change, Fence, Snapshot, files};
 use super::entry::{EntryId, encode_pending};
-use super::held::{Held, Membership};
 use super::index::Index;
+use super::member_record::{MemberRecord, Membership};
 use super::store::{MemberState, MemberStore};
 
 /// Rows read at once.
@@ -24,7 +24,7 @@ const END: &[u8] = b"\xff";
 
 /// The state as of which rows were taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Taken {
+pub struct SnapshotState {
     /// Last entry in them.
     pub applied: EntryId,
     pub fence: Fence,
@@ -34,7 +34,7 @@ pub struct Taken {
 
 /// A snapshot of this member's rows for another.
 pub struct Outgoing {
-    pub taken: Taken,
+    pub taken: SnapshotState,
     rows: Box<dyn Snapshot>,
     /// Start of the next page; `None` if there is none.
     next: Option<Vec<u8>>,
@@ -103,9 +103,13 @@ impl MemberStore {
         let writer = self.rows.writer();
         let held = self.state.lock().held.clone();
         let rows = self.rows.snapshot();
-        let Held { given_up, membership, .. } = held;
-        let taken =
-            Taken { applied: held.applied?, fence: writer.mark.fence, given_up, membership };
+        let MemberRecord { given_up, membership, .. } = held;
+        let taken = SnapshotState {
+            applied: held.applied?,
+            fence: writer.mark.fence,
+            given_up,
+            membership,
+        };
         Some(Outgoing { taken, rows, next: Some(FIRST.to_vec()) })
     }
 
@@ -133,7 +137,7 @@ impl MemberStore {
     /// # Errors
     /// `Unavailable` if another snapshot was begun meanwhile; those of the disk, after which the
     /// store accepts nothing more.
-    pub fn install_snapshot(&self, taken: &Taken, incoming: Incoming) -> Result<bool> {
+    pub fn install_snapshot(&self, taken: &SnapshotState, incoming: Incoming) -> Result<bool> {
         // Nothing is appended meanwhile.
         let ring = self.ring.lock();
         let receiving = self.receiving.lock();
@@ -156,7 +160,7 @@ impl MemberStore {
             } else {
                 Vec::new()
             };
-            let held = Held {
+            let held = MemberRecord {
                 applied: Some(taken.applied),
                 membership: taken.membership.clone(),
                 given_up: taken.given_up,

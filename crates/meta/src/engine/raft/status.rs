@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::entry::{EntryId, Members};
 use super::member::{Member, View};
 use super::progress::{FollowerProgress, ProgressSample, Stall};
-use super::scrubbed::Damage;
+use super::scrub_results::Damage;
 use super::types::members_of;
 
 /// The state of a member, as far as it knows itself.
@@ -77,7 +77,7 @@ impl Member {
         let (shared, store) = (&self.shared, &self.shared.store);
         let lately = now.saturating_sub(shared.timing.lease);
         let since = self.led.lock().map_or(now, |lead| lead.since);
-        let heard = shared.contact.majority(shared.me, &view.voters, (since, now));
+        let heard = shared.contact.majority(shared.me, &view.voters, since, now);
         let answering = shared.contact.answering(lately);
         let replication = self.raft.metrics().borrow().replication.clone();
         let followers = replication.filter(|_| view.leads).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Member {
         let now = shared.now();
         let heard = match *self.led.lock() {
             Some(lead) if leads => {
-                shared.contact.majority(shared.me, &members.voters, (lead.since, now))
+                shared.contact.majority(shared.me, &members.voters, lead.since, now)
             }
             _ => shared.contact.heard_leader(),
         };

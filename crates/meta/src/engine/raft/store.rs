@@ -18,10 +18,10 @@ use super::super::{CommitError, Fence, Snapshot, files};
 use super::apply::{Outcome, Step};
 use super::comparison::Comparison;
 use super::entry::{Entry, EntryId, Proposal, encode_pending};
-use super::held::{Held, Membership};
-use super::index::{Found, Index};
+use super::index::{EntryPlace, Index};
+use super::member_record::{MemberRecord, Membership};
 use super::record::{self, Record, Vote};
-use super::recover::{BadEnd, Recovered, recover};
+use super::recover::{BadEnd, RecoveredLog, recover};
 
 /// Most bytes of entries that are sent at once; a single entry may be larger.
 const PORTION_MAX: usize = 1 << 20;
@@ -52,7 +52,7 @@ pub struct MemberStore {
 
 /// The current state of the member.
 pub(super) struct MemberState {
-    pub held: Held,
+    pub held: MemberRecord,
     pub index: Index,
     /// Number of the last record.
     pub sequence: u64,
@@ -105,7 +105,7 @@ impl MemberStore {
     /// `Corrupt` if something durable cannot be read, `Invalid` for the disk of another member or
     /// engine and for files of a newer version, `Full` and `Io`.
     pub fn open(disk: Arc<dyn Disk>, config: Config, member: u64) -> Result<MemberStore> {
-        let file = files::open_rows(&*disk, &config, Held::new(member).encode()?)?;
+        let file = files::open_rows(&*disk, &config, MemberRecord::new(member).encode()?)?;
         MemberStore::open_rows(disk, config, file, Some(member))
     }
 
@@ -151,7 +151,7 @@ impl MemberStore {
             index.forget_segment(ring.next_segment());
         }
         let state = MemberState {
-            held: Held { vote: recovered.vote, ..held },
+            held: MemberRecord { vote: recovered.vote, ..held },
             index,
             sequence: mark.sequence,
             settled: mark.sequence,
@@ -465,8 +465,8 @@ impl MemberStore {
             let found = self.state.lock().index.find(next);
             let entries = match found {
                 None => break,
-                Some(Found::Memory(entry)) => vec![entry],
-                Some(Found::Record(place)) => self.read(next, &place)?,
+                Some(EntryPlace::Memory(entry)) => vec![entry],
+                Some(EntryPlace::Record(place)) => self.read(next, &place)?,
             };
             if entries.is_empty() {
                 break;
@@ -492,7 +492,7 @@ impl MemberStore {
         let body = read_body(&**file, place)?;
         let state = self.state.lock();
         let is_there = |index| match state.index.find(index) {
-            Some(Found::Record(place)) => place.header.sequence == number,
+            Some(EntryPlace::Record(place)) => place.header.sequence == number,
             _ => false,
         };
         match body {
@@ -617,7 +617,7 @@ fn counts_on_old_files() -> bool {
 }
 
 /// Whether a bug is planted that has one member of three apply less than the others.
-fn misapplies(held: &Held, fence: Fence) -> bool {
+fn misapplies(held: &MemberRecord, fence: Fence) -> bool {
     is_planted(Bug::RowMisapplied) && held.member % 3 == 0 && fence.batch % 16 == 15
 }
 
@@ -630,13 +630,13 @@ fn is_damage(error: &Error) -> bool {
     }
 }
 
-fn require_member(mark: &Mark, member: Option<u64>) -> Result<Held> {
+fn require_member(mark: &Mark, member: Option<u64>) -> Result<MemberRecord> {
     if !mark.is_replicated() {
         let text = "these metadata are not replicated: they belong to the embedded engine. Dump \
                     them and load the dump";
         return Err(Error::Invalid(text.into()));
     }
-    let held = Held::parse(&mark.more)?;
+    let held = MemberRecord::parse(&mark.more)?;
     if let Some(member) = member.filter(|member| held.member != *member) {
         let found = held.member;
         let text = format!("these metadata belong to member {found}, not to member {member}");
@@ -647,10 +647,10 @@ fn require_member(mark: &Mark, member: Option<u64>) -> Result<Held> {
 
 /// Returns the mark after recovery: all records are at or before it, and the entries that are not
 /// applied are beside the rows.
-fn settle(old: &Mark, held: &Held, recovered: &Recovered) -> Result<Mark> {
-    let held = Held { vote: recovered.vote, ..held.clone() };
+fn settle(old: &Mark, held: &MemberRecord, recovered: &RecoveredLog) -> Result<Mark> {
+    let held = MemberRecord { vote: recovered.vote, ..held.clone() };
     let pending = recovered.unapplied.last_key_value().map_or(0, |(index, _)| index + 1);
-    let Recovered { sequence, previous, .. } = *recovered;
+    let RecoveredLog { sequence, previous, .. } = *recovered;
     Ok(Mark { sequence, previous, pending, more: held.encode()?, ..old.clone() })
 }
 
@@ -661,7 +661,7 @@ fn move_pending(
     file: &Arc<dyn DiskFile>,
     table: Table,
     config: &Config,
-    recovered: &Recovered,
+    recovered: &RecoveredLog,
     mark: &Mark,
 ) -> Result<Table> {
     let entries = encode_pending(recovered.unapplied.values())?;

@@ -7,7 +7,7 @@ use cairn_base::{Disk, Error, Result};
 use super::super::config::Config;
 use super::super::{Change, files};
 use super::entry::{Entry, EntryId, Members, Proposal};
-use super::held::Held;
+use super::member_record::MemberRecord;
 use super::record::Vote;
 use super::shared::superseded;
 use super::store::MemberStore;
@@ -21,7 +21,7 @@ impl MemberStore {
         if disk.list()?.iter().any(|name| name == files::ROWS) {
             return Err(Error::Exists(format!("the metadata of member {member}")));
         }
-        let held = Held { generation, ..Held::new(member) };
+        let held = MemberRecord { generation, ..MemberRecord::new(member) };
         files::open_rows(disk, config, held.encode()?).map(drop)
     }
 
@@ -110,7 +110,7 @@ impl MemberStore {
         noted
     }
 
-    fn note(&self, change: impl FnOnce(&mut Held)) -> Result<()> {
+    fn note(&self, change: impl FnOnce(&mut MemberRecord)) -> Result<()> {
         let writer = self.rows.writer();
         let mut state = self.state.lock();
         change(&mut state.held);

@@ -9,14 +9,14 @@ use openraft::{
 
 use super::apply::Outcome;
 use super::entry::{Entry, EntryId, Members, Proposal};
-use super::held::Membership;
+use super::member_record::Membership;
 use super::record::Vote;
-use super::snapshot::{Incoming, Outgoing, Taken};
+use super::snapshot::{Incoming, Outgoing, SnapshotState};
 
 /// Rows that are sent from one member to another.
 pub enum Rows {
     Sent(Outgoing),
-    Received(Box<(Taken, Incoming)>),
+    Received(Box<(SnapshotState, Incoming)>),
 }
 
 openraft::declare_raft_types!(
@@ -76,7 +76,7 @@ pub fn library_membership(membership: &Membership) -> LibraryMembership {
 }
 
 /// Returns the description of a snapshot for the library.
-pub fn meta_of(taken: &Taken) -> openraft::SnapshotMeta<u64, EmptyNode> {
+pub fn meta_of(taken: &SnapshotState) -> openraft::SnapshotMeta<u64, EmptyNode> {
     let EntryId { term, index } = taken.applied;
     openraft::SnapshotMeta {
         last_log_id: Some(log_id(taken.applied)),

@@ -141,7 +141,7 @@ impl Watch {
         let shared = &self.member.shared;
         let (contact, timing) = (&shared.contact, &shared.timing);
         let since = self.member.led.lock().map_or(now, |lead| lead.since);
-        let heard = contact.majority(shared.me, &view.voters, (since, now));
+        let heard = contact.majority(shared.me, &view.voters, since, now);
         let deaf = now.saturating_sub(heard) > timing.deaf();
         if contact.set_deaf(deaf) {
             if deaf {

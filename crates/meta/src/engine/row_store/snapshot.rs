@@ -43,7 +43,8 @@ impl RowSnapshot {
     /// Scans a range of rows. `damaged` decides what happens to damaged ones.
     fn scan_with(
         &self,
-        (start, end): (&[u8], &[u8]),
+        start: &[u8],
+        end: &[u8],
         limit: usize,
         mut damaged: impl FnMut(&[u8], Error) -> Result<()>,
     ) -> Result<Vec<(Bytes, Bytes)>> {
@@ -53,7 +54,7 @@ impl RowSnapshot {
             let wanted = limit - out.len();
             let (overlay, horizon) = self.overlay(&from, end, wanted.min(PAGE_ROWS));
             let page =
-                self.cold(|cold| over(&overlay, cold, (&from, &horizon), wanted, &mut damaged))?;
+                self.cold(|cold| over(&overlay, cold, &from, &horizon, wanted, &mut damaged))?;
             out.extend(page);
             from = horizon;
         }
@@ -95,7 +96,7 @@ impl Snapshot for RowSnapshot {
     }
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
-        self.scan_with((start, end), limit, |_, error| Err(error))
+        self.scan_with(start, end, limit, |_, error| Err(error))
     }
 
     fn scan_sound(
@@ -105,7 +106,7 @@ impl Snapshot for RowSnapshot {
         limit: usize,
         damaged: &mut dyn FnMut(&[u8], Error),
     ) -> Result<Vec<(Bytes, Bytes)>> {
-        self.scan_with((start, end), limit, |key, error| {
+        self.scan_with(start, end, limit, |key, error| {
             self.core.note_damage(&error);
             damaged(key, error);
             Ok(())
@@ -141,7 +142,8 @@ fn merge(newer: Vec<Change>, older: Vec<Change>, horizon: &[u8]) -> Vec<Change> 
 fn over(
     overlay: &[Change],
     cold: &Cold,
-    (start, end): (&[u8], &[u8]),
+    start: &[u8],
+    end: &[u8],
     limit: usize,
     damaged: &mut impl FnMut(&[u8], Error) -> Result<()>,
 ) -> Result<Vec<(Bytes, Bytes)>> {

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use operations::Manner;
 
-use crate::session::{Attached, Change, Executed, ReadReply, Recall, Reply, SessionMethod};
+use crate::session::{AttachReply, Change, ExecuteReply, ReadReply, Recall, Reply, SessionMethod};
 use crate::wire;
 
 pub use peer::{Owner, Sender};
@@ -92,7 +92,7 @@ impl Sessions {
                     Ok((attached, recalls)) => {
                         Ok(Answer::Attached(self.reply(Ok(Some(attached)))?, recalls))
                     }
-                    Err(error) => self.reply::<Attached>(Err(error)).map(Answer::Bytes),
+                    Err(error) => self.reply::<AttachReply>(Err(error)).map(Answer::Bytes),
                 };
             }
             SessionMethod::Bind => self.reply(self.bind(peer, &wire::decode(message)?).await),
@@ -107,7 +107,7 @@ impl Sessions {
             SessionMethod::Change => {
                 let manner = Manner { lease: true, ..Manner::default() };
                 let ran = self.run(peer, wire::decode(message)?, manner).await;
-                let read = |ran: Executed| ReadReply { reply: Ok(ran.reply), rows: ran.rows };
+                let read = |ran: ExecuteReply| ReadReply { reply: Ok(ran.reply), rows: ran.rows };
                 self.reply(ran.map(|ran| ran.map(read)))
             }
             SessionMethod::Execute => self.reply(self.execute(peer, wire::decode(message)?).await),

@@ -12,8 +12,8 @@ use super::sessions::Sessions;
 use crate::master::{self, Event, Once, Reading};
 use crate::ops::credentials::{FindAccessKey, FindToken};
 use crate::session::{
-    Acknowledge, Change, Delegate, Delegated, Execute, Executed, Flush, GiveBack, Posted, Progress,
-    Read, ReadReply, Run, RunPosted,
+    Acknowledge, Change, Delegate, DelegateReply, Execute, ExecuteReply, Flush, GiveBack,
+    PostedOperation, Progress, ReadReply, ReadRequest, Run, RunPosted,
 };
 use crate::wire::{self, ReceivedVerb};
 use crate::{WireVerb, keys};
@@ -53,7 +53,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) async fn read(&self, peer: &Sender, read: Read) -> Result<Option<ReadReply>> {
+    pub(super) async fn read(&self, peer: &Sender, read: ReadRequest) -> Result<Option<ReadReply>> {
         if !self.is_attached(peer, read.session) {
             return Ok(None);
         }
@@ -89,14 +89,14 @@ impl Sessions {
         &self,
         peer: &Sender,
         execute: Execute,
-    ) -> Result<Option<Executed>> {
+    ) -> Result<Option<ExecuteReply>> {
         let Execute { change, ino } = execute;
         let session = change.run.session;
         let is_replay = self.is_replaying(session);
         // Nobody receives recalls yet.
         let lease = !is_replay && !change.released.is_empty();
         let ran = self.run(peer, change, Manner { lease, is_replay, hasty: true, ino }).await?;
-        Ok(ran.map(|ran| Executed { progress: self.master.progress(session), ..ran }))
+        Ok(ran.map(|ran| ExecuteReply { progress: self.master.progress(session), ..ran }))
     }
 
     pub(super) async fn run(
@@ -104,7 +104,7 @@ impl Sessions {
         peer: &Sender,
         change: Change,
         manner: Manner,
-    ) -> Result<Option<Executed>> {
+    ) -> Result<Option<ExecuteReply>> {
         if !self.is_attached(peer, change.run.session) {
             return Ok(None);
         }
@@ -231,7 +231,7 @@ impl Sessions {
         &self,
         peer: &Sender,
         delegate: Delegate,
-    ) -> Result<Option<Delegated>> {
+    ) -> Result<Option<DelegateReply>> {
         if !self.is_attached(peer, delegate.session) {
             return Ok(None);
         }
@@ -252,7 +252,7 @@ impl Sessions {
         &self,
         peer: &Sender,
         posted: RunPosted,
-    ) -> Result<Option<Vec<Result<Executed>>>> {
+    ) -> Result<Option<Vec<Result<ExecuteReply>>>> {
         let RunPosted { session, operations } = posted;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -264,8 +264,8 @@ impl Sessions {
         // Nothing waits until this is open: before that, only operations that are sent again can
         // have been posted.
         let is_replay = self.is_replaying(session);
-        let take = |posted: Posted| {
-            let Posted { execute: Execute { change, ino }, time } = posted;
+        let take = |posted: PostedOperation| {
+            let PostedOperation { execute: Execute { change, ino }, time } = posted;
             if change.run.session != session {
                 return Err(Error::Invalid(
                     "the message has an operation of another session".into(),
@@ -330,10 +330,10 @@ fn number(once: &Once<'_>) -> String {
 }
 
 /// Converts the result of an operation to its message.
-fn executed(ran: master::Executed) -> Result<Executed> {
-    let master::Executed { reply, mut rows, ino, serial } = ran;
+fn executed(ran: master::OnceOutcome) -> Result<ExecuteReply> {
+    let master::OnceOutcome { reply, mut rows, ino, serial } = ran;
     rows.retain(is_leased);
-    Ok(Executed { reply: reply?, rows, ino, serial, progress: Progress::default() })
+    Ok(ExecuteReply { reply: reply?, rows, ino, serial, progress: Progress::default() })
 }
 
 fn is_leased((_, row): &(Bytes, Option<Bytes>)) -> bool {

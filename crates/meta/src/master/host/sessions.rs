@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_audit::LineLog;
 use cairn_auth::Caller;
-use cairn_base::inflight::Awaited;
+use cairn_base::inflight::WaitTarget;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Allowance, Clock, Error, Party, Result, SessionId, Stages};
 use parking_lot::Mutex;
@@ -21,7 +21,8 @@ use crate::master::{Event, Master};
 use crate::ops::sessions::{BindSession, EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::{Session, SessionState};
 use crate::session::{
-    Attach, Attached, Bind, Bound, Detach, Recall, Renew, Renewed, Replayed, SessionMethod, Succeed,
+    Attach, AttachReply, Bind, Bound, Detach, Recall, Renew, RenewReply, ReplayEnd, SessionMethod,
+    Succeed,
 };
 
 /// Most sessions of mounts that one user has at a time. Each leaves a row.
@@ -64,9 +65,9 @@ struct SessionsState {
     live: BTreeMap<SessionId, Live>,
     /// Sessions known to an earlier master, with the times when they lapse. These are working times
     /// of this master as well, so no session lapses because of its disk.
-    inherited: BTreeMap<SessionId, Inherited>,
+    inherited: BTreeMap<SessionId, InheritedSession>,
     /// Sessions that are about to be attached, with the times when they lapse if that fails.
-    opening: BTreeMap<SessionId, Inherited>,
+    opening: BTreeMap<SessionId, InheritedSession>,
     /// Sessions that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
     /// Attached sessions that are sending their kept operations again, with the times when they
@@ -93,7 +94,7 @@ impl SessionsState {
 }
 
 /// A session that lived when this master began, or a session that is about to be attached.
-struct Inherited {
+struct InheritedSession {
     owner: u64,
     /// Set if it may hold rows that former masters have leased to it.
     may_hold: bool,
@@ -138,7 +139,7 @@ impl Sessions {
         let lapses = master.working_time() + lease;
         let mut inherited = BTreeMap::new();
         let epoch = master.epoch();
-        let from = |row: &Session| Inherited {
+        let from = |row: &Session| InheritedSession {
             owner: row.owner,
             may_hold: !is_bound_to_former(row, epoch),
             lapses,
@@ -187,7 +188,7 @@ impl Sessions {
         peer: &Sender,
         method: SessionMethod,
         attach: &Attach,
-    ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
+    ) -> Result<(AttachReply, UnboundedReceiver<Recall>)> {
         let session = attach.session;
         let hasty = method == SessionMethod::AttachToReplay;
         let holds = method == SessionMethod::AttachHolding;
@@ -230,7 +231,7 @@ impl Sessions {
         }
         let lease_ms = self.lease.as_millis() as u64;
         let batch = if holds { 0 } else { self.master.durable_batch() };
-        Ok((Attached { lease_ms, batch }, recalls))
+        Ok((AttachReply { lease_ms, batch }, recalls))
     }
 
     /// Checks that a session may go on reading rows leased by former masters. For all others it
@@ -278,7 +279,7 @@ impl Sessions {
             return Err(Error::Unavailable(text));
         }
         let lapses = self.master.working_time() + self.lease;
-        let opening = Inherited { owner: peer.owner, may_hold: false, lapses };
+        let opening = InheritedSession { owner: peer.owner, may_hold: false, lapses };
         state.opening.insert(session, opening);
         Ok(())
     }
@@ -317,7 +318,7 @@ impl Sessions {
         self.state.lock().replaying.contains_key(&session)
     }
 
-    pub(super) fn renew(&self, peer: &Sender, renew: &Renew) -> Result<Option<Renewed>> {
+    pub(super) fn renew(&self, peer: &Sender, renew: &Renew) -> Result<Option<RenewReply>> {
         // A session that does not give up rows reads them until its lease is over, and is ended
         // only then: it may not have received the recall.
         let is_late = self.master.is_late(renew.session, self.lease);
@@ -337,7 +338,7 @@ impl Sessions {
                 live.due = (settled, live.counted);
             }
         }
-        Ok(Some(Renewed { settled }))
+        Ok(Some(RenewReply { settled }))
     }
 
     /// Notes that the session reads under the lease of this master, if it named this master: the
@@ -400,7 +401,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) fn replayed(&self, peer: &Sender, message: &Replayed) -> Result<Option<()>> {
+    pub(super) fn replayed(&self, peer: &Sender, message: &ReplayEnd) -> Result<Option<()>> {
         if !self.is_attached(peer, message.session) {
             return Ok(None);
         }
@@ -534,9 +535,9 @@ impl Sessions {
 
     /// Describes why requests wait for this master: the sessions that have not acknowledged a
     /// recall, if there are any.
-    pub fn awaited(self: &Arc<Self>) -> Awaited {
+    pub fn awaited(self: &Arc<Self>) -> WaitTarget {
         let sessions = Arc::downgrade(self);
-        Awaited::Asked(Arc::new(move || {
+        WaitTarget::Asked(Arc::new(move || {
             sessions.upgrade().map_or_else(String::new, |sessions| sessions.name_awaited())
         }))
     }

@@ -46,7 +46,7 @@ pub struct TakeParts {
 
 /// The parts that were taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Taken {
+pub struct TakePartsReply {
     pub upload: Upload,
     pub offset: u64,
     /// The parts as stored, with their sizes, ETags and checksums.
@@ -54,10 +54,10 @@ pub struct Taken {
 }
 
 impl Verb for TakeParts {
-    type Reply = Taken;
+    type Reply = TakePartsReply;
     const NAME: &'static str = "take_parts";
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Taken, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<TakePartsReply, Stop> {
         require_session(view, self.session)?;
         let (opened, mut upload) = self.name.open(view, context, Action::PutObject)?;
         self.check_unchanged(&upload)?;
@@ -73,7 +73,7 @@ impl Verb for TakeParts {
             self.parts.iter().map(|part| keys::part(self.name.upload, part.number)).collect();
         let rows = view.get_all(&keys)?;
         let mut out = ChunkWriter::resume(view, self.body, self.offset)?;
-        let mut taken = Taken { upload, offset: self.offset, parts: Vec::new() };
+        let mut taken = TakePartsReply { upload, offset: self.offset, parts: Vec::new() };
         for (at, (named, row)) in self.parts.iter().zip(rows).enumerate() {
             let missing = || Error::Invalid(format!("part {} was not uploaded", named.number));
             let mut part = Part::decode(&row.ok_or_else(missing)?)?;

@@ -54,8 +54,13 @@ impl CopyPart {
         check_part_number(self.number)?;
         check_key(&self.source_key)?;
         require_session(view, self.session)?;
-        let place = (&*self.source_bucket, &*self.source_key);
-        let source = open_bucket_for(view, context, place, Action::GetObject)?;
+        let source = open_bucket_for(
+            view,
+            context,
+            &self.source_bucket,
+            &self.source_key,
+            Action::GetObject,
+        )?;
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };
@@ -140,7 +145,7 @@ impl CopyPart {
             }
         };
         let mut out = ChunkWriter::new(self.body);
-        for extent in owned_ranges(view, body, (start, end), DEPTH)? {
+        for extent in owned_ranges(view, body, start, end, DEPTH)? {
             let moved = Extent { offset: extent.offset - start, ..extent };
             if let Place::Body { body, .. } = moved.place {
                 let pieces = chunk_of(moved.end() - 1) - chunk_of(moved.offset) + 1;
@@ -175,7 +180,8 @@ impl CopyPart {
 fn owned_ranges(
     view: &mut View<'_>,
     body: BodyId,
-    (start, end): (u64, u64),
+    start: u64,
+    end: u64,
     depth: u32,
 ) -> Result<Vec<Extent>, Stop> {
     let mut owned: Vec<Extent> = Vec::new();
@@ -191,8 +197,8 @@ fn owned_ranges(
                     let what = format!("body {body}");
                     return Err(Error::corrupt(what, "a chain of more bodies", DEPTH).into());
                 }
-                let range = (offset, offset.saturating_add(extent.len));
-                let mut inner = owned_ranges(view, other, range, depth - 1)?;
+                let end = offset.saturating_add(extent.len);
+                let mut inner = owned_ranges(view, other, offset, end, depth - 1)?;
                 inner.iter_mut().for_each(|one| one.offset = one.offset - offset + extent.offset);
                 inner
             }

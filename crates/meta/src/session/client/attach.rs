@@ -13,9 +13,9 @@ use super::contact::Contact;
 use super::inner::{Forgotten, Inner};
 use super::replay::unserved;
 use crate::session::connection::{Attacher, Attachment};
-use crate::session::link::{Lost, MasterLink, call};
+use crate::session::link::{LostCall, MasterLink, call};
 use crate::session::messages::{
-    Acknowledge, Attach, Attached, Bind, Bound, Recall, Renew, Renewed, Reply, SessionMethod,
+    Acknowledge, Attach, AttachReply, Bind, Bound, Recall, Renew, RenewReply, Reply, SessionMethod,
     Succeed,
 };
 use crate::{keys, wire};
@@ -82,7 +82,7 @@ impl Inner {
                 None => SessionMethod::Attach,
                 Some(_) => SessionMethod::AttachToReplay,
             };
-            match call::<_, Attached>(&*link, method, &attach).await {
+            match call::<_, AttachReply>(&*link, method, &attach).await {
                 Ok(Reply::Done(attached)) => {
                     // Not before the metadata know it: blocks of an unknown session stay
                     // indefinitely.
@@ -109,7 +109,7 @@ impl Inner {
                     return Err(unserved("the master did not attach the session"));
                 }
                 Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
-                Err(Lost(why)) => return Err(unserved(&why)),
+                Err(LostCall(why)) => return Err(unserved(&why)),
             }
         }
     }
@@ -145,7 +145,7 @@ impl Inner {
         }
         let attach = Attach { session: self.session() };
         let sent = self.clock.monotonic();
-        match call::<_, Attached>(link, SessionMethod::AttachHolding, &attach).await {
+        match call::<_, AttachReply>(link, SessionMethod::AttachHolding, &attach).await {
             Ok(Reply::Done(attached)) if self.lease.is_valid() => {
                 let lease = Duration::from_millis(attached.lease_ms);
                 self.lease.extend(sent, lease, attached.batch);
@@ -154,7 +154,7 @@ impl Inner {
             Ok(Reply::Done(_) | Reply::Failed(_)) => Ok(None),
             Ok(Reply::NotAttached) => Err(unserved("the master did not attach the session")),
             Ok(Reply::NotServing(why)) => Err(unserved(&why)),
-            Err(Lost(why)) => Err(unserved(&why)),
+            Err(LostCall(why)) => Err(unserved(&why)),
         }
     }
 
@@ -189,7 +189,7 @@ impl Inner {
     }
 
     /// Ends the sessions of former processes of this node, if there can be any.
-    async fn succeed(&self, link: &dyn MasterLink) -> Result<(), Lost> {
+    async fn succeed(&self, link: &dyn MasterLink) -> Result<(), LostCall> {
         if !self.succeeds.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -242,10 +242,10 @@ impl Inner {
         let reads_from = self.reads_from.lock().as_ref().map_or(0, |from| from(settled));
         let session = self.session();
         let sent = self.clock.monotonic();
-        match call::<_, Renewed>(&**link, SessionMethod::Renew, &Renew { session, reads_from })
+        match call::<_, RenewReply>(&**link, SessionMethod::Renew, &Renew { session, reads_from })
             .await
         {
-            Ok(Reply::Done(Renewed { settled })) => {
+            Ok(Reply::Done(RenewReply { settled })) => {
                 self.lease.extend(sent, lease, settled);
                 true
             }

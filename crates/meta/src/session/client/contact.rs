@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_base::inflight::Awaited;
+use cairn_base::inflight::WaitTarget;
 
 /// Tracks whether the session has a master.
 #[derive(Default)]
@@ -13,14 +13,14 @@ pub struct Contact {
 
 impl Contact {
     /// Logs that there has been no master since `now`, by a monotonic clock, because of `why`.
-    pub fn lost(&mut self, now: Duration, master: &Awaited, why: &str) {
+    pub fn lost(&mut self, now: Duration, master: &WaitTarget, why: &str) {
         if self.lost.is_none() {
             self.lost = Some(now);
             tracing::warn!(%master, why, "the server does not answer: it is looked for");
         }
     }
 
-    pub fn found(&mut self, now: Duration, master: &Awaited) {
+    pub fn found(&mut self, now: Duration, master: &WaitTarget) {
         if let Some(lost) = self.lost.take() {
             let gone_ms = now.saturating_sub(lost).as_millis() as u64;
             tracing::info!(%master, gone_ms, "the server answers again");

@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use super::stats::Counters;
 use crate::RowWatches;
 use crate::session::connection::{Attacher, Connection};
-use crate::session::kept::KeptOperations;
+use crate::session::kept_operations::KeptOperations;
 use crate::session::lease::Lease;
 use crate::session::link::Dialer;
-use crate::session::posted::Posts;
+use crate::session::posted_operations::Posts;
 use crate::session::rows::LeasedRows;
 use crate::session::serving::OwnMaster;
-use crate::session::slots::{SessionSlots, Taken};
+use crate::session::slots::{SessionSlots, SlotGuard};
 use crate::session::unknown::Unknown;
 
 /// Settings of a client.
@@ -187,7 +187,7 @@ impl Inner {
     }
 
     /// Takes a slot, and returns it with the session that it belongs to.
-    pub async fn take_slot(&self) -> Result<(SessionId, Arc<Taken>)> {
+    pub async fn take_slot(&self) -> Result<(SessionId, Arc<SlotGuard>)> {
         loop {
             let session = self.connection.attached().await?.session;
             let slot = self.slots().take().await;

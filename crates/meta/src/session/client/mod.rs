@@ -28,10 +28,10 @@ use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use tokio::time::{Instant, timeout};
 
 use inner::Inner;
-use read::Leased;
+use read::LeasedReply;
 
 use super::connection::Attachment;
-use super::kept::KeptOperations;
+use super::kept_operations::KeptOperations;
 use super::link::{Dialer, MasterSilence, call};
 use super::messages::{Detach, Reply, SessionMethod};
 use super::operation::Operation;
@@ -50,13 +50,13 @@ const GOODBYE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
-    _held: Arc<Held>,
+    _held: Arc<SessionGuard>,
 }
 
 /// Ends the tasks that keep a session when its last client is dropped.
-struct Held(Arc<Inner>);
+struct SessionGuard(Arc<Inner>);
 
-impl Drop for Held {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         self.0.connection.close();
     }
@@ -75,7 +75,7 @@ impl Client {
     ) -> Result<Client> {
         let (inner, attacher) = Inner::new(dialer, clock, rng, &config);
         let inner = Arc::new(inner);
-        let client = Client { _held: Arc::new(Held(Arc::clone(&inner))), inner };
+        let client = Client { _held: Arc::new(SessionGuard(Arc::clone(&inner))), inner };
         let attached = Arc::clone(&client.inner);
         tokio::spawn(async move { attached.keep_attached(attacher).await });
         if config.hasty {
@@ -189,9 +189,9 @@ impl Client {
     /// Reads like [`crate::Master::read`].
     pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let lease = match self.inner.read_leased(caller, &verb) {
-            Leased::Reply(reply) => return reply,
-            Leased::Miss => true,
-            Leased::Range => V::LEASES_RANGES,
+            LeasedReply::Reply(reply) => return reply,
+            LeasedReply::Miss => true,
+            LeasedReply::Range => V::LEASES_RANGES,
         };
         self.ask(caller, verb, lease).await
     }
@@ -223,8 +223,8 @@ impl Client {
     /// blocks.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         match self.inner.read_leased(caller, verb) {
-            Leased::Reply(reply) => Some(reply),
-            Leased::Miss | Leased::Range => None,
+            LeasedReply::Reply(reply) => Some(reply),
+            LeasedReply::Miss | LeasedReply::Range => None,
         }
     }
 
@@ -235,8 +235,8 @@ impl Client {
         verb: &V,
     ) -> Option<Result<Memo<V::Reply>>> {
         match self.inner.memo(caller, verb, true) {
-            Leased::Reply(reply) => Some(reply),
-            Leased::Miss | Leased::Range => None,
+            LeasedReply::Reply(reply) => Some(reply),
+            LeasedReply::Miss | LeasedReply::Range => None,
         }
     }
 
@@ -277,7 +277,8 @@ impl Client {
     }
 
     pub fn stats(&self) -> Stats {
-        let stats = self.inner.counters.stats(self.inner.rows.usage());
+        let (rows, bytes) = self.inner.rows.usage();
+        let stats = self.inner.counters.stats(rows, bytes);
         Stats { silence: self.silence().lasts, ..stats }
     }
 }

@@ -14,14 +14,14 @@ use super::inner::{Forgotten, Inner};
 use crate::erased::keeping;
 use crate::ops::sessions::ReserveInodes;
 use crate::session::connection::Attachment;
-use crate::session::kept::KeptOperations;
-use crate::session::link::{Lost, MasterLink, call};
+use crate::session::kept_operations::KeptOperations;
+use crate::session::link::{LostCall, MasterLink, call};
 use crate::session::messages::{
-    Delegate, Delegated, Executed, GiveBack, Reply, RunPosted, SessionMethod,
+    Delegate, DelegateReply, ExecuteReply, GiveBack, Reply, RunPosted, SessionMethod,
 };
 use crate::session::operation::Operation;
-use crate::session::posted::{Asking, Post, Poster, RESERVED};
-use crate::session::slots::Taken;
+use crate::session::posted_operations::{Asking, Post, Poster, RESERVED};
+use crate::session::slots::SlotGuard;
 use crate::{WireVerb, keys, wire};
 
 /// Time that the creator of the first file in a directory waits for the answer whether the
@@ -40,7 +40,7 @@ impl Inner {
 
     fn post_in<V: WireVerb>(
         &self,
-        slot: Taken,
+        slot: SlotGuard,
         attachment: u64,
         caller: &Caller,
         verb: &V,
@@ -77,7 +77,7 @@ impl Inner {
     }
 
     /// Returns a slot in which operations that change these rows may be posted, and the attachment.
-    async fn ask_to_post(self: &Arc<Inner>, changes: &[Bytes]) -> Option<(Taken, u64)> {
+    async fn ask_to_post(self: &Arc<Inner>, changes: &[Bytes]) -> Option<(SlotGuard, u64)> {
         let directory = changes.iter().find_map(|key| keys::directory_of(key));
         if let Some(directory) = directory
             && self.posts.may_ask(&self.rows, directory).is_some()
@@ -108,7 +108,7 @@ impl Inner {
         let Ok(Attachment { session, link, .. }) = self.connection.attached().await else { return };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         let delegate = Delegate { session, directory, bucket: asked.bucket };
-        match call::<_, Delegated>(&*link, SessionMethod::Delegate, &delegate).await {
+        match call::<_, DelegateReply>(&*link, SessionMethod::Delegate, &delegate).await {
             Ok(Reply::Done(mut delegated)) => {
                 for (key, row) in std::mem::take(&mut delegated.rows) {
                     self.rows.offer(mark, key, row);
@@ -184,7 +184,7 @@ impl Inner {
         attachment: &Attachment,
         batch: Vec<Arc<Post>>,
         directories: Vec<(Ino, u64)>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LostCall> {
         let Attachment { session, link, number, .. } = attachment;
         if !directories.is_empty() {
             // From here on it is no longer known which names do not exist.
@@ -195,26 +195,28 @@ impl Inner {
             let give_back = GiveBack { session: *session, directories };
             match call::<_, ()>(&**link, SessionMethod::GiveBack, &give_back).await? {
                 Reply::Done(()) => {}
-                _ => return Err(Lost("the master did not take directories back".into())),
+                _ => return Err(LostCall("the master did not take directories back".into())),
             }
         }
         if batch.is_empty() {
             Ok(())
         } else {
-            self.send_batch(keeper, (*session, *number, &**link), batch).await
+            self.send_batch(keeper, *session, *number, &**link, batch).await
         }
     }
 
     /// Has the master of an attachment run the first of the posted operations.
     ///
     /// # Errors
-    /// `Lost`: the master may have run them, and they must be sent again.
+    /// `LostCall`: the master may have run them, and they must be sent again.
     pub async fn send_batch(
         &self,
         keeper: &KeptOperations,
-        (session, attachment, link): (SessionId, u64, &dyn MasterLink),
+        session: SessionId,
+        attachment: u64,
+        link: &dyn MasterLink,
         batch: Vec<Arc<Post>>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LostCall> {
         let mark = self.rows.mark();
         let to_post = |post: &Arc<Post>| {
             let run = post.operation.in_slot(session, &post.slot);
@@ -223,7 +225,7 @@ impl Inner {
         let posted = RunPosted { session, operations: batch.iter().map(to_post).collect() };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         let answer =
-            call::<_, Vec<Result<Executed>>>(link, SessionMethod::RunPosted, &posted).await?;
+            call::<_, Vec<Result<ExecuteReply>>>(link, SessionMethod::RunPosted, &posted).await?;
         let ran = match answer {
             Reply::Done(ran) => ran,
             Reply::Failed(error) => {
@@ -231,11 +233,11 @@ impl Inner {
                 batch.iter().map(failed).collect()
             }
             Reply::NotAttached | Reply::NotServing(_) => {
-                return Err(Lost("the master does not serve".into()));
+                return Err(LostCall("the master does not serve".into()));
             }
         };
         if !keeper.keep_posted(attachment, &batch, &ran) {
-            return Err(Lost("the master may have been replaced meanwhile".into()));
+            return Err(LostCall("the master may have been replaced meanwhile".into()));
         }
         let (wrong, lost) = self.posts.confirm(&self.rows, mark, &batch, ran);
         if lost > 0 {

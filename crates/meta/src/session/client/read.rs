@@ -13,8 +13,8 @@ use super::inner::{Forgotten, Inner};
 use crate::erased::{Apply, keeping};
 use crate::memo::Memo;
 use crate::session::connection::Attachment;
-use crate::session::link::{Lost, MasterLink, call};
-use crate::session::messages::{Read, ReadReply, Reply, SessionMethod};
+use crate::session::link::{LostCall, MasterLink, call};
+use crate::session::messages::{ReadReply, ReadRequest, Reply, SessionMethod};
 use crate::shown::Rows;
 use crate::view::Want;
 use crate::{Context, Source, Stop, Verb, View};
@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 const SOON_PERCENT: u32 = 3;
 
 /// The answer of the leased rows.
-pub enum Leased<T> {
+pub enum LeasedReply<T> {
     Reply(Result<T>),
     /// Rows are missing.
     Miss,
@@ -35,24 +35,29 @@ pub enum Leased<T> {
 }
 
 impl Inner {
-    pub fn read_leased<V: Verb>(&self, caller: &Caller, verb: &V) -> Leased<V::Reply> {
+    pub fn read_leased<V: Verb>(&self, caller: &Caller, verb: &V) -> LeasedReply<V::Reply> {
         match self.memo(caller, verb, false) {
-            Leased::Reply(memo) => Leased::Reply(memo.map(|memo| memo.reply)),
-            Leased::Miss => Leased::Miss,
-            Leased::Range => Leased::Range,
+            LeasedReply::Reply(memo) => LeasedReply::Reply(memo.map(|memo| memo.reply)),
+            LeasedReply::Miss => LeasedReply::Miss,
+            LeasedReply::Range => LeasedReply::Range,
         }
     }
 
-    pub fn memo<V: Verb>(&self, caller: &Caller, verb: &V, trace: bool) -> Leased<Memo<V::Reply>> {
+    pub fn memo<V: Verb>(
+        &self,
+        caller: &Caller,
+        verb: &V,
+        trace: bool,
+    ) -> LeasedReply<Memo<V::Reply>> {
         let mut reply = None;
         let ran = self.on_leased(caller, V::NAME, trace, &mut keeping(verb, &mut reply));
         match (ran, reply) {
-            (Leased::Reply(Ok((rows, version))), Some(reply)) => {
-                Leased::Reply(Ok(Memo::new(reply, rows, version)))
+            (LeasedReply::Reply(Ok((rows, version))), Some(reply)) => {
+                LeasedReply::Reply(Ok(Memo::new(reply, rows, version)))
             }
-            (Leased::Reply(Err(error)), _) => Leased::Reply(Err(error)),
-            (Leased::Range, _) => Leased::Range,
-            (Leased::Miss | Leased::Reply(Ok(_)), _) => Leased::Miss,
+            (LeasedReply::Reply(Err(error)), _) => LeasedReply::Reply(Err(error)),
+            (LeasedReply::Range, _) => LeasedReply::Range,
+            (LeasedReply::Miss | LeasedReply::Reply(Ok(_)), _) => LeasedReply::Miss,
         }
     }
 
@@ -63,7 +68,7 @@ impl Inner {
         name: &str,
         trace: bool,
         apply: Apply<'_>,
-    ) -> Leased<(Rows, u64)> {
+    ) -> LeasedReply<(Rows, u64)> {
         let batch = self.lease.settled();
         let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
         for _ in 0..ATTEMPTS {
@@ -74,14 +79,14 @@ impl Inner {
                 |rows: &dyn Source| self.on_rows(rows, &context, name, trace, &mut *apply);
             match self.posts.over(&self.rows, attempt) {
                 None => {}
-                Some(Leased::Reply(rows)) => {
-                    return Leased::Reply(rows.map(|rows| (rows, version)));
+                Some(LeasedReply::Reply(rows)) => {
+                    return LeasedReply::Reply(rows.map(|rows| (rows, version)));
                 }
-                Some(Leased::Miss) => return Leased::Miss,
-                Some(Leased::Range) => return Leased::Range,
+                Some(LeasedReply::Miss) => return LeasedReply::Miss,
+                Some(LeasedReply::Range) => return LeasedReply::Range,
             }
         }
-        Leased::Miss
+        LeasedReply::Miss
     }
 
     /// Version of all rows that are known here. It grows with each change of them: if it is equal,
@@ -98,7 +103,7 @@ impl Inner {
         name: &str,
         trace: bool,
         apply: Apply<'_>,
-    ) -> Option<Leased<Rows>> {
+    ) -> Option<LeasedReply<Rows>> {
         let mark = self.rows.mark();
         let mut view = View::new(rows);
         if trace {
@@ -108,7 +113,7 @@ impl Inner {
         let changes = view.has_changes();
         // Until it is known that the rows were valid, no reply counts, nor any error.
         if !self.lease.is_valid() {
-            return Some(Leased::Miss);
+            return Some(LeasedReply::Miss);
         }
         if self.rows.mark() != mark {
             return None;
@@ -122,11 +127,11 @@ impl Inner {
             Err(Stop::Miss) => {
                 let wants = view.into_wants();
                 let range = wants.iter().any(|want| matches!(want, Want::Range { .. }));
-                return Some(if range { Leased::Range } else { Leased::Miss });
+                return Some(if range { LeasedReply::Range } else { LeasedReply::Miss });
             }
         };
         self.counters.hits.fetch_add(1, Ordering::Relaxed);
-        Some(Leased::Reply(reply))
+        Some(LeasedReply::Reply(reply))
     }
 
     pub async fn read(
@@ -144,7 +149,7 @@ impl Inner {
             let mark = self.rows.mark();
             let Attachment { session, link, lease: time, .. } = self.connection.attached().await?;
             let caller = caller.to_relayed();
-            let read = Read { session, caller, verb, fields: fields.clone(), lease };
+            let read = ReadRequest { session, caller, verb, fields: fields.clone(), lease };
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
             self.counters.reads.fetch_add(1, Ordering::Relaxed);
             match self.ask(&*link, read, time).await {
@@ -167,9 +172,9 @@ impl Inner {
     async fn ask(
         &self,
         link: &dyn MasterLink,
-        read: Read,
+        read: ReadRequest,
         lease: Duration,
-    ) -> Result<Reply<ReadReply>, Lost> {
+    ) -> Result<Reply<ReadReply>, LostCall> {
         let mut leased = pin!(call(link, SessionMethod::Read, &read));
         if !read.lease {
             return leased.await;
@@ -177,7 +182,7 @@ impl Inner {
         if let Ok(answer) = timeout(lease * SOON_PERCENT / 100, &mut leased).await {
             return answer;
         }
-        let read = Read { lease: false, ..read.clone() };
+        let read = ReadRequest { lease: false, ..read.clone() };
         let unleased = tokio::select! {
             biased;
             answer = leased => return answer,

@@ -10,9 +10,9 @@ use tokio::time::{sleep, timeout};
 
 use super::inner::Inner;
 use crate::session::connection::Attachment;
-use crate::session::kept::KeptOperations;
+use crate::session::kept_operations::KeptOperations;
 use crate::session::link::{MasterLink, call};
-use crate::session::messages::{Executed, Flush, Progress, Replayed, Reply, SessionMethod};
+use crate::session::messages::{ExecuteReply, Flush, Progress, ReplayEnd, Reply, SessionMethod};
 
 /// Longest time for which an operation is kept after it is durable.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ impl Inner {
         let mut kept = kept.into_iter().filter(|_| is_sent).peekable();
         while let Some(one) = kept.peek() {
             match one.execute(link, session).await {
-                Ok(Reply::Done(Ok(Executed { serial, progress, .. }))) => {
+                Ok(Reply::Done(Ok(ExecuteReply { serial, progress, .. }))) => {
                     keeper.keep_again(serial, Arc::clone(one));
                     keeper.note(attachment, progress);
                 }
@@ -94,12 +94,12 @@ impl Inner {
             if batch.is_empty() {
                 break;
             }
-            if self.send_batch(keeper, (session, attachment, link), batch).await.is_err() {
+            if self.send_batch(keeper, session, attachment, link, batch).await.is_err() {
                 keeper.put_back(std::iter::empty());
                 return Err(unserved("the connection was lost while posted operations were sent"));
             }
         }
-        match call::<_, ()>(link, SessionMethod::Replayed, &Replayed { session }).await {
+        match call::<_, ()>(link, SessionMethod::Replayed, &ReplayEnd { session }).await {
             Ok(Reply::Done(())) => Ok(attachment),
             _ => {
                 keeper.put_back(std::iter::empty());

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::inner::{Forgotten, Inner};
 use crate::WireVerb;
 use crate::ops::mkdir::Mkdir;
-use crate::session::messages::{Executed, ReadReply, Reply};
+use crate::session::messages::{ExecuteReply, ReadReply, Reply};
 use crate::session::operation::Operation;
 use crate::session::step::{GIVEN_UP, unanswered};
 
@@ -119,13 +119,13 @@ impl Inner {
             let answer = match &self.keeper {
                 Some(keeper) if !operation.is_durable() => {
                     let answer = operation.execute(&*attachment.link, run, None).await;
-                    if let Ok(Reply::Done(Executed { ino: Some(ino), .. })) = &answer
+                    if let Ok(Reply::Done(ExecuteReply { ino: Some(ino), .. })) = &answer
                         && operation.verb() == Mkdir::NUMBER
                     {
                         self.posts.made(*ino);
                     }
-                    let ran = (operation, &slot);
-                    answer.and_then(|answer| keeper.kept(attachment.number, ran, answer))
+                    let number = attachment.number;
+                    answer.and_then(|answer| keeper.kept(number, operation, &slot, answer))
                 }
                 _ => operation.call(&*attachment.link, run).await,
             };

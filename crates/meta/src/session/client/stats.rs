@@ -32,7 +32,7 @@ pub struct Stats {
 
 impl Counters {
     /// Returns the counters, with the number of leased rows and their bytes.
-    pub fn stats(&self, (rows, bytes): (u64, u64)) -> Stats {
+    pub fn stats(&self, rows: u64, bytes: u64) -> Stats {
         Stats {
             reads_leased: self.hits.load(Relaxed),
             calls: self.calls.load(Relaxed),

@@ -9,9 +9,10 @@ use cairn_meta::engine::Fence;
 use cairn_meta::engine::raft::digest::{RowDigests, TableDigest};
 use cairn_meta::engine::raft::entry::{EntryId, Members};
 use cairn_meta::engine::raft::message::{
-    Appended, Envelope, Message, Reply, SECTION_BYTES, encode, encode_reply, parse, parse_reply,
+    AppendOutcome, Envelope, Message, Reply, SECTION_BYTES, encode, encode_reply, parse,
+    parse_reply,
 };
-use cairn_meta::engine::raft::{Membership, Taken, Vote};
+use cairn_meta::engine::raft::{Membership, SnapshotState, Vote};
 use cairn_sim::golden::compare;
 use proptest::prelude::*;
 
@@ -27,7 +28,7 @@ fn all_kinds() -> Vec<Message> {
         .map(|n| batch(2, n, Fence { epoch: 1, batch: n }, vec![put("a", "x"), delete("b")]))
         .collect();
     let members = Members { voters: vec![BTreeSet::from([1, 2, 3])], learners: [4].into() };
-    let taken = Taken {
+    let taken = SnapshotState {
         applied: EntryId { term: 2, index: 9 },
         fence: Fence { epoch: 1, batch: 8 },
         given_up: true,
@@ -72,11 +73,11 @@ fn all_replies() -> Vec<Reply> {
     let vote = Vote { term: 3, member: 0, committed: false };
     let id = Some(EntryId { term: 2, index: 5 });
     vec![
-        Reply::Appended(Appended::All),
-        Reply::Appended(Appended::UpTo(id)),
-        Reply::Appended(Appended::UpTo(None)),
-        Reply::Appended(Appended::Conflict),
-        Reply::Appended(Appended::HigherVote(vote)),
+        Reply::Appended(AppendOutcome::All),
+        Reply::Appended(AppendOutcome::UpTo(id)),
+        Reply::Appended(AppendOutcome::UpTo(None)),
+        Reply::Appended(AppendOutcome::Conflict),
+        Reply::Appended(AppendOutcome::HigherVote(vote)),
         Reply::Voted { vote, granted: true, last: id },
         Reply::Voted { vote, granted: false, last: None },
         Reply::Asked { yes: true },

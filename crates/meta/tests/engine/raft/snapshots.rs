@@ -4,14 +4,14 @@ use cairn_base::rng::SeededRng;
 use cairn_meta::engine::Fence;
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::entry::{Entry, EntryId};
-use cairn_meta::engine::raft::{MemberStore, Taken, Vote};
+use cairn_meta::engine::raft::{MemberStore, SnapshotState, Vote};
 use cairn_sim::SimDisk;
 
 use super::model::{Model, batch, config, log, open, rows};
 use crate::support::{put, small};
 
 /// All that is needed to have the rows of `source` in `target`.
-fn send(source: &MemberStore, target: &MemberStore) -> cairn_base::Result<(Taken, bool)> {
+fn send(source: &MemberStore, target: &MemberStore) -> cairn_base::Result<(SnapshotState, bool)> {
     let mut outgoing = source.take_snapshot().unwrap();
     let mut incoming = target.receive_snapshot()?;
     while let Some(page) = outgoing.page()? {

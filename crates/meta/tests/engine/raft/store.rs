@@ -3,7 +3,7 @@
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::raft::entry::{Entry, EntryId, Proposal};
 use cairn_meta::engine::raft::{LeaderEntries, MemberStore, Outcome, Vote};
-use cairn_meta::engine::{Embedded, Fence};
+use cairn_meta::engine::{EmbeddedEngine, Fence};
 use cairn_sim::{Call, Fault, SimDisk};
 
 use super::model::{MEMBER, batch, entry, log, open, rows};
@@ -253,7 +253,7 @@ fn each_engine_and_each_member_has_its_own_directory() {
     let disk = SimDisk::new(8);
     drop(open(&disk, small(8)).unwrap());
     let arc = || std::sync::Arc::new(disk.clone());
-    let error = Embedded::open(arc(), small(8)).unwrap_err();
+    let error = EmbeddedEngine::open(arc(), small(8)).unwrap_err();
     assert!(error.kind() == "invalid" && error.to_string().contains("replicated"), "{error}");
     let error = cairn_meta::engine::embedded::verify(&disk, &small(8)).unwrap_err();
     assert_eq!(error.kind(), "invalid");

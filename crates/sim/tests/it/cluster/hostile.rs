@@ -17,8 +17,8 @@ use cairn_fs::ops::mkdir::Mkdir;
 use cairn_fs::ops::open_object::OpenObject;
 use cairn_fs::ops::statfs::Statfs;
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Read, ReadReply,
-    Recall, Renew, Renewed, Replayed, Reply, Run, SessionMethod,
+    Acknowledge, Attach, AttachReply, Change, Delegate, DelegateReply, Execute, ExecuteReply,
+    ReadReply, ReadRequest, Recall, Renew, RenewReply, ReplayEnd, Reply, Run, SessionMethod,
 };
 use cairn_meta::{Verb, WireVerb, wire};
 use serde::Serialize;
@@ -130,12 +130,12 @@ impl Mount {
             Kind::Keeping => SessionMethod::AttachToReplay,
             _ => SessionMethod::Attach,
         };
-        self.ask::<_, Attached>(method, &Attach { session }).await.map(drop)
+        self.ask::<_, AttachReply>(method, &Attach { session }).await.map(drop)
     }
 
     async fn renew(&self, reads_from: u64) -> Result<bool> {
         let renew = Renew { session: self.session, reads_from };
-        Ok(self.ask::<_, Renewed>(SessionMethod::Renew, &renew).await?.is_some())
+        Ok(self.ask::<_, RenewReply>(SessionMethod::Renew, &renew).await?.is_some())
     }
 
     async fn acknowledge(&self, number: u64) -> Result<()> {
@@ -147,7 +147,8 @@ impl Mount {
     async fn read<V: WireVerb>(&self, verb: V) -> Result<Option<V::Reply>> {
         let caller = Caller::verified(UserId::ROOT).to_relayed();
         let fields = wire::encode(&verb)?;
-        let read = Read { session: self.session, caller, verb: V::NUMBER, fields, lease: true };
+        let read =
+            ReadRequest { session: self.session, caller, verb: V::NUMBER, fields, lease: true };
         match self.ask::<_, ReadReply>(SessionMethod::Read, &read).await? {
             Some(ReadReply { reply: Ok(reply), .. }) => Ok(Some(wire::decode(&reply)?)),
             Some(_) | None => Ok(None),
@@ -157,7 +158,7 @@ impl Mount {
     /// Has a directory delegated that others want.
     async fn keep(&self, rng: &SeededRng) -> Result<()> {
         let session = self.session;
-        self.ask::<_, ()>(SessionMethod::Replayed, &Replayed { session }).await?;
+        self.ask::<_, ()>(SessionMethod::Replayed, &ReplayEnd { session }).await?;
         let files = Lookup { parent: Ino::ROOT, name: FILES.into() };
         let Some((parent, _)) = self.read(files).await? else { return Ok(()) };
         let Some((opened, _)) = self.read(GetBucket { name: FILES.into() }).await? else {
@@ -174,10 +175,10 @@ impl Mount {
             fields: wire::encode(&verb)?,
         };
         let change = Change { run, released: verb.changes() };
-        let executed: Option<Executed> =
+        let executed: Option<ExecuteReply> =
             self.ask(SessionMethod::Execute, &Execute { change, ino: None }).await?;
         let Some(directory) = executed.and_then(|executed| executed.ino) else { return Ok(()) };
         let delegate = Delegate { session, directory, bucket: opened.id };
-        self.ask::<_, Delegated>(SessionMethod::Delegate, &delegate).await.map(drop)
+        self.ask::<_, DelegateReply>(SessionMethod::Delegate, &delegate).await.map(drop)
     }
 }

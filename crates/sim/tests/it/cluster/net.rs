@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, NodeId, Result, Roles};
-use cairn_cluster::wire::{Authenticated, Dial, Handshake, Link, Listen, Taker, require_none};
+use cairn_cluster::wire::{Dial, Handshake, Link, Listen, PeerIdentity, Taker, require_none};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -70,7 +70,7 @@ struct Listener {
 
 struct Dialed {
     stream: SimStream,
-    from: Authenticated,
+    from: PeerIdentity,
     purpose: Purpose,
 }
 
@@ -227,7 +227,7 @@ impl Net {
         drop(state);
         let ours = SimStream { net: self.clone(), incoming: there + 1, outgoing: there };
         let theirs = SimStream { net: self.clone(), incoming: there, outgoing: there + 1 };
-        let who = |node, roles| Authenticated {
+        let who = |node, roles| PeerIdentity {
             node,
             roles,
             address: address.to_owned(),

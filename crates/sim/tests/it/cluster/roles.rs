@@ -412,8 +412,9 @@ async fn serve_files(
     tokio::spawn(cairn_nfs::Desk::sweep(Arc::downgrade(&desk)));
     let (_stop, stopped) = watch::channel(false);
     while let Some((stream, address)) = connections.recv().await {
-        let both = tokio::io::split(stream);
-        let served = converse(both, (address, Arc::new(())), Arc::clone(&desk), stopped.clone());
+        let (reader, writer) = tokio::io::split(stream);
+        let (place, desk) = (Arc::new(()), Arc::clone(&desk));
+        let served = converse(reader, writer, address, place, desk, stopped.clone());
         tokio::spawn(async move {
             if let Err(error) = served.await {
                 tracing::debug!(%address, %error, "a connection ended");

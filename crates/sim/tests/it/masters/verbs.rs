@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::Error;
-use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
+use cairn_meta::{Context, Needs, Stop, Verb, VerbNeeds, View};
 
 fn key(register: u8) -> Bytes {
     Bytes::from(format!("r{register}"))
@@ -18,7 +18,7 @@ fn load(view: &mut View<'_>, register: u8) -> Result<u32, Stop> {
 /// Puts a value into a register; the reply is the one before.
 pub struct Swap(pub u8, pub u32);
 
-impl Declared for Swap {
+impl VerbNeeds for Swap {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 
@@ -39,7 +39,7 @@ impl Verb for Swap {
 /// The value of a register.
 pub struct Load(pub u8);
 
-impl Declared for Load {
+impl VerbNeeds for Load {
     const NEEDS: Needs = Needs::Nothing("a test");
 }
 

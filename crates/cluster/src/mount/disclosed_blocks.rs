@@ -1,0 +1,224 @@
+//! Blocks and bodies that were disclosed to a session, and their buckets. A session may read no
+//! other block, and ask for the extents of no other body. A block's id says nothing about the right
+//! to read it, and can be guessed from another id. Disclosure is not that right either: it is
+//! decided again, in the bucket, each time.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cairn_base::{BlockId, BodyId, BucketId, SessionId};
+use cairn_meta::keys;
+use cairn_meta::rows::{Content, Extent, Extents, Inode, Place, Row};
+use parking_lot::Mutex;
+
+/// Ids kept for a session, in each of two halves: beyond that the older half is forgotten.
+const IDS: usize = 1 << 19;
+
+/// Buckets in which an id was found, the last one first. Files of several buckets may share bytes;
+/// beyond two, the older buckets are forgotten.
+type Buckets = [Option<BucketId>; 2];
+
+/// Disclosed blocks and bodies of all sessions of a server.
+#[derive(Default)]
+pub struct DisclosedBlocks {
+    sessions: Mutex<HashMap<SessionId, Both>>,
+}
+
+#[derive(Default)]
+struct Both {
+    blocks: DisclosedIds<BlockId>,
+    bodies: DisclosedIds<BodyId>,
+}
+
+struct DisclosedIds<T> {
+    new: HashMap<T, Buckets>,
+    old: HashMap<T, Buckets>,
+}
+
+impl<T> Default for DisclosedIds<T> {
+    fn default() -> DisclosedIds<T> {
+        DisclosedIds { new: HashMap::new(), old: HashMap::new() }
+    }
+}
+
+impl<T: std::hash::Hash + Eq> DisclosedIds<T> {
+    fn insert(&mut self, id: T, bucket: BucketId) {
+        if self.new.len() >= IDS {
+            self.old = std::mem::take(&mut self.new);
+        }
+        let before = self.buckets(&id);
+        let other = before.into_iter().flatten().find(|other| *other != bucket);
+        self.new.insert(id, [Some(bucket), other]);
+    }
+
+    fn buckets(&self, id: &T) -> Buckets {
+        self.new.get(id).or_else(|| self.old.get(id)).copied().unwrap_or_default()
+    }
+
+    fn forget(&mut self, bucket: BucketId) {
+        for ids in [&mut self.new, &mut self.old] {
+            ids.retain(|_, buckets| {
+                for of in buckets.iter_mut() {
+                    of.take_if(|of| *of == bucket);
+                }
+                buckets.iter().any(Option::is_some)
+            });
+        }
+    }
+}
+
+impl DisclosedBlocks {
+    /// Returns the buckets in which a block was disclosed to the session.
+    pub fn of_block(&self, session: SessionId, block: BlockId) -> impl Iterator<Item = BucketId> {
+        let sessions = self.sessions.lock();
+        let buckets = sessions.get(&session).map(|both| both.blocks.buckets(&block));
+        buckets.unwrap_or_default().into_iter().flatten()
+    }
+
+    /// Returns true if a body in this bucket was disclosed to the session.
+    pub fn has_body(&self, session: SessionId, bucket: BucketId, body: BodyId) -> bool {
+        let sessions = self.sessions.lock();
+        let buckets = sessions.get(&session).map(|both| both.bodies.buckets(&body));
+        buckets.unwrap_or_default().contains(&Some(bucket))
+    }
+
+    pub fn of_extents(&self, session: SessionId, bucket: BucketId, extents: &[Extent]) {
+        let mut sessions = self.sessions.lock();
+        let both = sessions.entry(session).or_default();
+        for extent in extents {
+            if let Place::Block { block, .. } = extent.place {
+                both.blocks.insert(block, bucket);
+            }
+        }
+    }
+
+    pub fn of_inode(&self, session: SessionId, inode: &Inode) {
+        if let Content::Body(body) = inode.content {
+            let mut sessions = self.sessions.lock();
+            sessions.entry(session).or_default().bodies.insert(body, inode.bucket);
+        }
+    }
+
+    /// Notes rows that the session gets to keep, from a reply.
+    pub fn of_rows(&self, session: SessionId, rows: &[(Bytes, Option<Bytes>)]) {
+        for (_, row) in rows.iter().filter(|(key, _)| key.first() == Some(&b'i')) {
+            if let Some(Ok(inode)) = row.as_ref().map(Inode::decode) {
+                self.of_inode(session, &inode);
+            }
+        }
+        for (key, row) in rows.iter().filter(|(key, _)| keys::is_of_extents(key)) {
+            let Some(body) = keys::extents_body(key) else { continue };
+            let Some(Ok(row)) = row.as_ref().map(Extents::decode) else { continue };
+            for bucket in self.of_body(session, body).into_iter().flatten() {
+                self.of_extents(session, bucket, &row.extents);
+            }
+        }
+    }
+
+    /// Notes extents of a body whose bucket is known.
+    pub fn of_chunk(&self, session: SessionId, body: BodyId, extents: Vec<Extent>) {
+        for bucket in self.of_body(session, body).into_iter().flatten() {
+            self.of_extents(session, bucket, &extents);
+        }
+    }
+
+    fn of_body(&self, session: SessionId, body: BodyId) -> Buckets {
+        let sessions = self.sessions.lock();
+        sessions.get(&session).map(|both| both.bodies.buckets(&body)).unwrap_or_default()
+    }
+
+    /// Forgets what was disclosed in a bucket in which the session may read no longer.
+    pub fn forget_bucket(&self, session: SessionId, bucket: BucketId) {
+        if let Some(both) = self.sessions.lock().get_mut(&session) {
+            both.blocks.forget(bucket);
+            both.bodies.forget(bucket);
+        }
+    }
+
+    pub fn forget(&self, session: SessionId) {
+        self.sessions.lock().remove(&session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::GroupId;
+
+    const A: BucketId = BucketId(2);
+    const B: BucketId = BucketId(3);
+    const C: BucketId = BucketId(4);
+
+    fn extent(block: BlockId) -> Extent {
+        Extent { offset: 0, len: 10, place: Place::Block { group: GroupId(1), block, offset: 0 } }
+    }
+
+    fn buckets(told: &DisclosedBlocks, session: SessionId, block: BlockId) -> Vec<BucketId> {
+        told.of_block(session, block).collect()
+    }
+
+    #[test]
+    fn a_session_knows_what_it_was_told() {
+        let told = DisclosedBlocks::default();
+        let (own, other) = (SessionId(1), SessionId(2));
+        let block = BlockId { session: SessionId(9), counter: 4 };
+        told.of_extents(own, A, &[extent(block)]);
+        assert_eq!(buckets(&told, own, block), [A]);
+        assert_eq!(buckets(&told, other, block), []);
+        assert_eq!(buckets(&told, own, BlockId { counter: 5, ..block }), []);
+        let body = BodyId { session: SessionId(9), counter: 1 };
+        assert!(!told.has_body(own, A, body));
+        let inode = Inode { bucket: A, content: Content::Body(body), ..Inode::default() };
+        told.of_inode(own, &inode);
+        assert!(told.has_body(own, A, body));
+        assert!(!told.has_body(other, A, body) && !told.has_body(own, B, body));
+        told.forget(own);
+        assert!(buckets(&told, own, block).is_empty() && !told.has_body(own, A, body));
+    }
+
+    #[test]
+    fn rows_of_extents_are_in_the_bucket_of_the_inode() {
+        let (told, session) = (DisclosedBlocks::default(), SessionId(1));
+        let block = |counter| BlockId { session: SessionId(9), counter };
+        let body = |counter| BodyId { session: SessionId(9), counter };
+        let row = |of| {
+            let extents = Extents { extents: vec![extent(block(of))] };
+            (keys::extents(body(of), 0), Some(extents.encode()))
+        };
+        let inode = Inode { bucket: A, content: Content::Body(body(1)), ..Inode::default() };
+        // In whatever order they come.
+        let inode = (keys::inode(cairn_base::Ino(5)), Some(inode.encode()));
+        told.of_rows(session, &[row(1), row(2), inode]);
+        assert_eq!(buckets(&told, session, block(1)), [A]);
+        assert_eq!(buckets(&told, session, block(2)), [], "of no inode that it was shown");
+    }
+
+    #[test]
+    fn a_bucket_is_forgotten_and_what_is_in_another_too_stays() {
+        let (told, session) = (DisclosedBlocks::default(), SessionId(1));
+        let block = |counter| BlockId { session: SessionId(9), counter };
+        told.of_extents(session, A, &[extent(block(1)), extent(block(2))]);
+        told.of_extents(session, B, &[extent(block(2)), extent(block(3))]);
+        assert_eq!(buckets(&told, session, block(2)), [B, A]);
+        told.forget_bucket(session, A);
+        assert_eq!(buckets(&told, session, block(1)), []);
+        assert_eq!(buckets(&told, session, block(2)), [B]);
+        assert_eq!(buckets(&told, session, block(3)), [B]);
+        told.of_extents(session, A, &[extent(block(2))]);
+        told.of_extents(session, C, &[extent(block(2))]);
+        assert_eq!(buckets(&told, session, block(2)), [C, A]);
+    }
+
+    #[test]
+    fn what_was_told_long_ago_is_forgotten() {
+        let told = DisclosedBlocks::default();
+        let session = SessionId(1);
+        let block = |counter| BlockId { session: SessionId(9), counter };
+        for counter in 0..2 * IDS as u64 + 1 {
+            told.of_extents(session, A, &[extent(block(counter))]);
+        }
+        assert_eq!(buckets(&told, session, block(0)), []);
+        assert_eq!(buckets(&told, session, block(2 * IDS as u64)), [A]);
+        assert_eq!(buckets(&told, session, block(IDS as u64)), [A]);
+    }
+}
