@@ -232,7 +232,10 @@ def hostile(_):
     places = {"CAIRN_TEST_PLACES_SECONDS": "180"}
     yield python("hostile/test_places.py", "-k", "closes", env=places, timeout=HOUR)
     attack = {"CAIRN_TEST_ATTACK_SECONDS": "600"}
-    yield python("hostile/test_attack.py", env=attack, timeout=HOUR)
+    # What is printed are figures.
+    yield python("hostile/test_attack.py", "-s", env=attack, timeout=HOUR)
+    requests = {"CAIRN_TEST_RECORDS_REQUESTS": "100000"}
+    yield python("hostile/test_records.py", "-s", "-k", "many_requests", env=requests, timeout=HOUR)
 
 
 def supply(_):
@@ -309,7 +312,7 @@ PARTS = {
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, backups of 100,000 objects and 20 GiB"),
     "browser": (browser, "the console: 500 files and one of 2 GiB, a folder of 1,000,000 objects, 10 idle pages for a minute"),
-    "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
+    "hostile": (hostile, "10 minutes of hostile clients beside honest ones, 100,000 requests against the audit; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
     "packages": (packages, "packages, the image and the chart; the operator's book and recipes on fresh machines; wants a registry"),

@@ -60,6 +60,8 @@ pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
 /// key, and 256.
 pub const ZIPS_BYTES: u64 = 64 << 20;
 pub const ZIP_BYTES: usize = 16 << 20;
+/// Longest wait of an archive for its memory.
+pub const ZIP_WAIT: Duration = Duration::from_secs(20);
 /// Limits on followers at the same time: their number, of which no user and no network has more
 /// than three quarters, and the fraction of the door's connections that all of them together may
 /// hold (one of this many).

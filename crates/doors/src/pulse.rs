@@ -3,10 +3,12 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
+use cairn_base::{Party, Shares};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Signs of life of one connection.
@@ -20,6 +22,8 @@ pub(crate) struct Pulse {
     is_blocked: AtomicBool,
     /// Number of bytes of bodies that arrived, and of bytes that the other end took.
     moved: AtomicU64,
+    /// What bodies of replies hold.
+    held: Mutex<Vec<Weak<HeldRoom>>>,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
 }
@@ -27,20 +31,47 @@ pub(crate) struct Pulse {
 /// The connection as seen by the body of a reply that has this as an extension: for bodies that may
 /// have nothing to send for long.
 #[derive(Clone, Debug, Default)]
-pub struct Seat(Arc<OnceLock<Arc<Pulse>>>);
+pub struct Seat {
+    pulse: Arc<OnceLock<Arc<Pulse>>>,
+    held: Option<Weak<HeldRoom>>,
+}
+
+/// Room that the body of a reply has as long as it is there.
+pub struct HeldRoom {
+    of: Arc<Shares>,
+    party: Party,
+}
+
+impl HeldRoom {
+    pub fn new(of: &Arc<Shares>, party: Party) -> HeldRoom {
+        HeldRoom { of: Arc::clone(of), party }
+    }
+}
+
+impl std::fmt::Debug for HeldRoom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "room of {:?}", self.party)
+    }
+}
 
 impl Seat {
+    /// Returns the seat of a body that holds room: while others wait for that room, its connection
+    /// ends if its client is slow.
+    pub fn holding(room: &Arc<HeldRoom>) -> Seat {
+        Seat { held: Some(Arc::downgrade(room)), ..Seat::default() }
+    }
+
     /// Notes that the connection is alive although nothing is sent. It does not count while nothing
     /// can be sent.
     pub fn beat(&self) {
-        if let Some(pulse) = self.0.get() {
+        if let Some(pulse) = self.pulse.get() {
             pulse.beat();
         }
     }
 
     /// Returns when the server stops.
     pub async fn stopped(&self) {
-        match self.0.get() {
+        match self.pulse.get() {
             Some(pulse) => drop(pulse.stopped.clone().wait_for(|stop| *stop).await),
             None => std::future::pending().await,
         }
@@ -82,6 +113,7 @@ impl Pulse {
             awaited: AtomicU32::default(),
             is_blocked: AtomicBool::default(),
             moved: AtomicU64::default(),
+            held: Mutex::default(),
             stopped,
         }
     }
@@ -118,6 +150,13 @@ impl Pulse {
         InProgress(Arc::clone(pulse))
     }
 
+    /// Returns whether others wait for what bodies on this connection hold.
+    pub(crate) fn holds_what_is_wanted(&self) -> bool {
+        let held = self.held.lock();
+        let mut rooms = held.iter().filter_map(Weak::upgrade);
+        rooms.any(|room| room.of.is_wanted_of(room.party))
+    }
+
     /// Returns whether there was a sign of life since the last call.
     pub(crate) fn take(&self) -> bool {
         self.beat.swap(false, Relaxed) || self.in_progress.load(Relaxed) > 0
@@ -127,7 +166,12 @@ impl Pulse {
 impl InProgress {
     pub(crate) fn give(&self, seat: &Seat) {
         // A reply is given once.
-        let _ = seat.0.set(Arc::clone(&self.0));
+        let _ = seat.pulse.set(Arc::clone(&self.0));
+        if let Some(held) = &seat.held {
+            let mut all = self.0.held.lock();
+            all.retain(|held| held.strong_count() > 0);
+            all.push(held.clone());
+        }
     }
 }
 

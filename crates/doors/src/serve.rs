@@ -44,8 +44,8 @@ use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
 use crate::places::{NoPlace, Place, Places, PlacesAt};
 use crate::proxies::{self, Proxies};
-pub use crate::pulse::Seat;
 use crate::pulse::{Gait, Pulse, PulsedStream};
+pub use crate::pulse::{HeldRoom, Seat};
 use crate::records::{self, RecordedBody, Records};
 use crate::tls::Tls;
 use crate::upload::Upload;
@@ -428,7 +428,9 @@ impl<D: Door> ServeShared<D> {
                 _ = watchdog.tick() => {
                     silent = if pulse.take() { 0 } else { silent + 1 };
                     let is_slow = gait.look(pulse, least) >= limits::SLOW_LOOKS;
-                    if silent >= looks || (silent > 0 || is_slow) && seat.is_wanted() {
+                    let is_in_the_way = (silent > 0 || is_slow) && seat.is_wanted()
+                        || is_slow && pulse.holds_what_is_wanted();
+                    if silent >= looks || is_in_the_way {
                         return Ok(());
                     }
                 }

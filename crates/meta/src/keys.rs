@@ -499,6 +499,13 @@ pub fn is_owned(key: &[u8]) -> bool {
     key.strip_prefix(b"c").is_some_and(|name| name.starts_with(OWNED.as_bytes()))
 }
 
+/// The user of a row of what belongs to a user.
+pub fn user_of_owned(key: &Bytes) -> Option<UserId> {
+    let digits = key.strip_prefix(b"c")?.strip_prefix(OWNED.as_bytes())?;
+    let user = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(UserId)?;
+    (*key == owned(user)).then_some(user)
+}
+
 const OWNED: &str = "owned/";
 
 /// `c bucket/<user>/<name>`: a bucket that the user owns or has rights in. The user has 16

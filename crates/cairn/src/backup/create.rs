@@ -76,7 +76,7 @@ pub fn run(server: Server, mut repository: Repository, how: &How) -> Result<Back
     Ok(state)
 }
 
-fn seconds() -> u64 {
+pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }
 

@@ -84,13 +84,19 @@ enum Command {
         json: bool,
     },
     /// Read a backup back and check all of it
-    #[command(after_help = "Example:\n  cairn backup check /backup/cairn")]
+    #[command(after_help = "Examples:
+  cairn backup check /backup/cairn
+  cairn backup check /backup/cairn --newest-within 2d")]
     Check {
         #[command(flatten)]
         place: Place,
         /// Forget damaged items, so that the next backup writes them again
         #[arg(long)]
         repair: bool,
+        /// Complain if a store has no state of the last so many s, m, h or d: without this, who
+        /// removes the newest states leaves a backup that is sound
+        #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+        newest_within: Option<u32>,
     },
     /// Remove old states, and all that only they need
     ///
@@ -196,9 +202,13 @@ pub fn run(args: &BackupArgs) -> Result<ExitCode> {
             output::line(state.id())?;
         }
         Command::List { place, json } => list(&place.open(Access::Read)?, *json)?,
-        Command::Check { place, repair: false } => return check(&place.open(Access::Read)?, false),
-        Command::Check { place, repair: true } => {
-            return check(&place.open_alone("cairn backup check --repair")?, true);
+        Command::Check { place, repair, newest_within } => {
+            let repository = if *repair {
+                place.open_alone("cairn backup check --repair")?
+            } else {
+                place.open(Access::Read)?
+            };
+            return check(&repository, *repair, *newest_within);
         }
         Command::Prune { place, keep, dry_run } => prune(place, keep, *dry_run)?,
         Command::Locks { target, end: Some(id), .. } => place_lock::end(&*target.open()?, id)?,
@@ -282,8 +292,9 @@ fn list(repository: &Repository, json: bool) -> Result<()> {
     output::table(&["STATE", "ROWS", "BLOCKS", "BYTES"], rows)
 }
 
-fn check(repository: &Repository, repair: bool) -> Result<ExitCode> {
-    let checked = check::run(repository, repair)?;
+fn check(repository: &Repository, repair: bool, within: Option<u32>) -> Result<ExitCode> {
+    let since = within.map(|within| create::seconds().saturating_sub(u64::from(within)));
+    let checked = check::run(repository, repair, since)?;
     checked.findings.iter().try_for_each(output::line)?;
     let (states, packs, damage) = (checked.states, checked.packs, checked.findings.len());
     output::complain(&format!("checked: {states} states, {packs} packs, {damage} findings"));

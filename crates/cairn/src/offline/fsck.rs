@@ -99,7 +99,7 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode> {
     let store = Frozen::open(&args.dir, &args.meta)?;
     let rows = store.snapshot()?;
     let sifted = SiftedRows::new(&*rows);
-    check_rows(&sifted, &mut report)?;
+    check_rows(&sifted, store.is_counted(&sifted)?, &mut report)?;
     check_secrets(&sifted, &store.dir, &mut report)?;
     let bad = check_blocks(&sifted, &store.blocks, args.quick, &mut report)?;
     count_orphans(&sifted, &store.blocks, &mut report)?;
@@ -141,9 +141,14 @@ fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn check_rows(snapshot: &dyn Snapshot, report: &mut Report) -> Result<()> {
+fn check_rows(snapshot: &dyn Snapshot, is_counted: bool, report: &mut Report) -> Result<()> {
     let bar = output::count_bar(0, "metadata rows");
-    let found = check::check(snapshot, &mut |rows| bar.set_position(rows))?;
+    let mut progress = |rows| bar.set_position(rows);
+    let found = if is_counted {
+        check::check(snapshot, &mut progress)?
+    } else {
+        check::check_uncounted(snapshot, &mut progress)?
+    };
     bar.finish_and_clear();
     report.rows = found.rows;
     report.buckets = found.buckets;

@@ -66,6 +66,13 @@ impl Frozen {
     pub fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         Ok(self.engine.snapshot()?)
     }
+
+    /// Whether the last master counted what belongs to users: one of a version before did not.
+    pub fn is_counted(&self, snapshot: &dyn Snapshot) -> Result<bool> {
+        // What cannot be read is a finding of the check.
+        let epoch = self.engine.fence()?.epoch;
+        Ok(cairn_meta::check::is_counted(snapshot, epoch).unwrap_or(true))
+    }
 }
 
 /// Checks that the store in a directory has no metadata that a load could replace, and that its

@@ -114,7 +114,7 @@ fn in_the_metadata() {
     let at = (0..all.len() - 64).rev().find(|at| &all[*at..at + 64] == wanted).unwrap() as u64;
     let file = OpenOptions::new().write(true).open(&rows).unwrap();
     file.write_all_at(&[all[at as usize] ^ 1], at).unwrap();
-    let (code, _, stderr) = run(&mut cairn(&["fsck", path]));
+    let (code, stdout, _) = run(&mut cairn(&["fsck", path]));
     assert_eq!(code, 1);
-    assert!(stderr.contains("corrupt"), "{stderr}");
+    assert!(stdout.contains("corrupt"), "{stdout}");
 }

@@ -79,7 +79,7 @@ fn and_the_next_one_costs_what_changed() {
     assert!((1 << 20..2 << 20).contains(&cost), "{cost} of {first}");
     let listed = server.ok(&["backup", "list", text(&backup), "--json"]);
     assert_eq!(listed.lines().count(), 2, "{listed}");
-    server.ok(&["backup", "check", text(&backup)]);
+    server.ok(&["backup", "check", text(&backup), "--newest-within", "1h"]);
     assert_eq!(server.ok(&["backup", "holds"]), "");
     // An older state, onto the blocks of a newer one: none of them is deleted.
     let first_state: serde_json::Value =

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cairn_base::RealDisk;
+use cairn_base::{RealDisk, UserId};
 use cairn_meta::engine::{EmbeddedEngine, Engine, embedded};
+use cairn_meta::keys;
 
 use crate::support::{Server, bytes, cairn, directory, run, server_command};
 
@@ -132,4 +133,39 @@ fn only_root_may_dump() {
     assert!(!target.exists());
     let (code, _, _) = run(&mut cairn(&["meta", "dump", "--meta", "postgres://x", "dir", "file"]));
     assert_eq!(code, 2);
+}
+
+/// Takes rows out of the metadata in a directory, as no master does.
+fn remove(store: &Path, keys: &[bytes::Bytes]) {
+    let disk = Arc::new(RealDisk::open(&store.join("meta")).unwrap());
+    let engine = EmbeddedEngine::open(disk, embedded::Config::default()).unwrap();
+    let changes = keys.iter().map(|key| (key.clone(), None)).collect();
+    engine.commit(engine.fence().unwrap(), changes).unwrap();
+}
+
+#[test]
+fn what_belongs_to_users_is_checked_and_counted_anew_after_a_load() {
+    let (_directory, store, dump) = store();
+    // The next master notes that it counts.
+    assert_eq!(Server::start(&store, &[]).stop(), 0);
+    let fsck = || run(&mut cairn(&["fsck", text(&store)]));
+    assert_eq!(fsck().0, 0, "{}", fsck().1);
+    let root = UserId::ROOT;
+    remove(&store, &[keys::owned(root), keys::bucket_of(root, b"photos")]);
+    let (code, stdout, _) = fsck();
+    assert_eq!(code, 1, "{stdout}");
+    for found in ["for user 1 0 buckets", "photos is not in the index of the buckets of user 1"] {
+        assert!(stdout.contains(found), "{found}: {stdout}");
+    }
+    let (code, _, stderr) = run(&mut cairn(&["meta", "dump", text(&store), text(&dump)]));
+    assert_eq!(code, 0, "{stderr}");
+    fs::remove_dir_all(store.join("meta")).unwrap();
+    let (code, _, stderr) = run(&mut cairn(&["meta", "load", text(&dump), text(&store)]));
+    assert_eq!(code, 0, "{stderr}");
+    // It is not compared before it is counted.
+    assert_eq!(fsck().0, 0, "{}", fsck().1);
+    assert_eq!(Server::start(&store, &[]).stop(), 0);
+    assert_eq!(fsck().0, 0, "{}", fsck().1);
+    remove(&store, &[keys::owned(root)]);
+    assert_eq!(fsck().0, 1, "{}", fsck().1);
 }

@@ -1,6 +1,7 @@
 //! GET of a path that ends in `/` with `zip`: sends all objects below as a zip archive, which is
 //! made while it is sent.
 
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +16,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Response};
+use tokio::time::timeout;
 
 use super::error::Failure;
 use super::inner::Inner;
@@ -22,6 +24,7 @@ use super::zip::{Archive, Entry, entry_name};
 use super::{Body, get, headers};
 use crate::content_type;
 use crate::limits;
+use crate::serve::{HeldRoom, Seat};
 
 const CRC: CrcAlgorithm = CrcAlgorithm::Crc32IsoHdlc;
 /// Bytes of memory for an object in addition to its key: the rest of its record in the directory,
@@ -34,7 +37,8 @@ const BATCH: usize = 64 << 10;
 /// its state at its turn.
 ///
 /// # Errors
-/// `TooLarge` for more objects than an archive has memory for, `Busy` if others have it.
+/// `TooLarge` for more objects than an archive has memory for, `Busy` if others have it and do not
+/// give it back in time.
 pub async fn reply(
     door: &Inner,
     caller: &Caller,
@@ -43,6 +47,8 @@ pub async fn reply(
     prefix: &str,
 ) -> Result<Response<Body>, Failure> {
     let found = find(door, caller, party, bucket, prefix).await?;
+    let held = Arc::new(HeldRoom::new(&door.zip_memory, party));
+    let seat = Seat::holding(&held);
     let making = Making {
         fs: door.fs().clone(),
         caller: caller.clone(),
@@ -54,12 +60,13 @@ pub async fn reply(
         current: None,
         gone: Vec::new(),
         hidden: found.hidden,
-        _room: found.room,
+        _room: (found.room, held),
     };
     let pieces = stream::try_unfold(making, |mut making| async move {
         Ok(making.next().await?.map(|piece| (piece, making)))
     });
     let mut reply = Response::new(Body::unmeasured(pieces.boxed()));
+    reply.extensions_mut().insert(seat);
     let named = content_type::last_component(prefix.trim_end_matches('/'));
     let name = if named.is_empty() { bucket } else { named };
     let headers = reply.headers_mut();
@@ -108,9 +115,9 @@ async fn find(
             );
             return Err(Error::TooLarge(what).into());
         }
-        let share = door.zip_memory.take_now(party, more as u64);
-        let share = share.ok_or(Failure::Busy("too many archives are made at once"))?;
-        found.room.push(share);
+        let share = timeout(limits::ZIP_WAIT, door.zip_memory.take(party, more as u64)).await;
+        let busy = |_| Failure::Busy("too many archives are made at once");
+        found.room.push(share.map_err(busy)?);
         found.hidden += page.hidden;
         found.keys.extend(page.objects.into_iter().map(|listed| listed.key.into_boxed_str()));
         match page.next {
@@ -144,7 +151,7 @@ struct Making {
     gone: Vec<Box<str>>,
     hidden: u64,
     note: String,
-    _room: Vec<Share>,
+    _room: (Vec<Share>, Arc<HeldRoom>),
 }
 
 impl Making {

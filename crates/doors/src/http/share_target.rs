@@ -237,7 +237,9 @@ async fn count(door: &Inner, asked: &ShareRequest<'_>, opened: &ShareAccess) -> 
     door.fs().run(&Caller::system(), verb).await.map_err(|error| match error {
         Error::NotFound(_) => Error::Denied("downloads".into()),
         other => other,
-    })
+    })?;
+    Witness::of(&asked.parts.extensions).note(|facts| facts.has_changed = true);
+    Ok(())
 }
 
 async fn zip(

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::time::Duration;
 
 use crate::http_a_damaged_object_is_never_a_short_one::damage;
-use crate::http_harness::{Client, Connection, Server};
+use crate::http_harness::{Client, Connection, Server, Setup};
+use cairn_doors::limits::Limits;
 
 fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     bytes[at..at + len].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
@@ -161,4 +163,30 @@ fn an_archive_with_damaged_bytes_has_no_end() {
     owner.put("/storage/bucket/bad/b", b"behind it").expect(201);
     damage(server.dir.path(), b"needle");
     assert!(Download::begin(&owner, "/storage/bucket/bad/").finish().is_none());
+}
+
+/// Four archives take nearly all of their memory, and nobody reads them.
+#[test]
+fn who_does_not_read_an_archive_makes_way_for_others() {
+    let limits = Limits { idle_wanted: Duration::from_millis(200), ..Limits::default() };
+    let server = Server::with(Setup { limits, ..Setup::default() });
+    let [owner, second, third] = ["owner", "second", "third"].map(|name| server.user(name));
+    owner.put("/storage/bucket?visibility=public", b"").expect(201);
+    let large = crate::http_objects_are_what_was_put::pattern(16 << 20);
+    owner.put("/storage/bucket/all/0-large", &large).expect(201);
+    let directory = ["x".repeat(250), "y".repeat(250), "z".repeat(250)].join("/");
+    for number in 0..2600 {
+        let key = format!("all/{directory}/{number:0240}");
+        owner.put(&format!("/storage/bucket/{key}"), b"").expect(201);
+    }
+    let path = "/storage/bucket/all/";
+    let held = [&owner, &owner, &owner, &second].map(|client| {
+        let mut download = Download::begin(client, path);
+        download.came = vec![0];
+        download.connection.stream.read_exact(&mut download.came).unwrap();
+        download
+    });
+    assert_eq!(names(&third, path).len(), 2601);
+    let ended = held.into_iter().filter_map(|download| download.finish().is_none().then_some(()));
+    assert!(ended.count() > 0, "one of them has made way");
 }

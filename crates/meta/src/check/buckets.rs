@@ -6,14 +6,16 @@ use cairn_base::{BodyId, BucketId, Result, UploadId};
 use super::facts::{BucketFacts, Facts, UploadFacts};
 use super::report::{About, Report};
 use super::tables::{Checker, number, only_number};
+use super::user_totals;
 use crate::keys;
+use crate::ops::user_totals::users_of;
 use crate::rows::{Bucket, Content, Drain, Draining, Entry, Part, Upload, Usage};
 
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'b', |key| only_number(key).map(BucketId), read_bucket)?;
     checker.each_row(b'n', |key| only_number(key).map(BucketId), read_usage)?;
-    checker.each_row(b'u', parse_upload, |checker, (bucket, id), _: Upload| {
-        read_upload(checker, bucket, id);
+    checker.each_row(b'u', parse_upload, |checker, (bucket, id), row: Upload| {
+        read_upload(checker, bucket, id, row);
     })?;
     checker.each_row(b'z', |key| keys::drain_target(key), read_drain)?;
     checker.each_row(b'p', parse_part, |checker, (id, number), part: Part| {
@@ -35,6 +37,8 @@ fn read_bucket(checker: &mut Checker<'_>, id: BucketId, row: Bucket) {
     checker.report.buckets += 1;
     let bucket = checker.facts.buckets.entry(id).or_default();
     bucket.kind = row.kind;
+    bucket.owner = row.owner;
+    bucket.granted = users_of(&row).skip(1).collect();
     bucket.name = Some(row.name);
     if let Err(error) = row.cors.decode() {
         checker.add_once(About::Bucket(id), format!("has rules of CORS that say: {error}"));
@@ -52,15 +56,20 @@ fn parse_upload(key: &Bytes) -> Option<(BucketId, UploadId)> {
     Some((BucketId(number(key)?), keys::upload_parts(key)?.1))
 }
 
-fn read_upload(checker: &mut Checker<'_>, bucket: BucketId, id: UploadId) {
+fn read_upload(checker: &mut Checker<'_>, bucket: BucketId, id: UploadId, row: Upload) {
     checker.report.uploads += 1;
     let facts = &mut checker.facts;
     facts.highest_ino = facts.highest_ino.max(id.0);
-    facts.buckets.entry(bucket).or_default().uploads += 1;
+    let of_bucket = facts.buckets.entry(bucket).or_default();
+    of_bucket.uploads += 1;
+    of_bucket.upload_bytes = of_bucket.upload_bytes.saturating_add(row.bytes);
+    *facts.initiators.entry(row.initiator).or_default() += 1;
     if !checker.portion.has_upload(id) {
         return;
     }
-    if facts.uploads.entry(id).or_default().live.replace(bucket).is_some() {
+    let upload = facts.uploads.entry(id).or_default();
+    upload.counted_bytes = row.bytes;
+    if upload.live.replace(bucket).is_some() {
         checker.report.add(About::Upload(id), "is there twice");
     }
 }
@@ -102,6 +111,7 @@ fn read_part(checker: &mut Checker<'_>, id: UploadId, number: u32, part: Part) {
     if portion.has_upload(id) {
         let upload = facts.uploads.entry(id).or_default();
         upload.parts += 1;
+        upload.part_bytes = upload.part_bytes.saturating_add(part.size);
         upload.taken += u64::from(is_passed_on);
         let is_loose = upload.live.is_none() && upload.drain.is_none();
         if is_loose && upload.table_of.is_none() {
@@ -135,13 +145,19 @@ fn passed_on(drain: Option<Drain>, taken: Option<BodyId>) -> bool {
 }
 
 pub fn check(checker: &mut Checker<'_>) {
-    let is_first = checker.portion.is_first();
+    let (is_first, is_counted) = (checker.portion.is_first(), checker.is_counted);
     let Checker { facts, report, .. } = checker;
     for (id, bucket) in facts.buckets.iter().filter(|_| is_first) {
         check_bucket(report, *id, bucket, facts.tree.contains_key(&id.ino()));
+        if is_counted {
+            check_upload_bytes(report, *id, bucket);
+        }
     }
     for (id, upload) in &facts.uploads {
         check_upload(report, *id, upload);
+        if is_counted && upload.live.is_some() {
+            user_totals::check_upload(report, *id, upload.counted_bytes, upload.part_bytes);
+        }
     }
 }
 
@@ -166,6 +182,15 @@ fn check_bucket(report: &mut Report, id: BucketId, bucket: &BucketFacts, has_dir
     } else if counted != found {
         let what = format!("{name} counts {counted:?} files, bytes and uploads, found {found:?}");
         report.add(about, what);
+    }
+}
+
+fn check_upload_bytes(report: &mut Report, id: BucketId, bucket: &BucketFacts) {
+    let (Some(name), Some(usage)) = (&bucket.name, &bucket.usage) else { return };
+    let (counted, found) = (usage.upload_bytes, bucket.upload_bytes);
+    if counted != found {
+        let what = format!("{name} counts {counted} bytes of parts of uploads, found {found}");
+        report.add(About::Bucket(id), what);
     }
 }
 

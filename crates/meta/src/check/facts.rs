@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cairn_base::{BlockId, BodyId, BucketId, Ino, UploadId};
+use cairn_base::{BlockId, BodyId, BucketId, Ino, UploadId, UserId};
 
 use crate::rows::{BucketKind, Drain, Kind, Usage};
 
@@ -21,6 +21,8 @@ pub struct Facts {
     /// Bodies that are being put together: they do not own the bodies that they refer to.
     pub prepared: HashSet<BodyId>,
     pub freed: HashSet<BlockId>,
+    /// How many unfinished uploads a user has begun.
+    pub initiators: HashMap<UserId, u64>,
     pub highest_ino: u64,
 }
 
@@ -62,12 +64,17 @@ pub struct BucketFacts {
     pub kind: BucketKind,
     /// Name in the bucket's row; `None` without a row.
     pub name: Option<String>,
+    pub owner: UserId,
+    /// Other users with rights in the bucket.
+    pub granted: Vec<UserId>,
     /// Name of the bucket's entry in the root.
     pub entry: Option<Vec<u8>>,
     pub usage: Option<Usage>,
     pub objects: u64,
     pub bytes: u64,
     pub uploads: u64,
+    /// Bytes of parts that the uploads count.
+    pub upload_bytes: u64,
 }
 
 #[derive(Default)]
@@ -78,6 +85,9 @@ pub struct UploadFacts {
     /// Object whose part table it is, and the number of parts of that object.
     pub table_of: Option<(Ino, u32)>,
     pub parts: u64,
+    pub part_bytes: u64,
+    /// Bytes that the upload's row counts.
+    pub counted_bytes: u64,
     /// Parts that are in the completed object.
     pub taken: u64,
 }

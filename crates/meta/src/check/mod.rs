@@ -4,7 +4,8 @@
 //!   i t d x ──► inodes.rs ──┐
 //!   b n u p ──► buckets.rs ─┼──► Facts ──► contradictions ──► Report
 //!   z r e f ──► bodies.rs ──┘      │
-//!   s q k c a ──► small.rs         └──► names.rs: the objects that a piece of a body belongs to
+//!   s q k c a ──► small.rs         ├──► user_totals.rs: what belongs to users
+//!                                  └──► names.rs: the objects that a piece of a body belongs to
 //! ```
 //!
 //! It is not: a check of blocks (the opener of the block store compares it with [`each_chunk`]),
@@ -25,6 +26,7 @@ mod small;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod user_totals;
 
 use std::collections::BTreeMap;
 
@@ -38,6 +40,7 @@ pub use estimate::Estimate;
 pub use names::{Bound, Hit, Piece, name_findings, name_inodes, name_pieces};
 pub use report::{About, Finding, Report};
 pub use sifted_rows::SiftedRows;
+pub use user_totals::is_counted;
 
 use portion::Portion;
 use tables::{Checker, Table};
@@ -50,6 +53,15 @@ pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<R
     check_within(snapshot, 1, usize::MAX, progress)
 }
 
+/// Checks like [`check`], but does not compare what belongs to users: the last master did not count
+/// it ([`is_counted`]).
+///
+/// # Errors
+/// Same errors as [`check`].
+pub fn check_uncounted(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<Report> {
+    check_portions(snapshot, false, 1, usize::MAX, progress)
+}
+
 /// Checks like [`check`], with at most about `most` facts in memory: in several passes over the
 /// rows, each of which compares a portion of inodes, bodies and uploads. `portions` is a guess of
 /// their number. If it is too low, everything is checked again in twice as many. `progress` gets
@@ -59,6 +71,16 @@ pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<R
 /// Same errors as [`check`].
 pub fn check_within(
     snapshot: &dyn Snapshot,
+    portions: u64,
+    most: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report> {
+    check_portions(snapshot, user_totals::is_there(snapshot)?, portions, most, progress)
+}
+
+fn check_portions(
+    snapshot: &dyn Snapshot,
+    is_counted: bool,
     mut portions: u64,
     most: usize,
     progress: &mut dyn FnMut(u64),
@@ -69,6 +91,7 @@ pub fn check_within(
         for portion in Portion::each(portions) {
             let mut progress = |rows| progress(before + rows);
             let mut checker = Checker::new(snapshot, portion, most, &mut progress);
+            checker.is_counted = is_counted;
             check_portion(&mut checker)?;
             let is_full = checker.facts.kept() > most;
             let report = checker.finish();
@@ -89,6 +112,9 @@ fn check_portion(checker: &mut Checker<'_>) -> Result<()> {
     bodies::read(checker)?;
     if checker.portion.is_first() {
         small::check(checker)?;
+        if checker.is_counted {
+            user_totals::check(checker)?;
+        }
     }
     inodes::check(checker);
     buckets::check(checker);

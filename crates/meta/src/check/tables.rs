@@ -16,7 +16,7 @@ const PAGE: usize = 1000;
 pub struct Table<'a> {
     snapshot: &'a dyn Snapshot,
     next: Vec<u8>,
-    end: [u8; 1],
+    end: Bytes,
     page: std::vec::IntoIter<(Bytes, Bytes)>,
     last_page: bool,
 }
@@ -27,14 +27,20 @@ impl<'a> Table<'a> {
         Table::from(snapshot, vec![letter])
     }
 
+    /// Reads the rows with `start <= key < end`.
+    pub fn between(snapshot: &'a dyn Snapshot, start: &[u8], end: Bytes) -> Table<'a> {
+        let page = Vec::new().into_iter();
+        Table { snapshot, next: start.to_vec(), end, page, last_page: false }
+    }
+
     /// Starts after `key` in its table.
     pub fn after(snapshot: &'a dyn Snapshot, key: &[u8]) -> Table<'a> {
         Table::from(snapshot, [key, &b"\0"[..]].concat())
     }
 
     fn from(snapshot: &'a dyn Snapshot, next: Vec<u8>) -> Table<'a> {
-        let end = [next.first().map_or(u8::MAX, |letter| letter + 1)];
-        Table { snapshot, next, end, page: Vec::new().into_iter(), last_page: false }
+        let end = Bytes::from(vec![next.first().map_or(u8::MAX, |letter| letter + 1)]);
+        Table::between(snapshot, &next, end)
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -95,6 +101,8 @@ pub struct Checker<'a> {
     pub portion: Portion,
     /// Number of facts beyond which no more rows are read.
     most: usize,
+    /// What belongs to users was counted, and is compared.
+    pub is_counted: bool,
     progress: &'a mut dyn FnMut(u64),
     pub facts: Facts,
     pub report: Report,
@@ -108,7 +116,8 @@ impl<'a> Checker<'a> {
         progress: &'a mut dyn FnMut(u64),
     ) -> Checker<'a> {
         let report = Report { batch: snapshot.batch(), ..Report::default() };
-        Checker { snapshot, portion, most, progress, facts: Facts::default(), report }
+        let facts = Facts::default();
+        Checker { snapshot, portion, most, is_counted: false, progress, facts, report }
     }
 
     /// Adds a finding that concerns no inode, body or upload, once for all portions.
@@ -125,9 +134,30 @@ impl<'a> Checker<'a> {
         letter: u8,
         parse: impl Fn(&Bytes) -> Option<K>,
         decode: impl Fn(&Bytes) -> Result<T>,
+        visit: impl FnMut(&mut Checker<'a>, K, T),
+    ) -> Result<()> {
+        self.each_of(Table::of(self.snapshot, letter), parse, decode, visit)
+    }
+
+    /// As [`Checker::each`] for the rows of a range.
+    pub fn each_within<K, T>(
+        &mut self,
+        (start, end): (Bytes, Bytes),
+        parse: impl Fn(&Bytes) -> Option<K>,
+        decode: impl Fn(&Bytes) -> Result<T>,
+        visit: impl FnMut(&mut Checker<'a>, K, T),
+    ) -> Result<()> {
+        self.each_of(Table::between(self.snapshot, &start, end), parse, decode, visit)
+    }
+
+    fn each_of<K, T>(
+        &mut self,
+        table: Table<'a>,
+        parse: impl Fn(&Bytes) -> Option<K>,
+        decode: impl Fn(&Bytes) -> Result<T>,
         mut visit: impl FnMut(&mut Checker<'a>, K, T),
     ) -> Result<()> {
-        for row in Table::of(self.snapshot, letter) {
+        for row in table {
             let (key, row) = row?;
             if self.facts.kept() > self.most {
                 return Ok(());
@@ -153,6 +183,16 @@ impl<'a> Checker<'a> {
         visit: impl FnMut(&mut Checker<'a>, K, T),
     ) -> Result<()> {
         self.each(letter, parse, T::decode, visit)
+    }
+
+    /// As [`Checker::each_within`] for typed rows.
+    pub fn each_row_within<K, T: Row>(
+        &mut self,
+        range: (Bytes, Bytes),
+        parse: impl Fn(&Bytes) -> Option<K>,
+        visit: impl FnMut(&mut Checker<'a>, K, T),
+    ) -> Result<()> {
+        self.each_within(range, parse, T::decode, visit)
     }
 
     pub fn finish(self) -> Report {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_auth::{Caller, Network, Visibility};
 use cairn_base::clock::RealClock;
-use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
+use cairn_base::{BlockId, BodyId, BucketId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
 
 use super::{
-    About, Bound, Chunk, Estimate, Piece, Report, check, check_within, chunks_after, name_inodes,
-    name_pieces,
+    About, Bound, Chunk, Estimate, Piece, Report, check, check_uncounted, check_within,
+    chunks_after, is_counted, name_inodes, name_pieces,
 };
 use crate::engine::{Engine, Memory, Snapshot};
 use crate::master::{Config, Master, Once};
@@ -28,8 +28,8 @@ use crate::ops::multipart::{
 use crate::ops::put_object::{NewContent, PutObject};
 use crate::ops::sessions::{Format, OpenSession};
 use crate::rows::{
-    BucketKind, Extent, Extents, ObjectAttributes, Place, Row, Session, SessionState, Squash,
-    encode_number,
+    BucketKind, Content, Extent, Extents, ObjectAttributes, Part, Place, Row, Session,
+    SessionState, Squash, Usage, UserTotals, encode_number,
 };
 use crate::{Verb, keys};
 
@@ -286,9 +286,8 @@ fn any_missing_row_is_found() {
     let rig = store();
     let edited = EditedRows::of(&rig);
     for missing in edited.rows.keys() {
-        // No other row tells that a credential, an export, a reply or a session existed. The usage
-        // of users follows from other rows, and is recounted from them.
-        let tables: [&[u8]; 6] = [b"ka", b"kt", b"ke", b"q", b"cbucket/", b"cowned"];
+        // No other row tells that a credential, an export, a reply or a session existed.
+        let tables: [&[u8]; 4] = [b"ka", b"kt", b"ke", b"q"];
         let unused = keys::session(SessionId(78));
         if tables.iter().any(|table| missing.starts_with(table)) || *missing == unused {
             continue;
@@ -372,7 +371,9 @@ fn rows_of_extents_are_read_on_after_any_of_them() {
 #[test]
 fn any_unreadable_row_is_found() {
     let edited = EditedRows::of(&store());
-    for bad in edited.rows.keys().filter(|key| !key.starts_with(b"c")) {
+    let is_checked =
+        |key: &Bytes| !key.starts_with(b"c") || keys::is_owned(key) || key.starts_with(b"cbucket/");
+    for bad in edited.rows.keys().filter(|key| is_checked(key)) {
         let mut rows = edited.rows.clone();
         rows.insert(bad.clone(), Bytes::from_static(b"\x01\x01\x09x"));
         // The contents of the other attributes concern only users.
@@ -428,6 +429,85 @@ fn what_would_lose_data_is_found() {
     expect(keys::references(body), encode_number(9), "counts 9 references");
     let shorter = Extents { extents: extents[1..].to_vec() };
     expect(key.clone(), shorter.encode(), "bytes from 0 on are missing");
+}
+
+type Changed = (Bytes, Option<Bytes>);
+
+impl EditedRows {
+    fn with(&self, changes: &[Changed]) -> EditedRows {
+        let mut rows = self.rows.clone();
+        for (key, row) in changes {
+            match row {
+                Some(row) => drop(rows.insert(key.clone(), row.clone())),
+                None => drop(rows.remove(key)),
+            }
+        }
+        EditedRows { rows }
+    }
+
+    /// With these changes there are as many findings, each of which has one of the texts.
+    fn expect(&self, changes: &[Changed], texts: &[&str]) {
+        let report = findings(&self.with(changes));
+        let whats: Vec<&str> = report.findings.iter().map(|found| found.what.as_str()).collect();
+        assert_eq!(whats.len(), texts.len(), "{texts:?}: {whats:?}");
+        for text in texts {
+            assert!(whats.iter().any(|what| what.contains(text)), "{text}: {whats:?}");
+        }
+    }
+}
+
+#[test]
+fn sums_of_users_are_compared_with_what_they_are_of() {
+    let edited = EditedRows::of(&store());
+    let (key, other) = (keys::owned(UserId::ROOT), UserId(0x77));
+    let owned = UserTotals::decode(&edited.rows[&key]).unwrap();
+    assert!(owned.objects > 3 && owned.upload_bytes == 12 * BLOCK, "{owned:?}");
+    for (wrong, text) in [
+        (UserTotals { buckets: 2, ..owned.clone() }, "2 buckets"),
+        (UserTotals { objects: owned.objects + 1, ..owned.clone() }, "objects"),
+        (UserTotals { bytes: 0, ..owned.clone() }, " 0 bytes"),
+        (UserTotals { upload_bytes: 1, ..owned.clone() }, " 1 bytes of parts"),
+        (UserTotals { uploads: 9, ..owned.clone() }, "9 uploads"),
+    ] {
+        edited.expect(&[(key.clone(), Some(wrong.encode()))], &[text]);
+    }
+    let unknown = UserTotals { unknown: vec![200, 1, 1, 5], ..owned.clone() };
+    edited.expect(&[(key.clone(), Some(unknown.encode()))], &[]);
+    edited.expect(&[(keys::owned(other), Some(owned.encode()))], &["for user 77 1 buckets"]);
+    edited.expect(&[(keys::owned(other), Some(UserTotals::default().encode()))], &[]);
+    // A part that the upload, and so the bucket and its owner, did not count.
+    let (upload, _) = edited.rows.iter().find(|(key, _)| key[0] == b'u').unwrap();
+    let (_, id) = keys::upload_parts(upload).unwrap();
+    let bucket = super::tables::number(upload).map(BucketId).unwrap();
+    let second = edited.rows[&keys::part(id, 2)].clone();
+    let row = Part { content: Content::Inline(Bytes::new()), ..Part::decode(&second).unwrap() };
+    let counts = "counts 12582912 bytes of parts";
+    edited.expect(&[(keys::part(id, 3), Some(row.encode()))], &[counts]);
+    let usage = keys::usage(bucket);
+    let counted = Usage::decode(&edited.rows[&usage]).unwrap();
+    let wrong = Usage { upload_bytes: 5, ..counted };
+    let texts = ["bucket counts 5 bytes of parts of uploads", "for user 1 "];
+    edited.expect(&[(usage, Some(wrong.encode()))], &texts);
+}
+
+#[test]
+fn the_index_of_buckets_has_those_of_owners_and_grants_alone() {
+    let edited = EditedRows::of(&store());
+    let index = keys::bucket_of(UserId::ROOT, BUCKET.as_bytes());
+    let number = edited.rows[&index].clone();
+    let missing = "not in the index of the buckets of user 1";
+    edited.expect(&[(index.clone(), None)], &[missing]);
+    edited.expect(&[(index.clone(), Some(encode_number(9)))], &["which is bucket"]);
+    let strange = keys::bucket_of(UserId(0x77), BUCKET.as_bytes());
+    edited.expect(&[(strange, Some(number))], &["should not be"]);
+    // Nothing was counted yet, or the last master did not count.
+    let sum = keys::owned(UserId::ROOT);
+    edited.expect(&[(sum.clone(), None), (index, None)], &[]);
+    let noted = (keys::owned_epoch(), Some(encode_number(5)));
+    let noted = edited.with(&[(sum, None), noted]);
+    assert_eq!(findings(&noted).finding_count, 1);
+    assert!(is_counted(&noted, 5).unwrap() && !is_counted(&noted, 6).unwrap());
+    assert_eq!(check_uncounted(&noted, &mut |_| {}).unwrap().findings, []);
 }
 
 #[test]

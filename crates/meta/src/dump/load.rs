@@ -9,7 +9,7 @@ use super::read::Reader;
 use super::{CLUSTER, Contents, Summary, contents};
 use crate::engine::{Change, CommitError, Engine, Fence};
 use crate::keys;
-use crate::rows::{Row, Session};
+use crate::rows::{Row, Session, encode_number};
 
 /// Commits all rows of a dump. The row that makes them a store comes last, once the trailer was
 /// found right. If there is a cluster map, `anew` turns it into the map with which the metadata
@@ -51,7 +51,8 @@ pub fn load(
     Ok(reader.summary)
 }
 
-/// Converts a row for loading: sessions are marked as coming from a dump.
+/// Converts a row for loading: sessions are marked as coming from a dump. What belongs to users is
+/// counted anew: the program that wrote the dump need not have counted it.
 fn loaded(
     key: &[u8],
     row: Bytes,
@@ -59,6 +60,7 @@ fn loaded(
 ) -> Result<Bytes> {
     match key.first() {
         _ if *key == *keys::map() => Ok(anew(&ClusterMap::decode(&row)?)?.encode()),
+        _ if *key == *keys::owned_epoch() => Ok(encode_number(0)),
         Some(b's') => Ok(Session { loaded: true, ..Session::decode(&row)? }.encode()),
         _ => Ok(row),
     }

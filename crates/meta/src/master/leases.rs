@@ -265,10 +265,10 @@ impl Leases {
 
     /// Returns whether a range of rows has changes that have not settled.
     pub fn is_settling(&self, start: &Bytes, end: &Bytes) -> bool {
-        let mut rows = match start < end {
-            true => self.settling.range::<Bytes, _>(start..end),
-            false => return false,
-        };
+        if start >= end {
+            return false;
+        }
+        let mut rows = self.settling.range::<Bytes, _>(start..end);
         rows.any(|(_, changes)| changes.iter().any(|change| !change.settle.is_done()))
     }
 

@@ -10,15 +10,14 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Error, Result};
 use tokio::time::timeout;
 
-use super::super::Snapshot;
 use super::super::row_store::Pace;
+use super::compared_rows::Comparison;
 use super::digest::RowDigests;
 use super::entry::{Entry, EntryId, Members, Proposal};
 use super::member::Member;
@@ -32,24 +31,6 @@ use super::verdict::Verdict;
 const RETRY: Duration = Duration::from_secs(1);
 /// A member waits for the digests of others as long as its own took, and this long besides.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The part of a member in the last comparison.
-#[derive(Default)]
-pub(super) struct Comparison {
-    /// The next empty entry counts.
-    awaited: bool,
-    /// The rows as of that entry, until they are summed up.
-    rows: Option<(EntryId, Box<dyn Snapshot>)>,
-    digests: Option<RowDigests>,
-    /// Count of the times at which all rows were replaced.
-    replaced: u64,
-}
-
-impl fmt::Debug for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Comparison").field("awaited", &self.awaited).finish_non_exhaustive()
-    }
-}
 
 impl MemberStore {
     /// Has the rows as of the next empty entry compared.

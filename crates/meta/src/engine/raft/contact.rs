@@ -23,8 +23,8 @@ struct ContactState {
     answers: BTreeMap<u64, Duration>,
     /// Time until which this member has to follow a leader that hands over to it.
     invited: Duration,
-    /// Time without a leader for which this member gives no vote and asks for none; `None` unless it
-    /// is a suspect.
+    /// Time without a leader for which this member gives no vote and asks for none; `None` unless
+    /// it is a suspect.
     suspicion: Option<Duration>,
 }
 
@@ -35,9 +35,9 @@ impl Contact {
         state.leader = state.leader.max(now);
     }
 
-    /// Makes this member a suspect: it may have lost the end of its log, and leaves elections to the
-    /// others for `time` after its start, or after a leader was heard last. If they elect nobody in
-    /// that time, it votes.
+    /// Makes this member a suspect: it may have lost the end of its log, and leaves elections to
+    /// the others for `time` after its start, or after a leader was heard last. If they elect
+    /// nobody in that time, it votes.
     pub fn suspect(&self, time: Duration) {
         self.state.lock().suspicion = Some(time);
     }

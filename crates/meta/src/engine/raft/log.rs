@@ -136,8 +136,8 @@ impl RaftLogStorage<Types> for Log {
 
     async fn read_vote(&mut self) -> Result<Option<openraft::Vote<u64>>, StorageError<u64>> {
         let vote = self.shared.store.vote();
-        // The library has a leader of before lead at once. One whose log may have lost its end is to
-        // be elected anew, by members that know what it has confirmed.
+        // The library has a former leader lead at once. A leader whose log may have lost its end
+        // has to be elected anew, by members that know what it has confirmed.
         let leads_on = self.shared.store.bad_end().is_none() || vote.member != self.shared.me;
         Ok(Some(library_vote(Vote { committed: vote.committed && leads_on, ..vote })))
     }

@@ -19,6 +19,7 @@
 mod apply;
 mod check;
 mod commit;
+mod compared_rows;
 mod comparison;
 mod contact;
 pub mod digest;

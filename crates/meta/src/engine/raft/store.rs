@@ -16,7 +16,7 @@ use super::super::ring::{LogPosition, Ring, read_body};
 use super::super::row_store::{Behind, Load, Mark, Memtable, RESERVE, RowStore, Table, Writer};
 use super::super::{CommitError, Fence, Snapshot, files};
 use super::apply::{Outcome, Step};
-use super::comparison::Comparison;
+use super::compared_rows::Comparison;
 use super::entry::{Entry, EntryId, Proposal, encode_pending};
 use super::index::{EntryPlace, Index};
 use super::member_record::{MemberRecord, Membership};
@@ -185,8 +185,8 @@ impl MemberStore {
 
     /// Returns whether this member has what it may have lost, after entries of the leader with
     /// `vote` were appended, of which those up to `committed` are committed. A leader that has
-    /// committed an entry of its own term has all entries that were committed before it. A vote that
-    /// was lost can be given again in no term after the one that is known.
+    /// committed an entry of its own term has all entries that were committed before it. A lost
+    /// vote is of a later term than the known one, and void once a leader of such a term is known.
     pub fn has_regained(&self, vote: Vote, committed: Option<EntryId>) -> bool {
         let Some((end, term)) = self.bad_end else { return true };
         let Some(committed) = committed.filter(|id| id.term == vote.term) else { return false };
@@ -618,7 +618,7 @@ fn counts_on_old_files() -> bool {
 
 /// Whether a bug is planted that has one member of three apply less than the others.
 fn misapplies(held: &MemberRecord, fence: Fence) -> bool {
-    is_planted(Bug::RowMisapplied) && held.member % 3 == 0 && fence.batch % 16 == 15
+    is_planted(Bug::RowMisapplied) && held.member.is_multiple_of(3) && fence.batch % 16 == 15
 }
 
 /// Returns whether the error of a read means that the record is damaged, or its file was cut short.
