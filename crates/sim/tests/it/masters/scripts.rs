@@ -290,7 +290,7 @@ pub fn follower_rots_and_master_dies(cast: &mut Cast<'_>) {
 }
 
 /// The last record of the master or of a follower rots while its process is away for a moment, and
-/// maybe the other follower is cut off before that.
+/// maybe the other follower is cut off before that. No other copy rots before all have caught up.
 pub fn one_rots(cast: &mut Cast<'_>) {
     let [follower, other] = cast.others;
     let rots = if cast.chance(50) { cast.serving } else { follower };
@@ -300,6 +300,8 @@ pub fn one_rots(cast: &mut Cast<'_>) {
         cast.of(0, Fault::Alone(other), dies_us + lasts_us);
     }
     cast.of(dies_us, Fault::RotAtEnd(rots), lasts_us);
+    let healed_us = dies_us + lasts_us + 5_000 * MS;
+    cast.of(healed_us, Fault::Spared(cast.serving), MS);
 }
 
 /// The master is heard no more while nothing is under way, and another may take over soon. Asked
