@@ -283,7 +283,8 @@ def test_a_join_that_failed_leaves_no_machine_and_is_made_again(made):
         eventually(lambda: machine_serves(first), first.tail)
         second.start(*join)
         eventually(lambda: len(first.status()["nodes"]) == 6, second.tail)
-        assert (second.directory / "machine.toml").exists()
+        # The others see it before it has noted that.
+        eventually((second.directory / "machine.toml").exists, second.tail)
     finally:
         second.kill()
         first.kill()
