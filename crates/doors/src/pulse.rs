@@ -22,7 +22,7 @@ pub(crate) struct Pulse {
     is_blocked: AtomicBool,
     /// Number of bytes of bodies that arrived, and of bytes that the other end took.
     moved: AtomicU64,
-    /// What bodies of replies hold.
+    /// Rooms that bodies of replies hold.
     held: Mutex<Vec<Weak<HeldRoom>>>,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
@@ -150,7 +150,7 @@ impl Pulse {
         InProgress(Arc::clone(pulse))
     }
 
-    /// Returns whether others wait for what bodies on this connection hold.
+    /// Returns whether others wait for room that bodies on this connection hold.
     pub(crate) fn holds_what_is_wanted(&self) -> bool {
         let held = self.held.lock();
         let mut rooms = held.iter().filter_map(Weak::upgrade);

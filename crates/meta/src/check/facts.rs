@@ -21,7 +21,7 @@ pub struct Facts {
     /// Bodies that are being put together: they do not own the bodies that they refer to.
     pub prepared: HashSet<BodyId>,
     pub freed: HashSet<BlockId>,
-    /// How many unfinished uploads a user has begun.
+    /// Number of unfinished uploads by the user who began them.
     pub initiators: HashMap<UserId, u64>,
     pub highest_ino: u64,
 }

@@ -101,7 +101,7 @@ pub struct Checker<'a> {
     pub portion: Portion,
     /// Number of facts beyond which no more rows are read.
     most: usize,
-    /// What belongs to users was counted, and is compared.
+    /// True if the totals of users were counted, and are compared.
     pub is_counted: bool,
     progress: &'a mut dyn FnMut(u64),
     pub facts: Facts,
@@ -139,7 +139,7 @@ impl<'a> Checker<'a> {
         self.each_of(Table::of(self.snapshot, letter), parse, decode, visit)
     }
 
-    /// As [`Checker::each`] for the rows of a range.
+    /// Calls back like [`Checker::each`], for the rows of a range.
     pub fn each_within<K, T>(
         &mut self,
         (start, end): (Bytes, Bytes),
@@ -185,7 +185,7 @@ impl<'a> Checker<'a> {
         self.each(letter, parse, T::decode, visit)
     }
 
-    /// As [`Checker::each_within`] for typed rows.
+    /// Calls back like [`Checker::each_within`], with typed rows.
     pub fn each_row_within<K, T: Row>(
         &mut self,
         range: (Bytes, Bytes),

@@ -1,5 +1,5 @@
-//! What belongs to users over all buckets, and the index of their buckets, beside the rows that
-//! these are counted of.
+//! Compares the totals of each user over all buckets, and the index of buckets by user, with the
+//! rows that they are counted from.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::rows::{UserTotals, decode_number};
 
-/// Whether the last master, which had `epoch`, counted what belongs to users. One of a version
-/// before does not, and who takes over after it counts anew.
+/// Returns whether the last master, which had `epoch`, counted the totals of users. A master of an
+/// earlier version does not, and its successor counts anew.
 ///
 /// # Errors
 /// Those of the snapshot; `Corrupt` for a row that cannot be read.
@@ -26,10 +26,10 @@ fn noted(snapshot: &dyn Snapshot) -> Result<Option<u64>> {
     row.as_ref().map(decode_number).transpose()
 }
 
-/// Whether there is anything to compare: in a store that no master of this version has served,
-/// nothing was counted.
+/// Returns whether there is anything to compare: in a store that no master of this version has
+/// served, nothing was counted.
 pub fn is_there(snapshot: &dyn Snapshot) -> Result<bool> {
-    // One that cannot be read is there.
+    // A row that cannot be read is there.
     if noted(snapshot).map_or(true, |noted| noted.is_some()) {
         return Ok(true);
     }

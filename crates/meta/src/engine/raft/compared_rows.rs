@@ -6,15 +6,15 @@ use super::super::Snapshot;
 use super::digest::RowDigests;
 use super::entry::EntryId;
 
-/// The part of a member in the last comparison.
+/// A member's part in the last comparison.
 #[derive(Default)]
 pub struct Comparison {
-    /// The next empty entry counts.
+    /// True until the next empty entry, as of which rows are kept.
     pub awaited: bool,
-    /// The rows as of that entry, until they are summed up.
+    /// Rows as of that entry, until they are summed up.
     pub rows: Option<(EntryId, Box<dyn Snapshot>)>,
     pub digests: Option<RowDigests>,
-    /// Count of the times at which all rows were replaced.
+    /// Number of times that all rows were replaced.
     pub replaced: u64,
 }
 

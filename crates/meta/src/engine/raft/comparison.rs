@@ -27,19 +27,19 @@ use super::scrub_results::Damage;
 use super::store::MemberStore;
 use super::verdict::Verdict;
 
-/// Between two times at which a member is asked that has no digests yet.
+/// Time between two requests to a member that has no digests yet.
 const RETRY: Duration = Duration::from_secs(1);
-/// A member waits for the digests of others as long as its own took, and this long besides.
+/// Time that a member waits for the digests of others, in addition to the time that its own took.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl MemberStore {
-    /// Has the rows as of the next empty entry compared.
+    /// Makes the next empty entry the one as of which rows are compared.
     pub fn await_comparison(&self) {
         self.comparison.lock().awaited = true;
     }
 
-    /// Takes those of `entries` off that are to be applied at once: where a comparison is awaited,
-    /// the rows as of the first empty one must be seen before those after it change them.
+    /// Takes the portion off `entries` that is applied at once: if a comparison is awaited, it ends
+    /// with the first empty entry, so that the rows as of that entry can be kept.
     pub fn split_portion(&self, entries: &mut Vec<Entry>) -> Vec<Entry> {
         let is_awaited = self.comparison.lock().awaited;
         let empty = entries.iter().position(|entry| entry.proposal == Proposal::Empty);
@@ -59,7 +59,7 @@ impl MemberStore {
         }
     }
 
-    /// The digests of the last comparison, if its rows are summed up.
+    /// Returns the digests of the last comparison, if its rows are summed up.
     pub fn digests(&self) -> Option<RowDigests> {
         self.comparison.lock().digests.clone()
     }
@@ -104,12 +104,12 @@ impl MemberStore {
 }
 
 impl Member {
-    /// The digests of its rows as of the last comparison, if they are summed up.
+    /// Returns the digests of this member's rows as of the last comparison, once summed up.
     pub fn digests(&self) -> Option<RowDigests> {
         self.shared.store.digests()
     }
 
-    /// Rows that differ among members, where no majority agrees.
+    /// Returns rows that differ among members, where no majority agrees.
     pub fn undecided(&self) -> Option<Damage> {
         self.shared.scrubbed.undecided.lock().clone()
     }
@@ -128,7 +128,7 @@ impl Member {
         }
         ask_each(shared, others, &Message::Compare).await;
         shared.store.await_comparison();
-        // Whatever comes of it: without an empty entry nothing is compared.
+        // If it fails nothing is compared this time.
         drop(timeout(shared.timing.settle(), self.propose(Proposal::Empty)).await);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Member {
         Ok(())
     }
 
-    /// The digests of `other` as of `entry`, if it has them now.
+    /// Asks `other` for its digests as of `entry`; `None` if it has none yet.
     async fn ask_digests(&self, other: u64, entry: EntryId) -> Option<RowDigests> {
         let shared = &self.shared;
         let asked = timeout(shared.timing.call(), call(shared, other, &Message::Digests)).await;
@@ -226,7 +226,7 @@ pub async fn run(member: Arc<Member>) {
     }
 }
 
-/// The first bytes of keys, for people.
+/// Returns the first bytes of keys as a text.
 fn letters(tables: &[u8]) -> String {
     let letters = tables.iter().map(|table| format!("{}", table.escape_ascii()));
     letters.collect::<Vec<_>>().join(", ")

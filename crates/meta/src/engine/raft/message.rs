@@ -54,9 +54,9 @@ pub enum Message {
     Page { transfer: u64, number: u64, rows: Vec<Change> },
     /// Reports that all pages were sent.
     End { vote: Vote, transfer: u64, pages: u64 },
-    /// The next empty entry is the one as of which rows are compared.
+    /// Announces that rows are compared as of the next empty entry.
     Compare,
-    /// What are the digests of your rows?
+    /// Asks for the digests of the receiver's rows.
     Digests,
 }
 

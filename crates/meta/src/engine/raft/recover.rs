@@ -22,8 +22,8 @@ pub struct RecoveredLog {
     pub previous: u32,
     /// File of the last record.
     pub segment: usize,
-    /// Kind of a further record after the last one that does not check out: it was being written
-    /// when the power failed, or it was confirmed and has rotted since.
+    /// Kind of the damaged record after the last sound record, if there is one: it was being
+    /// written when the power failed, or it was confirmed and has rotted since.
     pub bad_end: Option<BadEnd>,
     /// Entries that were not applied as of the mark, by index.
     pub unapplied: BTreeMap<u64, Entry>,

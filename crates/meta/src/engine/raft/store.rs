@@ -45,8 +45,7 @@ pub struct MemberStore {
     pub(super) comparison: Mutex<Comparison>,
     /// Rows that are not those of a majority.
     pub(super) differing: Mutex<Option<String>>,
-    /// The record that did not check out at the end of the log when it was opened, and the term of
-    /// the vote then.
+    /// Damaged record at the end of the log when it was opened, and the term of the vote then.
     bad_end: Option<(BadEnd, u64)>,
 }
 
@@ -616,7 +615,7 @@ fn counts_on_old_files() -> bool {
     is_planted(Bug::OverwrittenIsEmpty) || is_planted(Bug::OldFileCountedOn)
 }
 
-/// Whether a bug is planted that has one member of three apply less than the others.
+/// Returns whether a bug is planted by which one member of three applies less than the others.
 fn misapplies(held: &MemberRecord, fence: Fence) -> bool {
     is_planted(Bug::RowMisapplied) && held.member.is_multiple_of(3) && fence.batch % 16 == 15
 }

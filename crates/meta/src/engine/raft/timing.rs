@@ -65,8 +65,8 @@ impl Timing {
         self.lease * 2
     }
 
-    /// A member that may have lost the end of its log leaves it so long to the others to elect a
-    /// leader.
+    /// Time without a leader for which a member that may have lost the end of its log neither votes
+    /// nor asks for votes.
     pub fn suspicion(&self) -> Duration {
         self.lease * 2
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest::RowDigests;
 
-/// What a member finds about its own rows.
+/// A member's verdict about its own rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// A majority has the same.
