@@ -8,7 +8,8 @@ pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.is_dir() && entry.file_name() != "target" {
+        // Folders that cargo builds have this file.
+        if path.is_dir() && !path.join("CACHEDIR.TAG").exists() {
             files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);

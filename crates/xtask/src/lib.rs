@@ -15,6 +15,7 @@ pub mod arrows;
 pub mod dependencies;
 pub mod errors;
 pub mod glossary;
+pub mod language;
 
 pub mod floors;
 

@@ -26,7 +26,7 @@ const INTERFACES: [Interface; 2] = [
         made_as: "cairn.admin.v1.rs",
         options: &[],
     },
-    // Of others: a driver has only some of its methods.
+    // The interface is made by others: a driver has only some of its methods.
     Interface {
         root: "crates/csi/proto",
         source: "csi.proto",
@@ -36,7 +36,7 @@ const INTERFACES: [Interface; 2] = [
     },
 ];
 
-/// Whether a file is made of an interface.
+/// Returns whether a file is generated from an interface.
 pub(crate) fn is_made(name: &str) -> bool {
     INTERFACES.iter().any(|interface| interface.made == name)
 }

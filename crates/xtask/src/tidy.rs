@@ -64,6 +64,7 @@ pub fn check(root: &Path) -> Vec<String> {
     findings.extend(crate::supply::check(root));
     findings.extend(crate::floors::check(root));
     findings.extend(crate::glossary::check(root));
+    findings.extend(crate::language::check(root));
     findings.extend(crate::dependencies::check(root));
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
