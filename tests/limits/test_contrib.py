@@ -52,7 +52,7 @@ def test_the_dashboard_has_what_alerts_of_a_cluster_tell_of():
     shown = {name for panel in panels for target in panel["targets"] for name in NAME.findall(target["expr"])}
     alerted = set(NAME.findall(RULES.read_text()))
     of_clusters = {name for name in alerted if name.startswith(("cairn_node_", "cairn_groups", "cairn_master_"))}
-    assert len(of_clusters) == 7 and of_clusters <= shown, of_clusters - shown
+    assert len(of_clusters) == 8 and of_clusters <= shown, of_clusters - shown
     places = [
         (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
         for panel in panels
