@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::super::Snapshot;
 use super::digest::RowDigests;
-use super::entry::EntryId;
+use super::outgoing::Outgoing;
 
 /// A member's part in the last comparison.
 #[derive(Default)]
@@ -12,7 +11,7 @@ pub struct Comparison {
     /// True until the next empty entry, as of which rows are kept.
     pub awaited: bool,
     /// Rows as of that entry, until they are summed up.
-    pub rows: Option<(EntryId, Box<dyn Snapshot>)>,
+    pub rows: Option<Outgoing>,
     pub digests: Option<RowDigests>,
     /// Number of times that all rows were replaced.
     pub replaced: u64,

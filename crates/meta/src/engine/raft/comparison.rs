@@ -50,12 +50,11 @@ impl MemberStore {
         std::mem::replace(entries, rest)
     }
 
-    /// Keeps the rows as of `entry`, which is empty and the last one applied, for a comparison if
-    /// one awaits them.
-    pub(super) fn keep_compared_rows(&self, entry: EntryId) {
-        let mut comparison = self.comparison.lock();
-        if std::mem::take(&mut comparison.awaited) {
-            comparison.rows = Some((entry, self.snapshot()));
+    /// Keeps all rows for a comparison if one awaits them. The last applied entry is empty.
+    pub(super) fn keep_compared_rows(&self) {
+        if std::mem::take(&mut self.comparison.lock().awaited) {
+            let rows = self.take_snapshot();
+            self.comparison.lock().rows = rows;
         }
     }
 
@@ -78,8 +77,8 @@ impl MemberStore {
             let mut comparison = self.comparison.lock();
             (comparison.rows.take(), comparison.replaced)
         };
-        let Some((entry, rows)) = taken else { return Ok(None) };
-        let digests = RowDigests::of(entry, &*rows, pace)?;
+        let Some(rows) = taken else { return Ok(None) };
+        let digests = RowDigests::of(rows, pace)?;
         let mut comparison = self.comparison.lock();
         if comparison.replaced == replaced {
             comparison.digests = Some(digests.clone());

@@ -7,15 +7,10 @@ use std::collections::BTreeMap;
 use cairn_base::Result;
 use cairn_base::checksum::crc32c;
 
-use super::super::Snapshot;
 use super::super::row_store::Pace;
 use super::entry::EntryId;
+use super::outgoing::Outgoing;
 
-/// Rows read at once.
-const PAGE: usize = 500;
-/// All keys are between these.
-const FIRST: &[u8] = b"";
-const END: &[u8] = b"\xff";
 /// Makes a sum depend on the order of its rows: an odd number with bits in all places.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -44,26 +39,23 @@ impl TableDigest {
 }
 
 impl RowDigests {
-    /// Reads all rows of `rows`, which are as of `entry`.
+    /// Reads all rows of a snapshot.
     ///
     /// # Errors
-    /// Of the rows; `Io` if `pace` says that it is to end.
-    pub fn of(entry: EntryId, rows: &dyn Snapshot, pace: &Pace) -> Result<RowDigests> {
+    /// Those of the rows; `Io` if `pace` says that it is to end.
+    pub fn of(mut rows: Outgoing, pace: &Pace) -> Result<RowDigests> {
         let mut tables: BTreeMap<u8, TableDigest> = BTreeMap::new();
-        let mut next = FIRST.to_vec();
-        loop {
-            let page = rows.scan(&next, END, PAGE)?;
-            let Some((last, _)) = page.last() else { return Ok(RowDigests { entry, tables }) };
-            next = [last, &b"\0"[..]].concat();
+        while let Some(page) = rows.page()? {
             for (key, row) in &page {
                 let table = key.first().copied().unwrap_or_default();
                 tables.entry(table).or_default().add(key, row);
             }
             pace.rest(page.iter().map(|(key, row)| key.len() + row.len()).sum())?;
         }
+        Ok(RowDigests { entry: rows.taken.applied, tables })
     }
 
-    /// The first bytes of the keys whose rows differ from those of `other`, in their order.
+    /// Returns the first bytes of the keys whose rows differ from those of `other`, in their order.
     pub fn differing(&self, other: &RowDigests) -> Vec<u8> {
         let differs = |table: &u8| self.tables.get(table) != other.tables.get(table);
         let mut tables: Vec<u8> =

@@ -11,8 +11,8 @@ use super::super::{Change, Fence, changes};
 use super::digest::{RowDigests, TableDigest};
 use super::entry::{Entry, EntryId, Members, parse_entries};
 use super::member_record::Membership;
+use super::outgoing::SnapshotState;
 use super::record::{VOTE_BYTES, Vote};
-use super::snapshot::SnapshotState;
 use crate::rest::Rest;
 
 pub const VERSION: u16 = 1;

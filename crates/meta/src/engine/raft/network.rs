@@ -20,8 +20,8 @@ use tokio::time::{sleep, timeout};
 
 use super::entry::Entry;
 use super::message::{self, AppendOutcome, Envelope, Message, Reply};
+use super::outgoing::Outgoing;
 use super::shared::MemberShared;
-use super::snapshot::Outgoing;
 use super::types::{Rows, Types, entry_of, id_of, library_vote, log_id, vote_of};
 
 /// Pause after a failed call, before the library may make another one: the library does not wait

@@ -14,9 +14,9 @@ use super::super::Change;
 use super::entry::{Entry, EntryId};
 use super::member::Member;
 use super::message::{self, AppendOutcome, Envelope, Message, Reply};
+use super::outgoing::SnapshotState;
 use super::receiving::{Receiving, take_receiving};
 use super::record::Vote;
-use super::snapshot::SnapshotState;
 use super::types::{Rows, library_vote, log_entry, log_id, meta_of, vote_of};
 
 /// The reason for which a member gives no vote for now.

@@ -2,7 +2,8 @@
 
 use cairn_base::{Error, Result};
 
-use super::snapshot::{Incoming, SnapshotState};
+use super::outgoing::SnapshotState;
+use super::snapshot::Incoming;
 
 /// A snapshot that is being received.
 pub struct Receiving {

@@ -1,5 +1,5 @@
-//! Snapshots for a member that is too far behind for the log: all rows as of one entry, in pages,
-//! and their installation in place of that member's rows.
+//! Snapshots for a member that is too far behind for the log: taken here, and installed there in
+//! place of that member's rows.
 
 use std::sync::Arc;
 
@@ -8,37 +8,12 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{DiskFile, Error, Result};
 
 use super::super::row_store::{Mark, Memtable, Table};
-use super::super::{Change, Fence, Snapshot, files};
-use super::entry::{EntryId, encode_pending};
+use super::super::{Change, files};
+use super::entry::encode_pending;
 use super::index::Index;
-use super::member_record::{MemberRecord, Membership};
+use super::member_record::MemberRecord;
+use super::outgoing::{Outgoing, SnapshotState};
 use super::store::{MemberState, MemberStore};
-
-/// Rows read at once.
-const PAGE: usize = 500;
-/// Size of a page beyond which it takes no further row, bytes.
-const PAGE_BYTES: usize = 1 << 20;
-/// All keys are between these.
-const FIRST: &[u8] = b"";
-const END: &[u8] = b"\xff";
-
-/// The state as of which rows were taken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SnapshotState {
-    /// Last entry in them.
-    pub applied: EntryId,
-    pub fence: Fence,
-    pub given_up: bool,
-    pub membership: Membership,
-}
-
-/// A snapshot of this member's rows for another.
-pub struct Outgoing {
-    pub taken: SnapshotState,
-    rows: Box<dyn Snapshot>,
-    /// Start of the next page; `None` if there is none.
-    next: Option<Vec<u8>>,
-}
 
 /// A snapshot of another member's rows while it is received.
 pub struct Incoming {
@@ -47,32 +22,6 @@ pub struct Incoming {
     table: Table,
     /// Placeholder mark of incomplete rows: it never counts.
     mark: Mark,
-}
-
-impl Outgoing {
-    /// Returns the next rows, in key order; `None` after the last.
-    ///
-    /// # Errors
-    /// Those of the rows.
-    pub fn page(&mut self) -> Result<Option<Vec<(Bytes, Bytes)>>> {
-        let Some(next) = self.next.take() else { return Ok(None) };
-        let mut page = if is_planted(Bug::DamagedFills) {
-            self.rows.scan_sound(&next, END, PAGE, &mut |_, _| {})?
-        } else {
-            self.rows.scan(&next, END, PAGE)?
-        };
-        let (found, mut bytes) = (page.len(), 0);
-        let fits = |(key, row): &&(Bytes, Bytes)| {
-            bytes += key.len() + row.len();
-            bytes <= PAGE_BYTES
-        };
-        let fitting = page.iter().take_while(fits).count().max(1);
-        page.truncate(fitting);
-        if let Some((key, _)) = page.last().filter(|_| found == PAGE || fitting < found) {
-            self.next = Some([key, &b"\0"[..]].concat());
-        }
-        Ok((!page.is_empty()).then_some(page))
-    }
 }
 
 impl Incoming {
@@ -110,7 +59,7 @@ impl MemberStore {
             given_up,
             membership,
         };
-        Some(Outgoing { taken, rows, next: Some(FIRST.to_vec()) })
+        Some(Outgoing::new(taken, rows))
     }
 
     /// Begins to receive a snapshot, in a file beside the rows. A snapshot that was begun before

@@ -571,8 +571,7 @@ impl MemberStore {
             let first = entries.first().map(|entry| entry.id);
             return Err(Error::Invalid(format!("entry {first:?} was to be applied after {next}")));
         }
-        let last = entries.last().filter(|entry| entry.proposal == Proposal::Empty);
-        let compared = last.map(|entry| entry.id);
+        let ends_empty = entries.last().is_some_and(|last| last.proposal == Proposal::Empty);
         let mut outcomes = Vec::with_capacity(entries.len());
         for entry in entries {
             let mut step = Step::of(entry, &mut state.held, writer.mark.fence);
@@ -589,8 +588,8 @@ impl MemberStore {
         let next = state.held.next();
         state.index.unpin(next);
         self.publish(writer, state, 0)?;
-        if let Some(entry) = compared {
-            self.keep_compared_rows(entry);
+        if ends_empty {
+            self.keep_compared_rows();
         }
         Ok(outcomes)
     }

@@ -10,8 +10,9 @@ use openraft::{
 use super::apply::Outcome;
 use super::entry::{Entry, EntryId, Members, Proposal};
 use super::member_record::Membership;
+use super::outgoing::{Outgoing, SnapshotState};
 use super::record::Vote;
-use super::snapshot::{Incoming, Outgoing, SnapshotState};
+use super::snapshot::Incoming;
 
 /// Rows that are sent from one member to another.
 pub enum Rows {
