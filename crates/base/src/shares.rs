@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Shares::fair`] divides places that are held for long, such as those of connections: a party
-//! may have three times what is free, and no more. So one party alone has three quarters at most;
+//! may have at most three times the free room. So one party alone has three quarters at most;
 //! the more parties there are, the less each of them has; and there is always a place for a
 //! newcomer. Nobody has to wait for the turn of a party that has much.
 //!
@@ -106,7 +106,7 @@ impl Shares {
         Shares::divided(room, false)
     }
 
-    /// Creates room of which a party may have three times what is free. Its shares do not grow.
+    /// Creates room of which a party may have three times the free part. Its shares do not grow.
     pub fn fair(room: u64) -> Arc<Shares> {
         Shares::divided(room, true)
     }

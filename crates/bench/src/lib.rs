@@ -1,5 +1,5 @@
 //! Measures HTTP servers, S3 stores and file systems, Cairn's and others alike: it speaks protocols
-//! only, and knows nothing of what is behind them.
+//! only, and does not depend on the software behind them.
 //!
 //! It is not: a profiler. It says how fast, and which phase took how long, not why.
 //!

@@ -138,13 +138,13 @@ fn what_becomes_known_on_the_way_is_said() {
 #[test]
 fn what_is_not_timed_is_in_flight_as_well() {
     let asked =
-        waiting(|| WaitTarget::Asked(Arc::new(|| "what is known now".into())), pending::<()>());
+        waiting(|| WaitTarget::Asked(Arc::new(|| "the state as of now".into())), pending::<()>());
     let about = || About { object: "/untimed".into(), ..About::default() };
     let mut work = Box::pin(within(Request::new(None, about), asked));
     assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let found = seen().into_iter().find(|seen| seen.about.object == "/untimed").expect("it waits");
     assert_eq!((found.trace, found.stage), (None, None));
-    assert_eq!(found.waits[0].0, "what is known now");
+    assert_eq!(found.waits[0].0, "the state as of now");
     drop(work);
     assert!(seen().iter().all(|seen| seen.about.object != "/untimed"));
 }

@@ -244,7 +244,7 @@ fn whoever_waits_for_fair_shares_keeps_nobody_waiting_who_has_less() {
     let third = shares.take_now(THIRD, 1).unwrap();
     let mut fourth = shares.take(Party::User(UserId(4)), 1);
     assert!(poll(&mut fourth).is_none(), "all are taken");
-    assert!(shares.is_wanted_of(OTHER), "one who has nothing waits");
+    assert!(shares.is_wanted_of(OTHER), "a party without room waits");
     ones.truncate(3);
     let fourth = poll(&mut fourth);
     assert!(fourth.is_some() && poll(&mut waiting).is_some());

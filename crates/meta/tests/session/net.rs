@@ -67,15 +67,15 @@ pub struct Cut {
     /// Generation of the metadata that the client finds when it dials.
     pub generation: AtomicU64,
     changed: Notify,
-    died: Died,
+    died: DeathSignal,
 }
 
 /// Is closed when the client's process dies.
-struct Died(Semaphore);
+struct DeathSignal(Semaphore);
 
-impl Default for Died {
-    fn default() -> Died {
-        Died(Semaphore::new(0))
+impl Default for DeathSignal {
+    fn default() -> DeathSignal {
+        DeathSignal(Semaphore::new(0))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::world::{Mount, World, run, run_seeds};
 const BYTES: u64 = 12;
 const STEPS: usize = 150;
 
-fn wanted(owner: u64, (start, last): (u64, u64), kind: LockKind) -> LockRequest {
+fn wanted(owner: u64, start: u64, last: u64, kind: LockKind) -> LockRequest {
     LockRequest { owner, pid: owner as u32, start, last, kind, space: LockSpace::Fcntl }
 }
 
@@ -45,7 +45,7 @@ async fn random(seed: u64) {
         let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][rng.below(3) as usize];
         let posix = &mounts[holder.mount].posix;
         let bytes = &mut model[range.0 as usize..=range.1 as usize];
-        let asked = wanted(holder.owner, range, kind);
+        let asked = wanted(holder.owner, range.0, range.1, kind);
         let is_free = bytes.iter().flatten().all(|(owner, held)| {
             let excludes = kind == LockKind::Write || *held == LockKind::Write;
             *owner == holder.owner || !excludes
@@ -75,7 +75,7 @@ async fn random(seed: u64) {
     let stranger = mounts[1].open(ino, Intent::BOTH).await.unwrap();
     for (at, byte) in model.iter().enumerate() {
         let at = at as u64;
-        let asked = wanted(99, (at, at), LockKind::Write);
+        let asked = wanted(99, at, at, LockKind::Write);
         let found = mounts[1].posix.test_lock(stranger, asked).await.unwrap();
         assert_eq!(found.is_some(), !byte.is_empty(), "byte {at}: {byte:?}");
         if let Some(found) = found {
@@ -89,10 +89,11 @@ fn locks_are_as_in_a_model() {
     run_seeds(4, random);
 }
 
-const ALL: (u64, u64) = (0, i64::MAX as u64);
+/// The last byte that a lock can have.
+const LAST: u64 = i64::MAX as u64;
 
 async fn lock(mount: &Mount, file: Descriptor, owner: u64, kind: LockKind) -> LockOutcome {
-    let asked = wanted(owner, ALL, kind);
+    let asked = wanted(owner, 0, LAST, kind);
     mount.posix.set_lock(file, asked, Patience::No).await.unwrap()
 }
 
@@ -109,7 +110,7 @@ fn who_waits_gets_the_lock_when_it_is_free() {
         assert_eq!(lock(&one, here, 1, LockKind::Write).await, LockOutcome::Done);
         assert_eq!(lock(&other, there, 2, LockKind::Read).await, LockOutcome::Busy);
         let waits = Patience::Until(Box::new(|| false));
-        let asked = wanted(2, ALL, LockKind::Read);
+        let asked = wanted(2, 0, LAST, LockKind::Read);
         let waiting = tokio::spawn(other.posix.set_lock(there, asked, waits).into_future());
         // Bytes that were written under the lock are seen by the next holder.
         one.write(here, 0, b"under the lock").await;
@@ -128,7 +129,7 @@ fn who_gives_up_waits_no_more() {
         let file = mount.open(ino, Intent::BOTH).await.unwrap();
         assert_eq!(lock(&mount, file, 1, LockKind::Write).await, LockOutcome::Done);
         let is_over = Arc::new(AtomicBool::new(false));
-        let (told, asked) = (Arc::clone(&is_over), wanted(2, ALL, LockKind::Write));
+        let (told, asked) = (Arc::clone(&is_over), wanted(2, 0, LAST, LockKind::Write));
         let waits = Patience::Until(Box::new(move || told.load(Ordering::SeqCst)));
         let waiting = tokio::spawn(mount.posix.set_lock(file, asked, waits).into_future());
         is_over.store(true, Ordering::SeqCst);
