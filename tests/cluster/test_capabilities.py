@@ -4,13 +4,15 @@
 """
 
 import json
+import subprocess
 
 import pytest
 
 from harness.cluster import Cluster
+from harness.doors import S3
 from harness.mount import Mount
 from harness.rawmount import RawMount
-from harness.server import KEY, SECRET
+from harness.server import KEY, SECRET, Server, binary
 from harness.wait import eventually
 
 NAME = "required-fields"
@@ -62,3 +64,37 @@ def test_no_name_of_a_capability_is_taken_for_one(cluster):
     directory = str(cluster["m1"].directory)
     said = cluster.command("cluster", "enable", directory, "x", ok=False).stderr
     assert "is no capability of this program" in said
+
+
+def enable(server, *words):
+    command = [binary(), "meta", "enable", str(server.directory), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=server.env)
+
+
+def test_one_server_turns_it_on_while_it_does_not_run(cluster, tmp_path):
+    with Server() as server:
+        refused = enable(server, NAME)
+        assert refused.returncode == 1 and "in use by another cairn" in refused.stderr, refused
+        former = RawMount(server.http, (KEY, SECRET))
+        former.attach(0x5EED)
+        assert former.renew()
+        assert server.stop() == 0
+        assert enable(server).stdout.split()[:2] == [NAME, "off"]
+        assert f"{NAME} is on" in enable(server, NAME).stdout
+        assert "is on already" in enable(server, NAME).stdout
+        server.start()
+        with pytest.raises(ConnectionError):
+            RawMount(server.http, (KEY, SECRET)).attach(0x5EED1)
+        assert f"lacks {NAME}" in server.tail()
+        S3(server.s3).create_bucket("shared")
+        with Mount(server, tmp_path / "at", bucket="shared") as mount:
+            (mount.root / "one").write_bytes(b"x" * 70000)
+        assert S3(server.s3).object("GET", "shared", "one").body == b"x" * 70000
+        assert server.stop() == 0
+        code, said = server.fsck()
+        assert code == 0, said
+        assert enable(server).stdout.split()[:2] == [NAME, "on"]
+    refused = subprocess.run(
+        [binary(), "meta", "enable", str(cluster["m1"].directory), NAME], capture_output=True, text=True
+    )
+    assert refused.returncode == 1 and "cairn cluster enable" in refused.stderr, refused

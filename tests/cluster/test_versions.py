@@ -6,14 +6,16 @@
 builds the commit of `tests/previous` and sets it.
 """
 
+import json
 import os
+import subprocess
 
 import pytest
 
 from harness.cluster import Cluster
 from harness.doors import S3
 from harness.mount import Mount
-from harness.server import Server
+from harness.server import Server, ServerFailed, binary
 from harness.wait import eventually
 
 PREVIOUS = os.environ.get("CAIRN_PREVIOUS")
@@ -141,3 +143,82 @@ def test_a_capability_waits_for_the_last_old_node_and_locks_it_out():
         cluster.wait_whole()
         get(s3, "one", "first")
         get(s3, "two", "second")
+
+
+def run_command(address, env, *words):
+    """What a command of this version prints, run as root at a door."""
+    login = {"CAIRN_KEY": env["CAIRN_ROOT_KEY"], "CAIRN_SECRET": env["CAIRN_ROOT_SECRET"]}
+    env = {**os.environ, **login, "CAIRN_SERVER": address}
+    done = subprocess.run([binary(), *words], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, (words, done)
+    return done.stdout
+
+
+def root_of(address, env):
+    lines = run_command(address, env, "user", "ls", "--json").splitlines()
+    return next(user for user in map(json.loads, lines) if user["name"] == "root")
+
+
+def change(s3, tag):
+    """Three objects and an unfinished upload more, one object and one bucket less."""
+    for number in range(3):
+        put(s3, f"{tag}-{number}", tag)
+    assert s3.object("DELETE", "shared", f"{tag}-1").status == 204
+    s3.create_bucket(f"short-{tag}")
+    assert s3.request("DELETE", f"/short-{tag}").status == 204
+    s3.create_upload("shared", f"{tag}-upload")
+
+
+def test_sums_of_users_are_counted_anew_after_the_version_before():
+    """The version before counts nothing, or not in the same way, while it has the store."""
+    with Server() as server:
+        S3(server.s3).create_bucket("shared")
+        change(S3(server.s3), "new")
+        for tag, program in (("old", PREVIOUS), ("newer", None), ("older", PREVIOUS), ("last", None)):
+            assert server.stop() == 0
+            server.program = program
+            server.start()
+            change(S3(server.s3), tag)
+        sums = root_of(server.http, server.env)
+        assert (sums["buckets"], sums["objects"], sums["uploads"]) == (1, 10, 5), sums
+        assert server.stop() == 0
+        code, said = server.fsck()
+        assert code == 0, said
+
+
+def test_sums_of_users_are_counted_anew_after_a_master_of_the_version_before():
+    with Cluster(chunkservers=1, gateways=1, replicas=1) as cluster:
+        cluster.s3("g1").create_bucket("shared")
+        change(cluster.s3("g1"), "new")
+        master = cluster["m1"]
+        for tag, program in (("old", PREVIOUS), ("newer", None)):
+            assert master.stop() == 0
+            master.program = program
+            master.start()
+            cluster.wait_whole()
+            change(cluster.s3("g1"), tag)
+        sums = root_of(cluster["g1"].http, cluster["g1"].env)
+        assert (sums["buckets"], sums["objects"], sums["uploads"]) == (1, 6, 3), sums
+        cluster.command("cluster", "fsck", str(master.directory), "--wait")
+
+
+def test_a_store_whose_capability_is_on_is_refused_by_the_version_before():
+    """Skipped where the other version has the capability itself."""
+    with Server() as server:
+        S3(server.s3).create_bucket("shared")
+        put(S3(server.s3), "one", "first")
+        # Until then the version before still starts.
+        assert server.stop() == 0
+        server.program = PREVIOUS
+        server.start()
+        get(S3(server.s3), "one", "first")
+        assert server.stop() == 0
+        enable = ["meta", "enable", str(server.directory), "required-fields"]
+        if subprocess.run([PREVIOUS, *enable], capture_output=True).returncode == 0:
+            pytest.skip("the other version has it")
+        subprocess.run([binary(), *enable], check=True, capture_output=True)
+        with pytest.raises(ServerFailed, match="format of a metadata row"):
+            server.start()
+        server.program = None
+        server.start()
+        get(S3(server.s3), "one", "first")

@@ -41,6 +41,7 @@ mod sights;
 
 pub mod mounts;
 
+pub mod capabilities;
 pub mod check;
 pub mod dump;
 pub mod wire;

@@ -8,6 +8,7 @@ use cairn_cluster::control::Edit;
 
 use super::reach;
 use crate::failure::Result;
+use crate::meta::list_capabilities;
 use crate::output;
 
 /// Turn a capability on, for good, or list what can be turned on
@@ -30,10 +31,7 @@ pub struct EnableArgs {
 pub fn run(args: &EnableArgs) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
     let Some(name) = args.name else {
-        for one in Capability::ALL {
-            let state = if status.map.capabilities.contains(*one) { "on" } else { "off" };
-            output::line(format!("{:<20} {state:<4} {}", one.name(), one.purpose()))?;
-        }
+        list_capabilities(status.map.capabilities)?;
         return Ok(ExitCode::SUCCESS);
     };
     if status.map.capabilities.contains(name) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use cairn_base::Error;
 use cairn_cluster::mount::{self, MountHost};
-use cairn_cluster::wire::{Required, require_none};
+use cairn_cluster::wire::Required;
 use cairn_doors::http::{ConnectedMount, Mounts};
 
 use super::open::Parts;
@@ -16,7 +16,8 @@ pub fn of_server(parts: &Parts) -> Mounts {
     let directory = parts.dir.blocks().canonicalize().ok();
     let (sessions, meta) = (Arc::clone(&parts.sessions), parts.fs.meta().clone());
     let host = MountHost::new(sessions, meta, blocks, directory.as_deref());
-    take(host, require_none())
+    let capabilities = parts.capabilities;
+    take(host, Arc::new(move || capabilities))
 }
 
 /// Takes over connections of mounts whose programs have the `required` capabilities.

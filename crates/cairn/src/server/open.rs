@@ -5,16 +5,18 @@ use std::sync::Arc;
 use cairn_auth::{Caller, SealKey};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
-use cairn_base::{Clock, RealDisk, Rng};
+use cairn_base::{CapabilitySet, Clock, RealDisk, Rng};
 use cairn_blocks::Store;
 use cairn_doors::admit::Admit;
 use cairn_fs::Fs;
 use cairn_fs::ops::credentials::{FindAccessKey, ListCredentials};
 use cairn_fs::ops::sessions::Format;
-use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::{embedded::EmbeddedEngine, postgres};
 use cairn_meta::master::host::Sessions;
+use cairn_meta::{Master, capabilities};
+
+use tokio::task;
 
 use super::args::{Durability, ServerArgs};
 use crate::dir::{DataDir, DirectoryUse};
@@ -30,6 +32,8 @@ pub struct Parts {
     pub sessions: Arc<Sessions>,
     pub blocks: Store,
     pub engine: Arc<dyn Engine>,
+    /// Capabilities that are on: whoever reads rows must have them.
+    pub capabilities: CapabilitySet,
     /// The engine, if it is the embedded one.
     embedded: Option<Arc<EmbeddedEngine>>,
     pub dir: DataDir,
@@ -56,20 +60,21 @@ impl Parts {
         }
         require_opened(&dir, &master, &seal).await?;
         let Metadata { engine, embedded, .. } = metadata;
+        let capabilities = task::block_in_place(|| capabilities::enabled(&*engine))?;
         let config =
             cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
         let opened = cairn_roles::server::open(&master, &blocks, clock, &*rng, config);
         let (fs, sessions) = opened.await?;
         let admit = Arc::new(Admit::new(fs.clone(), seal, rng));
-        Ok(Parts { admit, fs, master, sessions, blocks, engine, embedded, dir })
+        Ok(Parts { admit, fs, master, sessions, blocks, engine, capabilities, embedded, dir })
     }
 
     /// Ends the master, then the block store, then the engine: each leaves the disk so that the
     /// next start is fast. Tasks that still hold a clone find it ended.
     pub async fn close(self) -> Result<()> {
-        let Parts { admit, fs, master, sessions, blocks, engine, embedded, dir } = self;
+        let Parts { admit, fs, master, sessions, blocks, engine, embedded, dir, .. } = self;
         drop((admit, fs, sessions));
-        let closing = tokio::task::spawn_blocking(move || {
+        let closing = task::spawn_blocking(move || {
             master.stop();
             drop(master);
             blocks.close()?;
@@ -105,13 +110,13 @@ pub async fn require_opened(dir: &DataDir, master: &Master, seal: &SealKey) -> R
 }
 
 /// Makes the failure for a join of tasks that failed.
-fn ended(error: tokio::task::JoinError) -> Failure {
+fn ended(error: task::JoinError) -> Failure {
     Failure::new(format!("opening the store: {error}"))
 }
 
 async fn start_master(metadata: &Metadata, clock: Arc<dyn Clock>) -> Result<Master> {
     let (engine, config) = (Arc::clone(&metadata.engine), metadata.config.clone());
-    let starting = tokio::task::spawn_blocking(move || Master::start(engine, clock, config));
+    let starting = task::spawn_blocking(move || Master::start(engine, clock, config));
     Ok(starting.await.map_err(ended)??)
 }
 
@@ -124,8 +129,8 @@ async fn open_both(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, Store)
         Durability::Sync => cairn_blocks::Durability::Sync,
         Durability::Async => cairn_blocks::Durability::Async,
     };
-    let blocks = tokio::task::spawn_blocking(move || Store::open(Arc::new(disk), config));
-    let metadata = tokio::task::block_in_place(|| open_metadata(dir, args));
+    let blocks = task::spawn_blocking(move || Store::open(Arc::new(disk), config));
+    let metadata = task::block_in_place(|| open_metadata(dir, args));
     let blocks = blocks.await.map_err(ended)?;
     let blocks = blocks.map_err(|error| Failure::from(error).of(path.display()))?;
     let report = blocks.open_report();

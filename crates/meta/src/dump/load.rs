@@ -7,7 +7,7 @@ use cairn_base::{ClusterMap, Error, Result};
 
 use super::read::Reader;
 use super::{CLUSTER, Contents, Summary, contents};
-use crate::engine::{Change, CommitError, Engine, Fence};
+use crate::engine::{Change, Engine, SoleWriter};
 use crate::keys;
 use crate::rows::{Row, Session, encode_number};
 
@@ -28,10 +28,9 @@ pub fn load(
 ) -> Result<Summary> {
     require_nothing(engine)?;
     let mut reader = Reader::open(input)?;
-    let fence = engine.take_over_at(reader.header.batch)?;
+    let mut writer = SoleWriter::take_over(engine, reader.header.batch)?;
     // A process that came in between would find the fence as it was before.
     require_nothing(engine)?;
-    let mut loading = Loading { engine, fence };
     let cluster = keys::config(CLUSTER);
     let mut last: Option<Change> = None;
     while let Some(rows) = reader.section()? {
@@ -44,10 +43,10 @@ pub fn load(
                 changes.push((key.clone(), Some(loaded(&key, value, anew)?)))
             }
         }
-        loading.commit(changes)?;
+        writer.commit(changes)?;
         progress(reader.summary.rows);
     }
-    loading.commit(last.into_iter().collect())?;
+    writer.commit(last.into_iter().collect())?;
     Ok(reader.summary)
 }
 
@@ -78,44 +77,4 @@ fn require_nothing(engine: &dyn Engine) -> Result<()> {
             Err(Error::NotEmpty(text.into()))
         }
     }
-}
-
-struct Loading<'a> {
-    engine: &'a dyn Engine,
-    fence: Fence,
-}
-
-impl Loading<'_> {
-    fn commit(&mut self, changes: Vec<Change>) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let done = Fence { batch: self.fence.batch + 1, ..self.fence };
-        loop {
-            match self.engine.commit(self.fence, changes.clone()) {
-                Ok(()) => break,
-                Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => {
-                    return Err(error);
-                }
-                Err(CommitError::Fenced { found }) => return Err(fenced(found)),
-                Err(CommitError::Unknown(error)) => {
-                    tracing::warn!(%error, "rows may or may not be committed");
-                    match self.engine.fence()? {
-                        found if found == done => break,
-                        found if found == self.fence => {}
-                        found => return Err(fenced(found)),
-                    }
-                }
-            }
-        }
-        self.fence = done;
-        Ok(())
-    }
-}
-
-fn fenced(found: Fence) -> Error {
-    let Fence { epoch, batch } = found;
-    Error::Unavailable(format!(
-        "another process changed the metadata meanwhile: they are at epoch {epoch}, batch {batch}"
-    ))
 }

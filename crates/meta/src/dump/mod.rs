@@ -19,7 +19,7 @@ use cairn_base::Result;
 
 use crate::engine::Engine;
 use crate::keys;
-use crate::rows::decode_number;
+use crate::rows::StoreIdentity;
 
 pub use load::load;
 pub use read::{each, verify};
@@ -54,7 +54,7 @@ pub enum Contents {
 pub fn contents(engine: &dyn Engine) -> Result<Contents> {
     let (_, mut rows) = engine.read(&[keys::config(CLUSTER)])?;
     if let Some(row) = rows.pop().flatten() {
-        return Ok(Contents::Store(decode_number(&row)?));
+        return Ok(Contents::Store(StoreIdentity::decode_cluster(&row)?));
     }
     let first = engine.snapshot()?.scan(FIRST, END, 1)?;
     Ok(if first.is_empty() { Contents::Nothing } else { Contents::Part })

@@ -9,7 +9,7 @@ use cairn_base::{Error, Result};
 use super::format::{self, BODY_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header};
 use super::{CLUSTER, Summary};
 use crate::keys;
-use crate::rows::decode_number;
+use crate::rows::StoreIdentity;
 
 /// A dump that is being read.
 pub struct Reader<'a> {
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
                 return Err(self.altered());
             }
             if *key == cluster {
-                if decode_number(value)? != self.header.cluster {
+                if StoreIdentity::decode_cluster(value)? != self.header.cluster {
                     return Err(self.altered());
                 }
                 self.has_cluster = true;

@@ -9,7 +9,7 @@ use super::format::{self, Head, Header};
 use super::{CLUSTER, END, FIRST, Summary};
 use crate::engine::Snapshot;
 use crate::keys;
-use crate::rows::decode_number;
+use crate::rows::StoreIdentity;
 
 /// Rows read at a time.
 const PAGE: usize = 500;
@@ -40,7 +40,7 @@ pub fn write(
     let Some(cluster) = cluster else {
         return Err(Error::NotFound("these metadata hold no store".into()));
     };
-    let mut dump = Writer::begin(out, decode_number(&cluster)?, snapshot.batch())?;
+    let mut dump = Writer::begin(out, StoreIdentity::decode_cluster(&cluster)?, snapshot.batch())?;
     let mut next = FIRST.to_vec();
     loop {
         let page = snapshot.scan(&next, END, PAGE)?;

@@ -11,6 +11,7 @@ pub mod postgres;
 pub mod raft;
 mod ring;
 mod row_store;
+mod sole_writer;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use lease::Lease;
 pub use memory::{CommitFault, Memory};
 pub use postgres::Postgres;
 pub use row_store::Pace;
+pub use sole_writer::SoleWriter;
 
 /// One changed row: its key and its new value, or `None` if it was deleted.
 pub type Change = (Bytes, Option<Bytes>);

@@ -6,9 +6,7 @@ use cairn_base::{Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_counter, store};
-use crate::rows::{
-    Inode, Kind, ReservedInos, Row, Session, SessionState, Slot, decode_number, encode_number,
-};
+use crate::rows::{Inode, Kind, ReservedInos, Row, Session, SessionState, Slot, StoreIdentity};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes an empty engine a store: writes the root directory and the cluster's id. Leaves an
@@ -28,9 +26,9 @@ impl Verb for Format {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(u64, bool), Stop> {
         let key = keys::config("cluster");
         if let Some(row) = view.get(&key)? {
-            return Ok((decode_number(&row)?, false));
+            return Ok((StoreIdentity::decode_cluster(&row)?, false));
         }
-        view.put(key, encode_number(self.cluster));
+        store(view, key, &StoreIdentity::new(self.cluster));
         let root = Inode {
             kind: Kind::Directory,
             parent: Ino::ROOT,

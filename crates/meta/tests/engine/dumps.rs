@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Error, SessionId, UserId};
+use cairn_base::{Capability, ClusterMap, Error, SessionId, UserId};
 use cairn_meta::dump::{self, Contents, Summary};
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::{Change, CommitFault, EmbeddedEngine, Engine, Fence, Memory, Postgres};
@@ -15,8 +15,8 @@ use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::conditions::Conditions;
 use cairn_meta::ops::put_object::{NewContent, PutObject};
 use cairn_meta::ops::sessions::{Format, OpenSession};
-use cairn_meta::rows::{BucketKind, ObjectAttributes, Row, Session, encode_number};
-use cairn_meta::{Master, check, keys, master};
+use cairn_meta::rows::{BucketKind, Counter, ObjectAttributes, Row, Session, encode_number};
+use cairn_meta::{Master, capabilities, check, keys, master};
 use cairn_sim::SimDisk;
 
 use crate::postgres::server;
@@ -295,4 +295,27 @@ fn while_committing(engine: &dyn Engine, beside: &dyn Engine) {
         stop.store(true, Ordering::Relaxed);
         assert!(batches.is_sorted());
     });
+}
+
+#[test]
+fn a_capability_of_one_server_is_turned_on_for_good_and_dumped() {
+    let name = Capability::RequiredFields;
+    let engine = Memory::new();
+    assert!(matches!(capabilities::enable(&engine, name), Err(Error::NotFound(_))));
+    commit(&engine, vec![(keys::config("cluster"), Some(encode_number(CLUSTER)))]);
+    assert!(capabilities::enabled(&engine).unwrap().is_empty());
+    capabilities::enable(&engine, name).unwrap();
+    let copy = Memory::new();
+    let summary = load(&copy, &dumped(&engine).0).unwrap();
+    assert_eq!(summary.cluster, CLUSTER);
+    for store in [&engine, &copy] {
+        assert!(capabilities::enabled(store).unwrap().contains(name));
+        // A program before reads a plain number there.
+        let row = all(store)[&keys::config("cluster")[..]].clone();
+        assert!(Counter::decode(&row).is_err());
+    }
+    // A cluster has one switch, its map.
+    commit(&engine, vec![(keys::map(), Some(ClusterMap::default().encode()))]);
+    assert!(capabilities::enabled(&engine).unwrap().is_empty());
+    assert!(matches!(capabilities::enable(&engine, name), Err(Error::Invalid(_))));
 }

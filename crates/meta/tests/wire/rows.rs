@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cairn_auth::{Network, Rights, Visibility};
 use cairn_base::{
-    BlockId, BodyId, BucketId, GroupId, Ino, JoinGrant, KeyHash, NodeId, Redundancy, Result, Roles,
-    SessionId, Timestamp, TokenHash, UploadId, UserId,
+    BlockId, BodyId, BucketId, Capability, CapabilitySet, GroupId, Ino, JoinGrant, KeyHash, NodeId,
+    Redundancy, Result, Roles, SessionId, Timestamp, TokenHash, UploadId, UserId,
 };
 use cairn_meta::rows::*;
 
@@ -129,6 +129,13 @@ samples! {
         files: 0,
         bytes: 1 << 30,
     }))];
+    StoreIdentity, |row| row.cluster += 1, [
+        StoreIdentity::new(70_000),
+        StoreIdentity {
+            capabilities: CapabilitySet::NONE.with(Capability::RequiredFields),
+            ..StoreIdentity::new(70_000)
+        },
+    ];
     Slot, |row| row.sequence += 1, [
         Slot { sequence: 300, reply: vec![1, 2, 3].into(), unknown: vec![] },
     ];

@@ -8,7 +8,7 @@ use cairn_base::{Error, Result, SessionId};
 
 use crate::engine::Snapshot;
 use crate::keys;
-use crate::rows::decode_number;
+use crate::rows::StoreIdentity;
 use crate::session::DumpedRows;
 
 /// Most states that are kept for dumps at the same time. Each keeps files of the engine.
@@ -80,6 +80,6 @@ pub fn page(snapshot: &dyn Snapshot, after: Option<&Bytes>) -> Result<DumpedRows
     }
     let cluster = snapshot.get(&[keys::config("cluster")])?.pop().flatten();
     let no_store = || Error::NotFound("these metadata hold no store".to_owned());
-    let cluster = decode_number(&cluster.ok_or_else(no_store)?)?;
+    let cluster = StoreIdentity::decode_cluster(&cluster.ok_or_else(no_store)?)?;
     Ok(DumpedRows { cluster, batch: snapshot.batch(), rows, is_last })
 }

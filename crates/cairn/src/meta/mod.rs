@@ -1,4 +1,6 @@
-//! `cairn meta`: copies metadata to a file, and back.
+//! `cairn meta`: copies metadata to a file, and back, and turns capabilities of a store on.
+
+mod enable;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -24,15 +26,18 @@ use crate::members::Alone;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::offline::store;
 use crate::output;
+use enable::EnableArgs;
+pub use enable::list as list_capabilities;
 
 /// Bytes written or read at a time.
 const BUFFER: usize = 256 << 10;
 
-/// Copy the metadata of a store to a file, and load them into an empty one
+/// Copy the metadata of a store to a file, load them into an empty one, turn capabilities on
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn meta dump /backup/metadata.dump
-  cairn meta load /backup/metadata.dump /srv/cairn")]
+  cairn meta load /backup/metadata.dump /srv/cairn
+  cairn meta enable /srv/cairn")]
 pub struct MetaCommandArgs {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +47,7 @@ pub struct MetaCommandArgs {
 enum Command {
     Dump(DumpArgs),
     Load(LoadArgs),
+    Enable(EnableArgs),
 }
 
 /// Write one consistent state of all metadata to a file
@@ -96,6 +102,7 @@ pub fn run(args: &MetaCommandArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Dump(args) => dump(args)?,
         Command::Load(args) => load(args)?,
+        Command::Enable(args) => enable::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
