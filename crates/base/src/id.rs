@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rng::Rng;
+
 /// An id that is a number, and how people read it: those of nodes and groups are counted, so they
 /// are decimal.
 macro_rules! number_id {
@@ -39,6 +41,17 @@ number_id!(
     /// One client of the master for as long as it lives: random, never reused.
     SessionId, u64, "{:x}"
 );
+
+/// The highest bits of the numbers of inodes and sessions, and so of bodies and blocks: kept for the
+/// shard of the metadata that gave the number. They are 0.
+pub const SHARD_BITS: u32 = 10;
+
+impl SessionId {
+    pub fn random(rng: &dyn Rng) -> SessionId {
+        SessionId(rng.next_u64() >> SHARD_BITS)
+    }
+}
+
 number_id!(
     /// A set of chunkservers that hold the same blocks. One machine has group 1.
     GroupId, u32, "{}"

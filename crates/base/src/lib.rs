@@ -54,8 +54,8 @@ pub use date::{civil, day, rfc3339};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{Error, Result};
 pub use id::{
-    BlockId, BodyId, BucketId, ClusterId, GroupId, Ino, NodeId, Owner, SessionId, TokenId,
-    UploadId, UserId,
+    BlockId, BodyId, BucketId, ClusterId, GroupId, Ino, NodeId, Owner, SHARD_BITS, SessionId,
+    TokenId, UploadId, UserId,
 };
 pub use join::{Applicant, JoinGrant, TokenHash};
 pub use map::ClusterMap;

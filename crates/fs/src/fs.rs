@@ -134,7 +134,7 @@ impl Fs {
         rng: &dyn Rng,
         config: Config,
     ) -> Result<Fs> {
-        let session = SessionId(rng.next_u64());
+        let session = SessionId::random(rng);
         master.run(&Caller::system(), OpenSession { session }).await?;
         let meta = Meta::Local { master, session, sessions: sessions.clone() };
         let fs = Fs::over(meta, blocks, clock, config);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use cairn_base::{BodyId, Ino, Result, SessionId};
+use cairn_base::{BodyId, Ino, Result, SHARD_BITS, SessionId};
 
 use super::facts::{BodyFacts, InodeFacts};
 use super::report::{About, Report};
@@ -256,6 +256,9 @@ pub fn check(checker: &mut Checker<'_>) {
 
 fn check_inode(report: &mut Report, ino: Ino, inode: &InodeFacts) {
     let about = About::Inode(ino);
+    if ino.0 >> (u64::BITS - SHARD_BITS) != 0 {
+        report.add(about.clone(), "its number is kept for another shard of the metadata");
+    }
     // The root has no entry. A session that has a file open counts as a name.
     let names = if ino == Ino::ROOT { 1 } else { inode.names };
     if names != inode.nlink {

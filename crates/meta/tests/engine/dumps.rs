@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Capability, ClusterMap, Error, SessionId, UserId};
+use cairn_base::{Capability, ClusterMap, Error, Ino, SHARD_BITS, SessionId, UserId};
 use cairn_meta::dump::{self, Contents, Summary};
 use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::{Change, CommitFault, EmbeddedEngine, Engine, Fence, Memory, Postgres};
@@ -15,7 +15,9 @@ use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::conditions::Conditions;
 use cairn_meta::ops::put_object::{NewContent, PutObject};
 use cairn_meta::ops::sessions::{Format, OpenSession};
-use cairn_meta::rows::{BucketKind, Counter, ObjectAttributes, Row, Session, encode_number};
+use cairn_meta::rows::{
+    BucketKind, Counter, Inode, Kind, ObjectAttributes, Row, Session, encode_number,
+};
 use cairn_meta::{Master, capabilities, check, keys, master};
 use cairn_sim::SimDisk;
 
@@ -318,4 +320,18 @@ fn a_capability_of_one_server_is_turned_on_for_good_and_dumped() {
     commit(&engine, vec![(keys::map(), Some(ClusterMap::default().encode()))]);
     assert!(capabilities::enabled(&engine).unwrap().is_empty());
     assert!(matches!(capabilities::enable(&engine, name), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn numbers_of_other_shards_are_findings() {
+    let engine = Memory::new();
+    commit(&engine, vec![(keys::config("cluster"), Some(encode_number(CLUSTER)))]);
+    let file = Inode { kind: Kind::File, ..Inode::default() };
+    let far = Ino(1 << (u64::BITS - SHARD_BITS));
+    commit(&engine, vec![(keys::inode(far), Some(file.encode()))]);
+    let report = check::check(&*engine.snapshot().unwrap(), &mut |_| {}).unwrap();
+    let found = report.findings.iter().filter(|one| one.what.contains("another shard"));
+    assert_eq!(found.count(), 1, "{:?}", report.findings);
+    let rng = SeededRng::new(9);
+    assert!((0..1000).all(|_| SessionId::random(&rng).0 < far.0));
 }

@@ -73,7 +73,7 @@ impl Inner {
         if self.is_of_other_metadata(generation) {
             // They may not know the places of this session's blocks.
             tracing::warn!(generation, "the metadata began anew: a new session begins");
-            session = SessionId(self.rng.next_u64());
+            session = SessionId::random(&*self.rng);
         }
         loop {
             let sent = self.clock.monotonic();
@@ -102,7 +102,7 @@ impl Inner {
                 }
                 Ok(Reply::Failed(error @ Error::Unavailable(_))) => {
                     tracing::warn!(%error, "a new session begins");
-                    session = SessionId(self.rng.next_u64());
+                    session = SessionId::random(&*self.rng);
                 }
                 Ok(Reply::Failed(error)) => return Err(error),
                 Ok(Reply::NotAttached) => {

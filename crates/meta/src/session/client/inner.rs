@@ -118,7 +118,7 @@ impl Inner {
             rows: LeasedRows::new(config.cache_bytes),
             connection,
             alone: config.alone,
-            session: AtomicU64::new(rng.next_u64()),
+            session: AtomicU64::new(SessionId::random(&*rng).0),
             generation: Mutex::default(),
             rng,
             slots: Mutex::new(SessionSlots::new()),
