@@ -17,6 +17,8 @@ pub mod packages;
 
 pub mod image;
 
+pub mod sums;
+
 use std::fs;
 use std::io::{self, Error};
 use std::path::{Path, PathBuf};
@@ -47,6 +49,9 @@ pub struct Options {
     /// Directory for what is made
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     pub out: PathBuf,
+    /// Sign SHA256SUMS with this key of OpenSSH (ssh-keygen -t ed25519): SHA256SUMS.sig
+    #[arg(long, value_name = "FILE")]
+    pub sign: Option<PathBuf>,
 }
 
 /// Makes the packages of Debian; prints their paths.
@@ -57,7 +62,14 @@ pub fn packages(root: &Path, options: &Options) -> io::Result<()> {
         write(&options.out.join(name), &package.bytes(&release)?)?;
     }
     write(&options.out.join("sbom.cdx.json"), texts.bill.as_bytes())?;
-    write(&options.out.join("licences"), texts.licences.as_bytes())
+    write(&options.out.join("licences"), texts.licences.as_bytes())?;
+    finish(options)
+}
+
+/// Writes the sums of all that was made, and signs them if there is a key.
+fn finish(options: &Options) -> io::Result<()> {
+    sums::write(&options.out)?;
+    options.sign.as_deref().map_or(Ok(()), |key| sums::sign(&options.out, key))
 }
 
 /// Makes the container image; prints its path.
@@ -68,7 +80,8 @@ pub fn image(root: &Path, options: &Options) -> io::Result<()> {
     }
     let bytes = image::archive(root, &release, &program, &texts.licences, &texts.bill)?;
     let name = format!("cairn_{}_{}.oci.tar", release.version, platform.debian);
-    write(&options.out.join(name), &bytes)
+    write(&options.out.join(name), &bytes)?;
+    finish(options)
 }
 
 type PreparedRelease = (&'static Platform, Release, Program, Texts);

@@ -1,7 +1,9 @@
 //! Packages and images have what they should, and the same bytes each time.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::Command;
 
 use flate2::read::GzDecoder;
@@ -12,6 +14,7 @@ use xtask::dist::deb::{Deb, Release};
 use xtask::dist::image::{Library, layer, packed};
 use xtask::dist::parts::{bill, linked};
 use xtask::dist::program::{build_id, oldest_libc};
+use xtask::dist::sums::{self, NAMESPACE, SUMS};
 use xtask::dist::tree::Tree;
 
 fn release() -> Release {
@@ -180,4 +183,46 @@ fn times_are_written_as_dates() {
         assert_eq!(rfc5322(time), mail);
         assert_eq!(rfc3339(time), web);
     }
+}
+
+/// Verifies a signature as docs/operating.md says.
+fn is_signed(folder: &Path) -> bool {
+    let signature = format!("{SUMS}.sig");
+    let sums = fs::File::open(folder.join(SUMS)).unwrap();
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args([
+        "-Y", "verify", "-f", "builders", "-I", "builder", "-n", NAMESPACE, "-s", &signature,
+    ]);
+    keygen.current_dir(folder).stdin(sums).output().unwrap().status.success()
+}
+
+#[test]
+fn what_is_made_is_summed_up_and_signed() {
+    let folder = std::env::temp_dir().join(format!("cairn-sums-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for (name, text) in [("b.deb", "two"), ("a.deb", "one"), ("key", ""), ("builders", "")] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    fs::remove_file(folder.join("key")).unwrap();
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", "key"]).current_dir(&folder);
+    assert!(keygen.status().unwrap().success());
+    let public = fs::read_to_string(folder.join("key.pub")).unwrap();
+    fs::write(folder.join("builders"), format!("builder {public}")).unwrap();
+    // Twice: a former signature is replaced.
+    for _ in 0..2 {
+        sums::write(&folder).unwrap();
+        sums::sign(&folder, &folder.join("key")).unwrap();
+    }
+    let text = fs::read_to_string(folder.join(SUMS)).unwrap();
+    let names: Vec<&str> = text.lines().map(|line| &line[66..]).collect();
+    assert_eq!(names, ["a.deb", "b.deb"]);
+    let mut check = Command::new("sha256sum");
+    check.args(["--check", "--strict", SUMS]).current_dir(&folder);
+    assert!(check.output().unwrap().status.success());
+    assert!(is_signed(&folder));
+    fs::write(folder.join(SUMS), text.replacen('1', "2", 1).replacen('a', "b", 1)).unwrap();
+    assert!(!is_signed(&folder));
+    sums::sign(&folder, &folder.join("no-key")).unwrap_err();
+    fs::remove_dir_all(&folder).unwrap();
 }
