@@ -92,6 +92,8 @@ def returns(_):
 
 def failover(_):
     """100 kills, and cuts and stops, of the machine whose master serves. What is printed are figures."""
+    yield Job("what a balancer needs", ["tests/install", "--patroni"], timeout=HOUR)
+    yield python("cluster/test_balancer.py", timeout=HOUR)
     runs = [("kill", 50), ("kill", 50), ("cut", 20), ("stop", 20)]
     for number, (how, rounds) in enumerate(runs, 1):
         command = [jobs.PYTHON, "-B", "tests/cluster/failover.py", "--rounds", str(rounds), "--how", how]
@@ -300,7 +302,7 @@ PARTS = {
     "episodes": (episodes, "40 faults of real clusters under load"),
     "machines": (machines, "60 faults of three machines under load, each kind twice, 100,000 operations, and a table of the times"),
     "returns": (returns, "200 kills of one, two or all of three machines under load, which come back within 20 s; disks that fail"),
-    "failover": (failover, "140 losses of the machine whose master serves, and how long each is felt"),
+    "failover": (failover, "140 losses of the machine whose master serves, and how long each is felt; HAProxy before gateways; wants Debian's packages"),
     "rot": (rot, "flips and truncations of the files of one master of three, which heals by itself"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),

@@ -180,6 +180,10 @@ impl Dial for HttpDialer {
         let (stream, _) = connected?;
         Ok(link(stream, address.to_owned(), require_none(), always()))
     }
+
+    async fn reaches_machine(&self, _: &str) -> bool {
+        false
+    }
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {

@@ -19,6 +19,8 @@ const LOOKS_AFTER: Duration = Duration::from_millis(1500);
 const LOOK: Duration = Duration::from_millis(500);
 /// Deadline of a connection to any master. The first address may be that of a silent machine.
 const CONNECT: Duration = Duration::from_secs(3);
+/// Most nodes that are tried to see whether their machines answer.
+const MACHINES: usize = 32;
 /// Deadline of the report of one master.
 const REPORT: Duration = Duration::from_millis(500);
 
@@ -55,6 +57,14 @@ impl Agent {
             reconnect.leave(&peer);
             reports.extend(report.ok().and_then(|report| wire::decode(&report).ok()));
         }
-        is_cut_off(masters, &reports)
+        if !reports.is_empty() || masters < 2 {
+            return is_cut_off(&reports);
+        }
+        // Masters that died all at once leave every node without one.
+        let map = self.view.newest();
+        let addresses = map.nodes.values().map(|node| node.address.clone());
+        let others = addresses.filter(|address| !address.is_empty()).take(MACHINES).collect();
+        let is_alone = !reconnect.reaches_machine(others).await;
+        is_alone.then(|| format!("none of the {masters} masters can be reached, and no machine"))
     }
 }

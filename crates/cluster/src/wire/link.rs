@@ -65,6 +65,9 @@ pub trait Dial: Send + Sync + 'static {
     /// `Unavailable` if no node answers there, `Denied` if this side does not trust the node, or
     /// the node does not trust this side.
     async fn dial(&self, address: &str) -> Result<Link>;
+
+    /// Returns true if another machine answers at the address, even if no node runs there.
+    async fn reaches_machine(&self, address: &str) -> bool;
 }
 
 /// An accepted connection in its handshake. Ends with `None` if it was for another purpose, and is

@@ -147,6 +147,18 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
+    /// Returns true if another machine answers at one of these addresses.
+    pub async fn reaches_machine(&self, addresses: Vec<String>) -> bool {
+        let trying = addresses.iter().map(|address| self.dialer.reaches_machine(address));
+        let mut trying: FuturesUnordered<_> = trying.collect();
+        while let Some(reached) = trying.next().await {
+            if reached {
+                return true;
+            }
+        }
+        false
+    }
+
     fn usable(&self) -> Option<Peer> {
         self.peer.lock().as_ref().filter(|peer| peer.is_usable()).cloned()
     }

@@ -6,7 +6,7 @@
 //! There is no session resumption: each connection asks the cluster map anew.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::BufReader;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream, client};
 
@@ -37,6 +37,8 @@ use crate::identity::{
 };
 use crate::limits::{DIAL, HANDSHAKE_WANTED, HANDSHAKES, JOINS, READ_BYTES};
 
+/// Deadline of a machine to answer at all.
+const REACH: Duration = Duration::from_secs(1);
 const WIRE: &[u8] = b"cairn-wire/1";
 const JOIN: &[u8] = b"cairn-join/1";
 const BLOCKS: &[u8] = b"cairn-blocks/1";
@@ -161,6 +163,34 @@ impl Dial for TlsDialer {
         let peer = self.trust.authenticate(shown, Usage::Server, address.to_owned())?;
         Ok(Link { stream: Box::new(stream), peer })
     }
+
+    async fn reaches_machine(&self, address: &str) -> bool {
+        let reaching = async {
+            for to in lookup_host(address).await? {
+                if is_here(to)? {
+                    continue;
+                }
+                match TcpStream::connect(to).await {
+                    // The kernel of that machine answers for a process that is gone.
+                    Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {}
+                    _ => return Ok(true),
+                }
+            }
+            Ok(false)
+        };
+        let reached: io::Result<bool> = timeout(REACH, reaching).await.unwrap_or(Ok(false));
+        reached.unwrap_or(false)
+    }
+}
+
+/// Returns true if an address is one of this machine: packets to it would leave from there.
+fn is_here(to: SocketAddr) -> io::Result<bool> {
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    // Nothing is sent.
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip() == to.ip())
 }
 
 async fn dial(connector: &TlsConnector, address: &str) -> Result<client::TlsStream<Buffered>> {

@@ -140,6 +140,10 @@ impl Dial for ToMaster {
         });
         Ok(link(ends.near, MASTER, Role::Master))
     }
+
+    async fn reaches_machine(&self, _: &str) -> bool {
+        false
+    }
 }
 
 /// A cluster of a master and two gateways, `g1` and `g2`.
@@ -208,6 +212,10 @@ impl Dial for ByDoor {
         });
         gateway.streams.lock().push(carried.abort_handle());
         Ok(mount::link(Box::new(near), address.to_owned(), require_none(), mount::always()))
+    }
+
+    async fn reaches_machine(&self, _: &str) -> bool {
+        false
     }
 }
 

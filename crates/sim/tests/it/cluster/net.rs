@@ -347,25 +347,33 @@ pub struct SimDialer {
     purpose: Purpose,
 }
 
+impl SimDialer {
+    /// Returns whether packets arrive at the machine with an address.
+    fn reaches(&self, address: &str) -> bool {
+        let state = self.net.state.lock();
+        let to = state.listeners.get(address).map(|listener| listener.node);
+        let is_cut =
+            |to| state.cuts.contains(&(self.node, to)) || state.cuts.contains(&(to, self.node));
+        let is_gone = state.gone.iter().any(|node| address_of(*node) == address);
+        !is_gone && !to.is_some_and(is_cut)
+    }
+}
+
 #[async_trait]
 impl Dial for SimDialer {
     async fn dial(&self, address: &str) -> Result<Link> {
         sleep(Duration::from_millis(1 + self.net.rng.below(3))).await;
         loop {
-            let reached = {
-                let state = self.net.state.lock();
-                let to = state.listeners.get(address).map(|listener| listener.node);
-                let is_cut = |to| {
-                    state.cuts.contains(&(self.node, to)) || state.cuts.contains(&(to, self.node))
-                };
-                let is_gone = state.gone.iter().any(|node| address_of(*node) == address);
-                !is_gone && !to.is_some_and(is_cut)
-            };
-            if reached {
+            if self.reaches(address) {
                 return self.net.connect(self, address);
             }
             sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    async fn reaches_machine(&self, address: &str) -> bool {
+        sleep(Duration::from_millis(1 + self.net.rng.below(3))).await;
+        self.reaches(address)
     }
 }
 
