@@ -167,3 +167,63 @@ def test_one_bad_record_leaves_the_others(server):
     metrics = http.request("GET", "/metrics").body.decode()
     for protocol in ("loki", "otlp", "bulk"):
         assert f'cairn_log_records_total{{protocol="{protocol}",outcome="refused"}} 1' in metrics
+
+
+def entry(message):
+    return b"_HOSTNAME=box\nMESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\n\n"
+
+
+def test_a_bad_entry_of_a_journal_leaves_the_others(server):
+    http, kind = Http(server.http), {"Content-Type": "application/vnd.fdo.journal"}
+    long = entry(b"z" * (3 * MIB) + b"\n\nMESSAGE=forged\n\n")
+    damaged = entry(b"bad").replace(b"\x03\0", b"\xff\xff", 1)
+    good = [entry(b"record %d" % number) for number in range(5)]
+    body = good[0] + long + good[1] + good[2] + damaged + good[3] + good[4] + good[4][:20]
+    reply = http.request("POST", "/upload", body, kind)
+    assert reply.status == 202 and reply.body.startswith(b"3 entries were refused"), reply
+    messages = [line["event"]["MESSAGE"] for line in sink.lines(server)["box"]]
+    assert messages == [f"record {number}" for number in range(5)]
+    refused = 'cairn_log_records_total{protocol="journal",outcome="refused"} 3'
+    assert refused in http.request("GET", "/metrics").body.decode()
+
+
+def test_a_record_that_is_too_long_leaves_the_others(server):
+    http, long = Http(server.http), "z" * (2 * MIB)
+    values = [["1", "one"], ["2", long], ["3", "three"]]
+    loki = json.dumps({"streams": [{"stream": {"job": "loki"}, "values": values}]}).encode()
+    refused(http.request("POST", "/loki/api/v1/push", loki, JSON), 400)
+    records = [{"body": {"stringValue": text}} for text in ("one", long, "three")]
+    otlp = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
+    reply = http.request("POST", "/v1/logs", otlp, JSON)
+    assert reply.json()["partialSuccess"]["rejectedLogRecords"] == "1"
+    texts = ("one", long, "three")
+    records = b"".join(field(2, field(5, field(1, text.encode()))) for text in texts)
+    reply = http.request("POST", "/v1/logs", field(1, field(2, records)), PROTOBUF)
+    assert reply.status == 200 and b"1 of 3 records were refused" in reply.body, reply
+    # A connection of syslog ends there, and its sender begins another.
+    host, port = server.syslog.rsplit(":", 1)
+    for text in texts:
+        with socket.create_connection((host, int(port)), 60) as sender:
+            try:
+                sender.sendall(f"<13>1 - box - - - - {text}\n".encode())
+            except ConnectionError:
+                pass
+    eventually(lambda: len(sink.lines(server).get("box", [])) == 2, "both come")
+    lines = sink.lines(server)
+    assert [line["line"] for line in lines["loki"]] == ["one", "three"]
+    assert [line["body"] for line in lines["otlp"]] == ["one", "three"] * 2
+    assert sorted(line["message"] for line in lines["box"]) == ["one", "three"]
+
+
+def test_errors_of_otlp_have_the_type_of_the_request(server):
+    bad = b"\xff\xff\xff"
+    for kind in ("application/x-protobuf", "application/protobuf; charset=utf-8"):
+        reply = Http(server.http).request("POST", "/v1/logs", bad, {"Content-Type": kind})
+        assert (reply.status, reply.headers["content-type"]) == (400, "application/x-protobuf")
+        # A google.rpc.Status: INVALID_ARGUMENT, and a text.
+        assert reply.body.startswith(b"\x08\x03\x12") and b"no message" in reply.body, reply
+    reply = Http(server.http, None).request("POST", "/v1/logs", b"", PROTOBUF)
+    assert reply.status == 401 and reply.body.startswith(b"\x08\x10\x12"), reply
+    reply = Http(server.http).request("POST", "/v1/logs", b"[]", JSON)
+    assert reply.status == 400 and reply.headers["content-type"] == "application/json"
+    refused(reply, 400)

@@ -2,14 +2,17 @@
 
 import http.server
 import json
+import os
+import subprocess
 import threading
 
 import pytest
 from harness.doors import Http
-from harness.server import Server
+from harness.server import KEY, SECRET, Server, binary
 from harness.wait import eventually
 
 JSON = {"Content-Type": "application/json"}
+ENV = {**os.environ, "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
 
 
 @pytest.fixture
@@ -57,3 +60,20 @@ def test_errors_of_a_source_are_told(hook):
         # They have names, so not everybody sees them.
         local = Http(server.http, None).request("GET", "/metrics")
         assert local.status == 200 and b"log_levels" not in local.body
+
+
+def test_a_search_finds_what_the_metric_counts():
+    with Server() as server:
+        documents = [
+            {"message": "nested", "request": {"level": "error"}},
+            {"message": "plain", "level": "error"},
+            {"message": "inner", "log": {"level": "fatal"}},
+        ]
+        body = "".join(f'{{"create":{{}}}}\n{json.dumps(one)}\n' for one in documents).encode()
+        assert not Http(server.http).request("POST", "/app/_bulk", body, JSON).json()["errors"]
+        metrics = Http(server.http).request("GET", "/metrics").body.decode()
+        labels = '{bucket="logs-root",source="app",level="error"}'
+        assert f"cairn_log_levels_total{labels} 2" in metrics
+        command = [binary(), "logs", "grep", "", "app", "--level", "err", "--server", server.http]
+        found = subprocess.run(command, env=ENV, check=True, capture_output=True).stdout.splitlines()
+        assert [json.loads(line)["event"]["message"] for line in found] == ["plain", "inner"]

@@ -159,3 +159,29 @@ def test_a_journal_is_uploaded_whole(server, work):
     first = list(dict.fromkeys(text(line) for line in lines))
     assert first == [f"record {n}" for n in range(RECORDS)]
     assert lines[0]["time"] == "2023-11-14T22:13:20.000000000Z"
+
+
+def test_an_uploader_gets_past_an_entry_that_is_too_long(server, work):
+    if not UPLOAD.exists():
+        pytest.skip("no systemd-journal-upload here")
+    entries = b"".join(
+        f"__CURSOR=s=1;i={n:x}\n__REALTIME_TIMESTAMP={1_700_000_000_000_000 + n}\n"
+        f"__MONOTONIC_TIMESTAMP={n}\n_BOOT_ID=0123456789abcdef0123456789abcdef\n"
+        f"_HOSTNAME=box\nMESSAGE={'z' * 1_300_000 if n == 2 else f'record {n}'}\n\n".encode()
+        for n in range(1, 21)
+    )
+    journal = work / "box.journal"
+    made = subprocess.run([REMOTE, f"--output={journal}", "-"], input=entries, capture_output=True)
+    assert made.returncode == 0, made.stderr
+    command = documented("systemd-journal-upload", server).strip().split()
+    command = [str(UPLOAD), *command[1:], f"--file={journal}", f"--save-state={work / 'state'}"]
+    text = lambda line: line["event"]["MESSAGE"]  # noqa: E731
+    with open(work / "upload.out", "w") as out:
+        shipper = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        eventually(has(server, shipper, "box", 19, text), "the entries behind it come")
+    finally:
+        shipper.terminate()
+        shipper.wait(timeout=60)
+    expected = [f"record {n}" for n in range(1, 21) if n != 2]
+    assert [text(line) for line in sink.lines(server)["box"]] == expected

@@ -2,8 +2,10 @@
 
 use std::sync::LazyLock;
 
+use cairn_base::Error;
 use memchr::memmem::Finder;
-use serde_json::Value;
+
+use crate::json::Cursor;
 
 /// Names of levels, the most severe first, as in syslog; the last level is below all levels of
 /// syslog.
@@ -19,19 +21,20 @@ const LEVELS: [&[&str]; 9] = [
     &["trace"],
 ];
 
-/// JSON pointers to the level in lines from syslog and OpenTelemetry, Loki, documents, and
-/// journals.
-const PLACES: [&str; 9] = [
-    "/severity",
-    "/labels/level",
-    "/labels/detected_level",
-    "/metadata/level",
-    "/metadata/detected_level",
-    "/event/level",
-    "/event/log.level",
-    "/event/severity",
-    "/event/PRIORITY",
+/// Members that have the level, by the object in the line in which they are; the first of them with
+/// a valid level counts. Lines of OpenTelemetry and syslog have it in the line itself, those of Loki
+/// in labels, documents and journals in the event.
+const PLACES: [(&str, &[&str]); 5] = [
+    ("", &["severity", "level", NUMBER]),
+    ("labels", &["level", "detected_level"]),
+    ("metadata", &["level", "detected_level"]),
+    ("event", &["level", "log.level", "severity", "PRIORITY", LOG]),
+    ("attributes", &["level", "log.level", "severity"]),
 ];
+/// The severity number of OpenTelemetry.
+const NUMBER: &str = "severity_number";
+/// An object in an event, whose member `level` counts.
+const LOG: &str = "log";
 
 /// A level; smaller is more severe.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,28 +47,70 @@ impl Level {
         })
     }
 
-    /// Returns the level of a line's record, if the line has one.
+    /// Returns the level of a line's record, if the line has one. A search and the metrics both ask
+    /// this.
     pub fn of_line(line: &[u8]) -> Option<Level> {
-        let line: Value = serde_json::from_slice(line).ok()?;
-        let found = PLACES.iter().find_map(|place| match line.pointer(place) {
-            Some(Value::String(text)) => of(text),
-            Some(Value::Number(number)) => of(&number.to_string()),
-            _ => None,
-        });
-        found.or_else(|| match line.pointer("/event/log/level") {
-            Some(Value::String(text)) => of(text),
-            _ => None,
-        })
+        // Most of the work is for lines that have a level at all.
+        if !NAMES.iter().any(|name| name.find(line).is_some()) {
+            return None;
+        }
+        let mut best = Best(None);
+        Cursor::new(line).ok()?.object(|cursor, name| best.member(cursor, name)).ok()?;
+        best.0.map(|(_, level)| level)
     }
 }
 
-/// Names of members that have the level, in quotes. The first of them that a line has with a valid
-/// level counts.
-static MEMBERS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
-    ["\"severity\"", "\"level\"", "\"detected_level\"", "\"log.level\"", "\"PRIORITY\"", NUMBER]
-        .map(Finder::new)
-});
-const NUMBER: &str = "\"severity_number\"";
+/// Parts of the names of all members that can have a level.
+static NAMES: LazyLock<[Finder<'static>; 3]> =
+    LazyLock::new(|| ["level", "severity", "PRIORITY"].map(Finder::new));
+
+/// The level found so far, with the place of its member: a smaller place is a better one.
+struct Best(Option<((usize, usize), Level)>);
+
+impl Best {
+    /// Reads a member of the line, or of an object in it that may have a level.
+    fn member(&mut self, cursor: &mut Cursor<'_>, name: &str) -> Result<(), Error> {
+        let of_name = |(object, _): &(&str, &[&str])| !object.is_empty() && *object == name;
+        match PLACES.iter().position(of_name) {
+            Some(place) if cursor.kind() == Some(b'{') => {
+                cursor.object(|cursor, name| self.value(place, cursor, name))
+            }
+            Some(_) => cursor.skip(),
+            None => self.value(0, cursor, name),
+        }
+    }
+
+    /// Reads a value of an object that may have a level.
+    fn value(&mut self, place: usize, cursor: &mut Cursor<'_>, name: &str) -> Result<(), Error> {
+        let (_, names) = PLACES[place];
+        let Some(rank) = names.iter().position(|known| *known == name) else {
+            return cursor.skip();
+        };
+        let mut found = None;
+        match cursor.kind() {
+            Some(b'{') if name == LOG => cursor.object(|cursor, name| match cursor.kind() {
+                Some(b'"') if name == "level" => {
+                    found = of(&cursor.string()?);
+                    Ok(())
+                }
+                _ => cursor.skip(),
+            })?,
+            Some(b'{' | b'[') => cursor.skip()?,
+            _ => {
+                let text = cursor.string_or_number()?;
+                found =
+                    if name == NUMBER { text.parse().ok().and_then(of_number) } else { of(&text) };
+            }
+        }
+        let place = (place, rank);
+        if let Some(level) = found
+            && self.0.is_none_or(|(best, _)| place < best)
+        {
+            self.0 = Some((place, level));
+        }
+        Ok(())
+    }
+}
 
 /// The level of a record as metrics count it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,18 +126,9 @@ pub enum LevelClass {
 impl LevelClass {
     pub const NAMES: [&str; 5] = ["error", "warning", "info", "debug", "none"];
 
-    /// Returns the level of a line without parsing its JSON: within a text, these names have no
-    /// plain quotes.
+    /// Returns the class of a line's level.
     pub fn of_line(line: &[u8]) -> LevelClass {
-        let level = MEMBERS.iter().find_map(|name| {
-            let value = member(line, name)?;
-            if name.needle() == NUMBER.as_bytes() {
-                of_number(value.parse().ok()?)
-            } else {
-                of(value)
-            }
-        });
-        match level.map(|Level(level)| level) {
+        match Level::of_line(line).map(|Level(level)| level) {
             Some(..=3) => LevelClass::Error,
             Some(4) => LevelClass::Warning,
             Some(5 | 6) => LevelClass::Info,
@@ -100,16 +136,6 @@ impl LevelClass {
             None => LevelClass::None,
         }
     }
-}
-
-/// Returns the value of the first member of this name, without quotes.
-fn member<'a>(line: &'a [u8], name: &Finder<'_>) -> Option<&'a str> {
-    let at = name.find(line)?;
-    let rest = line.get(at + name.needle().len()..)?.trim_ascii_start().strip_prefix(b":")?;
-    let rest = rest.trim_ascii_start();
-    let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
-    let end = rest.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
-    std::str::from_utf8(rest.get(..end)?).ok()
 }
 
 /// Returns the level for a severity number of OpenTelemetry, which has four numbers for each.
@@ -133,31 +159,39 @@ mod tests {
 
     #[test]
     fn the_level_of_a_line_is_where_its_protocol_has_it() {
-        for (line, level) in [
-            (r#"{"severity":"err"}"#, Some("error")),
-            (r#"{"severity":"WARN2","body":"x"}"#, Some("warning")),
-            (r#"{"labels":{"level":"Debug"}}"#, Some("debug")),
-            (r#"{"event":{"PRIORITY":"6"}}"#, Some("info")),
-            (r#"{"event":{"PRIORITY":3}}"#, Some("err")),
-            (r#"{"event":{"log":{"level":"fatal"}}}"#, Some("crit")),
-            (r#"{"event":{"log.level":"trace"}}"#, Some("trace")),
-            (r#"{"severity":"loud"}"#, None),
-            ("no JSON", None),
+        for (line, level, class) in [
+            (r#"{"severity":"err"}"#, Some("error"), LevelClass::Error),
+            (r#"{"severity":"WARN2","body":"x"}"#, Some("warning"), LevelClass::Warning),
+            (r#"{"severity_number":17,"severity":"WARN2"}"#, Some("warning"), LevelClass::Warning),
+            (r#"{"severity_number":17}"#, Some("err"), LevelClass::Error),
+            (r#"{"severity_number":99}"#, None, LevelClass::None),
+            (r#"{"level":"fatal","a":1}"#, Some("crit"), LevelClass::Error),
+            (r#"{"labels":{"level":"Debug"}}"#, Some("debug"), LevelClass::Debug),
+            (r#"{"labels":[],"event":{"PRIORITY":"6"}}"#, Some("info"), LevelClass::Info),
+            (r#"{"event":{"PRIORITY":3}}"#, Some("err"), LevelClass::Error),
+            (r#"{"event":{"log":{"a":{},"level" : "fatal"}}}"#, Some("crit"), LevelClass::Error),
+            (r#"{"event":{"log.level":"trace"}}"#, Some("trace"), LevelClass::Debug),
+            (
+                r#"{"event":{"severity":"alert","level":"notice"}}"#,
+                Some("notice"),
+                LevelClass::Info,
+            ),
+            (r#"{"attributes":{"level":"warn"},"body":"x"}"#, Some("warning"), LevelClass::Warning),
+            // A level of something else, or within a text.
+            (r#"{"event":{"request":{"level":"error"}}}"#, None, LevelClass::None),
+            (r#"{"event":{"log":{"a":{"level":"error"}}}}"#, None, LevelClass::None),
+            (
+                r#"{"line":"\"level\":\"error\"","labels":{"level":"trace"}}"#,
+                Some("trace"),
+                LevelClass::Debug,
+            ),
+            (r#"{"severity":"loud","event":{"level":["err"]}}"#, None, LevelClass::None),
+            (r#"{"event":{"message":"level"}}"#, None, LevelClass::None),
+            (r#"{"event":{"level"#, None, LevelClass::None),
+            ("no JSON of a level", None, LevelClass::None),
         ] {
             let expected = level.map(|level| Level::parse(level).unwrap());
             assert_eq!(Level::of_line(line.as_bytes()), expected, "{line}");
-        }
-        for (line, class) in [
-            (r#"{"severity":"err"}"#, LevelClass::Error),
-            (r#"{"severity_number":17,"severity":"WARN2"}"#, LevelClass::Warning),
-            (r#"{"severity_number":17}"#, LevelClass::Error),
-            (r#"{"severity_number":99}"#, LevelClass::None),
-            (r#"{"event":{"log":{"level" : "Fatal"}}}"#, LevelClass::Error),
-            (r#"{"event":{"PRIORITY":"5"}}"#, LevelClass::Info),
-            (r#"{"line":"\"level\":\"error\"","labels":{"level":"trace"}}"#, LevelClass::Debug),
-            (r#"{"event":{"message":"level"}}"#, LevelClass::None),
-            (r#"{"event":{"level"#, LevelClass::None),
-        ] {
             assert_eq!(LevelClass::of_line(line.as_bytes()), class, "{line}");
         }
         assert!(Level::parse("err").unwrap() < Level::parse("warning").unwrap());

@@ -20,6 +20,8 @@ use super::followers::Followers;
 use super::get::{self, ReadRequest};
 use super::inner::Inner;
 use super::kind::Kind;
+use super::log_path;
+use super::log_replies;
 use super::mount::{self, Mounts};
 use super::passwords::Passwords;
 use super::redirect::Redirects;
@@ -301,13 +303,17 @@ impl Inner {
     }
 }
 
-/// Adds the headers for replies of tus and of share links.
+/// Adds the headers for replies of tus and of share links, and gives errors the form that their
+/// clients read.
 fn say_special(is_tus: bool, is_shared: bool, parts: &Parts, reply: &mut Response<Body>) {
     if is_tus {
         tus::say_version(reply.headers_mut());
     }
     if is_shared {
         share_target::show_error(&parts.headers, reply);
+    }
+    if parts.uri.path() == log_path::OTLP {
+        log_replies::show_otlp_error(&parts.headers, reply);
     }
 }
 

@@ -35,6 +35,9 @@ pub enum Probe {
 const PRESENT: [&str; 5] =
     ["_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream"];
 
+/// The path of logs of OpenTelemetry.
+pub const OTLP: &str = "/v1/logs";
+
 impl<'a> LogPath<'a> {
     /// Returns whether a request with this method brings records.
     pub fn is_push(&self, method: &Method) -> bool {
@@ -56,7 +59,7 @@ impl<'a> LogPath<'a> {
     ) -> Result<Option<LogPath<'a>>, E> {
         Ok(Some(match path {
             "/loki/api/v1/push" => LogPath::Loki,
-            "/v1/logs" => LogPath::Otlp,
+            OTLP => LogPath::Otlp,
             "/upload" => LogPath::Journal,
             "/_bulk" => LogPath::Bulk(Cow::Borrowed("")),
             "/" => LogPath::Probe(Probe::Version),

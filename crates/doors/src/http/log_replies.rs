@@ -6,7 +6,7 @@ use cairn_base::Error;
 use cairn_logs::limits::ID_BYTES;
 use cairn_logs::{Item, Outcome, json};
 use http::header::{CONTENT_TYPE, HeaderName};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json as value;
 
 use super::log_path::Probe;
@@ -19,6 +19,10 @@ pub const PROBE: &str = "GET, HEAD, OPTIONS";
 pub const PUSH: &str = "POST, OPTIONS";
 pub const BULK: &str = "POST, PUT, OPTIONS";
 
+/// Types of messages of protocol buffers, and the one that replies have.
+pub const PROTOBUFS: [&str; 2] = ["application/x-protobuf", "application/protobuf"];
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
+
 const X_ELASTIC_PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The version of Elasticsearch whose `_bulk` this is.
 const VERSION: &str = "8.17.0";
@@ -27,11 +31,18 @@ const NAME_BYTES: usize = ID_BYTES;
 /// Bytes of the answer to a stored item, without its names.
 const ANSWER_BYTES: usize = 96;
 
-pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+pub fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut reply = Response::new(Body::Full(text.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     reply
+}
+
+/// Returns whether the type of the body is one of these, whatever its parameters.
+pub fn is_of(headers: &HeaderMap, types: &[&str]) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    types.iter().any(|expected| kind.eq_ignore_ascii_case(expected))
 }
 
 /// Adds the header that clients of Elasticsearch look for.
@@ -44,7 +55,7 @@ fn elastic(mut reply: Response<Body>) -> Response<Body> {
 /// Answers the questions that clients of Elasticsearch ask before they send.
 pub fn probe(probe: Probe) -> Response<Body> {
     let shown = match probe {
-        Probe::HealthText => return elastic(text(StatusCode::OK, "cairn green\n")),
+        Probe::HealthText => return elastic(text(StatusCode::OK, "cairn green\n".to_owned())),
         Probe::Version => value!({
             "name": "cairn",
             "cluster_name": "cairn",
@@ -156,19 +167,56 @@ pub fn otlp(is_json: bool, refused: usize, why: Option<&str>) -> Response<Body> 
     }
     let mut message = Vec::new();
     if let Some(why) = why {
-        let mut partial = vec![0x08];
-        varint(refused as u64, &mut partial);
-        partial.push(0x12);
-        varint(why.len() as u64, &mut partial);
-        partial.extend_from_slice(why.as_bytes());
+        let partial = number_and_text(refused as u64, why);
         message.push(0x0a);
         varint(partial.len() as u64, &mut message);
         message.extend_from_slice(&partial);
     }
     let mut reply = Response::new(Body::Full(message.into()));
-    let kind = HeaderValue::from_static("application/x-protobuf");
-    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    reply.headers_mut().insert(CONTENT_TYPE, PROTOBUF);
     reply
+}
+
+/// Gives an error for OpenTelemetry the form of the request: exporters that send messages of
+/// protocol buffers read a `google.rpc.Status`, and show no reason otherwise.
+pub fn show_otlp_error(asked: &HeaderMap, reply: &mut Response<Body>) {
+    let status = reply.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || !is_of(asked, &PROTOBUFS) {
+        return;
+    }
+    let Body::Full(json) = reply.body() else { return };
+    let Ok(error) = serde_json::from_slice::<serde_json::Value>(json) else { return };
+    let message = error["message"].as_str().unwrap_or_default();
+    let message = number_and_text(grpc_code(status), message);
+    *reply.body_mut() = Body::Full(message.into());
+    reply.headers_mut().insert(CONTENT_TYPE, PROTOBUF);
+}
+
+/// Returns the code of gRPC for a status.
+fn grpc_code(status: StatusCode) -> u64 {
+    match status.as_u16() {
+        400 => 3,
+        401 => 16,
+        403 => 7,
+        404 => 5,
+        408 => 4,
+        409 => 10,
+        413 | 429 | 507 => 8,
+        405 | 501 => 12,
+        503 => 14,
+        _ => 13,
+    }
+}
+
+/// Returns a message with a number in field 1 and a text in field 2.
+fn number_and_text(number: u64, text: &str) -> Vec<u8> {
+    let mut message = vec![0x08];
+    varint(number, &mut message);
+    message.push(0x12);
+    varint(text.len() as u64, &mut message);
+    message.extend_from_slice(text.as_bytes());
+    message
 }
 
 fn varint(mut number: u64, out: &mut Vec<u8>) {

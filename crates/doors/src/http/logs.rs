@@ -8,12 +8,12 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result};
 use cairn_logs::limits::{BODY_BYTES, ITEM_BYTES, RECORD_BYTES, RECORDS};
 use cairn_logs::{
-    Coding, HeldMemory, Item, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki,
-    otlp, otlp_json,
+    Coding, HeldMemory, Item, Key, Outcome, Protocol, RecordBatch, bulk, journal::Journal, key_of,
+    loki, otlp, otlp_json,
 };
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
@@ -22,7 +22,7 @@ use super::append_lines::{coding, idempotency_key};
 use super::error::Failure;
 use super::inner::Inner;
 use super::log_path::LogPath;
-use super::log_replies;
+use super::log_replies::{self, PROTOBUFS, is_of};
 use super::{Body, no_content};
 use crate::limits::LOGS_PATIENCE;
 use crate::metrics::VerbStats;
@@ -65,13 +65,6 @@ pub async fn push(
         LogPath::Journal => journal_push(door, request, room, upload).await,
         LogPath::Probe(_) => Err(Failure::Method { allow: log_replies::PROBE }),
     }
-}
-
-/// Returns whether the type of the body is one of these, whatever its parameters.
-fn is_of(headers: &HeaderMap, types: &[&str]) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    types.iter().any(|expected| kind.eq_ignore_ascii_case(expected))
 }
 
 /// Returns the body, unpacked, and the checksum of a request that may be sent again.
@@ -268,7 +261,7 @@ async fn otlp_push(
 ) -> Answer {
     let headers = &request.parts.headers;
     let is_json = is_of(headers, &["application/json"]);
-    if !is_json && !is_of(headers, &["application/x-protobuf", "application/protobuf"]) {
+    if !is_json && !is_of(headers, &PROTOBUFS) {
         let what = "Content-Type: use application/json or application/x-protobuf";
         return Err(Error::Invalid(what.into()).into());
     }
@@ -318,42 +311,59 @@ async fn journal_push(
     upload.shares(room.all(), room.party());
     let room: HeldMemory = Arc::new(room);
     let (mut waiting, mut next_look) = (BytesMut::new(), RECORD_BYTES);
+    let (mut journal, mut refused) = (Journal::default(), 0);
     while let Some(frame) = upload.frame().await {
         let Ok(bytes) = frame?.into_data() else { continue };
         request.stats.received(bytes.len() as u64);
         waiting.extend_from_slice(&bytes);
         if waiting.len() >= next_look {
-            entries(door, request, &mut waiting, &room, false).await?;
+            let batch = entries_of(door, &mut journal, &mut waiting, false);
+            refused += store_entries(door, request, batch, &room).await?;
             // An incomplete entry is not parsed again for each byte.
             next_look = (waiting.len() + JOURNAL_STEP).max(RECORD_BYTES);
         }
     }
-    entries(door, request, &mut waiting, &room, true).await?;
-    Ok(log_replies::text(StatusCode::ACCEPTED, "OK.\n"))
+    let batch = entries_of(door, &mut journal, &mut waiting, true);
+    refused += store_entries(door, request, batch, &room).await?;
+    // An uploader ends at any other status, and would begin again before the refused entries.
+    Ok(if refused == 0 {
+        log_replies::text(StatusCode::ACCEPTED, "OK.\n".to_owned())
+    } else {
+        let text = format!("{refused} entries were refused, and the others stored: see the log.\n");
+        log_replies::text(StatusCode::ACCEPTED, text)
+    })
 }
 
-/// Stores those that have come whole.
-async fn entries(
+/// Takes the entries that have come whole.
+fn entries_of(
+    door: &Inner,
+    journal: &mut Journal,
+    waiting: &mut BytesMut,
+    is_end: bool,
+) -> RecordBatch {
+    let mut batch = door.intake.batch();
+    let taken = journal.parse(waiting, is_end, &mut batch);
+    waiting.advance(taken);
+    batch
+}
+
+/// Stores entries, and returns how many were refused.
+async fn store_entries(
     door: &Inner,
     request: &LogRequest<'_>,
-    waiting: &mut BytesMut,
+    batch: RecordBatch,
     room: &HeldMemory,
-    is_end: bool,
-) -> Result<()> {
-    let mut batch = door.intake.batch();
-    let taken = journal::parse(waiting, is_end, &mut batch);
-    if batch.records > 0 {
-        let held = Arc::clone(room);
-        let outcome = store(door, request, Protocol::Journal, batch, None, held).await?;
-        // The uploader cannot skip an entry: it would send the entry again without end.
-        if let Some((number, error)) = outcome.refused.first() {
-            let refused = outcome.refused.len();
-            tracing::warn!(refused, number, %error, "entries of a journal are not kept");
-        }
-        refuse(Outcome { refused: Vec::new(), ..outcome })?;
+) -> Result<usize> {
+    if batch.records == 0 {
+        return Ok(0);
     }
-    waiting.advance(taken?);
-    Ok(())
+    let outcome = store(door, request, Protocol::Journal, batch, None, Arc::clone(room)).await?;
+    let refused = outcome.refused.len();
+    if let Some((number, error)) = outcome.refused.first() {
+        tracing::warn!(refused, number, %error, "entries of a journal are not kept");
+    }
+    refuse(Outcome { refused: Vec::new(), ..outcome })?;
+    Ok(refused)
 }
 
 #[cfg(test)]
