@@ -5,6 +5,9 @@ import base64
 import hashlib
 import http.client
 import io
+import itertools
+import os
+import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,10 +20,12 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from harness.server import KEY, REGION, SECRET, Server
+from harness.doors import Http
+from harness.server import KEY, REGION, SECRET, Server, binary
 from harness.wait import PATIENCE_SECONDS
 
 MIB = 1 << 20
+made = itertools.count()
 PARTS = [b"a" * (5 * MIB), b"b" * MIB]
 
 
@@ -200,6 +205,118 @@ def test_s3fs_creates_exclusively(server, boto, bucket):
     with pytest.raises(OSError) as caught:
         file.read()
     assert type(caught.value).__name__ == "FileExpired", repr(caught.value)
+
+
+@pytest.fixture(params=["objects", "files"])
+def any_bucket(request, server, boto):
+    """A bucket of each kind, made as its users make it."""
+    name = f"kind-{request.param}-{next(made)}"
+    if request.param == "files":
+        Http(server.http).create_bucket(name)
+    else:
+        boto.create_bucket(Bucket=name)
+    return name
+
+
+def listed(boto, bucket, **more):
+    reply = boto.list_objects_v2(Bucket=bucket, **more)
+    prefixes = [prefix["Prefix"] for prefix in reply.get("CommonPrefixes", [])]
+    return [one["Key"] for one in reply.get("Contents", [])], prefixes
+
+
+def test_programs_make_directories_in_both_kinds_of_buckets(boto, any_bucket):
+    """As S3A's mkdirs, consoles and sync programs do."""
+    at = {"Bucket": any_bucket}
+    typed = {"ContentType": "application/x-directory", "Metadata": {"mode": "16877"}}
+    assert boto.put_object(**at, Key="dir/", Body=b"")["ETag"] == f'"{hashlib.md5(b"").hexdigest()}"'
+    boto.put_object(**at, Key="deep/er/", Body=b"", **typed)
+    boto.put_object(**at, Key="other/file", Body=b"1")
+    found = boto.head_object(**at, Key="deep/er/")
+    assert (found["ContentLength"], found["ContentType"]) == (0, "application/x-directory")
+    assert found["Metadata"] == {"mode": "16877"}
+    assert boto.get_object(**at, Key="dir/")["Body"].read() == b""
+    refused("404", boto.head_object, **at, Key="other/")
+    refused("PreconditionFailed", boto.put_object, **at, Key="dir/", Body=b"", IfNoneMatch="*")
+    assert listed(boto, any_bucket) == (["deep/er/", "dir/", "other/file"], [])
+    assert listed(boto, any_bucket, Delimiter="/") == ([], ["deep/", "dir/", "other/"])
+    # s3fs changes the mode of a directory so.
+    source = {**at, "Key": "deep/er/"}
+    changed = {"MetadataDirective": "REPLACE", "Metadata": {"mode": "16832"}}
+    boto.copy_object(**at, Key="deep/er/", CopySource=source, **changed)
+    assert boto.head_object(**at, Key="deep/er/")["Metadata"] == {"mode": "16832"}
+    boto.copy_object(**at, Key="copy/", CopySource=source)
+    assert boto.head_object(**at, Key="copy/")["Metadata"] == {"mode": "16832"}
+    boto.put_object(**at, Key="dir/x", Body=b"1")
+    boto.delete_object(**at, Key="dir/")
+    assert listed(boto, any_bucket, Prefix="dir/") == (["dir/x"], [])
+    boto.delete_objects(**at, Delete={"Objects": [{"Key": key} for key in ("dir/x", "copy/", "deep/er/")]})
+    assert listed(boto, any_bucket) == (["other/file"], [])
+
+
+def test_s3fs_makes_and_removes_directories_in_both_kinds(server, any_bucket):
+    fs = s3fs.S3FileSystem(
+        key=KEY,
+        secret=SECRET,
+        client_kwargs={"endpoint_url": server.s3, "region_name": REGION},
+        use_listings_cache=False,
+        skip_instance_cache=True,
+    )
+    fs.touch(f"{any_bucket}/new/")
+    fs.pipe_file(f"{any_bucket}/new/sub/file", b"1")
+    assert fs.isdir(f"{any_bucket}/new") and fs.cat_file(f"{any_bucket}/new/sub/file") == b"1"
+    fs.rm(f"{any_bucket}/new", recursive=True)
+    assert not fs.exists(f"{any_bucket}/new")
+
+
+def test_pyarrow_makes_directories_in_both_kinds(server, any_bucket):
+    arrow = pytest.importorskip("pyarrow.fs")
+    fs = arrow.S3FileSystem(
+        endpoint_override=server.s3, access_key=KEY, secret_key=SECRET, region=REGION
+    )
+    fs.create_dir(f"{any_bucket}/arrow/sub", recursive=True)
+    assert fs.get_file_info(f"{any_bucket}/arrow/sub").type == arrow.FileType.Directory
+    fs.delete_dir(f"{any_bucket}/arrow")
+
+
+def test_a_key_that_no_file_can_have_is_refused_with_the_kind(server, boto):
+    at = {"Bucket": f"kind-files-{next(made)}"}
+    Http(server.http).create_bucket(at["Bucket"])
+    boto.put_object(**at, Key="a", Body=b"")
+    boto.put_object(**at, Key="d/", Body=b"")
+    for code, key, body in [
+        ("InvalidArgument", "d/", b"bytes"),
+        ("InvalidArgument", "x//y", b""),
+        ("InvalidArgument", "x//", b""),
+        ("InvalidArgument", "../z", b""),
+        ("KeyConflict", "a/b", b""),
+        ("KeyConflict", "a/", b""),
+        ("KeyConflict", "d", b""),
+    ]:
+        error = refused(code, boto.put_object, **at, Key=key, Body=body)
+        assert "is of kind files" in error["Message"] and "--kind objects" in error["Message"]
+    refused("InvalidArgument", boto.create_multipart_upload, **at, Key="d/")
+    assert listed(boto, at["Bucket"]) == (["a", "d/"], [])
+
+
+def test_the_kind_of_a_bucket_is_chosen(server, boto):
+    environment = {**os.environ, "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
+
+    def cairn(*args):
+        command = [binary(), "bucket", *args, "--server", server.http]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    name = f"chosen-{next(made)}"
+    assert cairn("create", name, "--kind", "objects").returncode == 0
+    boto.put_object(Bucket=name, Key="a", Body=b"")
+    boto.put_object(Bucket=name, Key="a/b", Body=b"")
+    assert "kind           objects (s3)\n" in cairn("stat", name).stdout
+    rows = [line.split() for line in cairn("ls").stdout.splitlines()]
+    assert rows[0][-1] == "KIND" and [row[-1] for row in rows if row[0] == name] == ["objects"]
+    assert cairn("create", f"{name}x", "--kind", "tables").returncode == 2
+    reply = Http(server.http).request("PUT", f"/storage/{name}x?kind=tables")
+    assert reply.status == 400 and "use files" in reply.json()["message"], reply
+    assert Http(server.http).request("PUT", f"/storage/{name}x?kind=files").status == 201
+    assert Http(server.http).request("GET", f"/storage/{name}x").json()["kind"] == "posix"
 
 
 def test_programs_that_take_stock(boto, bucket):

@@ -18,6 +18,7 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn bucket create photos
   cairn bucket create www --visibility public
+  cairn bucket create terraform --kind objects
   cairn bucket set photos --grant alice:read,write
   cairn bucket set photos --quota 500g
   cairn bucket ls --json")]
@@ -31,13 +32,20 @@ pub struct BucketArgs {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Make a bucket
-    #[command(after_help = "Example:\n  cairn bucket create www --visibility public")]
+    #[command(after_help = "Examples:
+  cairn bucket create www --visibility public
+  cairn bucket create terraform --kind objects")]
     Create {
         /// 3 to 63 of a-z 0-9 . -, as S3 allows
         name: String,
         /// private, or public: anybody may read and list the bucket
         #[arg(long, default_value = "private")]
         visibility: String,
+        /// files: keys are names of files, for mounts, NFS and people. objects: every key of S3, for
+        /// programs of S3. It never changes [default: files]
+        #[arg(long, value_name = "files|objects", value_parser = ["files", "objects", "posix", "s3"])]
+        #[arg(hide_possible_values = true)]
+        kind: Option<String>,
     },
     /// List the buckets you may look into
     #[command(after_help = "Example:\n  cairn bucket ls --json | jq .bytes")]
@@ -132,9 +140,14 @@ struct Grant<'a> {
 pub fn run(args: &BucketArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     match &args.command {
-        Command::Create { name, visibility } => {
+        Command::Create { name, visibility, kind } => {
             let visibility = super::address::escape(visibility);
-            server.send("PUT", &format!("{}?visibility={visibility}", bucket_path(name)))?;
+            let mut path = format!("{}?visibility={visibility}", bucket_path(name));
+            // Servers of earlier versions know no kind.
+            if let Some(kind) = kind {
+                path += &format!("&kind={kind}");
+            }
+            server.send("PUT", &path)?;
         }
         Command::Ls { json } => list(&server, *json)?,
         Command::Set {
@@ -197,10 +210,20 @@ pub fn list(server: &Server, json: bool) -> Result<()> {
             bucket.owner.clone(),
             bucket.objects.to_string(),
             output::human_bytes(bucket.bytes),
+            kind_word(&bucket.kind).to_owned(),
         ]
     };
     let rows = buckets.iter().map(row).collect();
-    output::table(&["BUCKET", "VISIBILITY", "OWNER", "FILES", "SIZE"], rows)
+    output::table(&["BUCKET", "VISIBILITY", "OWNER", "FILES", "SIZE", "KIND"], rows)
+}
+
+/// Returns the word for people for the kind of a bucket.
+fn kind_word(kind: &str) -> &str {
+    match kind {
+        "posix" => "files",
+        "s3" => "objects",
+        other => other,
+    }
 }
 
 fn show(bucket: &Bucket) -> Result<()> {
@@ -209,7 +232,8 @@ fn show(bucket: &Bucket) -> Result<()> {
     let quota_files = quota(bucket.quota_objects, bucket.quota_objects.to_string());
     let quota_size = quota(bucket.quota_bytes, output::human_bytes(bucket.quota_bytes));
     output::line(format!("bucket         {}", bucket.name))?;
-    output::line(format!("kind           {}", bucket.kind))?;
+    let kind = kind_word(&bucket.kind);
+    output::line(format!("kind           {kind} ({})", bucket.kind))?;
     output::line(format!("owner          {}", bucket.owner))?;
     output::line(format!("visibility     {}", bucket.visibility))?;
     output::line(format!("cache control  {}", bucket.cache_control))?;

@@ -143,10 +143,19 @@ fn make_form() -> Markup {
                 input id="name" name="name" required minlength="3" maxlength="63"
                     pattern="[a-z0-9][a-z0-9.\\-]*[a-z0-9]" autocomplete="off" autocapitalize="none"
                     spellcheck="false" placeholder="Name" aria-describedby="rule";
+                label for="kind" class="hidden" { "Kind" }
+                select id="kind" name="kind" aria-describedby="kinds" {
+                    option value="files" selected { "files" }
+                    option value="objects" { "objects (S3)" }
+                }
                 button type="submit" class="primary" { "Make bucket" }
             }
             p class="hint" id="rule" {
                 "3 to 63 letters a-z, digits, dots and hyphens; a letter or digit first and last."
+            }
+            p class="hint" id="kinds" {
+                "files: for people, mounts and NFS; keys are names of files. objects: for programs \
+                 of S3 that make keys of any form. The kind never changes."
             }
         }
     }
@@ -160,7 +169,11 @@ pub async fn make(
     let form = asked.form()?;
     let name = form.get("name").trim().to_owned();
     asked.witness.note(|facts| facts.bucket = Some(name.clone()));
-    let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
+    let visibility = Visibility::Private;
+    let kind = match form.get("kind") {
+        "" => BucketKind::Posix,
+        word => BucketKind::parse(word)?,
+    };
     inner.fs().check_new_bucket(&login.caller, &name)?;
     inner.fs().run(&login.caller, CreateBucket { name: name.clone(), kind, visibility }).await?;
     // A name that was accepted needs no encoding in a path.

@@ -4,7 +4,7 @@ use cairn_auth::{Action, Caller, Resource, Visibility, is_allowed};
 use cairn_base::{Error, Result};
 use cairn_fs::ops::buckets::{GetBucket, SetListing, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
-use cairn_fs::rows::{Bucket, Usage};
+use cairn_fs::rows::{Bucket, BucketKind, Usage};
 use http::StatusCode;
 use maud::{Markup, html};
 
@@ -39,6 +39,14 @@ impl May {
     }
 }
 
+/// Says what the kind of a bucket means.
+fn kind(kind: BucketKind) -> &'static str {
+    match kind {
+        BucketKind::Posix => "files: keys are names of files",
+        BucketKind::S3 => "objects: every key of S3; mounts show those that are names of files",
+    }
+}
+
 pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let fs = at.inner.fs();
     let (opened, usage) =
@@ -54,7 +62,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         dl class="facts" {
             @for (name, value) in [
                 ("Owner", owner.unwrap_or_default()),
-                ("Kind", bucket.kind.as_str().to_owned()),
+                ("Kind", kind(bucket.kind).to_owned()),
                 ("Made (UTC)", words::time(bucket.created)),
                 ("Contents", format!("{}, {}", words::counted(usage.objects, "object"),
                     words::size(usage.bytes))),

@@ -50,6 +50,23 @@ fn buckets_and_folders_are_made_shown_and_deleted() {
 }
 
 #[test]
+fn the_kind_of_a_bucket_is_chosen_and_shown() {
+    let rig = Rig::start();
+    let mut root = rig.root();
+    for (form, shown) in [
+        ("name=plain", "files: keys are names of files"),
+        ("name=people&kind=files", "files: keys are names of files"),
+        ("name=programs&kind=objects", "objects: every key of S3"),
+    ] {
+        let made = root.post("/buckets", form);
+        let settings = root.get(&format!("{}/settings", made.header("location"))).body;
+        assert!(settings.contains(shown), "{form}: {settings}");
+    }
+    assert_eq!(root.post("/buckets", "name=tables&kind=tables").status, 400);
+    assert!(!root.get("/").body.contains(">tables</a>"));
+}
+
+#[test]
 fn long_folders_come_in_pages_without_a_script() {
     let rig = Rig::start();
     let mut root = rig.root();

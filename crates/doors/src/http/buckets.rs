@@ -113,12 +113,14 @@ pub async fn show(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>
     Ok(json_of(StatusCode::OK, &shown))
 }
 
-/// Makes a bucket of kind `posix`; query: `visibility`.
+/// Makes a bucket; query: `visibility`, and `kind`, by default `files`.
 pub async fn create(fs: &Fs, caller: &Caller, name: &str, query: &Query) -> Result<Response<Body>> {
     let visibility = query.get("visibility").map(Visibility::parse).transpose()?;
     let visibility = visibility.unwrap_or_default();
+    let kind = query.get("kind").map(BucketKind::parse).transpose()?;
+    let kind = kind.unwrap_or(BucketKind::Posix);
     fs.check_new_bucket(caller, name)?;
-    let verb = CreateBucket { name: name.to_owned(), kind: BucketKind::Posix, visibility };
+    let verb = CreateBucket { name: name.to_owned(), kind, visibility };
     fs.run(caller, verb).await?;
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = StatusCode::CREATED;

@@ -130,11 +130,11 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
                 &[CORS, "list", WEBSITE]
             }
         }
-        (Target::Bucket(_), "PUT") => &[CORS, "visibility", WEBSITE],
+        (Target::Bucket(_), "PUT") => &[CORS, "kind", "visibility", WEBSITE],
         (Target::Bucket(_), "DELETE") if query.is_set(CONTENT) => &[CONTENT],
         (Target::Bucket(_), "DELETE") => &[CONTENT, CORS, WEBSITE],
         (Target::Bucket(_), "PATCH") => SETTINGS,
-        (Target::Prefix { prefix, .. }, "PUT") if prefix.is_empty() => &["visibility"],
+        (Target::Prefix { prefix, .. }, "PUT") if prefix.is_empty() => &["kind", "visibility"],
         (Target::Prefix { prefix, .. }, "PATCH") if prefix.is_empty() => SETTINGS,
         (Target::Buckets, "GET" | "HEAD") => BUCKETS,
         (Target::ShareLinks, "GET" | "HEAD") => &["after", "all", "limit"],

@@ -19,8 +19,8 @@ pub fn check_key(key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the names in a key against the kind of the bucket: a bucket of kind `posix` takes only
-/// names that POSIX can show. `a//b`, `x/` and `..` are keys for S3 alone.
+/// Checks the names in the key of a file against the kind of the bucket: a bucket of kind `posix`
+/// takes only names that POSIX can show. `a//b`, `x/` and `..` are keys for S3 alone.
 pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
     if bucket.kind == BucketKind::S3 {
         return Ok(());
@@ -28,13 +28,27 @@ pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
     match key.split('/').find(|name| !is_shown(name.as_bytes())) {
         None => Ok(()),
         Some(name) => {
-            let (bucket, most) = (&bucket.name, limits::NAME_BYTES);
-            let what = "the names in its keys are 1 to";
-            Err(Error::Invalid(format!(
-                "name {name:?}: bucket {bucket} is of kind posix, {what} {most} bytes and not . or .."
-            )))
+            let most = limits::NAME_BYTES;
+            let rule = format!("whose keys have names of 1 to {most} bytes, not . or ..");
+            Err(Error::Invalid(format!("name {name:?}: {}", of_files(bucket, &rule))))
         }
     }
+}
+
+/// Returns whether a key names a directory: `x/` in a bucket of kind `posix`.
+pub fn is_directory_key(bucket: &Bucket, key: &str) -> bool {
+    bucket.kind == BucketKind::Posix && key.ends_with('/') && key != "/"
+}
+
+/// Says which rule of a bucket of kind `posix` a key breaks, and what else there is.
+pub fn of_files(bucket: &Bucket, rule: &str) -> String {
+    format!(
+        "bucket {} is of kind {} (posix), {rule}: use another key, or a bucket of kind {}, which \
+         takes every key of S3 (cairn bucket create NAME --kind objects)",
+        bucket.name,
+        BucketKind::Posix.word(),
+        BucketKind::S3.word()
+    )
 }
 
 /// Returns whether POSIX can show a name. S3 has names that it cannot show.

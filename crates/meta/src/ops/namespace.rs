@@ -7,6 +7,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
+use super::key_names::of_files;
 use super::user_totals::{Change, count_owner, used_up};
 use crate::rows::{
     Bucket, BucketKind, Content, Counter, Drain, Draining, Entry, Extents, Inode, Kind,
@@ -198,7 +199,9 @@ pub fn walk_or_make(
         }
         let beside = keys::file_entry(parent, name);
         if opened.bucket.kind == BucketKind::Posix && view.get(&beside)?.is_some() {
-            let what = format!("{} is a file", String::from_utf8_lossy(name));
+            let rule = "where nothing is below a file";
+            let what = String::from_utf8_lossy(name);
+            let what = format!("{what} is a file: {}", of_files(&opened.bucket, rule));
             return Err(Error::NotDirectory(what).into());
         }
         let inode = Inode { implicit: true, ..new_directory(opened.id, parent, context) };

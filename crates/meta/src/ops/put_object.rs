@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::body::check_block;
 use super::conditions::{Conditions, Current};
-use super::key_names::{check_key, check_names, split_key};
+use super::key_names::{check_key, check_names, is_directory_key, of_files, split_key};
 use super::namespace::{
     BucketEntry, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino,
     no_bucket, open_bucket, open_bucket_for, require_session, store, store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
-use super::tags::store_tags;
+use super::tags::{load_tags, store_tags};
 use crate::rows::{
     BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, ObjectAttributes,
 };
@@ -172,16 +172,56 @@ impl Placement {
     ) -> Result<Placement, Stop> {
         check_key(key)?;
         let opened = open_bucket_for(view, context, bucket, key, Action::PutObject)?;
-        check_names(&opened.bucket, key)?;
+        let is_directory = is_directory_key(&opened.bucket, key);
+        let names = if is_directory { key.strip_suffix('/').unwrap_or(key) } else { key };
+        check_names(&opened.bucket, names)?;
         let (directories, name) = split_key(key);
         let parent = walk_or_make(view, context, &opened, &directories)?;
-        let current = current_file(view, &opened, parent, name)?;
+        let current = if is_directory {
+            Some((parent, load_inode(view, parent)?)).filter(|(_, inode)| !inode.implicit)
+        } else {
+            current_file(view, &opened, parent, name)?
+        };
         conditions
             .check_change(current.as_ref().map(|(ino, inode)| Current { ino: *ino, inode }))?;
         Ok(Placement { opened, parent, name: name.as_bytes().to_vec(), current })
     }
 
-    /// Puts a new inode there. The former inode loses this name.
+    /// Returns whether this is the key `x/` of a directory: no file has an empty name in a bucket of
+    /// kind `posix`.
+    fn is_directory(&self) -> bool {
+        self.name.is_empty() && self.opened.bucket.kind == BucketKind::Posix
+    }
+
+    /// Makes the directory on the way to a key `x/` explicit, with headers, metadata and tags.
+    fn put_directory(
+        self,
+        view: &mut View<'_>,
+        context: &Context,
+        size: u64,
+        mut object: ObjectAttributes,
+        tags: &[(String, String)],
+    ) -> Result<PutReply, Stop> {
+        if size > 0 {
+            let rule = "where a key with / at its end is a directory and has no bytes";
+            return Err(Error::Invalid(of_files(&self.opened.bucket, rule)).into());
+        }
+        let ino = self.parent;
+        let mut inode = load_inode(view, ino)?;
+        for (key, _) in load_tags(view, ino, &inode)? {
+            view.delete(keys::attribute(ino, keys::Attribute::Tag, key.as_bytes()));
+        }
+        object.tag_count = store_tags(view, ino, tags)?;
+        inode.object = Some(Box::new(object));
+        inode.implicit = false;
+        inode.touch(context.batch, context.now);
+        let (etag, modified) = (inode.etag(ino), inode.mtime);
+        store(view, keys::inode(ino), &inode);
+        Ok(PutReply { ino, etag, modified, replaced: self.current.is_some() })
+    }
+
+    /// Puts a new inode there. The former inode loses this name. A key `x/` in a bucket of kind
+    /// `posix` makes the directory explicit instead.
     pub fn put(
         self,
         view: &mut View<'_>,
@@ -191,6 +231,9 @@ impl Placement {
         mut object: ObjectAttributes,
         tags: &[(String, String)],
     ) -> Result<PutReply, Stop> {
+        if self.is_directory() {
+            return self.put_directory(view, context, size, object, tags);
+        }
         let ino = next_ino(view)?;
         object.tag_count = store_tags(view, ino, tags)?;
         let mut inode = Inode {
@@ -231,7 +274,9 @@ fn current_file(
     if opened.bucket.kind == BucketKind::Posix
         && view.get(&keys::directory_entry(parent, name))?.is_some()
     {
-        let what = format!("{} in bucket {}", String::from_utf8_lossy(name), opened.bucket.name);
+        let rule = "where no file has the name of a directory";
+        let what = String::from_utf8_lossy(name);
+        let what = format!("{what}: {}", of_files(&opened.bucket, rule));
         return Err(Error::IsDirectory(what).into());
     }
     let Some(entry) = load::<Entry>(view, &keys::file_entry(parent, name))? else {

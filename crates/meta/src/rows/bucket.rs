@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::{BucketAccess, Label, Rights, Visibility};
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
-use cairn_base::{BucketId, Redundancy, Result, Timestamp, UserId};
+use cairn_base::{BucketId, Error, Redundancy, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -11,7 +11,8 @@ use super::{
     unzigzag, zigzag,
 };
 
-/// The rules for names on which S3 and POSIX disagree.
+/// The rules for names on which S3 and POSIX disagree. People read and write `objects` and `files`,
+/// replies of programs have `s3` and `posix`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum BucketKind {
     /// Made through S3: object `a` may exist beside `a/b`, and POSIX sees the directory.
@@ -26,6 +27,29 @@ impl BucketKind {
         match self {
             BucketKind::S3 => "s3",
             BucketKind::Posix => "posix",
+        }
+    }
+
+    /// Returns the word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            BucketKind::S3 => "objects",
+            BucketKind::Posix => "files",
+        }
+    }
+
+    /// Reads either word for a kind.
+    ///
+    /// # Errors
+    /// `Invalid` for any other word, with those that there are.
+    pub fn parse(word: &str) -> Result<BucketKind> {
+        match word {
+            "objects" | "s3" => Ok(BucketKind::S3),
+            "files" | "posix" => Ok(BucketKind::Posix),
+            _ => Err(Error::Invalid(format!(
+                "kind {word:?}: use files (keys are names of files, for mounts, NFS and people) or \
+                 objects (any key of S3)"
+            ))),
         }
     }
 }
