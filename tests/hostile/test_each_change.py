@@ -256,6 +256,7 @@ def test_http(matrix):
     ask(CHANGED, "DELETE", f"/admin/holds/{hold['id']}", client=root)
     export = {"bucket": "hhh", "user": "alice", "clients": ["10.0.0.0/8"]}
     ask(CHANGED, "POST", "/admin/exports", export, JSON, root)
+    ask(CHANGED, "PATCH", "/admin/exports/hhh", {"owner": {"uid": 1, "gid": 1}}, JSON, root)
     ask(CHANGED, "DELETE", "/admin/exports/hhh", client=root)
     ask(ANY, "POST", "/admin/gc", client=root)
     for what in ("users", "keys", "exports", "holds", "status", "traffic", "read-only"):

@@ -97,6 +97,48 @@ def test_a_directory_is_exported(nfs, exported):
     nfs.cairn("export", "remove", exported)
 
 
+def test_an_export_is_writable_by_those_whom_its_command_names(nfs, work):
+    (work / "file").write_bytes(b"x")
+
+    def writes(bucket, uid):
+        target = url(nfs, f"{bucket}/by-{uid}").replace("uid=0&gid=0", f"uid={uid}&gid={uid}")
+        return program("nfs-cp", work / "file", target, ok=False).returncode == 0
+
+    nfs.cairn("key", "create", "kim")
+    to = ["--client", "127.0.0.0/8", "--as", "kim"]
+    for bucket in ("owned", "squashed", "late", "unnamed", "had"):
+        nfs.cairn("bucket", "create", bucket)
+        nfs.cairn("bucket", "set", bucket, "--grant", "kim:read,write")
+    assert nfs.cairn("export", "add", "owned", *to, "--owner", "1000:1000").stderr == ""
+    assert writes("owned", 1000) and not writes("owned", 1001)
+    squash = ["--squash", "all", "--squash-to", "1234:1234"]
+    assert nfs.cairn("export", "add", "squashed", *to, *squash).stderr == ""
+    assert writes("squashed", 0) and writes("squashed", 1000)
+    # This machine knows nobody of this name: the command says what to do.
+    said = nfs.cairn("export", "add", "late", *to).stderr
+    assert "no client can write at the top of late" in said, said
+    assert "cairn export set late --owner UID:GID" in said and not writes("late", 1000)
+    nfs.cairn("export", "set", "late", "--owner", "1000:1000")
+    assert writes("late", 1000)
+    nfs.cairn("bucket", "set", "unnamed", "--grant", "kim:read")
+    said = nfs.cairn("export", "add", "unnamed", *to, "--owner", "1000:1000").stderr
+    assert "cairn bucket set unnamed --grant kim:read,write" in said, said
+    # An owner that a directory has is not taken from it.
+    nfs.cairn("export", "add", "had", *to, "--owner", "7:7")
+    nfs.cairn("export", "remove", "had")
+    said = nfs.cairn("export", "add", "had", *to, "--owner", "8:8").stderr
+    assert "had belonged to 7:7 before" in said and "export set had --owner 8:8" in said, said
+    rows = [line.split() for line in nfs.cairn("export", "list").stdout.splitlines()]
+    owners = {row[0]: row[-1] for row in rows[1:]}
+    assert (owners["had"], owners["late"], owners["squashed"]) == ("7:7", "1000:1000", "1234:1234")
+    nfs.cairn("key", "create", "daemon")
+    nfs.cairn("bucket", "create", "known")
+    nfs.cairn("bucket", "set", "known", "--grant", "daemon:read,write")
+    nfs.cairn("export", "add", "known", "--client", "127.0.0.0/8", "--as", "daemon")
+    assert writes("known", 1) and not writes("known", 1000)
+    assert nfs.cairn("export", "set", "none", "--owner", "1:1", ok=False).returncode == 1
+
+
 def can_bind(port):
     with socket.socket() as one, socket.socket(type=socket.SOCK_DGRAM) as other:
         try:

@@ -56,6 +56,9 @@ pub async fn reply(
         }
         ("GET", ("exports", "")) => Ok(exports::list(admit, caller).await?),
         ("POST", ("exports", "")) => Ok(exports::add(admit, caller, parse(request.json)?).await?),
+        ("PATCH", ("exports", bucket)) if !bucket.is_empty() => {
+            Ok(exports::change(admit, caller, bucket, parse(request.json)?).await?)
+        }
         ("DELETE", ("exports", bucket)) if !bucket.is_empty() => {
             Ok(exports::remove(admit, caller, bucket).await?)
         }

@@ -97,7 +97,7 @@ fn administration_takes_the_fields_that_the_table_has() {
     let (_server, root) = store();
     let rows: BTreeMap<String, Vec<String>> =
         table("Administration").into_iter().map(|row| (row[0].clone(), row)).collect();
-    assert_eq!(rows.len(), 12, "{rows:?}");
+    assert_eq!(rows.len(), 13, "{rows:?}");
     let key = r#"{"user":"alice","id":"KEY-OF-ALICE","secret":"secret-of-alice-0123456789"}"#;
     let key = root.call("POST", "/admin/keys", &[], key.as_bytes()).expect(201).json();
     assert_eq!(key["id"], "KEY-OF-ALICE");
@@ -106,6 +106,9 @@ fn administration_takes_the_fields_that_the_table_has() {
     root.call("PATCH", "/admin/users/alice", &[], br#"{"disabled":true}"#).expect(204);
     let export = br#"{"bucket":"bucket","user":"alice","clients":["10.0.0.0/8"],"read_only":true}"#;
     root.call("POST", "/admin/exports", &[], export).expect(204);
+    let owner = br#"{"owner":{"uid":1000,"gid":1000}}"#;
+    root.call("PATCH", "/admin/exports/bucket", &[], owner).expect(204);
+    root.call("PATCH", "/admin/exports/none", &[], owner).expect(404);
     let hold = root.call("POST", "/admin/holds", &[], br#"{"owner":"me","seconds":60}"#);
     let hold = hold.expect(201).json()["id"].as_str().unwrap().to_owned();
     let renewed =

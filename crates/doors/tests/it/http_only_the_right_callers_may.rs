@@ -49,13 +49,14 @@ const PUBLIC: [Row; 5] = [
     ("PATCH", "/storage/bucket?cache_control=x", [401, 403, 403, 403, 204, 204]),
 ];
 
-const ADMIN: [(&str, &str, &str); 11] = [
+const ADMIN: [(&str, &str, &str); 12] = [
     ("GET", "/admin/keys", ""),
     ("POST", "/admin/keys", r#"{"user":"new"}"#),
     ("DELETE", "/admin/keys/none", ""),
     ("POST", "/admin/tokens", r#"{"user":"root"}"#),
     ("GET", "/admin/exports", ""),
     ("POST", "/admin/exports", r#"{"bucket":"none","user":"root","clients":["10.0.0.0/8"]}"#),
+    ("PATCH", "/admin/exports/none", r#"{"owner":{"uid":1,"gid":1}}"#),
     ("DELETE", "/admin/exports/none", ""),
     ("GET", "/admin/status", ""),
     ("POST", "/admin/gc?dry_run=1", ""),

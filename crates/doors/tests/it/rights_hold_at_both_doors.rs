@@ -226,6 +226,7 @@ pub const HTTP: &[Operation] = &[
     ("GET", "/admin/blocks/GROUP/BLOCK/LENGTH", &[]),
     ("GET", "/admin/exports", &[]),
     ("POST", "/admin/exports", &[]),
+    ("PATCH", "/admin/exports/marked", &[]),
     ("DELETE", "/admin/exports/marked", &[]),
     ("GET", "/admin/status", &[]),
     ("GET", "/admin/traffic", &[]),
