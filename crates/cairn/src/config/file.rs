@@ -13,6 +13,11 @@ const FILE_BYTES: u64 = 1 << 20;
 
 /// Reads all sections of a file, by role.
 pub fn read(path: &Path) -> Result<Vec<(String, Table)>> {
+    sections(path)?.into_iter().collect()
+}
+
+/// Reads all sections of a file like [`read`], each with its own failure.
+pub fn sections(path: &Path) -> Result<Vec<Result<(String, Table)>>> {
     let shown = path.display();
     let length = fs::metadata(path).map_err(|error| Failure::file(path, &error))?.len();
     if length > FILE_BYTES {
@@ -25,7 +30,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, Table)>> {
         let line = before.matches('\n').count() + 1;
         Failure::new(format!("{shown}: line {line}: {}", error.message().replace('\n', " ")))
     })?;
-    table.into_iter().map(|(role, value)| section(role, value, path)).collect()
+    Ok(table.into_iter().map(|(role, value)| section(role, value, path)).collect())
 }
 
 fn section(role: String, value: Value, path: &Path) -> Result<(String, Table)> {

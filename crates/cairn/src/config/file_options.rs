@@ -27,6 +27,12 @@ pub struct FileOption {
 /// # Errors
 /// One sentence for each fault.
 pub fn all(command: &Command, section: &Table) -> Result<Vec<FileOption>, Vec<String>> {
+    let (all, faults) = each(command, section);
+    if faults.is_empty() { Ok(all) } else { Err(faults) }
+}
+
+/// Returns the options of a section like [`all`], and one sentence for each fault of the others.
+pub fn each(command: &Command, section: &Table) -> (Vec<FileOption>, Vec<String>) {
     let (mut all, mut faults) = (Vec::new(), Vec::new());
     for (name, value) in section {
         match find(command, name).and_then(|arg| given(arg, name, value)) {
@@ -35,7 +41,7 @@ pub fn all(command: &Command, section: &Table) -> Result<Vec<FileOption>, Vec<St
             Err(fault) => faults.push(fault),
         }
     }
-    if faults.is_empty() { Ok(all) } else { Err(faults) }
+    (all, faults)
 }
 
 fn given(arg: &Arg, name: &str, value: &Value) -> Result<Option<FileOption>, String> {

@@ -68,9 +68,10 @@ enum ConfigCommand {
     Example(ExampleArgs),
 }
 
-/// Check a file of options: keys, values, and files that it names for secrets
+/// Check a file of options: keys, values, and the files that it names to be read
 ///
-/// Nothing is started. Each fault is a line.
+/// Nothing is started. Each fault is a line, and all are named at once. Whether files can be read
+/// is tried as the user of this command.
 #[derive(Args)]
 #[command(after_help = "Exit codes: 0 no fault, 1 a fault.
 

@@ -1,6 +1,6 @@
 //! Options of a role, as clap knows them, as keys of a file.
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, Command, ValueHint};
 
 /// Commands that read a file of options, each the name of a section there.
 pub const ROLES: [&str; 6] = ["server", "node", "master", "chunkserver", "gateway", "mount"];
@@ -32,6 +32,12 @@ pub fn key(arg: &Arg) -> String {
 /// Returns true for options that are hidden in the environment: these are secrets.
 pub fn is_secret(arg: &Arg) -> bool {
     arg.is_hide_env_values_set()
+}
+
+/// Returns true for options that name a file which the role reads. They say so themselves by
+/// `value_hint`, and options for files that are written have none.
+pub fn is_read(arg: &Arg) -> bool {
+    arg.get_value_hint() == ValueHint::FilePath
 }
 
 /// Returns true for options that are on or off.

@@ -40,7 +40,7 @@ pub struct Connection {
     #[arg(long, value_name = "URL", global = true)]
     server: Option<String>,
     /// Trust only the certificate authorities in this PEM file [env: CAIRN_CA]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, global = true)]
     ca: Option<PathBuf>,
     /// Use this section of ~/.config/cairn/config.toml, with server, key, secret, token, ca. The
     /// environment takes precedence: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN [env:

@@ -45,10 +45,10 @@ pub struct FilesArgs {
     #[arg(long, value_name = "URL", requires = "http", value_parser = url)]
     url: Option<String>,
     /// Certificate chain for clients, PEM
-    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"])]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires_all = ["http", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// Its private key, PEM
-    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_cert"])]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires_all = ["http", "tls_cert"])]
     tls_key: Option<PathBuf>,
 }
 

@@ -131,6 +131,46 @@ fn faults_are_named() {
 }
 
 #[test]
+fn every_fault_of_a_file_is_named_at_once() {
+    let (place, _) = directory();
+    let text = "[server]\nhttpp = 'x'\ns3 = 9000\nhttp = 'y'\ntls-cert = '/nosuch.pem'\n\
+                [gatewy]\n[mount]\nca = '/nosuch-ca.pem'\n";
+    let told = faults(&written(place.path(), text));
+    for said in [
+        "[server] there is no key httpp: did you mean http?",
+        "invalid value '9000' for '--s3 <ADDR>'",
+        "invalid value 'y' for '--http <ADDR>'",
+        "were not provided: --tls-key <FILE>",
+        "[server] tls-cert: /nosuch.pem: No such file or directory",
+        "there is no role [gatewy]: did you mean gateway?",
+        "[mount] ca: /nosuch-ca.pem: No such file",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    assert_eq!(told.lines().filter(|line| line.contains("cairn.toml: ")).count(), 7, "{told}");
+}
+
+#[test]
+fn files_that_a_role_reads_must_be_there() {
+    let (place, _) = directory();
+    let file = |name: &str, text: &str| {
+        fs::write(place.path().join(name), text).unwrap();
+        place.path().join(name).to_str().unwrap().to_owned()
+    };
+    let (cert, empty) = (file("cert.pem", "x"), file("empty.pem", ""));
+    let of = |cert: &str, key: &str| {
+        let text =
+            format!("[server]\ntls-cert = {cert:?}\ntls-key = {key:?}\naudit-log = '/new'\n");
+        faults(&written(place.path(), &text))
+    };
+    assert_eq!(of(&cert, &cert), "");
+    let told = of("/nosuch", "/nosuch");
+    assert!(told.contains("tls-cert: /nosuch: ") && told.contains("tls-key: /nosuch: "), "{told}");
+    assert!(of(&cert, &empty).contains("the file is empty"));
+    assert!(of(&cert, place.path().to_str().unwrap()).contains("Is a directory"));
+}
+
+#[test]
 fn a_command_line_goes_before_the_environment_before_the_file() {
     let (place, store) = directory();
     let [port, other] = free_ports::<2>();

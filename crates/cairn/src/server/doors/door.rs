@@ -51,10 +51,10 @@ pub struct DoorArgs {
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub(super) trusted_proxy: Vec<Network>,
     /// Certificate chain for these doors, the console, and --syslog-tls, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key", group = "certificate")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "tls_key", group = "certificate")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Its private key, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
     #[command(flatten)]
     pub(super) acme: AcmeArgs,

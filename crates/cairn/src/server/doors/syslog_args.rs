@@ -20,7 +20,7 @@ pub struct SyslogArgs {
     pub(super) syslog_tls: bool,
     /// Authorities (PEM) that sign certificates of senders of syslog: senders must show such a
     /// certificate
-    #[arg(long, value_name = "FILE", requires = "syslog_tls")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "syslog_tls")]
     pub(super) syslog_client_ca: Option<PathBuf>,
     /// Network of senders of syslog, such as 10.0.0.0/8; may be given several times. Required if
     /// --syslog is reachable from other machines, unless there is --syslog-client-ca
