@@ -165,7 +165,9 @@ impl Drop for RecordedRequest {
         if let Some(log) = &self.0.records.access {
             log.note_access(self.0.accessed(&facts));
         }
-        if let Some(traffic) = self.0.records.traffic.as_ref().filter(|all| all.is_watched()) {
+        if !facts.is_of_traffic
+            && let Some(traffic) = self.0.records.traffic.as_ref().filter(|all| all.is_watched())
+        {
             traffic.count(self.0.passed(&facts));
         }
         if let Some(log) = &self.0.records.audit

@@ -23,6 +23,8 @@ pub struct Facts {
     pub is_refused: bool,
     /// True if a browser asks, without credentials, what a page may do.
     pub is_preflight: bool,
+    /// True if the request asks for the traffic itself, in which it does not count.
+    pub is_of_traffic: bool,
     /// True if the request changed something, whatever its method is.
     pub has_changed: bool,
     /// Number of records of logs in the request, and of those that were not kept, by the kind of

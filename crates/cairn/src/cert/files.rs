@@ -1,8 +1,8 @@
 //! Certificates and keys in a directory.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use cairn_base::Secret;
@@ -19,10 +19,16 @@ pub struct Pair {
     pub key: PathBuf,
 }
 
-/// Makes the directory, for its owner only, unless it exists.
+/// Makes the directory unless it exists. Everybody reaches certificates in it; keys are for their
+/// owner only.
 pub fn make_directory(path: &Path) -> Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| Failure::file(path, &error))
+    let fail = |error| Failure::file(path, &error);
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).create(path).map_err(fail)?;
+    // Whatever the umask of the process is.
+    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(fail)
 }
 
 impl Pair {
@@ -38,11 +44,12 @@ impl Pair {
         Ok(CertificatePair { certificate, key: Secret::new(read(&self.key)?) })
     }
 
-    /// Writes the key first: a certificate without its key is of no use.
-    pub fn write(&self, made: &CertificatePair, replace: bool) -> Result<()> {
+    /// Writes the key first: a certificate without its key is of no use. `remedy` says what to do
+    /// about files that are there and are not to be replaced.
+    pub fn write(&self, made: &CertificatePair, replace: bool, remedy: &str) -> Result<()> {
         for path in [&self.certificate, &self.key] {
             if !replace && fs::symlink_metadata(path).is_ok() {
-                let text = format!("{}: is there already: remove it first", path.display());
+                let text = format!("{}: is there already: {remedy}", path.display());
                 return Err(Failure::new(text));
             }
         }
@@ -67,6 +74,8 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
             _ => {}
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        // Whatever the umask of the process is.
+        file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)

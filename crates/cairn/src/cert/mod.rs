@@ -13,8 +13,8 @@ use sign::{Ca, Purpose};
 
 /// Make an authority and certificates for TLS
 ///
-/// All files are in one directory. Keys can be read by their owner only. Keep ca.key where nobody
-/// else gets it: a server needs its own certificate and key only, and clients need ca.pem.
+/// All files are in one directory. Keys can be read by their owner only, certificates by everybody.
+/// Keep ca.key where nobody else gets it: a server needs its own certificate and key only, and clients need ca.pem.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cert ca ./tls
@@ -75,12 +75,16 @@ struct LeafArgs {
     replace: bool,
 }
 
+/// What to do about an authority that exists.
+const KEPT: &str = "with another authority, no certificate that this one has signed is trusted any \
+    more. Use it (cairn cert server DIR NAME), or make the other one in another directory";
+
 pub fn run(args: &CertArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Ca { dir, name, days } => {
             let pair = Pair::named(dir, "ca");
             files::make_directory(dir)?;
-            pair.write(&sign::authority(name, *days)?, false)?;
+            pair.write(&sign::authority(name, *days)?, false, KEPT)?;
             show(&pair)?;
         }
         Command::Server(args) => leaf(args, Purpose::Server)?,
@@ -99,7 +103,7 @@ fn leaf(args: &LeafArgs, purpose: Purpose) -> Result<()> {
         .map_err(|failure| failure.of(authority.certificate.display()))?;
     let (made, days) = ca.issue(&args.names, purpose, args.days)?;
     let pair = Pair::named(&args.dir, name);
-    pair.write(&made, args.replace)?;
+    pair.write(&made, args.replace, "say --replace, or name others by --file")?;
     if days < args.days {
         output::complain(&format!("valid for {days} days only: its authority expires then"));
     }

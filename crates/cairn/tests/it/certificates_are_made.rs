@@ -21,10 +21,18 @@ fn a_server_with_one_is_trusted_by_clients_of_its_authority_and_by_no_others() {
     assert_eq!(cert(&["server", dir, "localhost", "127.0.0.1"]).0, 0);
     let mode = |name: &str| fs::metadata(file(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("ca.key"), mode("server.key")), (0o600, 0o600));
-    for again in [&["ca", dir][..], &["server", dir, "localhost"]] {
+    // Clients read it, whoever made it.
+    assert_eq!((mode("ca.pem"), mode("")), (0o644, 0o755));
+    let before = fs::read(file("ca.pem")).unwrap();
+    for (again, remedy) in [
+        (&["ca", dir][..], "no certificate that this one has signed is trusted any more"),
+        (&["server", dir, "localhost"], "say --replace"),
+    ] {
         let (code, said) = cert(again);
         assert!(code == 1 && said.contains("is there already"), "{said}");
+        assert!(said.contains(remedy) && !said.contains("remove"), "{said}");
     }
+    assert_eq!(fs::read(file("ca.pem")).unwrap(), before);
     let server = Server::start(
         &store,
         &["--tls-cert", &file("server.pem"), "--tls-key", &file("server.key")],

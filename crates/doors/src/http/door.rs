@@ -30,6 +30,7 @@ use super::route;
 use super::served_request::ServedRequest;
 use super::share_target;
 use super::target::Target;
+use super::traffic;
 use super::tus;
 use crate::admit::{Admit, AdmitError, anonymous};
 use crate::cors::{Cors, is_preflight};
@@ -148,7 +149,10 @@ fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
         ) => {
             (facts.bucket, facts.key) = (named(bucket), named(key));
         }
-        Some(Target::Admin(path)) => facts.resource = named(path),
+        Some(Target::Admin(path)) => {
+            facts.resource = named(path);
+            facts.is_of_traffic = path == traffic::PATH;
+        }
         Some(Target::ShareLink(id)) => facts.resource = Some(format!("share link {id}")),
         Some(Target::OwnKeys) => facts.resource = Some("own keys".to_owned()),
         Some(Target::OwnKey(id)) => facts.resource = Some(format!("own key {id}")),

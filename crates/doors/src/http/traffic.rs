@@ -12,6 +12,8 @@ use serde::Serialize;
 use super::{Body, json_of};
 use crate::traffic::{RequestSummary, Tally, Traffic};
 
+/// Path of these requests, below that of administration.
+pub const PATH: &str = "traffic";
 /// Most names of each kind, and most requests in flight, in a reply.
 const TOLD: usize = 50;
 
@@ -77,7 +79,9 @@ pub async fn reply(fs: &Fs, traffic: &Traffic) -> Result<Response<Body>> {
         let user = name(fs, passed.user).await?;
         slowest.push(slow(passed, user));
     }
-    let waiting = inflight::seen();
+    let mut waiting = inflight::seen();
+    // Who asks is no traffic.
+    waiting.retain(|flight| flight.about.object != "/admin/traffic");
     let mut in_flight = Vec::new();
     for flight in waiting.iter().filter(|flight| !flight.about.is_patient).take(TOLD) {
         let user = name(fs, flight.about.user).await?;
