@@ -113,6 +113,13 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "cairn: {text}");
 }
 
+/// Says on stderr what a command did. Like [`complain`], but nothing is wrong.
+pub fn note(text: &str) {
+    let text =
+        if io::stderr().is_terminal() { escaped(text, |_| false) } else { Cow::Borrowed(text) };
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Prints on stderr why a command failed, on one line.
 pub fn report(failure: &Failure) -> ExitCode {
     if failure.code() != 0 {

@@ -27,10 +27,17 @@ static PARTS: AtomicU64 = AtomicU64::new(0);
 ///
 /// A file appears under its name when all of it is there.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "With -r, a prefix that ends in / stands for what is below it: `cairn get -r www/site/ out` makes
+out/index.html, and so undoes `cairn put -r out www/site`. Without / at the end, names begin with the
+last part of the prefix, and everything that begins like it comes along: `cairn get -r www/site out`
+makes out/site/index.html, and out/site-2/index.html if there is that.
+
+Examples:
   cairn get photos/2024/cat.jpg
   cairn get photos/2024/cat.jpg - | file -
-  cairn get -r www/ site")]
+  cairn get -r www/ site"
+)]
 pub struct GetArgs {
     /// BUCKET/KEY, or with -r BUCKET/PREFIX
     source: String,
@@ -77,13 +84,14 @@ pub fn run(args: &GetArgs) -> Result<ExitCode> {
 
 fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> {
     let server = args.connection.open()?;
-    fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
     let left = FailedFetches::default();
     // Names begin behind the last slash of the prefix.
     let skip = source.key.rfind('/').map_or(0, |slash| slash + 1);
     let bar = output::bytes_bar(0, &args.source);
+    let (mut found, fetched) = (0_u64, AtomicU64::new(0));
     let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
         api::each_object(&server, source, &mut |object| {
+            found += 1;
             let name = object.key.get(skip..).unwrap_or_default();
             if name.is_empty() {
                 return Ok(());
@@ -101,9 +109,20 @@ fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> 
             send(Job { source: source.with_key(&object.key), file })
         })
     };
-    let work = |job| left.unless_of_one(get_file(&server, &job, &bar, false));
+    let work = |job| {
+        let done = get_file(&server, &job, &bar, false);
+        fetched.fetch_add(u64::from(done.is_ok()), Ordering::Relaxed);
+        left.unless_of_one(done)
+    };
     pool::run(usize::from(args.jobs), feed, work)?;
     bar.finish_and_clear();
+    // A bucket may be empty; a prefix that nothing has is a wrong name.
+    if found == 0 && !source.key.is_empty() {
+        return Err(Failure::not_found(format!("{source}: there is no such object or prefix")));
+    }
+    fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
+    let (files, size) = (fetched.into_inner(), output::human_bytes(bar.position()));
+    output::note(&format!("{files} files, {size}, to {}", target.display()));
     left.report()
 }
 

@@ -1,5 +1,6 @@
 //! `cairn ls`
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use super::address::Address;
@@ -10,9 +11,12 @@ use crate::output;
 
 /// List buckets, or what is below a prefix
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(disable_help_flag = true)]
+#[command(after_help = "On a terminal there is a header. Sizes are bytes, and times are UTC.
+
+Examples:
   cairn ls
-  cairn ls photos/2024/
+  cairn ls -h photos/2024/
   cairn ls -r --json photos | jq .size")]
 pub struct LsArgs {
     /// BUCKET or BUCKET/PREFIX; without it, all buckets
@@ -23,8 +27,24 @@ pub struct LsArgs {
     /// Print one line of JSON for each
     #[arg(long)]
     json: bool,
+    /// Print sizes for people, such as 1.5 MiB
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     connection: Connection,
+}
+
+impl LsArgs {
+    fn size(&self, bytes: u64) -> String {
+        if self.human_readable { output::human_bytes(bytes) } else { bytes.to_string() }
+    }
+
+    fn line(&self, size: &str, modified: &str, key: &str) -> Result<()> {
+        output::line(format!("{size:>14}  {modified:<24}  {key}"))
+    }
 }
 
 pub fn run(args: &LsArgs) -> Result<ExitCode> {
@@ -35,20 +55,21 @@ pub fn run(args: &LsArgs) -> Result<ExitCode> {
     };
     let under = Address::parse(prefix)?;
     let mut found = false;
+    let has_header = !args.json && std::io::stdout().is_terminal();
     let show = |listed| match listed {
         ListingLine::Object(object) if args.json => output::json(&object),
         ListingLine::Prefix(prefix) if args.json => {
             output::json(&serde_json::json!({ "prefix": prefix }))
         }
         ListingLine::Object(object) => {
-            let (size, modified) = (object.size, &object.modified);
-            output::line(format!("{size:>14}  {modified:<24}  {}", output::name(&object.key)))
+            args.line(&args.size(object.size), &object.modified, &output::name(&object.key))
         }
-        ListingLine::Prefix(prefix) => {
-            output::line(format!("{:>14}  {:<24}  {}", "-", "", output::name(&prefix)))
-        }
+        ListingLine::Prefix(prefix) => args.line("-", "", &output::name(&prefix)),
     };
     api::each_listed(&server, &under, args.recursive, &mut |listed| {
+        if has_header && !found {
+            args.line("SIZE", "MODIFIED", "KEY")?;
+        }
         found = true;
         show(listed)
     })?;

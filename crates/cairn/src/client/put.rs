@@ -18,7 +18,12 @@ use crate::output;
 /// A target that ends in `/`, or is a bucket alone, takes the name of the file. An object appears
 /// when all of it is durable, in place of a former one.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "With -r, the target gets what is in the directory, with or without / at its end: `cairn put -r site
+www/new` makes www/new/index.html, and `cairn get -r www/new/ site` fetches the same again. Empty
+directories are not stored.
+
+Examples:
   cairn put cat.jpg photos/2024/
   tar c . | cairn put - backups/today.tar
   cairn put -r site/ www/")]

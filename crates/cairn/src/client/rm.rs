@@ -1,8 +1,8 @@
 //! `cairn rm`
 
 use std::io::{self, BufRead, IsTerminal, Write};
-
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::address::Address;
 use super::{api, pool};
@@ -85,7 +85,8 @@ fn remove_below(args: &RmArgs, server: &Server, target: &Address) -> Result<()> 
         return output::line(format!("{what}: would be deleted"));
     }
     if objects == 0 {
-        return output::line(format!("nothing is below {target}"));
+        output::note(&format!("nothing is below {target}"));
+        return Ok(());
     }
     if !asked(&what)? {
         return Err(Failure::new("nothing was deleted"));
@@ -103,16 +104,36 @@ fn asked(what: &str) -> Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
+/// An object that is to be deleted.
+struct Job {
+    target: Address,
+    size: u64,
+}
+
 fn remove_all(server: &Server, under: &Address, jobs: usize) -> Result<()> {
-    let feed = |send: &mut dyn FnMut(Address) -> Result<()>| {
-        api::each_object(server, under, &mut |object| send(under.with_key(object.key)))
+    let (objects, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
+        api::each_object(server, under, &mut |object| {
+            send(Job { target: under.with_key(object.key), size: object.size })
+        })
     };
-    // An object that was deleted meanwhile is gone as wanted.
-    let work = |target: Address| match remove(server, &target) {
+    let work = |Job { target, size }| match remove(server, &target) {
+        // An object that was deleted meanwhile is gone as wanted.
         Err(failure) if failure.is_not_found() => Ok(()),
-        removed => removed,
+        Ok(()) => {
+            objects.fetch_add(1, Ordering::Relaxed);
+            bytes.fetch_add(size, Ordering::Relaxed);
+            Ok(())
+        }
+        failed => failed,
     };
-    pool::run(jobs, feed, work)
+    pool::run(jobs, feed, work)?;
+    let size = output::human_bytes(bytes.into_inner());
+    output::note(&match objects.into_inner() {
+        0 => format!("nothing is below {under}"),
+        objects => format!("deleted {objects} objects, {size}, below {under}"),
+    });
+    Ok(())
 }
 
 fn remove(server: &Server, target: &Address) -> Result<()> {

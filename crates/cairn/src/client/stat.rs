@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
@@ -54,11 +55,21 @@ impl ShownObject {
             key: address.key.clone(),
             size: reply.header("content-length").parse().unwrap_or(0),
             etag: reply.header("etag").trim_matches('"').to_owned(),
-            modified: reply.header("last-modified").to_owned(),
+            modified: rfc3339(reply.header("last-modified")),
             content_type: reply.header("content-type").to_owned(),
             headers,
         }
     }
+}
+
+/// Returns a time of HTTP in the form of all other times, to the second; other texts stay.
+fn rfc3339(text: &str) -> String {
+    let Ok(time) = httpdate::parse_http_date(text) else { return text.to_owned() };
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = cairn_base::Timestamp(since.as_nanos() as i64);
+    let all = cairn_base::rfc3339(time);
+    // HTTP has no fractions.
+    all.split_once('.').map_or(all.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 pub fn run(args: &StatArgs) -> Result<ExitCode> {

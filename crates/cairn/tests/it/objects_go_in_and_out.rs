@@ -82,6 +82,73 @@ fn whole_directories() {
     assert_eq!(server.ok(&["ls"]), "");
 }
 
+/// What `put -r` has stored, `get -r` fetches again; both say what they did.
+#[test]
+fn directories_come_back_as_they_went() {
+    let (directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "www"]);
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let source = directory.path().join("site");
+    for name in ["a", "sub/b", "sub/deep/c"] {
+        let file = source.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, bytes(1, 1000)).unwrap();
+    }
+    let copied = |args: &[&str]| {
+        let (code, stdout, stderr) = run(&mut server.client(args));
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        stdout + &stderr
+    };
+    for (to, from, got) in [
+        ("www/one", "www/one/", "got1"),
+        ("www/two/", "www/two/", "got2"),
+        ("www", "www/one/", "got3"),
+    ] {
+        copied(&["put", "-r", &path("site"), to]);
+        let said = copied(&["get", "-r", from, &path(got)]);
+        assert!(said.starts_with("3 files, 2.93 KiB, to "), "{said}");
+        assert_eq!(tree(&directory.path().join(got)), tree(&source));
+    }
+    // Without / at the end the last part of the name comes along.
+    copied(&["get", "-r", "www/one", &path("got4")]);
+    assert_eq!(tree(&directory.path().join("got4/one")), tree(&source));
+    copied(&["put", "-r", &path("got4/one"), "www/three"]);
+    copied(&["get", "-r", "www/three", &path("got5")]);
+    assert_eq!(tree(&directory.path().join("got5/three")), tree(&source));
+    // A prefix that nothing has is a wrong name, and makes nothing.
+    for none in ["www/nosuch/", "www/nosuch"] {
+        let said = server.fails(&["get", "-r", none, &path("none")]);
+        assert!(said.contains(&format!("{none}: there is no such object or prefix")), "{said}");
+        assert!(!directory.path().join("none").exists());
+    }
+    let said = copied(&["rm", "-r", "--yes", "www/one/"]);
+    assert_eq!(said, "deleted 3 objects, 2.93 KiB, below www/one/\n");
+    assert_eq!(copied(&["rm", "-r", "--yes", "www/one/"]), "nothing is below www/one/\n");
+    server.ok(&["rm", "-r", "--yes", "www/"]);
+    assert!(copied(&["get", "-r", "www", &path("empty")]).starts_with("0 files"));
+}
+
+#[test]
+fn sizes_and_times_are_shown_alike() {
+    let (_directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "photos"]);
+    assert!(server.put("photos/cat", &bytes(1, 1_572_864)));
+    let listed = server.ok(&["ls", "photos"]);
+    assert!(listed.trim_start().starts_with("1572864  20"), "no header in a pipe: {listed}");
+    assert!(server.ok(&["ls", "-h", "photos"]).trim_start().starts_with("1.50 MiB  20"));
+    assert!(server.ok(&["ls", "--help"]).contains("--human-readable"));
+    let json =
+        |args: &[&str]| -> serde_json::Value { serde_json::from_str(&server.ok(args)).unwrap() };
+    let (listed, shown) =
+        (json(&["ls", "--json", "photos"]), json(&["stat", "--json", "photos/cat"]));
+    let (listed, shown) = (listed["modified"].as_str(), shown["modified"].as_str());
+    let seconds = |text: Option<&str>| text.unwrap().get(..19).unwrap().to_owned();
+    assert_eq!(seconds(listed), seconds(shown));
+    assert!(shown.unwrap().len() == 20 && shown.unwrap().ends_with('Z'), "{shown:?}");
+}
+
 #[test]
 fn only_for_those_who_may() {
     let (_directory, store) = directory();
