@@ -5,7 +5,7 @@ import pty
 import subprocess
 
 from harness.doors import S3, Http
-from harness.server import KEY, SECRET, binary
+from harness.server import KEY, SECRET, Server, binary
 from harness.wait import PATIENCE_SECONDS
 
 HOSTILE = "ok/\x1b]0;owned\x07nl\nFAKE line\u202egpj"
@@ -72,3 +72,24 @@ def test_names_that_are_no_files_stop_no_download(server, tmp_path):
     assert f"{len(bad)} objects were left out, all others are fetched" in done.stderr, done
     assert (tmp_path / "got/good").read_bytes() == (tmp_path / "got/dir/good").read_bytes() == b"x"
     assert sorted(os.listdir(tmp_path)) == ["got"]
+
+
+def test_a_listing_has_a_header_on_a_terminal_only(server, bucket):
+    assert Http(server.http).object("PUT", bucket, "a/b", b"x" * 2048).status == 201
+    first, second = on_a_terminal(server, "ls", "-r", "-h", bucket).splitlines()
+    assert first.split() == ["SIZE", "MODIFIED", "KEY"] and second.split()[:2] == ["2.00", "KiB"]
+    done = subprocess.run(
+        [binary(), "ls", bucket, "--server", server.http], capture_output=True, text=True,
+        env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
+    )  # fmt: skip
+    assert done.stdout.split() == ["-", "a/"]
+
+
+def test_a_console_is_no_http_door():
+    with Server(args=["--console", "127.0.0.1:0"]) as running:
+        for command in (["ls"], ["bucket", "create", "photos"]):
+            done = subprocess.run(
+                [binary(), *command, "--server", running.console], capture_output=True, text=True,
+                env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
+            )  # fmt: skip
+            assert done.returncode == 1 and "this is no HTTP door, but a console" in done.stderr, done

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -136,6 +137,31 @@ impl Failure {
     pub fn file(path: &Path, error: &io::Error) -> Failure {
         let text = format!("{}: {error}", path.display());
         Failure { kind: Some(error.kind()), ..Failure::new(text) }
+    }
+
+    /// A door could not be bound to its address; `option` chooses another.
+    pub fn address(title: &str, option: &str, address: SocketAddr, error: &io::Error) -> Failure {
+        let (ip, port) = (address.ip(), address.port());
+        let other = SocketAddr::new(ip, port.checked_add(10).unwrap_or(9010));
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!(": stop the process that has it, or choose another by {option} {other}")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                format!(": this machine has no such address: choose one that it has by {option}")
+            }
+            io::ErrorKind::PermissionDenied if port < 1024 => {
+                format!(": ports below 1024 need CAP_NET_BIND_SERVICE: choose another by {option}")
+            }
+            _ => String::new(),
+        };
+        let text = format!("{title} on {address}: {error}{remedy}");
+        Failure { kind: Some(error.kind()), ..Failure::new(text) }
+    }
+
+    /// Returns true if another process has the address of a door.
+    pub fn is_taken(&self) -> bool {
+        self.kind == Some(io::ErrorKind::AddrInUse)
     }
 
     /// Puts what was being done before the text of the failure.

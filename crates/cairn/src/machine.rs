@@ -70,10 +70,12 @@ pub struct NodeArgs {
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
     http: SocketAddr,
     /// Certificate chain of the doors, PEM
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     tls_cert: Option<PathBuf>,
     /// Its private key, PEM
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     tls_key: Option<PathBuf>,
     /// Number of replicas of each block, 1 to 5, when the first machine makes the cluster
     #[arg(long, value_name = "N", default_value_t = 3)]

@@ -26,6 +26,7 @@
 #![allow(clippy::disallowed_methods, reason = "the program: what is simulated is in libraries")]
 
 mod failure;
+mod listen_address;
 
 mod connection;
 mod dir;

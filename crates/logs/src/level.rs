@@ -21,9 +21,9 @@ const LEVELS: [&[&str]; 9] = [
     &["trace"],
 ];
 
-/// Members that have the level, by the object in the line in which they are; the first of them with
-/// a valid level counts. Lines of OpenTelemetry and syslog have it in the line itself, those of Loki
-/// in labels, documents and journals in the event.
+/// Members that have the level, by the object in the line in which they are; the first of them
+/// with a valid level counts. Lines of OpenTelemetry and syslog have it in the line itself, those
+/// of Loki in labels, documents and journals in the event.
 const PLACES: [(&str, &[&str]); 5] = [
     ("", &["severity", "level", NUMBER]),
     ("labels", &["level", "detected_level"]),

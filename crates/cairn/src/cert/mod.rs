@@ -14,7 +14,8 @@ use sign::{Ca, Purpose};
 /// Make an authority and certificates for TLS
 ///
 /// All files are in one directory. Keys can be read by their owner only, certificates by everybody.
-/// Keep ca.key where nobody else gets it: a server needs its own certificate and key only, and clients need ca.pem.
+/// Keep ca.key where nobody else gets it: a server needs its own certificate and key only, and
+/// clients need ca.pem.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cert ca ./tls

@@ -16,6 +16,10 @@ pub struct Address {
 
 impl Address {
     pub fn parse(text: &str) -> Result<Address> {
+        if let Some((scheme, rest)) = text.split_once("://") {
+            let text = format!("{text:?}: write it without {scheme}://, as BUCKET/KEY: {rest}");
+            return Err(Failure::usage(text));
+        }
         let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
         if bucket.is_empty() {
             return Err(Failure::usage(format!("{text:?} names no bucket: use BUCKET/KEY")));
@@ -78,6 +82,8 @@ mod tests {
         assert_eq!(path("b/a b/ü?#%.txt"), "/storage/b/a%20b/%C3%BC%3F%23%25.txt");
         assert_eq!(path("b/../x//y/"), "/storage/b/%2E%2E/x//y/");
         assert!(Address::parse("/x").is_err());
+        let said = Address::parse("s3://b/x").unwrap_err().to_string();
+        assert!(said.ends_with("without s3://, as BUCKET/KEY: b/x"), "{said}");
         assert!(Address::parse_object("b/x/", ["", ""]).is_err());
         assert!(Address::parse_object("b", ["", ""]).is_err());
     }

@@ -41,10 +41,10 @@ enum Command {
         /// private, or public: anybody may read and list the bucket
         #[arg(long, default_value = "private")]
         visibility: String,
-        /// files: keys are names of files, for mounts, NFS and people. objects: every key of S3, for
-        /// programs of S3. It never changes [default: files]
-        #[arg(long, value_name = "files|objects", value_parser = ["files", "objects", "posix", "s3"])]
-        #[arg(hide_possible_values = true)]
+        /// files: keys are names of files, for mounts, NFS and people. objects: every key of S3,
+        /// for programs of S3. It never changes [default: files]
+        #[arg(long, value_name = "files|objects", hide_possible_values = true)]
+        #[arg(value_parser = ["files", "objects", "posix", "s3"])]
         kind: Option<String>,
     },
     /// List the buckets you may look into

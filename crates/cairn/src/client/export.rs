@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn ids_are_two_numbers() {
-        assert_eq!(parse_ids("1000:100"), Ok((1000, 100)));
+        assert_eq!(parse_ids("1000:100"), Ok(Ids { uid: 1000, gid: 100 }));
         for bad in ["", "1000", ":", "a:b", "1000:-1", "1:2:3", "4294967296:0"] {
             assert!(parse_ids(bad).is_err(), "{bad}");
         }

@@ -27,17 +27,16 @@ static PARTS: AtomicU64 = AtomicU64::new(0);
 ///
 /// A file appears under its name when all of it is there.
 #[derive(clap::Args)]
-#[command(
-    after_help = "With -r, a prefix that ends in / stands for what is below it: `cairn get -r www/site/ out` makes
-out/index.html, and so undoes `cairn put -r out www/site`. Without / at the end, names begin with the
-last part of the prefix, and everything that begins like it comes along: `cairn get -r www/site out`
-makes out/site/index.html, and out/site-2/index.html if there is that.
+#[command(after_help = "With -r, a prefix that ends in / stands for what is below it:
+`cairn get -r www/site/ out` makes out/index.html, and so undoes `cairn put -r out www/site`.
+Without / at the end, names begin with the last part of the prefix, and everything that begins
+like it comes along: `cairn get -r www/site out` makes out/site/index.html, and
+out/site-2/index.html if there is that.
 
 Examples:
   cairn get photos/2024/cat.jpg
   cairn get photos/2024/cat.jpg - | file -
-  cairn get -r www/ site"
-)]
+  cairn get -r www/ site")]
 pub struct GetArgs {
     /// BUCKET/KEY, or with -r BUCKET/PREFIX
     source: String,

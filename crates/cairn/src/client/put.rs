@@ -18,10 +18,9 @@ use crate::output;
 /// A target that ends in `/`, or is a bucket alone, takes the name of the file. An object appears
 /// when all of it is durable, in place of a former one.
 #[derive(clap::Args)]
-#[command(
-    after_help = "With -r, the target gets what is in the directory, with or without / at its end: `cairn put -r site
-www/new` makes www/new/index.html, and `cairn get -r www/new/ site` fetches the same again. Empty
-directories are not stored.
+#[command(after_help = "With -r, the target gets what is in the directory, with or without / at
+its end: `cairn put -r site www/new` makes www/new/index.html, and `cairn get -r www/new/ site`
+fetches the same again. Empty directories are not stored.
 
 Examples:
   cairn put cat.jpg photos/2024/
@@ -86,7 +85,7 @@ fn put_stdin(server: &Server, target: &Address) -> Result<ExitCode> {
         return Err(Failure::usage(format!("{target}: stdin has no name: give the whole key")));
     }
     let sent = server.send_body("PUT", &target.path(), None, &mut io::stdin());
-    sent.map_err(|failure| failure.of(target))?;
+    sent.map_err(|failure| hint(target, failure.of(target)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,8 +166,19 @@ fn put_file(server: &Server, job: &Job, bar: &ProgressBar) -> Result<()> {
     let length = file.metadata().map_err(fail)?.len();
     let mut body = Exact { file, left: length, bar };
     let sent = server.send_body("PUT", &job.target.path(), Some(length), &mut body);
-    sent.map_err(|failure| failure.of(format!("{} to {}", job.file.display(), job.target)))?;
+    sent.map_err(|failure| {
+        hint(&job.target, failure.of(format!("{} to {}", job.file.display(), job.target)))
+    })?;
     Ok(())
+}
+
+/// Adds what to do about a bucket that does not exist.
+fn hint(target: &Address, failure: Failure) -> Failure {
+    if failure.is_not_found() {
+        failure.and(&format!("make it by cairn bucket create {}", target.bucket))
+    } else {
+        failure
+    }
 }
 
 /// Exactly the announced number of bytes of a file: a file that became shorter is an error, not an

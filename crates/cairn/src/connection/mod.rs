@@ -40,7 +40,8 @@ pub struct Connection {
     #[arg(long, value_name = "URL", global = true)]
     server: Option<String>,
     /// Trust only the certificate authorities in this PEM file [env: CAIRN_CA]
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, global = true)]
+    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     ca: Option<PathBuf>,
     /// Use this section of ~/.config/cairn/config.toml, with server, key, secret, token, ca. The
     /// environment takes precedence: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN [env:
@@ -53,7 +54,7 @@ pub struct Connection {
 pub struct Server {
     client: Client,
     base: String,
-    authorization: Option<Secret<String>>,
+    authorization: Option<Credentials>,
     /// Prefix of the environment variables for credentials.
     prefix: String,
 }
@@ -63,13 +64,20 @@ pub struct Reply {
     response: Response<ReplyBody>,
 }
 
+/// Credentials for a server.
+pub struct Credentials {
+    /// Header for them.
+    pub header: Secret<String>,
+    /// Which ones they are, and where they come from, in words that have no secret.
+    pub origin: String,
+}
+
 /// Address of a server, and the credentials that it gets.
 pub struct ServerAccess {
     /// URL that begins with `http://` or `https://`, without a slash at the end.
     pub base: String,
     pub ca: Option<PathBuf>,
-    /// Header for the credentials, if there are any.
-    pub authorization: Option<Secret<String>>,
+    pub authorization: Option<Credentials>,
 }
 
 impl ServerAccess {
@@ -144,20 +152,30 @@ fn set(name: &str) -> Option<String> {
 
 /// Returns the header for the credentials: of the environment, otherwise of the profile, otherwise
 /// none. The names of the environment begin with `prefix`.
-fn authorization(prefix: &str, profile: Profile) -> Result<Option<Secret<String>>> {
+fn authorization(prefix: &str, profile: Profile) -> Result<Option<Credentials>> {
     let of_environment = Profile {
         key: set(&format!("{prefix}_KEY")),
         secret: set(&format!("{prefix}_SECRET")),
         token: set(&format!("{prefix}_TOKEN")),
         ..Profile::default()
     };
-    for Profile { key, secret, token, .. } in [of_environment, profile] {
+    let of_profile = "a profile of ~/.config/cairn/config.toml";
+    let of_keys = format!("{prefix}_KEY and {prefix}_SECRET");
+    let from = [(of_environment, of_keys.as_str()), (profile, of_profile)];
+    for (Profile { key, secret, token, .. }, place) in from {
         match (key, secret, token) {
             (None, None, None) => {}
-            (_, _, Some(token)) => return Ok(Some(Secret::new(format!("Bearer {token}")))),
+            (_, _, Some(token)) => {
+                let header = Secret::new(format!("Bearer {token}"));
+                let of_token = format!("{prefix}_TOKEN");
+                let place = if place == of_profile { place } else { &of_token };
+                return Ok(Some(Credentials { header, origin: format!("the token of {place}") }));
+            }
             (Some(key), Some(secret), None) => {
                 let pair = Secret::new(format!("{key}:{secret}"));
-                return Ok(Some(Secret::new(format!("Basic {}", BASE64.encode(pair.expose())))));
+                let header = Secret::new(format!("Basic {}", BASE64.encode(pair.expose())));
+                let origin = format!("access key {key} of {place}");
+                return Ok(Some(Credentials { header, origin }));
             }
             _ => {
                 let text = format!(
@@ -264,7 +282,8 @@ impl Server {
             request = request.header("accept", "*/*");
         }
         if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization.expose().as_str());
+            let header = authorization.header.expose().as_str();
+            request = request.header("authorization", header);
         }
         for (name, value) in headers {
             // Values may be UTF-8.
@@ -283,7 +302,8 @@ impl Server {
         if reply.response.status().is_success() {
             Ok(reply)
         } else {
-            Err(reply.failure(&self.prefix))
+            let origin = self.authorization.as_ref().map(|sent| sent.origin.as_str());
+            Err(reply.failure(&self.prefix, origin))
         }
     }
 }
@@ -363,7 +383,8 @@ impl Reply {
         (length, self.response.into_body())
     }
 
-    fn failure(self, prefix: &str) -> Failure {
+    /// Returns the failure. `sent` says which credentials the request had.
+    fn failure(self, prefix: &str, sent: Option<&str>) -> Failure {
         #[derive(serde::Deserialize)]
         struct ShownError {
             message: String,
@@ -374,6 +395,12 @@ impl Reply {
         {
             let text = "this is an S3 door: name the HTTP door of the server (--server), by default \
                         on port 8080";
+            return Failure::new(text);
+        }
+        // The HTTP door sends pages to browsers only, and sends nobody to another address.
+        if status.is_redirection() || self.header("content-type").starts_with("text/html") {
+            let text = "this is no HTTP door, but a console or another site: name the HTTP door of \
+                        the server (--server), by default on port 8080";
             return Failure::new(text);
         }
         let shown = self.bytes(FAILURE_BYTES).ok();
@@ -387,6 +414,7 @@ impl Reply {
             },
         };
         match status.as_u16() {
+            401 if let Some(origin) = sent => Failure::refused(format!("{text}: {origin}")),
             401 => {
                 let names = format!("{prefix}_KEY and {prefix}_SECRET, or {prefix}_TOKEN");
                 Failure::refused(format!("{text}: set {names}"))

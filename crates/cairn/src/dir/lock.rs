@@ -104,6 +104,15 @@ fn lock_directory(directory: &Path) -> Result<File> {
     }
 }
 
+/// Returns the failure that says which process has locked a directory; nothing if none has.
+pub fn used(directory: &Path) -> Option<Failure> {
+    let own = File::open(directory).ok()?;
+    match flock(&own, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Some(in_use(directory)),
+        _ => None,
+    }
+}
+
 fn lock_file(directory: &Path, path: &Path, file: &File) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),

@@ -70,6 +70,7 @@ impl HttpDialer {
     pub fn new(known: Vec<ServerAccess>) -> Result<HttpDialer> {
         let doors = known.iter().map(Door::new).collect::<Result<Vec<Door>>>()?;
         let authorization = known.into_iter().next().and_then(|first| first.authorization);
+        let authorization = authorization.map(|credentials| credentials.header);
         let none = || Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET");
         let authorization = authorization.ok_or_else(none)?;
         Ok(HttpDialer { doors, authorization, refused: Mutex::default() })

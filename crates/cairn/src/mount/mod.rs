@@ -384,7 +384,7 @@ async fn reach_cluster(args: &MountArgs, dir: &Path, known: ServerAccess) -> Res
         return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
     };
     let mut headers = HeaderMap::new();
-    let value = HeaderValue::from_str(authorization.expose());
+    let value = HeaderValue::from_str(authorization.header.expose());
     headers.insert(
         AUTHORIZATION,
         value.map_err(|_| {

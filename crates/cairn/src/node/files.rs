@@ -40,15 +40,18 @@ pub struct FilesArgs {
     /// Address of the door where redirected clients fetch objects. It also serves metrics to this
     /// machine. Without this, gateways redirect no clients here
     #[arg(long, value_name = "ADDR")]
+    #[arg(value_parser = crate::listen_address::parse)]
     http: Option<SocketAddr>,
     /// URL at which clients reach that door, if it differs from --http
     #[arg(long, value_name = "URL", requires = "http", value_parser = url)]
     url: Option<String>,
     /// Certificate chain for clients, PEM
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires_all = ["http", "tls_key"])]
+    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"])]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     tls_cert: Option<PathBuf>,
     /// Its private key, PEM
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires_all = ["http", "tls_cert"])]
+    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_cert"])]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     tls_key: Option<PathBuf>,
 }
 
@@ -83,7 +86,7 @@ impl FilesArgs {
             _ => None,
         };
         let listener = serve::listen(address)
-            .map_err(|error| Failure::new(format!("HTTP door on {address}: {error}")))?;
+            .map_err(|error| Failure::address("HTTP door", "--http", address, &error))?;
         let local = listener.local_addr()?;
         let url = match &self.url {
             Some(url) => url.clone(),

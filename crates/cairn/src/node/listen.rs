@@ -12,6 +12,7 @@ pub struct ListenArgs {
     /// Address where this node listens for other nodes. All traffic is encrypted, and only nodes of
     /// the cluster are admitted
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7400")]
+    #[arg(value_parser = crate::listen_address::parse)]
     listen: SocketAddr,
     /// HOST:PORT at which other nodes reach this node, if it differs from --listen
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
@@ -23,8 +24,9 @@ impl ListenArgs {
     pub async fn bind(&self) -> Result<(TcpListener, String)> {
         let listen = self.listen;
         let bound = TcpListener::bind(listen).await;
-        let listener =
-            bound.map_err(|error| Failure::new(format!("--listen {listen}: {error}")))?;
+        let listener = bound.map_err(|error| {
+            Failure::address("the port of this node", "--listen", listen, &error)
+        })?;
         let local = listener.local_addr()?;
         match &self.address {
             Some(address) => Ok((listener, address.clone())),

@@ -25,6 +25,7 @@ pub struct StatusArgs {
     /// Address of a door with /healthz, /readyz and /metrics, without TLS, open to all that reach
     /// it, such as 127.0.0.1:7401. Without this there is none
     #[arg(long, value_name = "ADDR")]
+    #[arg(value_parser = crate::listen_address::parse)]
     status: Option<SocketAddr>,
 }
 
@@ -61,7 +62,7 @@ impl StatusArgs {
     pub fn bind(&self) -> Result<Status> {
         let Some(address) = self.status else { return Ok(Status(None)) };
         let listener = serve::listen(address)
-            .map_err(|error| Failure::new(format!("--status {address}: {error}")))?;
+            .map_err(|error| Failure::address("status door", "--status", address, &error))?;
         Ok(Status(Some(listener)))
     }
 }

@@ -59,7 +59,8 @@ pub struct ServerArgs {
     #[arg(long, value_name = "ID", requires = "root_secret_file")]
     pub(super) root_key: Option<String>,
     /// File with the secret of --root-key
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "root_key")]
+    #[arg(long, value_name = "FILE", requires = "root_key")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(super) root_secret_file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) config: ConfigArgs,

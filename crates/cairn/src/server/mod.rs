@@ -41,11 +41,19 @@ pub fn run(args: &ServerArgs) -> Result<ExitCode> {
     process::run(&args.log, serve(args, preset))
 }
 
+/// Returns the failure of a door, or that of the directory if another server has both: then another
+/// port would not help.
+fn of_directory(args: &ServerArgs, failure: Failure) -> Failure {
+    let used = if failure.is_taken() { crate::dir::lock::used(&args.dir) } else { None };
+    used.unwrap_or(failure)
+}
+
 async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     args.config.announce();
     let mut signals = signals::Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
-    let sockets = args.doors.listen(Role::Server)?;
+    let sockets = args.doors.listen(Role::Server);
+    let sockets = sockets.map_err(|failure| of_directory(args, failure))?;
     let parts = Parts::open(args).await?;
     let _inflight = Serving::start(Role::Server, &args.dir);
     let is_preset = preset.is_some();

@@ -16,11 +16,14 @@ fn says(command: &mut std::process::Command, code: i32, words: &[&str]) {
 
 #[test]
 fn what_to_ask_for_instead() {
-    let (_directory, store) = directory();
+    let (directory, store) = directory();
     let server = Server::start(&store, &[]);
     server.ok(&["bucket", "create", "photos"]);
     assert!(server.put("photos/doc/a", b"x"));
     let client = |args: &[&str], code, words: &[&str]| says(&mut server.client(args), code, words);
+    let source = directory.path().join("file");
+    fs::write(&source, "x").unwrap();
+    let source = source.to_str().unwrap();
     client(&["stat", "photos/nope"], 1, &["photos/nope", "not found"]);
     client(&["get", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
     client(&["get", "photos/nope"], 1, &["photos/nope", "not found"]);
@@ -39,10 +42,33 @@ fn what_to_ask_for_instead() {
     };
     says(&mut at(&server.s3), 1, &["this is an S3 door"]);
     says(&mut at(&server.http.replace("http:", "https:")), 1, &["begin the address with http://"]);
+    // Which credentials were refused, and where they came from.
+    says(&mut at(&server.http), 1, &["unknown", KEY, "CAIRN_KEY and CAIRN_SECRET"]);
+    let mut anonymous = server.anonymous(&["ls"]);
+    says(&mut anonymous, 1, &["set CAIRN_KEY and CAIRN_SECRET"]);
+    client(&["put", source, "nosuch/x"], 1, &["nosuch", "cairn bucket create nosuch"]);
+    client(&["ls", "s3://photos/x"], 2, &["without s3://", "photos/x"]);
     // A value of the environment is no part of the command line.
     let (code, _, stderr) = run(&mut server.client(&["put"]));
     assert_eq!(code, 2);
     assert!(stderr.contains("<SOURCE> <TARGET>") && !stderr.contains("--server"), "{stderr}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_said_with_the_option() {
+    let (directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    let taken = server.s3.strip_prefix("http://").unwrap().to_owned();
+    let other = directory.path().join("other");
+    let other = other.to_str().unwrap();
+    let mut command = cairn(&["server", other, "--s3", &taken, "--http", "127.0.0.1:0"]);
+    says(&mut command, 1, &["S3 door", &taken, "choose another by --s3 127.0.0.1:"]);
+    // With other ports it would still be the same directory.
+    let mut command = cairn(&["server", store.to_str().unwrap(), "--s3", &taken]);
+    says(&mut command, 1, &["in use by another cairn"]);
+    let mut command = cairn(&["server", other, "--s3", "35001"]);
+    let (code, _, stderr) = run(&mut command);
+    assert!(code == 2 && stderr.contains("127.0.0.1:35001"), "{stderr}");
 }
 
 #[test]

@@ -187,8 +187,8 @@ impl Placement {
         Ok(Placement { opened, parent, name: name.as_bytes().to_vec(), current })
     }
 
-    /// Returns whether this is the key `x/` of a directory: no file has an empty name in a bucket of
-    /// kind `posix`.
+    /// Returns whether this is the key `x/` of a directory: no file has an empty name in a bucket
+    /// of kind `posix`.
     fn is_directory(&self) -> bool {
         self.name.is_empty() && self.opened.bucket.kind == BucketKind::Posix
     }

@@ -36,7 +36,8 @@ pub struct AcmeArgs {
     acme_directory: String,
     /// Authorities that sign the certificate of --acme-directory, PEM; the default is those that
     /// browsers trust
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "acme")]
+    #[arg(long, value_name = "FILE", requires = "acme")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     acme_ca: Option<PathBuf>,
     /// Answers of the door --redirect to the authority.
     #[arg(skip)]

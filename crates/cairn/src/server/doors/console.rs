@@ -44,7 +44,7 @@ fn socket_at(address: SocketAddr, is_asked_for: bool) -> Result<Option<TcpSocket
             say_taken(DOOR.name, &address.to_string());
             Ok(None)
         }
-        Err(error) => Err(Failure::new(format!("console on {address}: {error}"))),
+        Err(error) => Err(Failure::address("console", "--console", address, &error)),
     }
 }
 

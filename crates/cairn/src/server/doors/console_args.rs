@@ -33,8 +33,8 @@ fn place(text: &str) -> Result<ConsolePlace, String> {
     match text {
         "off" => Ok(ConsolePlace::Off),
         text => {
-            let wrong = |_| "use an address such as 127.0.0.1:9001, or off".to_owned();
-            text.parse().map(ConsolePlace::At).map_err(wrong)
+            let wrong = |why| format!("{why}; or off for no console");
+            crate::listen_address::parse(text).map(ConsolePlace::At).map_err(wrong)
         }
     }
 }

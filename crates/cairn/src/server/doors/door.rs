@@ -37,13 +37,16 @@ use crate::server::records::RecordArgs;
 pub struct DoorArgs {
     /// Address of the S3 door; port 0 takes a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) s3: SocketAddr,
     /// Address of the HTTP door, which also has health, metrics and administration
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) http: SocketAddr,
     /// Address of a door with /healthz and /readyz alone, without TLS, such as 127.0.0.1:8081. It
     /// answers whatever clients do at the other doors. Without this there is none
     #[arg(long, value_name = "ADDR")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) health: Option<SocketAddr>,
     /// A network of proxies, such as 10.0.0.7 or 10.0.0.0/24, that say for which client they ask,
     /// by the PROXY protocol version 2 or by X-Forwarded-For; may be given several times. The S3,
@@ -51,10 +54,12 @@ pub struct DoorArgs {
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub(super) trusted_proxy: Vec<Network>,
     /// Certificate chain for these doors, the console, and --syslog-tls, PEM
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "tls_key", group = "certificate")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", group = "certificate")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(super) tls_cert: Option<PathBuf>,
     /// Its private key, PEM
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(super) tls_key: Option<PathBuf>,
     #[command(flatten)]
     pub(super) acme: AcmeArgs,
@@ -243,8 +248,10 @@ impl DoorArgs {
         address: SocketAddr,
         serve: Serve,
     ) -> Result<Bound> {
-        let socket = serve::bind(address)
-            .map_err(|error| Failure::new(format!("{title} door on {address}: {error}")))?;
+        let socket = serve::bind(address).map_err(|error| {
+            let option = format!("--{}", title.to_lowercase());
+            Failure::address(&format!("{title} door"), &option, address, &error)
+        })?;
         let bound = socket.local_addr()?;
         if !self.has_tls() && !bound.ip().is_loopback() {
             tracing::warn!(

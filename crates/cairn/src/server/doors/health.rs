@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 256;
 fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     let Some(address) = args.health else { return Ok(None) };
     let socket = serve::bind(address)
-        .map_err(|error| Failure::new(format!("health door on {address}: {error}")))?;
+        .map_err(|error| Failure::address("health door", "--health", address, &error))?;
     let shown = format!("http://{}", socket.local_addr()?);
     let serve = Box::new(|listener, behind: &mut Behind<'_>| Ok(serve(listener, behind)?));
     Ok(Some(Bound { socket, shown, pages: Vec::new(), is_optional: false, serve }))

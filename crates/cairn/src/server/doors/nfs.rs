@@ -175,7 +175,7 @@ fn bind_both(address: SocketAddr) -> io::Result<(TcpSocket, UdpSocket)> {
 }
 
 fn failed(address: SocketAddr, error: &io::Error) -> Failure {
-    Failure::new(format!("NFS door on {address}: {error}"))
+    Failure::address("NFS door", "--nfs", address, error)
 }
 
 /// Makes the audit's record of a call.

@@ -10,6 +10,7 @@ pub struct NfsArgs {
     /// Address of the NFS door, such as 127.0.0.1:2049, for NFS version 3 and MOUNT. Without this
     /// there is no NFS door
     #[arg(long, value_name = "ADDR")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) nfs: Option<SocketAddr>,
     /// Network of clients of the NFS door, such as 10.0.0.0/8; may be given several times. Required
     /// if --nfs is reachable from other machines
@@ -19,6 +20,7 @@ pub struct NfsArgs {
     /// If the rpcbind of this machine has that port, the door registers there. Without this,
     /// clients must name the port
     #[arg(long, value_name = "ADDR", requires = "nfs")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) nfs_portmap: Option<SocketAddr>,
     /// Look up the groups of uids on this machine, and ignore the groups that clients name, of
     /// which there are 16 at most

@@ -26,7 +26,7 @@ const HTTPS_PORT: u16 = 443;
 fn bind(args: &DoorArgs, _: Role) -> Result<Option<Bound>> {
     let Some(address) = args.redirect.redirect else { return Ok(None) };
     let socket = serve::bind(address)
-        .map_err(|error| Failure::new(format!("redirect door on {address}: {error}")))?;
+        .map_err(|error| Failure::address("redirect door", "--redirect", address, &error))?;
     let shown = format!("http://{}", socket.local_addr()?);
     let (challenges, to) = (args.acme.challenges(), args.redirect.redirect_to.clone());
     let serve =

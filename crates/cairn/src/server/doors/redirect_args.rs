@@ -10,6 +10,7 @@ pub struct RedirectArgs {
     /// Address of a door without TLS that sends every request to the HTTP door, by https://, and
     /// answers to the authority of --acme; usually 0.0.0.0:80. Without this there is none
     #[arg(long, value_name = "ADDR", requires = "certificate")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) redirect: Option<SocketAddr>,
     /// Origin that --redirect leads to, if that is not the name in the request with the port of
     /// the HTTP door

@@ -29,7 +29,7 @@ impl SyslogArgs {
     fn bind(&self, paths: Arc<LogPaths>) -> Result<Option<Bound>> {
         let (Some(address), Some(user)) = (self.syslog, &self.syslog_user) else { return Ok(None) };
         let clients = self.clients(address)?;
-        let failed = |error| Failure::new(format!("syslog door on {address}: {error}"));
+        let failed = |error| Failure::address("syslog door", "--syslog", address, &error);
         let socket = serve::bind(address).map_err(failed)?;
         let bound = socket.local_addr()?;
         if !bound.ip().is_loopback() && self.syslog_client_ca.is_none() {

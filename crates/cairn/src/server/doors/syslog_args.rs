@@ -11,6 +11,7 @@ pub struct SyslogArgs {
     /// Address of the syslog door, such as 127.0.0.1:6514, which takes messages over TCP, or over
     /// TLS with --syslog-tls. Without this there is no syslog door
     #[arg(long, value_name = "ADDR", requires = "syslog_user")]
+    #[arg(value_parser = crate::listen_address::parse)]
     pub(super) syslog: Option<SocketAddr>,
     /// User as whom messages of syslog are stored, in the bucket logs-USER
     #[arg(long, value_name = "USER", requires = "syslog")]
@@ -20,7 +21,8 @@ pub struct SyslogArgs {
     pub(super) syslog_tls: bool,
     /// Authorities (PEM) that sign certificates of senders of syslog: senders must show such a
     /// certificate
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "syslog_tls")]
+    #[arg(long, value_name = "FILE", requires = "syslog_tls")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(super) syslog_client_ca: Option<PathBuf>,
     /// Network of senders of syslog, such as 10.0.0.0/8; may be given several times. Required if
     /// --syslog is reachable from other machines, unless there is --syslog-client-ca
