@@ -114,13 +114,14 @@ fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> 
         left.unless_of_one(done)
     };
     pool::run(usize::from(args.jobs), feed, work)?;
+    let bytes = bar.position();
     bar.finish_and_clear();
     // A bucket may be empty; a prefix that nothing has is a wrong name.
     if found == 0 && !source.key.is_empty() {
         return Err(Failure::not_found(format!("{source}: there is no such object or prefix")));
     }
     fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
-    let (files, size) = (fetched.into_inner(), output::human_bytes(bar.position()));
+    let (files, size) = (fetched.into_inner(), output::human_bytes(bytes));
     output::note(&format!("{files} files, {size}, to {}", target.display()));
     left.report()
 }
