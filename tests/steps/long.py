@@ -158,7 +158,7 @@ def ends(_):
 def memory(_):
     """Two million files that one mount makes and removes. What is printed are figures."""
     env = {"CAIRN_TEST_MEMORY_FILES": "2000000"}
-    yield python("mount/test_memory.py", "-s", env=env, timeout=2 * HOUR)
+    yield python("limits/test_long_life.py", "-s", env=env, timeout=2 * HOUR)
 
 
 def nfs(programs):

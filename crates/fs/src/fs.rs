@@ -286,6 +286,11 @@ impl Fs {
     pub fn stats(&self) -> Stats {
         self.inner.cache.stats()
     }
+
+    /// Returns the memory, in bytes, of replies and opened objects that are used again.
+    pub fn memo_bytes(&self) -> u64 {
+        self.inner.memos.weight() + self.inner.opened.weight()
+    }
 }
 
 impl Inner {

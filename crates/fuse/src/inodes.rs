@@ -71,9 +71,12 @@ impl Desk {
         line("files_open", done.files_open);
         line("bytes_dirty", done.bytes_dirty);
         line("inodes_known", done.inodes_known);
+        line("removed_directories", done.removed_directories);
         let cache = fs.stats();
         line("cache_hits", cache.cache_hits);
         line("cache_misses", cache.cache_misses);
+        line("cache_bytes", cache.cache_bytes);
+        line("memo_bytes", fs.memo_bytes());
         if let Some(kept) = fs.blocks().counted().kept {
             line("disk_cache_hits", kept.hits);
             line("disk_cache_misses", kept.misses);
@@ -84,6 +87,10 @@ impl Desk {
             line("session_reads_leased", session.reads_leased);
             line("session_recalls", session.recalls);
             line("session_rows", session.rows);
+            line("session_bytes", session.bytes);
+            line("session_directories", session.directories);
+            line("session_posted", session.posted);
+            line("session_kept", session.kept);
         }
         text
     }

@@ -48,7 +48,9 @@ pub struct Options {
 pub struct Stats {
     pub files_open: u64,
     pub bytes_dirty: u64,
+    /// Inodes that the kernel knows, and removed directories among them.
     pub inodes_known: u64,
+    pub removed_directories: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub bytes_written_back: u64,
@@ -285,6 +287,7 @@ impl Posix {
             files_open: self.files.count(),
             bytes_dirty: self.dirt.bytes(),
             inodes_known: self.known.count(),
+            removed_directories: self.gone.count(),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_written: self.bytes_written.load(Ordering::Relaxed),
             bytes_written_back: self.dirt.written_back(),

@@ -26,6 +26,10 @@ impl RemovedDirectories {
         self.0.lock().get(&ino).cloned()
     }
 
+    pub fn count(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+
     pub fn forget(&self, ino: Ino) {
         self.0.lock().remove(&ino);
     }

@@ -50,6 +50,7 @@ impl Posix {
     /// the name may now belong to another directory, which exists.
     fn remember_directory<T>(&self, removed: &Once<T>, found: Option<(Ino, Inode)>) {
         if let (Once::Done(_), Some((ino, inode))) = (removed, found) {
+            self.whole.end(ino);
             self.gone.remember(ino, inode, self.fs.clock().now());
         }
     }

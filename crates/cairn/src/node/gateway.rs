@@ -121,13 +121,14 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
     let (agent, blocks) = (Arc::clone(&node.agent), Arc::clone(fs.blocks()));
     let view = Arc::clone(&node.view);
     let required = Arc::new(move || view.newest().capabilities);
-    let mounts = mounts::take(MountHost::of_gateway(agent, fs.meta().clone(), blocks), required);
+    let host = MountHost::of_gateway(agent, fs.meta().clone(), blocks);
+    let mounts = mounts::take(Arc::clone(&host), required);
     let (redirects, mounts, handles) = (Some(redirects), Some(mounts), Some(handles));
     let source = format!("gateway-{}", node.loaded.identity.node());
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
     let insight = Insight { nodes: Some(Arc::new(Masters::of(&node)?)), ..Insight::default() };
-    let numbers = Vec::new();
+    let numbers = vec![mounts::numbers(&host)];
     let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers, insight };
     let served = doors::start(&fs, &admit, offers, &sockets, tls.clone(), acme, &stopped)?;
     sockets.announce()?;

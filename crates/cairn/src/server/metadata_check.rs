@@ -25,14 +25,14 @@ const REST: Duration = Duration::from_secs(60);
 const REST_PASSES: u32 = 9;
 
 /// Checks the metadata until `stopped`, if only this server has them. Returns the metrics about it,
-/// in addition to those of the `disk`.
+/// in addition to `numbers`.
 pub fn start(
     work: &mut JoinSet<()>,
     parts: &Parts,
-    disk: MoreNumbers,
+    mut numbers: Vec<MoreNumbers>,
     stopped: &watch::Receiver<bool>,
 ) -> Vec<MoreNumbers> {
-    let Some(engine) = parts.embedded() else { return vec![disk] };
+    let Some(engine) = parts.embedded() else { return numbers };
     let place = parts.dir.meta();
     let since = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
@@ -46,11 +46,12 @@ pub fn start(
         }
         stop.store(true, Ordering::Relaxed);
     });
-    let numbers = move || {
+    let damage = move || {
         let help = "Since when the metadata here are known to be damaged, Unix seconds; 0: no";
         vec![gauge("master_damaged_since", help, since.load(Ordering::Relaxed))]
     };
-    vec![disk, Arc::new(numbers)]
+    numbers.push(Arc::new(damage));
+    numbers
 }
 
 struct Check {

@@ -70,16 +70,16 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     if let Some(log) = records.audit() {
         parts.sessions.audit_to(log.clone());
     }
-    let mounts = Some(mounts::of_server(&parts));
+    let (mounts, of_mounts) = mounts::of_server(&parts);
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
-    let lines = sinks.queues().to_vec();
-    let numbers = metadata_check::start(&mut duties, &parts, space::numbers(&args.dir), &stopped);
+    let others = vec![space::numbers(&args.dir), of_mounts];
+    let numbers = metadata_check::start(&mut duties, &parts, others, &stopped);
     let insight = Insight { scrubs: Some(scrubs), ..Insight::default() };
     let offers = doors::Offers {
-        mounts,
+        mounts: Some(mounts),
         handles,
         records,
-        lines,
+        lines: sinks.queues().to_vec(),
         numbers,
         insight,
         ..doors::Offers::default()

@@ -2,8 +2,12 @@
 //! other block, and ask for the extents of no other body. A block's id says nothing about the right
 //! to read it, and can be guessed from another id. Disclosure is not that right either: it is
 //! decided again, in the bucket, each time.
+//!
+//! The memory for this is bounded for all sessions together. What was forgotten is disclosed again
+//! when the mount opens the file again, which it does when it is refused a block.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, BucketId, SessionId};
@@ -11,8 +15,11 @@ use cairn_meta::keys;
 use cairn_meta::rows::{Content, Extent, Extents, Inode, Place, Row};
 use parking_lot::Mutex;
 
-/// Ids kept for a session, in each of two halves: beyond that the older half is forgotten.
-const IDS: usize = 1 << 19;
+/// Ids kept for all sessions together. Each takes 56 to 112 bytes, by how full its table is.
+const IDS: usize = 1 << 20;
+/// Ids of blocks kept for one session, and of bodies, in each of two halves: beyond that the older
+/// half is forgotten.
+const IDS_OF_SESSION: usize = IDS / 4;
 
 /// Buckets in which an id was found, the last one first. Files of several buckets may share bytes;
 /// beyond two, the older buckets are forgotten.
@@ -21,13 +28,53 @@ type Buckets = [Option<BucketId>; 2];
 /// Disclosed blocks and bodies of all sessions of a server.
 #[derive(Default)]
 pub struct DisclosedBlocks {
-    sessions: Mutex<HashMap<SessionId, Both>>,
+    sessions: Mutex<DisclosedSessions>,
+}
+
+#[derive(Default)]
+struct DisclosedSessions {
+    sessions: HashMap<SessionId, Both>,
+    /// Number of the ids of all sessions.
+    count: usize,
 }
 
 #[derive(Default)]
 struct Both {
     blocks: DisclosedIds<BlockId>,
     bodies: DisclosedIds<BodyId>,
+}
+
+impl Both {
+    fn len(&self) -> usize {
+        self.blocks.len() + self.bodies.len()
+    }
+}
+
+impl DisclosedSessions {
+    /// Changes what is known of a session, and counts it.
+    fn change(&mut self, session: SessionId, change: impl FnOnce(&mut Both)) {
+        let both = self.sessions.entry(session).or_default();
+        self.count -= both.len();
+        change(both);
+        self.count += both.len();
+    }
+
+    /// Changes what is known of a session, to which ids are added: if there are too many, the
+    /// session with the most forgets some.
+    fn add(&mut self, session: SessionId, add: impl FnOnce(&mut Both)) {
+        while self.count >= IDS
+            && let Some((largest, _)) = self.sessions.iter().max_by_key(|(_, both)| both.len())
+        {
+            self.change(*largest, |both| {
+                if both.blocks.len() > both.bodies.len() {
+                    both.blocks.forget_some();
+                } else {
+                    both.bodies.forget_some();
+                }
+            });
+        }
+        self.change(session, add);
+    }
 }
 
 struct DisclosedIds<T> {
@@ -41,9 +88,14 @@ impl<T> Default for DisclosedIds<T> {
     }
 }
 
-impl<T: std::hash::Hash + Eq> DisclosedIds<T> {
+impl<T: Hash + Eq> DisclosedIds<T> {
+    /// Returns the number of ids; one that is in both halves counts twice.
+    fn len(&self) -> usize {
+        self.new.len() + self.old.len()
+    }
+
     fn insert(&mut self, id: T, bucket: BucketId) {
-        if self.new.len() >= IDS {
+        if self.new.len() >= IDS_OF_SESSION {
             self.old = std::mem::take(&mut self.new);
         }
         let before = self.buckets(&id);
@@ -53,6 +105,19 @@ impl<T: std::hash::Hash + Eq> DisclosedIds<T> {
 
     fn buckets(&self, id: &T) -> Buckets {
         self.new.get(id).or_else(|| self.old.get(id)).copied().unwrap_or_default()
+    }
+
+    /// Forgets the older half; if there is none, any half.
+    fn forget_some(&mut self) {
+        if !std::mem::take(&mut self.old).is_empty() {
+            return;
+        }
+        let mut stays = false;
+        self.new.retain(|_, _| {
+            stays = !stays;
+            stays
+        });
+        self.new.shrink_to_fit();
     }
 
     fn forget(&mut self, bucket: BucketId) {
@@ -70,32 +135,33 @@ impl<T: std::hash::Hash + Eq> DisclosedIds<T> {
 impl DisclosedBlocks {
     /// Returns the buckets in which a block was disclosed to the session.
     pub fn of_block(&self, session: SessionId, block: BlockId) -> impl Iterator<Item = BucketId> {
-        let sessions = self.sessions.lock();
-        let buckets = sessions.get(&session).map(|both| both.blocks.buckets(&block));
+        let known = self.sessions.lock();
+        let buckets = known.sessions.get(&session).map(|both| both.blocks.buckets(&block));
         buckets.unwrap_or_default().into_iter().flatten()
     }
 
     /// Returns true if a body in this bucket was disclosed to the session.
     pub fn has_body(&self, session: SessionId, bucket: BucketId, body: BodyId) -> bool {
-        let sessions = self.sessions.lock();
-        let buckets = sessions.get(&session).map(|both| both.bodies.buckets(&body));
-        buckets.unwrap_or_default().contains(&Some(bucket))
+        self.of_body(session, body).contains(&Some(bucket))
     }
 
+    /// Notes extents. The session's own blocks need no disclosure.
+
     pub fn of_extents(&self, session: SessionId, bucket: BucketId, extents: &[Extent]) {
-        let mut sessions = self.sessions.lock();
-        let both = sessions.entry(session).or_default();
+        let mut known = self.sessions.lock();
         for extent in extents {
-            if let Place::Block { block, .. } = extent.place {
-                both.blocks.insert(block, bucket);
+            if let Place::Block { block, .. } = extent.place
+                && block.session != session
+            {
+                known.add(session, |both| both.blocks.insert(block, bucket));
             }
         }
     }
 
     pub fn of_inode(&self, session: SessionId, inode: &Inode) {
         if let Content::Body(body) = inode.content {
-            let mut sessions = self.sessions.lock();
-            sessions.entry(session).or_default().bodies.insert(body, inode.bucket);
+            let mut known = self.sessions.lock();
+            known.add(session, |both| both.bodies.insert(body, inode.bucket));
         }
     }
 
@@ -123,20 +189,31 @@ impl DisclosedBlocks {
     }
 
     fn of_body(&self, session: SessionId, body: BodyId) -> Buckets {
-        let sessions = self.sessions.lock();
-        sessions.get(&session).map(|both| both.bodies.buckets(&body)).unwrap_or_default()
+        let known = self.sessions.lock();
+        known.sessions.get(&session).map(|both| both.bodies.buckets(&body)).unwrap_or_default()
     }
 
     /// Forgets what was disclosed in a bucket in which the session may read no longer.
     pub fn forget_bucket(&self, session: SessionId, bucket: BucketId) {
-        if let Some(both) = self.sessions.lock().get_mut(&session) {
-            both.blocks.forget(bucket);
-            both.bodies.forget(bucket);
+        let mut known = self.sessions.lock();
+        if known.sessions.contains_key(&session) {
+            known.change(session, |both| {
+                both.blocks.forget(bucket);
+                both.bodies.forget(bucket);
+            });
         }
     }
 
     pub fn forget(&self, session: SessionId) {
-        self.sessions.lock().remove(&session);
+        let mut known = self.sessions.lock();
+        if let Some(both) = known.sessions.remove(&session) {
+            known.count -= both.len();
+        }
+    }
+
+    /// Returns the number of ids of all sessions.
+    pub fn count(&self) -> u64 {
+        self.sessions.lock().count as u64
     }
 }
 
@@ -214,11 +291,42 @@ mod tests {
         let told = DisclosedBlocks::default();
         let session = SessionId(1);
         let block = |counter| BlockId { session: SessionId(9), counter };
-        for counter in 0..2 * IDS as u64 + 1 {
+        let most = IDS_OF_SESSION as u64;
+        for counter in 0..2 * most + 1 {
             told.of_extents(session, A, &[extent(block(counter))]);
         }
         assert_eq!(buckets(&told, session, block(0)), []);
-        assert_eq!(buckets(&told, session, block(2 * IDS as u64)), [A]);
-        assert_eq!(buckets(&told, session, block(IDS as u64)), [A]);
+        assert_eq!(buckets(&told, session, block(2 * most)), [A]);
+        assert_eq!(buckets(&told, session, block(most)), [A]);
+    }
+
+    #[test]
+    fn own_blocks_take_no_memory() {
+        let (told, session) = (DisclosedBlocks::default(), SessionId(1));
+        told.of_extents(session, A, &[extent(BlockId { session, counter: 4 })]);
+        assert_eq!(told.count(), 0);
+    }
+
+    #[test]
+    fn all_sessions_together_have_a_limit_and_the_largest_forgets_first() {
+        let told = DisclosedBlocks::default();
+        let block = |counter| BlockId { session: SessionId(99), counter };
+        let small = SessionId(1);
+        told.of_extents(small, A, &[extent(block(0))]);
+        let large = 2..12;
+        let each = IDS as u64 / 8;
+        for session in large.clone().map(SessionId) {
+            let all: Vec<Extent> = (0..each).map(|counter| extent(block(counter))).collect();
+            told.of_extents(session, A, &all);
+            assert!(told.count() <= IDS as u64);
+            let last = buckets(&told, session, block(each - 1));
+            assert_eq!(last, [A], "what was disclosed last is known");
+        }
+        assert_eq!(buckets(&told, small, block(0)), [A]);
+        large.map(SessionId).for_each(|session| told.forget(session));
+        assert_eq!(told.count(), 1);
+        told.forget_bucket(small, A);
+        told.forget_bucket(SessionId(50), A);
+        assert_eq!(told.count(), 0);
     }
 }

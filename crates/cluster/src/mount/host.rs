@@ -203,6 +203,11 @@ impl MountHost {
         Ok(())
     }
 
+    /// Returns the number of blocks and bodies that are remembered as disclosed to mounts.
+    pub fn disclosed_ids(&self) -> u64 {
+        self.told.count()
+    }
+
     /// Forgets a session that was attached over this connection.
     fn forget(&self, session: SessionId, connection: u64) {
         if self.attached.end(session, connection) {
@@ -448,7 +453,8 @@ impl MountService {
         Ok(Bytes::from_owner(HeldBytes { bytes: answer, _room: room }))
     }
 
-    /// Notes what is disclosed to the session.
+    /// Notes what is disclosed to the session, if it is still attached here: otherwise nothing
+    /// would forget it.
     fn told(
         &self,
         session: SessionId,
@@ -456,6 +462,9 @@ impl MountService {
         bucket: Option<BucketId>,
         reply: &ReadReply,
     ) -> Result<()> {
+        if !self.host.attached.is_of(session, self.user) {
+            return Ok(());
+        }
         let told = &self.host.told;
         // If an inode's row is among the rows, its extents are known to be of its bucket.
         told.of_rows(session, &reply.rows);

@@ -21,6 +21,7 @@ pub(super) async fn of_store(fs: &Fs) -> Vec<Number> {
         counter("cache_misses_again", "Of them, evicted before", cache.cache_misses_again),
         gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
         gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
+        gauge("memo_bytes", "Memory of replies and objects used again", fs.memo_bytes()),
         gauge("sending_bytes", "Bytes of bodies that wait for clients", fs.sending().waiting()),
     ];
     numbers.extend(match fs.meta().stats() {
@@ -94,6 +95,10 @@ pub fn of_master(master: &MasterStats) -> Vec<Number> {
         gauge("meta_cache_bytes", "Bytes in the row cache", master.cache_bytes),
         gauge("meta_leases", "Leases of sessions on rows", master.leases),
         gauge("meta_lease_bytes", "Memory of leases", master.lease_bytes),
+        gauge("meta_recalls", "Recalls that sessions have not acknowledged", master.recalls),
+        gauge("meta_delegated_directories", "Directories of mounts", master.delegated_directories),
+        gauge("meta_delegated_files", "Files made there", master.delegated_files),
+        gauge("meta_memtable_bytes", "Memory of rows not at rest yet", master.memory_bytes),
         gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
     ]
 }
@@ -106,6 +111,8 @@ fn of_session(session: &SessionStats) -> Vec<Number> {
         counter("session_recalls", "Rows recalled by a master", session.recalls),
         gauge("session_rows", "Leased rows", session.rows),
         gauge("session_bytes", "Bytes of leased rows", session.bytes),
+        gauge("session_posted", "Operations not sent yet", session.posted),
+        gauge("session_kept", "Operations that may have to be sent again", session.kept),
         gauge("master_silence_seconds", "Since a master answered", session.silence.as_secs()),
     ]
 }

@@ -120,6 +120,11 @@ pub trait Engine: Send + Sync + 'static {
     fn is_low_on_space(&self) -> bool {
         false
     }
+
+    /// Returns the bytes of memory that rows take which are not at rest yet.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// An unchanging view of all rows.

@@ -84,6 +84,11 @@ impl Delegations {
         }
     }
 
+    /// Returns the number of directories that are held, and of files that were made there.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.held.len() as u64, self.files.len() as u64)
+    }
+
     /// Notes that a session has just made a directory.
     pub fn made(&mut self, directory: Ino, session: SessionId) {
         if self.fresh.len() >= FRESH {

@@ -113,9 +113,7 @@ impl Executor {
             }
             self.overlay.release(self.floor());
             self.execute_some(&mut pipe);
-            let (leases, bytes) = self.leases.usage();
-            shared.counters.leases.store(leases, Ordering::Relaxed);
-            shared.counters.lease_bytes.store(bytes, Ordering::Relaxed);
+            self.show();
             let done = self.answer_or_offer(pipe);
             if done && self.is_drained() {
                 break;
@@ -124,6 +122,22 @@ impl Executor {
         let mut waiting = VecDeque::new();
         self.delegations.end_all(&mut waiting);
         shared.refuse(waiting.into(), || shared.gone());
+    }
+
+    /// Sets the gauges of the tables that only the executor sees.
+    fn show(&self) {
+        let counters = &self.shared.counters;
+        let (leases, lease_bytes) = self.leases.usage();
+        let (directories, files) = self.delegations.usage();
+        for (gauge, value) in [
+            (&counters.leases, leases),
+            (&counters.lease_bytes, lease_bytes),
+            (&counters.recalls, self.leases.recalls()),
+            (&counters.delegated_directories, directories),
+            (&counters.delegated_files, files),
+        ] {
+            gauge.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Waits until something has arrived.

@@ -72,6 +72,8 @@ pub struct Leases {
     /// Number of recalls that were sent to all sessions together. It numbers them, so that a late
     /// acknowledgement of a recall of an earlier attachment never counts for a later recall.
     sent: u64,
+    /// Number of recalls that were not acknowledged.
+    pending: usize,
     /// Rows changed by operations that have not settled, the oldest change first.
     settling: BTreeMap<Bytes, Vec<Settling>>,
     /// Unsettled operations whose changes the current operation has seen.
@@ -164,6 +166,7 @@ impl Leases {
             kept: LeaseCounts::default(),
             limit,
             sent: 0,
+            pending: 0,
             settling: BTreeMap::new(),
             seen: RefCell::default(),
             unsettled,
@@ -174,6 +177,11 @@ impl Leases {
     /// Returns the number of leases that were not recalled, and the memory that they take, bytes.
     pub fn usage(&self) -> (u64, u64) {
         (self.kept.leases as u64, self.kept.bytes as u64)
+    }
+
+    /// Returns the number of recalls that were not acknowledged.
+    pub fn recalls(&self) -> u64 {
+        self.pending as u64
     }
 
     /// Returns whether no operation is affected by leases.
@@ -210,6 +218,7 @@ impl Leases {
             let Some(state) = self.sessions.get_mut(&session) else { return };
             let due = state.unacknowledged.pop_front_if(|one| one.recall.number <= number);
             let Some(PendingRecall { recall, waiting }) = due else { return };
+            self.pending -= 1;
             for key in &recall.keys {
                 if let Some(holders) = self.holders.get_mut(key) {
                     let told = LeaseStage::Recalled(recall.number);
@@ -236,6 +245,7 @@ impl Leases {
             });
             !holders.is_empty()
         });
+        self.pending -= state.unacknowledged.len();
         for one in state.unacknowledged {
             one.waiting.iter().for_each(|settle| settle.done(ready));
         }
@@ -407,6 +417,7 @@ impl Leases {
         }
         waiting.iter().for_each(|settle| settle.expect());
         state.unacknowledged.push_back(PendingRecall { recall, waiting });
+        self.pending += 1;
     }
 
     fn grant(&mut self, grant: RowLease) {
@@ -613,7 +624,9 @@ mod tests {
             grant(&mut leases, TWO, std::slice::from_ref(other));
             let settle = leases.ran([changed].into_iter(), 2, None, |_| None);
             assert!(settle.is_some_and(|settle| !settle.is_done()));
+            assert_eq!(leases.recalls(), 1);
             let rows = let_go(&mut leases, ONE, &mut told[0]);
+            assert_eq!(leases.recalls(), 0);
             assert_eq!(rows, [changed.clone(), other.clone()]);
             assert!(told[1].try_recv().is_err(), "it does not hold what was changed");
             assert_eq!((leases.holders.len(), leases.kept.leases), (1, 1));
@@ -631,6 +644,7 @@ mod tests {
         drop(told);
         leases.take(Event::Ended { session: ONE }, &mut Vec::new());
         assert_eq!((leases.holders.len(), leases.kept.leases, leases.order.len()), (10, 10, 10));
+        assert_eq!(leases.recalls(), 0);
         assert_eq!(leases.kept.bytes, 10 * weight(&keys::inode(Ino(1))));
         // Tables have at most twice as many places as were requested.
         let most = 4 * (10 + SWEEP_GRANTS);

@@ -292,6 +292,10 @@ impl MasterShared {
             cache_bytes,
             leases: counters.leases.load(Ordering::Relaxed),
             lease_bytes: counters.lease_bytes.load(Ordering::Relaxed),
+            recalls: counters.recalls.load(Ordering::Relaxed),
+            delegated_directories: counters.delegated_directories.load(Ordering::Relaxed),
+            delegated_files: counters.delegated_files.load(Ordering::Relaxed),
+            memory_bytes: self.engine.memory_bytes(),
             durable_batch: self.durable.batch(),
         }
     }

@@ -34,6 +34,13 @@ pub struct Stats {
     /// Leases of sessions, and the memory that they take, bytes.
     pub leases: u64,
     pub lease_bytes: u64,
+    /// Recalls that sessions have not acknowledged.
+    pub recalls: u64,
+    /// Directories that sessions hold, and the files that they made there.
+    pub delegated_directories: u64,
+    pub delegated_files: u64,
+    /// Memory of rows that are not at rest yet, bytes.
+    pub memory_bytes: u64,
     /// The last published batch.
     pub durable_batch: u64,
 }
@@ -55,6 +62,11 @@ pub struct Counters {
     /// Current number of leases; `lease_bytes` is their memory.
     pub leases: AtomicU64,
     pub lease_bytes: AtomicU64,
+    /// Current number of recalls that were not acknowledged.
+    pub recalls: AtomicU64,
+    /// Current number of directories that sessions hold, and of files that they made there.
+    pub delegated_directories: AtomicU64,
+    pub delegated_files: AtomicU64,
 }
 
 /// A number that only grows, on a cache line of its own.

@@ -86,6 +86,11 @@ impl KeptOperations {
         self.state.lock().lost
     }
 
+    /// Returns the number of kept operations.
+    pub fn count(&self) -> u64 {
+        self.state.lock().kept.len() as u64
+    }
+
     /// Begins a new attachment. Returns its number, and the operations that were kept.
     pub fn begin(&self) -> (u64, Vec<Arc<KeptOperation>>) {
         let mut state = self.state.lock();

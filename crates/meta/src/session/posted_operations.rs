@@ -179,6 +179,13 @@ impl Posts {
         read(&Over { state: &state, rows })
     }
 
+    /// Returns the number of directories that the session holds, and of operations that are not
+    /// known to have run.
+    pub fn usage(&self) -> (u64, u64) {
+        let state = self.state.read();
+        (state.held.len() as u64, state.queue.len() as u64)
+    }
+
     /// Returns the first operations to send.
     pub fn batch(&self) -> Vec<Arc<Post>> {
         let state = self.state.read();
@@ -314,6 +321,12 @@ impl Posts {
         let inode = rows.get(&keys::inode(directory))??;
         let bucket = Inode::decode(&inode).ok()?.bucket;
         Some(Asking { bucket, attachment: state.attachment, barred: state.barred })
+    }
+
+    /// Notes that a directory is about to be asked for, and no answer about another one is
+    /// awaited: no delegation that was recalled so far can still arrive.
+    pub fn asks(&self) {
+        self.state.write().void.clear();
     }
 
     /// Notes that a directory is not to be asked for again.

@@ -169,4 +169,8 @@ impl Engine for EmbeddedEngine {
     fn is_low_on_space(&self) -> bool {
         self.rows.is_low_on_space()
     }
+
+    fn memory_bytes(&self) -> u64 {
+        self.rows.memory_bytes()
+    }
 }

@@ -180,6 +180,10 @@ impl Engine for RaftEngine {
     fn is_low_on_space(&self) -> bool {
         self.member.shared.store.is_low_on_space()
     }
+
+    fn memory_bytes(&self) -> u64 {
+        self.member.shared.store.memory_bytes()
+    }
 }
 
 /// Waits for the turn of this member's master, and begins its tenure.

@@ -287,6 +287,11 @@ impl MemberStore {
         self.rows.is_low_on_space()
     }
 
+    /// See [`RowStore::memory_bytes`].
+    pub fn memory_bytes(&self) -> u64 {
+        self.rows.memory_bytes()
+    }
+
     /// Returns whether the disk works, has no known damage, and has room now.
     pub fn is_fit(&self) -> bool {
         let is_whole = self.damage().is_none() || is_planted(Bug::DamagedLeads);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -40,6 +41,7 @@ impl Versions {
 #[derive(Default)]
 pub struct Memtable {
     rows: RwLock<BTreeMap<Bytes, Versions>>,
+    bytes: AtomicUsize,
 }
 
 /// A part of a memtable: rows in key order, and whether the range has more.
@@ -72,7 +74,13 @@ impl Memtable {
             }
             changes = rest;
         }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         bytes
+    }
+
+    /// Returns the bytes of memory that all rows take.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Looks up those of `keys` that have no answer yet, as of `batch`.

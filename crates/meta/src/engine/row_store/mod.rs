@@ -221,6 +221,13 @@ impl RowStore {
         self.core.space.is_low()
     }
 
+    /// Returns the bytes of memory that rows take which are not in the table yet.
+    pub fn memory_bytes(&self) -> u64 {
+        let tables = Arc::clone(&self.core.view.read().tables);
+        let frozen = tables.frozen.as_ref().map_or(0, |frozen| frozen.bytes());
+        (tables.active.bytes() + frozen) as u64
+    }
+
     /// Returns the same as `is_low_on_space`, by the state of the disk now and not at the last
     /// batch or checkpoint.
     pub fn is_low_on_space_now(&self) -> bool {

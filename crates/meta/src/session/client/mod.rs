@@ -279,6 +279,8 @@ impl Client {
     pub fn stats(&self) -> Stats {
         let (rows, bytes) = self.inner.rows.usage();
         let stats = self.inner.counters.stats(rows, bytes);
-        Stats { silence: self.silence().lasts, ..stats }
+        let (directories, posted) = self.inner.posts.usage();
+        let kept = self.inner.keeper.as_ref().map_or(0, KeptOperations::count);
+        Stats { directories, posted, kept, silence: self.silence().lasts, ..stats }
     }
 }

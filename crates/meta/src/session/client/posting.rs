@@ -99,6 +99,7 @@ impl Inner {
     async fn ask_in_turn(&self, directory: Ino) {
         let _asking = self.posts.asking.lock().await;
         if let Some(asked) = self.posts.may_ask(&self.rows, directory) {
+            self.posts.asks();
             self.ask_for(directory, asked).await;
         }
     }

@@ -26,6 +26,11 @@ pub struct Stats {
     pub recalls: u64,
     pub rows: u64,
     pub bytes: u64,
+    /// Directories that the session holds, operations that it has run there on its own and that
+    /// the master has not, and operations that the master has run and that may be lost.
+    pub directories: u64,
+    pub posted: u64,
+    pub kept: u64,
     /// Time since a master last answered.
     pub silence: Duration,
 }
@@ -40,6 +45,9 @@ impl Counters {
             recalls: self.recalls.load(Relaxed),
             rows,
             bytes,
+            directories: 0,
+            posted: 0,
+            kept: 0,
             silence: Duration::ZERO,
         }
     }
