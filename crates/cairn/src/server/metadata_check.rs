@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_base::Error;
-use cairn_doors::metrics::{MoreNumbers, gauge};
+use cairn_doors::metrics::{MoreNumbers, counter, gauge};
 use cairn_meta::engine::{EmbeddedEngine, Pace};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -34,10 +34,11 @@ pub fn start(
 ) -> Vec<MoreNumbers> {
     let Some(engine) = parts.embedded() else { return numbers };
     let place = parts.dir.meta();
-    let since = Arc::new(AtomicU64::new(0));
+    let (since, passes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let stop = Arc::new(AtomicBool::new(false));
     let pace = Pace { rate: Some(RATE), stop: Arc::clone(&stop) };
-    let check = Check { engine, place, since: Arc::clone(&since), pace };
+    let check =
+        Check { engine, place, since: Arc::clone(&since), passes: Arc::clone(&passes), pace };
     let mut stopped = stopped.clone();
     work.spawn(async move {
         tokio::select! {
@@ -48,7 +49,9 @@ pub fn start(
     });
     let damage = move || {
         let help = "Since when the metadata here are known to be damaged, Unix seconds; 0: no";
-        vec![gauge("master_damaged_since", help, since.load(Ordering::Relaxed))]
+        let damaged = gauge("master_damaged_since", help, since.load(Ordering::Relaxed));
+        let help = "Passes of the check over all metadata here";
+        vec![damaged, counter("master_scrub_passes", help, passes.load(Ordering::Relaxed))]
     };
     numbers.push(Arc::new(damage));
     numbers
@@ -58,6 +61,7 @@ struct Check {
     engine: Arc<EmbeddedEngine>,
     place: PathBuf,
     since: Arc<AtomicU64>,
+    passes: Arc<AtomicU64>,
     pace: Pace,
 }
 
@@ -74,6 +78,7 @@ impl Check {
                 Ok(Err(error)) => tracing::warn!(%error, "the check of the metadata did not end"),
                 Ok(Ok(())) | Err(_) => {}
             }
+            self.passes.fetch_add(1, Ordering::Relaxed);
             rest = REST.max(begun.elapsed() * REST_PASSES);
         }
     }

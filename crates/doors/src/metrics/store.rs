@@ -7,7 +7,7 @@ use cairn_fs::ops::buckets::ListBuckets;
 use cairn_fs::rows::Usage as BucketUsage;
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats, Usage};
 
-use super::number::{Number, counter, counter_seconds, gauge};
+use super::number::{Number, counter, counter_seconds, gauge, gauge_seconds};
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -81,6 +81,8 @@ pub fn of_blocks(usage: &Usage) -> Vec<Number> {
 
 /// Returns the counters of a master.
 pub fn of_master(master: &MasterStats) -> Vec<Number> {
+    let checkpoints = master.checkpoints;
+    let (took, longest) = (micros(checkpoints.took_us), micros(checkpoints.longest_us));
     vec![
         counter("meta_batches", "Metadata batches committed", master.batches),
         counter("meta_ops", "Metadata operations", master.ops),
@@ -100,6 +102,10 @@ pub fn of_master(master: &MasterStats) -> Vec<Number> {
         gauge("meta_delegated_files", "Files made there", master.delegated_files),
         gauge("meta_memtable_bytes", "Memory of rows not at rest yet", master.memory_bytes),
         gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
+        counter("meta_checkpoints", "Moves of rows from the log to the table", checkpoints.count),
+        counter_seconds("meta_checkpoint_seconds", "Time in checkpoints", took),
+        gauge_seconds("meta_checkpoint_longest_seconds", "Time of the longest one", longest),
+        counter("meta_checkpoint_bytes", "Bytes written to the table", checkpoints.bytes),
     ]
 }
 

@@ -23,7 +23,7 @@ pub use embedded::EmbeddedEngine;
 pub use lease::Lease;
 pub use memory::{CommitFault, Memory};
 pub use postgres::Postgres;
-pub use row_store::Pace;
+pub use row_store::{Checkpoints, Pace};
 pub use sole_writer::SoleWriter;
 
 /// One changed row: its key and its new value, or `None` if it was deleted.
@@ -124,6 +124,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Returns the bytes of memory that rows take which are not at rest yet.
     fn memory_bytes(&self) -> u64 {
         0
+    }
+
+    /// Returns the checkpoints since the engine was opened. Does not block.
+    fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::default()
     }
 }
 

@@ -297,6 +297,7 @@ impl MasterShared {
             delegated_files: counters.delegated_files.load(Ordering::Relaxed),
             memory_bytes: self.engine.memory_bytes(),
             durable_batch: self.durable.batch(),
+            checkpoints: self.engine.checkpoints(),
         }
     }
 }

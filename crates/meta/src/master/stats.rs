@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::engine::Checkpoints;
+
 /// Counters of the work that a master has done and has to do.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,6 +45,8 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// The last published batch.
     pub durable_batch: u64,
+    /// Checkpoints of the engine since it was opened.
+    pub checkpoints: Checkpoints,
 }
 
 /// Counters of the threads of a master.

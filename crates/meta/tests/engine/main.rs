@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bit_flips_in_the_log;
+mod checkpoints_are_counted;
 mod conformance;
 mod disk_full_loses_nothing;
 mod dumps;

@@ -23,7 +23,7 @@ use self::record::{Draft, Kind};
 use super::files;
 use super::ring::Ring;
 use super::row_store::{Mark, Pace, RowStore, Table, Writer};
-use super::{Change, CommitError, Engine, Fence, Snapshot};
+use super::{Change, Checkpoints, CommitError, Engine, Fence, Snapshot};
 
 pub use self::verify::{Report, verify};
 pub use super::config::Config;
@@ -172,5 +172,9 @@ impl Engine for EmbeddedEngine {
 
     fn memory_bytes(&self) -> u64 {
         self.rows.memory_bytes()
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        self.rows.checkpoints()
     }
 }

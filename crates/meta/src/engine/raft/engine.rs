@@ -18,7 +18,9 @@ use cairn_base::{Error, Result};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::super::{Change, Commit, CommitError, Engine, Fence, Later, Lease, Snapshot};
+use super::super::{
+    Change, Checkpoints, Commit, CommitError, Engine, Fence, Later, Lease, Snapshot,
+};
 use super::apply::Outcome;
 use super::commit;
 use super::entry::Proposal;
@@ -183,6 +185,10 @@ impl Engine for RaftEngine {
 
     fn memory_bytes(&self) -> u64 {
         self.member.shared.store.memory_bytes()
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        self.member.shared.store.rows.checkpoints()
     }
 }
 

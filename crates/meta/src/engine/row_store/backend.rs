@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::DiskFile;
 use cairn_base::disk::read_exact_at;
@@ -22,15 +23,21 @@ pub enum Failure {
     Write,
 }
 
-/// The health of a file, shared by its backend and the table above.
+/// The health of a file and the bytes written to it, shared by its backend and the table above.
 #[derive(Default, Debug)]
 pub struct Health {
     first: Mutex<Option<(Failure, String)>>,
+    written_bytes: AtomicU64,
 }
 
 impl Health {
     pub fn failure(&self) -> Option<(Failure, String)> {
         self.first.lock().clone()
+    }
+
+    /// Returns the bytes that were written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     /// Forbids further use of the database behind this file.
@@ -139,6 +146,7 @@ impl redb::StorageBackend for Backend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let result = self.write_both(offset, data);
+        self.health.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.health.note(kind(&result), result)
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use super::super::{Change, CommitError, Fence};
 use super::backend::Failure;
 use super::check::{self, Image, Pace};
+use super::checkpoints::Checkpoints;
 use super::inserter::Inserter;
 use super::limits::Limits;
 use super::mark::Mark;
@@ -76,6 +77,12 @@ pub struct TableSlot {
     pub table: Option<Table>,
 }
 
+impl TableSlot {
+    fn written_bytes(&self) -> u64 {
+        self.table.as_ref().map_or(0, Table::written_bytes)
+    }
+}
+
 pub struct Core {
     pub disk: Arc<dyn Disk>,
     pub limits: Limits,
@@ -90,6 +97,7 @@ pub struct Core {
     pub slot: Mutex<TableSlot>,
     /// First damage at rest that was found by any reader.
     pub damage: Mutex<Option<String>>,
+    pub checkpoints: Mutex<Checkpoints>,
 }
 
 impl Core {
@@ -222,11 +230,15 @@ impl Core {
         let Some((memtable, mark)) = self.freeze()? else { return Ok(false) };
         let start = Instant::now();
         let load = self.writer.lock().frozen_load;
+        let before = slot.written_bytes();
         let write = |table: &Table| table.write(&memtable, &mark);
         match self.write_table(&mut slot, load, &mark, write) {
             Ok(cold) => {
+                let (took, after) = (start.elapsed(), slot.written_bytes());
+                // A table that was opened again counts anew.
+                self.count(load, took, after.checked_sub(before).unwrap_or(after));
                 self.space.set_table_bytes(slot.file.len().unwrap_or(u64::MAX));
-                self.finish(cold, start.elapsed());
+                self.finish(cold, took);
                 Ok(true)
             }
             Err(error) => {
@@ -235,6 +247,11 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    fn count(&self, load: Load, took: Duration, bytes: u64) {
+        self.checkpoints.lock().add(took, bytes);
+        tracing::debug!(rows = load.rows, bytes, seconds = took.as_secs_f64(), "checkpoint");
     }
 
     /// Freezes the active memtable, so that commits go on in another one.

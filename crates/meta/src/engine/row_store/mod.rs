@@ -18,6 +18,7 @@
 
 mod backend;
 mod check;
+mod checkpoints;
 mod core;
 mod header;
 mod inserter;
@@ -46,6 +47,7 @@ use self::tables::Tables;
 use super::{Change, CommitError, Fence, Snapshot};
 
 pub use self::check::Pace;
+pub use self::checkpoints::Checkpoints;
 pub use self::core::Writer;
 pub use self::limits::Limits;
 pub use self::mark::Mark;
@@ -124,6 +126,7 @@ impl RowStore {
             view: RwLock::new(View { fence, tables: Arc::new(tables) }),
             slot: Mutex::new(TableSlot { file, table: Some(table) }),
             damage: Mutex::default(),
+            checkpoints: Mutex::default(),
         });
         RowStore::start(core, is_behind)
     }
@@ -279,6 +282,11 @@ impl RowStore {
         // The first may find an older memtable that was stalled; later rows are still active then.
         while self.core.checkpoint()? {}
         Ok(())
+    }
+
+    /// Returns the checkpoints since the store was opened.
+    pub fn checkpoints(&self) -> Checkpoints {
+        *self.core.checkpoints.lock()
     }
 
     /// Ends the store without a last checkpoint.

@@ -162,6 +162,11 @@ impl Table {
         self.health.failure()
     }
 
+    /// Returns the bytes that redb wrote to the file since this table was opened.
+    pub fn written_bytes(&self) -> u64 {
+        self.health.written_bytes()
+    }
+
     /// Checks every page. Returns `false` if damage was found and repaired.
     pub fn check(&mut self) -> Result<bool> {
         let Some(database) = &mut self.database else { return Ok(false) };
