@@ -1,4 +1,4 @@
-"""Control groups of a test's own: a quota of CPU, a disk that is throttled."""
+"""Control groups of a test's own: a quota of CPU, a limit of memory, a disk that is throttled."""
 
 import itertools
 import os
@@ -57,6 +57,11 @@ class Cgroup:
             (self.path / "cpu.cfs_quota_us").write_text(str(quota))
         else:
             (self.path / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+
+    def memory(self, limit_bytes):
+        """So many bytes for all in it, with the pages of files that they read and write."""
+        name = "memory.limit_in_bytes" if self.is_first else "memory.max"
+        (self.path / name).write_text(str(limit_bytes))
 
     def writes_a_second(self, directory, count):
         """So many writes to the disk that a directory is on."""
