@@ -122,7 +122,9 @@ def test_a_capability_waits_for_the_last_old_node_and_locks_it_out():
             cluster[node].program = None
             cluster.start(node)
         cluster.wait_whole()
-        cluster.command("cluster", "enable", directory, name)
+        # The master may not have heard yet which programs came back.
+        enabled = lambda: cluster.command("cluster", "enable", directory, name, ok=False).returncode == 0
+        cluster.wait(enabled, "it is turned on")
         assert old.stop() == 0
         old.program = PREVIOUS
         old.start()

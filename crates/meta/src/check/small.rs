@@ -10,7 +10,7 @@ use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
     AccessKey, Calls, Export, Login, ReservedInos, Resumable, Row, Session, SessionState,
-    ShareLink, Slot, Token, User, decode_number,
+    ShareLink, Slot, StoreIdentity, Token, User, decode_number,
 };
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
@@ -159,21 +159,24 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
 }
 
 fn check_counters(checker: &mut Checker<'_>, in_use: Highest) -> Result<()> {
-    let names = ["cluster", "next_ino", "next_user", "next_export"];
+    let identity = checker.snapshot.get(&[keys::config("cluster")])?.pop().flatten();
+    match identity.as_ref().map(StoreIdentity::decode).transpose() {
+        Ok(Some(_)) => {}
+        Ok(None) => checker.report.add(About::Store, "has no cluster id"),
+        Err(error) => checker.report.add(About::Store, error.to_string()),
+    }
+    let names = ["next_ino", "next_user", "next_export"];
     let rows = checker.snapshot.get(&names.map(keys::config))?;
-    // The highest number in use, or that of a store in which nothing was ever made.
+    // The highest number in use, and that of a store in which nothing was ever made.
     let Highest { user, export } = in_use;
-    let ino = checker.facts.highest_ino;
-    let highest = [None, Some((ino, 1)), Some((user, 0)), Some((export, 0))];
-    for ((name, row), highest) in names.iter().zip(rows).zip(highest) {
-        let number = row.as_ref().map(decode_number).transpose();
-        let what = match (number, highest) {
-            (Err(error), _) => error.to_string(),
-            (Ok(None), None) => format!("has no {name} id"),
-            (Ok(Some(number)), Some((highest, _))) if number <= highest => {
+    let highest = [(checker.facts.highest_ino, 1), (user, 0), (export, 0)];
+    for ((name, row), (highest, new)) in names.iter().zip(rows).zip(highest) {
+        let what = match row.as_ref().map(decode_number).transpose() {
+            Err(error) => error.to_string(),
+            Ok(Some(number)) if number <= highest => {
                 format!("{name} is {number}, yet {highest} is in use")
             }
-            (Ok(None), Some((highest, new))) if highest > new => format!("has no {name}"),
+            Ok(None) if highest > new => format!("has no {name}"),
             _ => continue,
         };
         checker.report.add(About::Store, what);
