@@ -166,20 +166,27 @@ class Client:
         reply.skip_around()
         return reply.take(8)
 
+    def part(self, directory, cookie, most):
+        """A part of a listing after a cookie: names with their cookies, and whether it is the last part."""
+        arguments = data(directory) + long(cookie) + long(0) + number(most)
+        status, reply = self.ask(call(NFS, READDIR, arguments))
+        assert status == 0, status
+        reply.skip_attributes()
+        reply.take(8)
+        names = []
+        while reply.number():
+            reply.take(8)
+            name = reply.data().decode()
+            names.append((name, int.from_bytes(reply.take(8), "big")))
+        return names, bool(reply.number())
+
     def names(self, directory):
         """All names in a directory, but for its own and that of the one above."""
         names, cookie, is_end = [], 0, False
         while not is_end:
-            arguments = data(directory) + long(cookie) + long(0) + number(64 << 10)
-            status, reply = self.ask(call(NFS, READDIR, arguments))
-            assert status == 0, status
-            reply.skip_attributes()
-            reply.take(8)
-            while reply.number():
-                reply.take(8)
-                names.append(reply.data().decode())
-                cookie = int.from_bytes(reply.take(8), "big")
-            is_end = bool(reply.number())
+            part, is_end = self.part(directory, cookie, 64 << 10)
+            names += [name for name, _ in part]
+            cookie = part[-1][1] if part else cookie
         return [name for name in names if name not in (".", "..")]
 
     def read(self, file, offset=0):

@@ -174,6 +174,7 @@ def nfs(programs):
     for first in (0, 10):
         yield of_nfs("test_kernel", "another_gateway", FAILOVERS=10, FIRST=first)
     yield of_nfs("test_coherence", "how_late", DELAYS=5)
+    yield of_nfs("test_listings", "ends_complete", NAMES=1_000_000)
 
 
 def nfs2(_):

@@ -50,7 +50,7 @@ pub use cairn_blocks::{NodeCounts, Peers, TimedCount, Usage};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::MasterSilence;
 pub use cairn_meta::session::client::Stats as SessionStats;
-pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};
+pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, order, rows, seeing};
 pub use coalesce::CoalesceStep;
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use file::{FilePosition, FileWriter, Over, PACKED_RUNS, Piece, UploadedRuns};

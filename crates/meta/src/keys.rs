@@ -90,6 +90,29 @@ pub fn entry_name(entry_key: &Bytes) -> Bytes {
     entry_key.slice(9.min(entry_key.len())..)
 }
 
+/// `H <directory> <hash> <name>`: a copy of an entry, in the order in which clients of NFS list the
+/// directory. The name has the slash of a directory.
+pub fn ordered_entry(directory: Ino, hash: u64, name: &[u8]) -> Bytes {
+    key(&[b"H", &directory.0.to_be_bytes(), &hash.to_be_bytes(), name])
+}
+
+/// Range of the ordered entries of a directory from a hash (inclusive) on.
+pub fn ordered_from(directory: Ino, hash: u64) -> (Bytes, Bytes) {
+    (ordered_entry(directory, hash, b""), after_number(b"H", directory.0))
+}
+
+/// Parses the directory, the hash and the name of an ordered entry's key.
+pub fn ordered_parts(ordered_key: &Bytes) -> Option<(Ino, u64, Bytes)> {
+    let directory = ordered_key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)?;
+    let hash = ordered_key.get(9..17)?.try_into().ok().map(u64::from_be_bytes)?;
+    Some((Ino(directory), hash, ordered_key.slice(17..)))
+}
+
+/// Returns whether a row is an ordered entry, which only the master reads and changes.
+pub fn is_ordered_entry(key: &[u8]) -> bool {
+    key.first() == Some(&b'H')
+}
+
 /// `e <body> <chunk>`: the extents of 64 MiB of a body.
 pub fn extents(body: BodyId, chunk: u32) -> Bytes {
     key(&[b"e", &body.to_bytes(), &chunk.to_be_bytes()])
@@ -527,7 +550,8 @@ pub fn all_owned() -> [(Bytes, Bytes); 2] {
     [(config(OWNED), config("owned0")), (config(BUCKET_OF), config("bucket0"))]
 }
 
-/// `c owned_epoch`: the epoch of the last master that counted the usage of users.
+/// `c owned_epoch`: the epoch of the last master that counted the usage of users, and the one since
+/// which all masters have kept ordered entries.
 pub fn owned_epoch() -> Bytes {
     config("owned_epoch")
 }

@@ -27,6 +27,7 @@ pub mod engine;
 pub mod keys;
 mod memo;
 mod needs;
+pub mod order;
 pub mod rows;
 mod view;
 

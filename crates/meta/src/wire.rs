@@ -215,6 +215,8 @@ verbs! {
     1096 => getattr::Getattr, all(&[GetObject]);
     1097 => getattr::Access, some(&[GetObject, PutObject]);
     1112 => readdir::Readdir, all(&[ListBucket]);
+    113 => readdir_in_order::ReaddirInOrder, all(&[ListBucket]);
+    114 => order_directory::OrderDirectory, all(&[ListBucket]);
     128 => readlink::Readlink, all(&[GetObject]);
     1144 => list_objects::ListObjects, all(&[ListBucket]);
     1160 => put_object::StageExtents, store(Operate);

@@ -69,13 +69,8 @@ async fn list(
     mut result: Writer,
 ) -> Done {
     let place = desk.place(client, handle).await?;
-    // A call that waits for the search holds no room meanwhile.
-    let sought = desk.posix.seek_cookie(&place.who, place.ino, wanted.cookie).await;
     let work = async {
-        let part = match sought {
-            Ok(()) => ask(desk, &place, &wanted).await,
-            Err(error) => Err(of_listing(error)),
-        };
+        let part = ask(desk, &place, &wanted).await;
         let shown = desk.shown(&place).await;
         (part.and_then(|part| entries(desk, &place, &wanted, &part)), shown)
     };
@@ -98,14 +93,7 @@ async fn ask(desk: &Desk, place: &Place, wanted: &ListRequest) -> Result<Part, S
         Err(Error::Denied(_)) if wanted.plus => ask(false).await,
         listed => listed,
     };
-    listed.map_err(of_listing)
-}
-
-fn of_listing(error: Error) -> Status {
-    match error {
-        Error::Conflict(_) => Status::BAD_COOKIE,
-        error => Status::of_inode(&error),
-    }
+    listed.map_err(|error| Status::of_inode(&error))
 }
 
 /// Writes as many entries as there is room for. Returns them, and whether the listing ends with

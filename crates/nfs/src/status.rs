@@ -29,7 +29,6 @@ impl Status {
     pub const STALE: Status = Status(70);
     pub const BADHANDLE: Status = Status(10_001);
     pub const NOT_SYNC: Status = Status(10_002);
-    pub const BAD_COOKIE: Status = Status(10_003);
     pub const NOTSUPP: Status = Status(10_004);
     pub const TOOSMALL: Status = Status(10_005);
     pub const SERVERFAULT: Status = Status(10_006);

@@ -18,7 +18,6 @@
 mod ahead;
 mod answer;
 mod attributes;
-mod cookies;
 mod dirt;
 mod intent;
 mod keeper;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
+use cairn_fs::WireVerb;
 use cairn_fs::ops::readdir::{ListedEntry, Readdir};
 use cairn_fs::rows::{Inode, Kind};
 
@@ -235,19 +236,29 @@ impl Posix {
         attributes: bool,
     ) -> Result<FetchedPage> {
         let moment = self.known.moment();
-        let readdir = Readdir { ino, after, limit, attributes };
-        let caller = who.caller(&self.user);
-        let mut found = self.fs.read(&caller, readdir.clone()).await;
-        if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
-            found = self.fs.read(&self.caller(who), readdir.clone()).await;
-            if matches!(found, Err(Error::Denied(_))) && attributes {
-                // The directory may be read, but not searched. The kernel keeps attributes for all
-                // users, and shows them to users with the right to search.
-                let plain = Readdir { attributes: false, ..readdir.clone() };
-                self.fs.read(&self.caller(who), plain).await?;
-                found = self.fs.read(&who.as_root().caller(&self.user), readdir).await;
-            }
+        let of = |attributes| Readdir { ino, after: after.clone(), limit, attributes };
+        let page = self.read_directory(who, attributes, of).await?;
+        Ok(FetchedPage { page, moment })
+    }
+
+    /// Reads a directory by a verb, with attributes or without them.
+    pub(crate) async fn read_directory<V: WireVerb>(
+        &self,
+        who: &Who,
+        attributes: bool,
+        of: impl Fn(bool) -> V,
+    ) -> Result<V::Reply> {
+        let found = self.fs.read(&who.caller(&self.user), of(attributes)).await;
+        if !matches!(found, Err(Error::Denied(_))) || !who.has_more_groups() {
+            return found;
         }
-        Ok(FetchedPage { page: found?, moment })
+        let found = self.fs.read(&self.caller(who), of(attributes)).await;
+        if !matches!(found, Err(Error::Denied(_))) || !attributes {
+            return found;
+        }
+        // The directory may be read, but not searched. The kernel keeps attributes for all users,
+        // and shows them to users with the right to search.
+        self.fs.read(&self.caller(who), of(false)).await?;
+        self.fs.read(&who.as_root().caller(&self.user), of(true)).await
     }
 }

@@ -15,7 +15,6 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
 use crate::ahead::Ahead;
-use crate::cookies::Cookies;
 use crate::dirt::Dirt;
 use crate::files::Files;
 use crate::handle::{Descriptor, Handle};
@@ -69,10 +68,9 @@ pub struct Posix {
     pub(crate) whole: Whole,
     pub(crate) gone: RemovedDirectories,
     pub(crate) watches: Watches,
-    pub(crate) cookies: Cookies,
     pub(crate) ahead: Ahead,
-    /// A search for an unknown cookie reads a whole directory: they run one after the other.
-    pub(crate) seeks: Arc<Shares>,
+    /// Room for listings that need a pass over a whole directory: they run one after the other.
+    pub(crate) passes: Arc<Shares>,
     pub(crate) files: Files,
     pub(crate) dirt: Dirt,
     pub(crate) bytes_read: AtomicU64,
@@ -101,9 +99,8 @@ impl Posix {
             whole: Whole::default(),
             gone: RemovedDirectories::default(),
             watches: Watches::default(),
-            cookies: Cookies::default(),
             ahead: Ahead::default(),
-            seeks: Shares::new(1),
+            passes: Shares::new(1),
             dirt: Dirt::new(options.dirty_bytes, options.dirty_bytes_each),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),

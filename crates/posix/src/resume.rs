@@ -1,23 +1,25 @@
 //! Listings of directories that are not held open: each entry has a cookie, after which a listing
-//! continues whatever has changed meanwhile.
-//!
-//! A cookie is a hash of the name. A recently listed name is remembered, even if it is gone by now.
-//! Any other name is searched for in the directory, which takes longer, but works after a restart
-//! and in another process. Only after a name that is neither remembered nor present a listing has
-//! to begin again. Numbers in the rows of entries would be found at once, and for as long as they
-//! are not reused.
+//! continues whatever has changed meanwhile, in any process: docs/decisions/0058.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result, limits};
+use cairn_fs::ops::order_directory::OrderDirectory;
+use cairn_fs::ops::readdir::ListedEntry;
+use cairn_fs::ops::readdir_in_order::{OrderedEntry, OrderedPage, ReaddirInOrder};
+use cairn_fs::order::{BEGINNING, Cookie, hash_of};
 use cairn_fs::rows::Kind;
 
 use crate::answer::Answer;
-use crate::cookies::{FIRST, number_of};
 use crate::entry::Entry;
 use crate::posix::Posix;
 use crate::who::Who;
+
+/// Attempts to list a directory that is ordered meanwhile. More are only needed if the master
+/// changes in between.
+const TRIES: u32 = 3;
 
 /// The cookies of `.` and `..`.
 const DOT: u64 = 1;
@@ -44,9 +46,6 @@ pub struct Part {
 
 impl Posix {
     /// Returns at most `limit` entries of a directory after `cookie`; 0 is the beginning.
-    ///
-    /// # Errors
-    /// `Conflict` if the listing has to begin again.
     pub fn list_after(
         self: &Arc<Posix>,
         who: Who,
@@ -66,66 +65,162 @@ impl Posix {
                     }
                 }
             }
-            let mut after = match cookie {
-                FIRST.. => Some(posix.cursor(&who, ino, cookie).await?),
-                _ => None,
-            };
+            let mut after = cookie;
             loop {
                 let wanted = limit.saturating_sub(entries.len()).min(limits::LIST_KEYS);
                 if wanted == 0 {
                     return Ok(Part { entries, is_end: false });
                 }
-                let found = posix.ask_page(&who, ino, after, wanted, attributes).await?;
-                let keeps = posix.keeps(found.moment);
-                for listed in found.page.entries {
-                    let cookie = posix.cookies.give(ino, listed.cursor());
+                let moment = posix.known.moment();
+                let page = posix.ask_in_order(&who, ino, after, wanted, attributes).await?;
+                let keeps = posix.keeps(moment);
+                for OrderedEntry { listed, cookie } in page.entries {
                     let (name, ino, kind) = (listed.name, listed.ino, listed.kind);
                     let inode = listed.inode.filter(|_| !posix.is_written_here(ino));
-                    let entry = inode.map(|inode| posix.entry(ino, &inode, found.moment, keeps));
+                    let entry = inode.map(|inode| posix.entry(ino, &inode, moment, keeps));
                     entries.push(Resumable { name, ino, kind, cookie, entry });
                 }
-                after = found.page.next;
-                if after.is_none() {
-                    return Ok(Part { entries, is_end: true });
+                match page.next {
+                    Some(next) => after = next,
+                    None => return Ok(Part { entries, is_end: true }),
                 }
             }
         })
     }
 
-    /// Finds the entry of a cookie, so that a listing need not search for it.
-    ///
-    /// # Errors
-    /// Same errors as [`Posix::list_after`].
-    pub async fn seek_cookie(&self, who: &Who, ino: Ino, cookie: u64) -> Result<()> {
-        if cookie >= FIRST && self.cookies.find(ino, cookie).is_none() {
-            let cursor = self.cursor(who, ino, cookie).await?;
-            self.cookies.give(ino, cursor);
+    /// Asks for a page in order, and has the directory ordered first if it is large.
+    async fn ask_in_order(
+        &self,
+        who: &Who,
+        ino: Ino,
+        after: u64,
+        limit: usize,
+        attributes: bool,
+    ) -> Result<OrderedPage> {
+        let of = |attributes| ReaddirInOrder { ino, after, limit, attributes };
+        for _ in 0..TRIES {
+            match self.read_directory(who, attributes, of).await {
+                Ok(Some(page)) => return Ok(page),
+                Ok(None) => {}
+                // The master has an earlier version.
+                Err(Error::NotImplemented(_)) => break,
+                Err(error) => return Err(error),
+            }
+            let _turn = self.passes.take(who.party(), 1).await;
+            match self.order(who, ino).await {
+                Ok(()) => {}
+                // No room for more rows.
+                Err(Error::Full(_)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let _turn = self.passes.take(who.party(), 1).await;
+        self.sift(who, ino, after, limit).await
+    }
+
+    async fn order(&self, who: &Who, ino: Ino) -> Result<()> {
+        let mut is_ordered = false;
+        while !is_ordered {
+            let caller = who.caller(&self.user);
+            is_ordered = match self.fs.run(&caller, OrderDirectory { ino }).await {
+                Err(Error::Denied(_)) if who.has_more_groups() => {
+                    self.fs.run(&self.caller(who), OrderDirectory { ino }).await?
+                }
+                ordered => ordered?,
+            };
         }
         Ok(())
     }
 
-    /// Returns the cursor after the entry with a cookie.
-    async fn cursor(&self, who: &Who, ino: Ino, cookie: u64) -> Result<Bytes> {
-        if let Some(cursor) = self.cookies.find(ino, cookie) {
-            return Ok(cursor);
-        }
-        let _turn = self.seeks.take(who.party(), 1).await;
-        let mut after = None;
+    /// Reads a whole directory, and keeps the first entries after a cookie, without attributes.
+    async fn sift(&self, who: &Who, ino: Ino, after: u64, limit: usize) -> Result<OrderedPage> {
+        let after = Cookie::from_number(after);
+        // Entries with the hash of the cookie count its place, so all of them are kept.
+        let most = limit + usize::from(after.place) + 1;
+        let (mut kept, mut is_cut, mut next) = (BTreeMap::new(), false, None);
         loop {
-            let page = self.ask_page(who, ino, after, limits::LIST_KEYS, false).await?.page;
-            let cursors = page.entries.iter().map(|listed| listed.cursor());
-            if let Some(cursor) = cursors.into_iter().find(|cursor| number_of(cursor) == cookie) {
-                return Ok(cursor);
+            let page = self.ask_page(who, ino, next, limits::LIST_KEYS, false).await?.page;
+            for listed in page.entries {
+                let cursor = listed.cursor();
+                let hash = hash_of(&cursor);
+                if hash >= after.hash {
+                    kept.insert((hash, cursor), listed);
+                }
+                if kept.len() > most {
+                    kept.pop_last();
+                    is_cut = true;
+                }
             }
-            after = page.next;
-            if after.is_none() {
-                return Err(Error::Conflict(format!("a listing of inode {ino}: begin again")));
+            next = page.next;
+            if next.is_none() {
+                return Ok(first_after(after, kept, limit, is_cut));
             }
         }
     }
 }
 
+/// Returns the first entries after a cookie as a page. `is_cut`: there are more entries than these.
+fn first_after(
+    after: Cookie,
+    sorted: BTreeMap<(u64, Bytes), ListedEntry>,
+    limit: usize,
+    is_cut: bool,
+) -> OrderedPage {
+    let (mut entries, mut last) = (Vec::new(), BEGINNING);
+    for ((hash, _), listed) in sorted {
+        last = last.next(hash);
+        if last > after {
+            entries.push(OrderedEntry { listed, cookie: last.number() });
+        }
+    }
+    let has_more = is_cut || entries.len() > limit;
+    entries.truncate(limit);
+    let next = entries.last().map(|entry| entry.cookie);
+    OrderedPage { next: next.filter(|_| has_more), entries }
+}
+
 fn directory(name: &'static [u8], ino: Ino, cookie: u64) -> Resumable {
     let (name, kind) = (Bytes::from_static(name), Kind::Directory);
     Resumable { name, ino, kind, cookie, entry: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str) -> ListedEntry {
+        ListedEntry { name: name.to_owned().into(), ino: Ino(7), kind: Kind::File, inode: None }
+    }
+
+    #[test]
+    fn entries_that_were_sifted_are_those_after_the_cookie() {
+        let of = |hashes: &[u64]| -> BTreeMap<(u64, Bytes), ListedEntry> {
+            let entry = |(at, hash): (usize, &u64)| {
+                let listed = listed(&format!("{at}"));
+                ((*hash, listed.cursor()), listed)
+            };
+            hashes.iter().enumerate().map(entry).collect()
+        };
+        let numbers = |page: &OrderedPage| -> Vec<Cookie> {
+            page.entries.iter().map(|entry| Cookie::from_number(entry.cookie)).collect()
+        };
+        let at = |hash, place| Cookie { hash, place };
+        let all = of(&[5, 5, 5, 9, 12]);
+        let page = first_after(BEGINNING, all.clone(), 2, false);
+        assert_eq!(
+            (numbers(&page), page.next),
+            (vec![at(5, 0), at(5, 1)], Some(at(5, 1).number()))
+        );
+        let page = first_after(at(5, 1), all.clone(), 2, true);
+        assert_eq!(
+            (numbers(&page), page.next),
+            (vec![at(5, 2), at(9, 0)], Some(at(9, 0).number()))
+        );
+        let page = first_after(at(9, 0), of(&[9, 12]), 2, false);
+        assert_eq!((numbers(&page), page.next), (vec![at(12, 0)], None));
+        // Its entry is gone.
+        let page = first_after(at(8, 0), of(&[9, 12]), 2, false);
+        assert_eq!((numbers(&page), page.next), (vec![at(9, 0), at(12, 0)], None));
+        assert!(first_after(at(12, 0), of(&[12]), 2, false).entries.is_empty());
+    }
 }

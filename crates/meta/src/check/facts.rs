@@ -49,12 +49,22 @@ pub struct InodeFacts {
     pub tags_found: u32,
 }
 
+/// A sum over the entries of a directory, and one over its ordered entries. They are equal if the
+/// entries are.
+#[derive(Default)]
+pub struct OrderedFacts {
+    pub entries: u64,
+    pub ordered: u64,
+}
+
 #[derive(Default)]
 pub struct DirectoryFacts {
     pub entries: u64,
     pub directories: u64,
     pub tally_entries: u64,
     pub tally_directories: u64,
+    /// Entries, and ordered entries, if each entry must have one.
+    pub ordered: Option<OrderedFacts>,
     /// Parent according to the directory's entry.
     pub found_in: Option<Ino>,
 }

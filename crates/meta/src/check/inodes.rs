@@ -9,7 +9,8 @@ use super::facts::{BodyFacts, InodeFacts};
 use super::report::{About, Report};
 use super::tables::{Checker, number, only_number};
 use crate::keys;
-use crate::rows::{Content, Entry, Inode, Kind, Locks, Row, Tally};
+use crate::order::hash_of;
+use crate::rows::{Content, Entry, EntryOrder, Inode, Kind, Locks, OrderStage, Row, Tally};
 
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'i', |key| only_number(key).map(Ino), read_inode)?;
@@ -17,6 +18,13 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'd', parse_entry, |checker, (parent, name), entry: Entry| {
         read_entry(checker, parent, name, entry);
     })?;
+    checker.each_row(
+        b'H',
+        keys::ordered_parts,
+        |checker, (parent, hash, name), entry: Entry| {
+            read_ordered(checker, parent, hash, &name, &entry);
+        },
+    )?;
     checker.each(b'l', lock_key, |row| Ok(row.clone()), read_locks)?;
     let retained = |key: &Bytes| keys::retained_parts(key);
     checker.each(
@@ -121,6 +129,29 @@ fn read_tally(checker: &mut Checker<'_>, ino: Ino, tally: Tally) {
     };
     directory.tally_entries = tally.entries;
     directory.tally_directories = tally.directories;
+    let is_complete = |order: &EntryOrder| {
+        order.stage == OrderStage::Complete && Some(order.since) == checker.ordered_since
+    };
+    directory.ordered =
+        tally.order.as_ref().filter(|order| is_complete(order)).map(|_| Default::default());
+}
+
+/// Returns a number for an entry; the sum of those of several entries tells them from others.
+fn number_of(name: &[u8], entry: &Entry) -> u64 {
+    let number = entry.ino.0.rotate_left(8) ^ entry.kind.number();
+    (hash_of(name) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// Reads an ordered entry. Those of a directory that is not ordered, or not any more, are left
+/// behind, and nobody reads them.
+fn read_ordered(checker: &mut Checker<'_>, parent: Ino, hash: u64, name: &[u8], entry: &Entry) {
+    let Some(directory) = checker.facts.directories.get_mut(&parent) else { return };
+    let Some(sums) = &mut directory.ordered else { return };
+    sums.ordered = sums.ordered.wrapping_add(number_of(name, entry));
+    if hash != hash_of(name) {
+        let what = format!("ordered entry {:?} is in a wrong place", String::from_utf8_lossy(name));
+        checker.report.add(About::Inode(parent), what);
+    }
 }
 
 /// Parses the key of an entry: the directory, and the name with the slash of a directory's entry.
@@ -137,6 +168,9 @@ fn read_entry(checker: &mut Checker<'_>, parent: Ino, name: Bytes, entry: Entry)
         match facts.directories.get_mut(&parent) {
             Some(directory) => {
                 directory.entries += 1;
+                if let Some(sums) = &mut directory.ordered {
+                    sums.entries = sums.entries.wrapping_add(number_of(&name, &entry));
+                }
                 directory.directories += u64::from(is_directory);
             }
             None => report.add(About::Inode(parent), what("is in it, but it is no directory")),
@@ -238,6 +272,10 @@ pub fn check(checker: &mut Checker<'_>) {
         let found = (directory.entries, directory.directories);
         if tally != found {
             let what = format!("its tally is {tally:?} entries and directories, found {found:?}");
+            report.add(About::Inode(*ino), what);
+        }
+        if directory.ordered.as_ref().is_some_and(|sums| sums.entries != sums.ordered) {
+            let what = "its ordered entries, by which clients of NFS list it, are not its entries";
             report.add(About::Inode(*ino), what);
         }
         if inode.implicit && directory.entries == 0 {

@@ -1,7 +1,7 @@
 //! Checks that all rows of a store fit together, on one snapshot and without changing anything.
 //!
 //! ```text
-//!   i t d x ──► inodes.rs ──┐
+//!   i t d H x ► inodes.rs ──┐
 //!   b n u p ──► buckets.rs ─┼──► Facts ──► contradictions ──► Report
 //!   z r e f ──► bodies.rs ──┘      │
 //!   s q k c a ──► small.rs         ├──► user_totals.rs: what belongs to users
@@ -92,6 +92,7 @@ fn check_portions(
             let mut progress = |rows| progress(before + rows);
             let mut checker = Checker::new(snapshot, portion, most, &mut progress);
             checker.is_counted = is_counted;
+            checker.ordered_since = user_totals::ordered_since(snapshot).filter(|_| is_counted);
             check_portion(&mut checker)?;
             let is_full = checker.facts.kept() > most;
             let report = checker.finish();

@@ -103,6 +103,8 @@ pub struct Checker<'a> {
     most: usize,
     /// True if the totals of users were counted, and are compared.
     pub is_counted: bool,
+    /// The value that orders of entries must have to count; `None` if none of them does.
+    pub ordered_since: Option<u64>,
     progress: &'a mut dyn FnMut(u64),
     pub facts: Facts,
     pub report: Report,
@@ -117,7 +119,8 @@ impl<'a> Checker<'a> {
     ) -> Checker<'a> {
         let report = Report { batch: snapshot.batch(), ..Report::default() };
         let facts = Facts::default();
-        Checker { snapshot, portion, most, is_counted: false, progress, facts, report }
+        let (is_counted, ordered_since) = (false, None);
+        Checker { snapshot, portion, most, is_counted, ordered_since, progress, facts, report }
     }
 
     /// Adds a finding that concerns no inode, body or upload, once for all portions.

@@ -16,7 +16,7 @@ use crate::engine::{Engine, Memory, Snapshot};
 use crate::master::{Config, Master, Once};
 use crate::ops::append::Append;
 use crate::ops::body::Data;
-use crate::ops::buckets::CreateBucket;
+use crate::ops::buckets::{CreateBucket, FindBucket};
 use crate::ops::conditions::Conditions;
 use crate::ops::copy_object::CopyObject;
 use crate::ops::credentials::{AddAccessKey, AddToken};
@@ -25,11 +25,13 @@ use crate::ops::exports::AddExport;
 use crate::ops::multipart::{
     CompleteUpload, CreateUpload, PutPart, TakeParts, TakenPart, UploadName,
 };
+use crate::ops::order_directory::OrderDirectory;
 use crate::ops::put_object::{NewContent, PutObject};
 use crate::ops::sessions::{Format, OpenSession};
+use crate::order::hash_of;
 use crate::rows::{
-    BucketKind, Content, Extent, Extents, ObjectAttributes, Part, Place, Row, Session,
-    SessionState, Squash, Usage, UserTotals, encode_number,
+    BucketKind, Content, Extent, Extents, MasterEpochs, ObjectAttributes, Part, Place, Row,
+    Session, SessionState, Squash, Usage, UserTotals, encode_number,
 };
 use crate::{Verb, keys};
 
@@ -508,6 +510,30 @@ fn the_index_of_buckets_has_those_of_owners_and_grants_alone() {
     assert_eq!(findings(&noted).finding_count, 1);
     assert!(is_counted(&noted, 5).unwrap() && !is_counted(&noted, 6).unwrap());
     assert_eq!(check_uncounted(&noted, &mut |_| {}).unwrap().findings, []);
+}
+
+#[test]
+fn ordered_entries_are_the_entries_unless_they_are_void() {
+    let rig = store();
+    let top = rig.system(FindBucket { name: BUCKET.into() }).unwrap().id.ino();
+    assert!(!rig.run(OrderDirectory { ino: top }) && rig.run(OrderDirectory { ino: top }));
+    let edited = EditedRows::of(&rig);
+    assert_eq!(findings(&edited).findings, []);
+    let (start, end) = keys::ordered_from(top, 0);
+    let rows: Vec<_> = edited.rows.range(start..end).map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert!(rows.len() > 4);
+    let wrong = "its ordered entries";
+    edited.expect(&[(rows[0].0.clone(), None)], &[wrong]);
+    edited.expect(&[(rows[0].0.clone(), Some(rows[1].1.clone()))], &[wrong]);
+    let more = keys::ordered_entry(top, hash_of(b"more"), b"more");
+    edited.expect(&[(more, Some(rows[0].1.clone()))], &[wrong]);
+    let elsewhere = keys::ordered_entry(top, 7, &keys::ordered_parts(&rows[0].0).unwrap().2);
+    let moved = [(rows[0].0.clone(), None), (elsewhere, Some(rows[0].1.clone()))];
+    edited.expect(&moved, &["is in a wrong place"]);
+    // A master that keeps none has led meanwhile.
+    let epochs = MasterEpochs { counted: 9, ordered_since: 9, unknown: Vec::new() };
+    let void = (keys::owned_epoch(), Some(epochs.encode()));
+    edited.expect(&[void, (rows[0].0.clone(), None)], &[]);
 }
 
 #[test]

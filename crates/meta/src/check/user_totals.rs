@@ -10,7 +10,7 @@ use super::report::{About, Report};
 use super::tables::Checker;
 use crate::engine::Snapshot;
 use crate::keys;
-use crate::rows::{UserTotals, decode_number};
+use crate::rows::{MasterEpochs, Row, UserTotals, decode_number};
 
 /// Returns whether the last master, which had `epoch`, counted the totals of users. A master of an
 /// earlier version does not, and its successor counts anew.
@@ -24,6 +24,13 @@ pub fn is_counted(snapshot: &dyn Snapshot, epoch: u64) -> Result<bool> {
 fn noted(snapshot: &dyn Snapshot) -> Result<Option<u64>> {
     let row = snapshot.get(&[keys::owned_epoch()])?.pop().flatten();
     row.as_ref().map(decode_number).transpose()
+}
+
+/// Returns the epoch since which ordered entries are kept; `None` if the row cannot be read.
+pub fn ordered_since(snapshot: &dyn Snapshot) -> Option<u64> {
+    let row = snapshot.get(&[keys::owned_epoch()]).ok()?.pop().flatten();
+    let epochs = row.as_ref().map(MasterEpochs::decode).transpose().ok()?;
+    Some(epochs.map_or(0, |epochs| epochs.ordered_since))
 }
 
 /// Returns whether there is anything to compare: in a store that no master of this version has

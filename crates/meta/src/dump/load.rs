@@ -9,7 +9,7 @@ use super::read::Reader;
 use super::{CLUSTER, Contents, Summary, contents};
 use crate::engine::{Change, Engine, SoleWriter};
 use crate::keys;
-use crate::rows::{Row, Session, encode_number};
+use crate::rows::{Row, Session, Tally, encode_number};
 
 /// Commits all rows of a dump. The row that makes them a store comes last, once the trailer was
 /// found right. If there is a cluster map, `anew` turns it into the map with which the metadata
@@ -36,7 +36,9 @@ pub fn load(
     while let Some(rows) = reader.section()? {
         let mut changes = Vec::with_capacity(rows.len());
         for (key, value) in rows {
-            if key == cluster {
+            if keys::is_ordered_entry(&key) {
+                // Made anew, when the directory is listed.
+            } else if key == cluster {
                 // Copied, so that the row does not keep its section in memory.
                 last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value))))
             } else {
@@ -60,6 +62,10 @@ fn loaded(
     match key.first() {
         _ if *key == *keys::map() => Ok(anew(&ClusterMap::decode(&row)?)?.encode()),
         _ if *key == *keys::owned_epoch() => Ok(encode_number(0)),
+        Some(b't') => {
+            let tally = Tally::decode(&row);
+            Ok(tally.map_or(row, |tally| Tally { order: None, ..tally }.encode()))
+        }
         Some(b's') => Ok(Session { loaded: true, ..Session::decode(&row)? }.encode()),
         _ => Ok(row),
     }

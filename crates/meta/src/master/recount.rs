@@ -1,5 +1,6 @@
 //! Recounts the usage of users from scratch if a master of an earlier version, which does not count
-//! it, has changed buckets meanwhile.
+//! it, has changed buckets meanwhile; and voids the ordered entries of directories if one has led
+//! that does not keep them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use cairn_base::{BucketId, Error, Result, UploadId, UserId};
 use crate::engine::{Change, CommitError, Engine, Fence, Snapshot};
 use crate::keys;
 use crate::ops::user_totals::users_of;
-use crate::rows::{Bucket, Part, Row, Upload, Usage, UserTotals, decode_number, encode_number};
+use crate::rows::{Bucket, MasterEpochs, Part, Row, Upload, Usage, UserTotals, encode_number};
 
 /// Rows that are read, or committed, at a time.
 const PAGE: usize = 1000;
@@ -17,24 +18,32 @@ const PAGE: usize = 1000;
 /// Returns the changes that a master that took over with `fence` has to commit, page by page,
 /// before it serves, so that the usage of users is right. There are none if there is no bucket.
 ///
-/// The former master had the epoch before. If `c owned_epoch` has that epoch, it counted.
+/// The former master had the epoch before. If `c owned_epoch` has that epoch, it counted. If the row
+/// also says since when ordered entries are kept, it kept them.
 ///
 /// # Errors
 /// Those of the engine; `Corrupt` for a row that cannot be read.
 pub fn plan(engine: &dyn Engine, fence: Fence) -> Result<Vec<Vec<Change>>> {
     let snapshot = engine.snapshot()?;
     let noted = snapshot.get(&[keys::owned_epoch()])?.pop().flatten();
-    let noted = noted.as_ref().map(decode_number).transpose()?;
+    let noted = noted.as_ref().map(MasterEpochs::decode).transpose()?;
     if noted.is_none() && snapshot.scan(b"b", b"c", 1)?.is_empty() {
         return Ok(Vec::new());
     }
     let mut plan = Plan::default();
-    if noted.is_none_or(|epoch| epoch.wrapping_add(1) != fence.epoch) {
+    let counted = noted.filter(|noted| noted.counted.wrapping_add(1) == fence.epoch);
+    if counted.is_none() {
         plan.drop_all(&*snapshot)?;
         plan.count(&*snapshot)?;
     }
     plan.turn();
-    plan.put(keys::owned_epoch(), encode_number(fence.epoch));
+    let epochs = counted.unwrap_or_default();
+    let ordered_since = match epochs.ordered_since {
+        0 => fence.epoch,
+        since => since,
+    };
+    let epochs = MasterEpochs { counted: fence.epoch, ordered_since, ..epochs };
+    plan.put(keys::owned_epoch(), epochs.encode());
     plan.turn();
     Ok(plan.pages)
 }

@@ -8,6 +8,7 @@ use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, l
 use serde::{Deserialize, Serialize};
 
 use super::key_names::of_files;
+use super::ordered_entries::follow_entry;
 use super::user_totals::{Change, count_owner, used_up};
 use crate::rows::{
     Bucket, BucketKind, Content, Counter, Drain, Draining, Entry, Extents, Inode, Kind,
@@ -268,9 +269,25 @@ pub fn add_entry(
     name: &[u8],
     entry: &Entry,
 ) -> Result<(), Stop> {
-    store(view, entry_key(parent, name, entry.kind), entry);
+    let key = entry_key(parent, name, entry.kind);
+    store(view, key.clone(), entry);
     let directories = i64::from(entry.kind == Kind::Directory);
-    count_entries(view, context.now, parent, 1, directories)?;
+    let tally = count_entries(view, context.now, parent, 1, directories)?;
+    follow_entry(view, &tally, &key, Some(entry));
+    Ok(())
+}
+
+/// Has the entry of a file lead to another inode. The caller has checked that it is there.
+pub fn replace_entry(
+    view: &mut View<'_>,
+    parent: Ino,
+    name: &[u8],
+    entry: &Entry,
+) -> Result<(), Stop> {
+    let key = keys::file_entry(parent, name);
+    store(view, key.clone(), entry);
+    let tally: Tally = load(view, &keys::tally(parent))?.unwrap_or_default();
+    follow_entry(view, &tally, &key, Some(entry));
     Ok(())
 }
 
@@ -282,8 +299,15 @@ pub fn remove_entry(
     name: &[u8],
     kind: Kind,
 ) -> Result<Tally, Stop> {
-    view.delete(entry_key(parent, name, kind));
-    count_entries(view, context.now, parent, -1, -i64::from(kind == Kind::Directory))
+    let key = entry_key(parent, name, kind);
+    view.delete(key.clone());
+    let directories = -i64::from(kind == Kind::Directory);
+    let mut tally = count_entries(view, context.now, parent, -1, directories)?;
+    follow_entry(view, &tally, &key, None);
+    if tally.entries == 0 && tally.order.take().is_some() {
+        store(view, keys::tally(parent), &tally);
+    }
+    Ok(tally)
 }
 
 fn count_entries(

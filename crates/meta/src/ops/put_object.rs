@@ -10,7 +10,8 @@ use super::conditions::{Conditions, Current};
 use super::key_names::{check_key, check_names, is_directory_key, of_files, split_key};
 use super::namespace::{
     BucketEntry, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino,
-    no_bucket, open_bucket, open_bucket_for, require_session, store, store_extents, walk_or_make,
+    no_bucket, open_bucket, open_bucket_for, replace_entry, require_session, store, store_extents,
+    walk_or_make,
 };
 use super::posix::without_privileges;
 use super::tags::{load_tags, store_tags};
@@ -251,7 +252,7 @@ impl Placement {
             inode.uid = former.uid;
             inode.gid = former.gid;
             drop_link(view, context, former_ino, former)?;
-            store(view, keys::file_entry(self.parent, &self.name), &entry);
+            replace_entry(view, self.parent, &self.name, &entry)?;
         } else {
             add_entry(view, context, self.parent, &self.name, &entry)?;
         }

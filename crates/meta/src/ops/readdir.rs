@@ -83,16 +83,29 @@ impl Verb for Readdir {
             None => None,
         };
         let found = rows.len();
-        let mut entries = shown(&rows)?;
-        drop_hidden(view, &directory, &mut entries)?;
-        if self.ino == Ino::ROOT {
-            drop_denied(view, context, &mut entries)?;
-        }
-        if self.attributes {
-            add_attributes(view, context, &mut entries)?;
-        }
+        let entries = listed(view, context, &directory, &rows, self.attributes)?;
         Ok(Page { skipped: found - entries.len(), entries, next })
     }
+}
+
+/// Returns the entries of rows as listed, in the order of the rows, without those that are left
+/// out.
+pub(super) fn listed(
+    view: &mut View<'_>,
+    context: &Context,
+    directory: &Directory,
+    rows: &[(Bytes, Bytes)],
+    attributes: bool,
+) -> Result<Vec<ListedEntry>, Stop> {
+    let mut entries = shown(rows)?;
+    drop_hidden(view, directory, &mut entries)?;
+    if directory.ino == Ino::ROOT {
+        drop_denied(view, context, &mut entries)?;
+    }
+    if attributes {
+        add_attributes(view, context, &mut entries)?;
+    }
+    Ok(entries)
 }
 
 impl Readdir {

@@ -17,6 +17,7 @@ mod hold;
 mod inode;
 mod locks;
 mod login;
+mod master_epochs;
 mod resumable;
 mod session;
 mod share_link;
@@ -36,7 +37,7 @@ pub use cluster::IssuedToken;
 pub use cors::{CorsRule, CorsRules};
 pub use counter::{Counter, decode_number, encode_number};
 pub use credentials::{AccessKey, Token, User, UserLimits};
-pub use directory::{Entry, Tally};
+pub use directory::{Entry, EntryOrder, OrderStage, Tally};
 pub use drains::{BlockToFree, Drain, Draining};
 pub use export::{Export, Squash};
 pub use extents::{Extent, Extents, Place};
@@ -44,6 +45,7 @@ pub use hold::Hold;
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
 pub use login::Login;
+pub use master_epochs::MasterEpochs;
 pub use resumable::Resumable;
 pub use session::{MOUNT, ReservedInos, Session, SessionState, Slot};
 pub use share_link::{ShareLink, UploadLimits};
@@ -138,6 +140,7 @@ mod tests {
             of("hold", &Hold { owner: "x".into(), ..Hold::default() }),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
+            of("master_epochs", &MasterEpochs::default()),
             of("login", &Login { credential: "x".into(), ..Login::default() }),
             of("user_totals", &UserTotals::default()),
             of("resumable", &Resumable::default()),
@@ -186,6 +189,7 @@ mod tests {
             ("hold", include_str!("hold.rs")),
             ("inode", include_str!("inode.rs")),
             ("locks", include_str!("locks.rs")),
+            ("master_epochs", include_str!("master_epochs.rs")),
             ("user_totals", include_str!("user_totals.rs")),
             ("resumable", include_str!("resumable.rs")),
             ("session", include_str!("session.rs")),

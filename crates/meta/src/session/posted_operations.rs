@@ -114,7 +114,8 @@ impl Posts {
         apply(&mut view, &context).ok()?;
         let made = view.taken_ino();
         let mut changes = view.into_changes().ok()?;
-        changes.retain(|key, _| !keys::is_counter(key));
+        // The master counts, and orders entries, when it runs the operation.
+        changes.retain(|key, _| !keys::is_counter(key) && !keys::is_ordered_entry(key));
         let parent = |key: &Bytes| state.made.get(&keys::inode_of(key)?).copied();
         let directory = changes.keys().find_map(|key| keys::directory_of(key).or(parent(key)));
         let is_ours = |key: &Bytes| state.is_ours(key, made);

@@ -17,7 +17,7 @@ use cairn_meta::ops::multipart::{AbortUpload, CreateUpload, PutPart, UploadName}
 use cairn_meta::ops::put_object::{NewContent, PutObject};
 use cairn_meta::ops::sessions::{Format, OpenSession};
 use cairn_meta::ops::user_quotas::{ListUserQuotas, SetUserQuotas};
-use cairn_meta::rows::{BucketKind, ObjectAttributes, encode_number};
+use cairn_meta::rows::{BucketKind, MasterEpochs, ObjectAttributes, Row, encode_number};
 use cairn_meta::{Master, Verb, keys};
 
 const SESSION: SessionId = SessionId(7);
@@ -235,4 +235,29 @@ async fn quotas_of_a_user_are_over_all_its_buckets() {
     store.master.run(&alice, put("two", 1)).await.unwrap_err();
     store.by(&Caller::system(), set(0)).await;
     store.by(&alice, put("two", 1000)).await;
+}
+
+#[tokio::test]
+async fn orders_of_entries_are_void_after_a_master_that_keeps_none() {
+    let (store, _, _) = filled().await;
+    let since = |store: &Store| {
+        let snapshot = store.engine.snapshot().unwrap();
+        let row = snapshot.get(&[keys::owned_epoch()]).unwrap().pop().flatten().unwrap();
+        MasterEpochs::decode(&row).unwrap().ordered_since
+    };
+    let restarted = |store: Store| {
+        drop(store.master);
+        Store { master: start(&store.engine), engine: store.engine }
+    };
+    let store = restarted(store);
+    let first = since(&store);
+    assert_eq!(first, store.engine.fence().unwrap().epoch);
+    let store = restarted(store);
+    assert_eq!(since(&store), first, "all masters keep them");
+    // A master that counts what belongs to users, and knows of no order.
+    let epoch = store.engine.fence().unwrap().epoch + 1;
+    let store = store.restart(Some(epoch), Vec::new());
+    let next = since(&store);
+    assert_eq!(next, epoch + 1);
+    assert_eq!(since(&restarted(store)), next);
 }

@@ -7,9 +7,11 @@ use cairn_base::{BlockId, BodyId, BucketId, Ino, Owner, limits};
 use cairn_meta::keys;
 use cairn_meta::ops::gc::{DrainProgress, DrainStep};
 use cairn_meta::rows::{
-    Content, Entry, Extents, Inode, Kind, Place, Row, Tally, Usage, decode_number,
+    Content, Entry, EntryOrder, Extents, Inode, Kind, OrderStage, Place, Row, Tally, Usage,
+    decode_number,
 };
 
+use crate::ordered_listings::check_ordered;
 use crate::random::World;
 
 /// The number after the first byte of a key.
@@ -66,6 +68,10 @@ impl World {
         for (ino, inode) in &inodes {
             let tally = self.store.rows.get(&keys::tally(*ino));
             let tally = tally.map(|row| Tally::decode(row).unwrap()).unwrap_or_default();
+            let is_complete = |order: &EntryOrder| order.stage == OrderStage::Complete;
+            if tally.order.as_ref().is_some_and(is_complete) {
+                check_ordered(&self.store, *ino);
+            }
             let counted = tallies.remove(ino).unwrap_or_default();
             assert_eq!((tally.entries, tally.directories), counted, "tally of {ino}");
             assert!(!inode.implicit || tally.entries > 0, "{ino} is implicit and empty");

@@ -16,6 +16,7 @@ mod locks;
 mod long_files;
 mod model;
 mod names;
+mod ordered_listings;
 mod permissions;
 mod random;
 mod renames;

@@ -13,6 +13,7 @@ use cairn_meta::ops::getattr::{Access, Getattr};
 use cairn_meta::ops::link::Link;
 use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::mkdir::Mkdir;
+use cairn_meta::ops::order_directory::OrderDirectory;
 use cairn_meta::ops::readlink::Readlink;
 use cairn_meta::ops::rename::{Rename, RenameMode};
 use cairn_meta::ops::rmdir::Rmdir;
@@ -627,6 +628,10 @@ impl World {
     fn list(&mut self) {
         let ino = self.parent();
         let limit = 1 + self.below(4) as usize;
+        if self.below(2) == 0 {
+            // From here on its entries are ordered as well.
+            let _ = self.store.run(OrderDirectory { ino });
+        }
         let real = read_all(&mut self.store, ino, limit);
         let model = self.model.directory(ino, 5).map(Node::shown);
         self.same("readdir", &real, &model);

@@ -98,6 +98,10 @@ samples! {
         expires: Timestamp(1_700_040_000_000_000_000),
         unknown: vec![],
     }];
+    MasterEpochs, |row| row.counted += 1, [
+        MasterEpochs::default(),
+        MasterEpochs { counted: 300, ordered_since: 200, unknown: vec![] },
+    ];
     ObjectAttributes, |row| row.tag_count += 1, [object(), ObjectAttributes::default()];
     Part, |row| row.size += 1, [part(), Part { etag: "e-1".into(), ..Part::default() }];
     ReservedInos, |row| row.ranges.truncate(1), [ReservedInos {
@@ -140,7 +144,7 @@ samples! {
         Slot { sequence: 300, reply: vec![1, 2, 3].into(), unknown: vec![] },
     ];
     Tally, |row| row.entries += 1, [
-        Tally { entries: 300, directories: 2, mtime: Timestamp(-7), unknown: vec![] },
+        Tally { entries: 300, directories: 2, mtime: Timestamp(-7), ..Tally::default() },
     ];
     Token, |row| row.expires = Timestamp(5), [Token {
         user: UserId(300),
@@ -214,6 +218,7 @@ pub fn stored() -> Vec<Sample> {
         all.push(Sample { name: "Upload", bytes, again, change: changed });
     }
     all.extend(counted());
+    all.extend(ordered());
     let kept = Bucket { read_only: true, ..website.clone() };
     for row in [ruled, listed, website, kept] {
         all.push(Sample { name: "Bucket", bytes: row.encode(), again: again::<Bucket>, change });
@@ -238,6 +243,21 @@ fn counted() -> Vec<Sample> {
     };
     all.push(Sample { name: "User", bytes: user.encode(), again: again::<User>, change: other });
     all
+}
+
+/// Tallies of directories with ordered entries.
+fn ordered() -> Vec<Sample> {
+    let name = Bytes::from_static(b"name");
+    let more = |row: &Bytes| {
+        let row = Tally::decode(row)?;
+        Ok(Tally { entries: row.entries + 1, ..row }.encode())
+    };
+    let sample = |stage| {
+        let order = Some(EntryOrder { since: 7, stage });
+        let bytes = Tally { entries: 300, order, ..Tally::default() }.encode();
+        Sample { name: "Tally", bytes, again: again::<Tally>, change: more }
+    };
+    [OrderStage::Clear, OrderStage::Build(name), OrderStage::Complete].map(sample).into()
 }
 
 fn done_call(step: u8) -> DoneCall {
