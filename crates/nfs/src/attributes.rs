@@ -8,6 +8,8 @@ use crate::xdr::{Garbage, Reader, Writer};
 
 const NANOS: u32 = 1_000_000_000;
 const BLOCK_BYTES: u64 = 512;
+/// The uid and gid that `chown` takes for "no change". No program could give it to a file again.
+const NO_ID: u32 = u32::MAX;
 
 /// Returns the `ftype3` of a kind.
 fn kind(kind: Kind) -> u32 {
@@ -83,6 +85,9 @@ pub fn read(arguments: &mut Reader) -> Result<Result<Changes, Status>, Garbage> 
     let size = arguments.flag()?.then(|| arguments.long()).transpose()?;
     let (atime, mtime) = (read_set_time(arguments)?, read_set_time(arguments)?);
     let (Ok(atime), Ok(mtime)) = (atime, mtime) else { return Ok(Err(Status::INVAL)) };
+    if [uid, gid].contains(&Some(NO_ID)) {
+        return Ok(Err(Status::INVAL));
+    }
     Ok(Ok(Changes { mode, uid, gid, size, atime, mtime }))
 }
 
@@ -137,6 +142,11 @@ mod tests {
         let set = Changes { mode: Some(0o644), atime: Some(SetTime::Now), mtime: at, ..none };
         assert_eq!(of(&[1, 0o644, 0, 0, 0, 1, 2, 7, 8]), Ok(Ok(set)));
         assert_eq!(of(&[0, 0, 0, 0, 2, 7, NANOS, 0]), Ok(Err(Status::INVAL)));
+        for ids in [&[0, 1, NO_ID, 0][..], &[0, 0, 1, NO_ID]] {
+            assert_eq!(of(&[ids, &[0, 0, 0]].concat()), Ok(Err(Status::INVAL)), "{ids:?}");
+        }
+        let most = Changes { uid: Some(NO_ID - 1), ..none };
+        assert_eq!(of(&[0, 1, NO_ID - 1, 0, 0, 0, 0]), Ok(Ok(most)));
         for garbage in [&[][..], &[2], &[1], &[0, 0, 0, 1, 0], &[0, 0, 0, 0, 3, 0]] {
             assert_eq!(of(garbage), Err(Garbage), "{garbage:?}");
         }

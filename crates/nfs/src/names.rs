@@ -121,7 +121,8 @@ pub async fn mknod(desk: &Desk, client: &Client, mut arguments: Reader, result: 
     let new = match arguments.number()? {
         BLOCK_DEVICE | CHARACTER_DEVICE => {
             let (_, _device) = (read(&mut arguments)?, arguments.long()?);
-            Ok(New::Refused(Status::NOTSUPP))
+            // As on mounts. Programs of Linux have no name for NOTSUPP.
+            Ok(New::Refused(Status::PERM))
         }
         SOCKET => read(&mut arguments)?.map(|changes| New::Node(Kind::Socket, changes)),
         FIFO => read(&mut arguments)?.map(|changes| New::Node(Kind::Fifo, changes)),

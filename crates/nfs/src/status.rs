@@ -29,7 +29,6 @@ impl Status {
     pub const STALE: Status = Status(70);
     pub const BADHANDLE: Status = Status(10_001);
     pub const NOT_SYNC: Status = Status(10_002);
-    pub const NOTSUPP: Status = Status(10_004);
     pub const TOOSMALL: Status = Status(10_005);
     pub const SERVERFAULT: Status = Status(10_006);
     pub const BADTYPE: Status = Status(10_007);
@@ -82,7 +81,7 @@ impl Status {
             Error::CrossBucket(_) => Status::XDEV,
             // As a rule the call was refused before, and is answered as before.
             Error::PreconditionFailed(_) => Status::NOT_SYNC,
-            Error::NotImplemented(_) => Status::NOTSUPP,
+            // Also for NotImplemented: programs of Linux have no name for NOTSUPP.
             _ => Status::IO,
         };
         if status == Status::IO {

@@ -76,6 +76,12 @@ impl AddExport {
 
     fn check_clients(&self) -> Result<(), Error> {
         let invalid = |text: String| Err(Error::Invalid(text));
+        if [self.uid, self.gid].contains(&u32::MAX) {
+            return invalid(format!(
+                "{} is no uid and no gid: choose another one for squashed clients, such as 65534",
+                u32::MAX
+            ));
+        }
         if self.clients.is_empty() {
             return invalid("an export without clients: name their networks".into());
         }

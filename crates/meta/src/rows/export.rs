@@ -52,6 +52,13 @@ impl Export {
     /// Returns the identity of a client that claims `claimed`; without a claim it acts as nobody.
     pub fn identity(&self, claimed: Option<Posix>) -> Posix {
         let nobody = || Posix { uid: self.uid, gid: self.gid, groups: Vec::new() };
+        // `chown` takes this number for "no change": no user and no file has it.
+        let is_id = |id: u32| id != u32::MAX;
+        let claimed = claimed.filter(|claimed| is_id(claimed.uid)).map(|mut claimed| {
+            claimed.groups.retain(|group| is_id(*group));
+            let gid = if is_id(claimed.gid) { claimed.gid } else { self.gid };
+            Posix { gid, ..claimed }
+        });
         match (self.squash, claimed) {
             (Squash::All, _) | (_, None) => nobody(),
             (Squash::None, Some(claimed)) => claimed,
@@ -152,6 +159,9 @@ mod tests {
             (Squash::Root, posix(0, 8, &[9]), nobody.clone()),
             (Squash::All, posix(7, 8, &[9]), nobody.clone()),
             (Squash::None, posix(0, 0, &[9]), posix(0, 0, &[9])),
+            (Squash::None, posix(u32::MAX, 0, &[9]), nobody.clone()),
+            (Squash::None, posix(7, u32::MAX, &[u32::MAX, 9]), posix(7, 65_533, &[9])),
+            (Squash::Root, posix(u32::MAX, 8, &[9]), nobody.clone()),
         ] {
             assert_eq!(of(squash).identity(Some(claimed)), is);
             assert_eq!(of(squash).identity(None), nobody);

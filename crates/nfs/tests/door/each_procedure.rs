@@ -3,6 +3,7 @@
 use crate::client::{Args, MOUNT};
 use crate::world::{World, run};
 
+const PERM: u32 = 1;
 const NOENT: u32 = 2;
 const ACCES: u32 = 13;
 const EXIST: u32 = 17;
@@ -14,7 +15,6 @@ const NAMETOOLONG: u32 = 63;
 const NOTEMPTY: u32 = 66;
 const STALE: u32 = 70;
 const NOT_SYNC: u32 = 10_002;
-const NOTSUPP: u32 = 10_004;
 const BADTYPE: u32 = 10_007;
 
 const FILE: u32 = 1;
@@ -123,6 +123,39 @@ fn files_are_made_in_three_ways() {
     });
 }
 
+/// `chown` takes 4,294,967,295 for "no change": no program could give it to a file again.
+#[test]
+fn no_file_has_the_number_that_means_no_owner() {
+    run(async {
+        let (_world, mut client, top) = World::mounted().await;
+        client.setattr(&top, Args::new().mode(Some(0o777)), None).await.unwrap();
+        let file = client.create(&top, "file").await.unwrap();
+        let owners = |uid: Option<u32>, gid: Option<u32>| {
+            let id = |args: Args, id: Option<u32>| match id {
+                Some(id) => args.number(1).number(id),
+                None => args.number(0),
+            };
+            let args = id(id(Args::new().number(0), uid), gid);
+            args.number(0).number(0).number(0)
+        };
+        for (uid, gid) in [(Some(u32::MAX), None), (Some(7), Some(u32::MAX))] {
+            assert_eq!(client.setattr(&file, owners(uid, gid), None).await, Err(INVAL));
+            let made = client.make(9, (&top, "directory"), owners(uid, gid)).await;
+            assert_eq!(made, Err(INVAL));
+        }
+        let shown = client.getattr(&file).await.unwrap();
+        assert_eq!((shown.uid, shown.gid), (0, 0));
+        client.setattr(&file, owners(Some(u32::MAX - 1), None), None).await.unwrap();
+        (client.uid, client.gid) = (u32::MAX, 8);
+        let node = Args::new().number(7).mode(Some(0o600));
+        let (_, shown) = client.make(11, (&top, "of nobody"), node.clone()).await.unwrap();
+        assert_eq!((shown.uid, shown.gid), (65_534, 65_534));
+        (client.uid, client.gid) = (7, u32::MAX);
+        let (_, shown) = client.make(11, (&top, "of a group"), node).await.unwrap();
+        assert_eq!((shown.uid, shown.gid), (7, 65_534));
+    });
+}
+
 #[test]
 fn other_things_are_made() {
     run(async {
@@ -140,7 +173,7 @@ fn other_things_are_made() {
         }
         for device in [3, 4] {
             let node = Args::new().number(device).mode(None).long(0);
-            assert_eq!(client.make(11, (&top, "device"), node).await, Err(NOTSUPP));
+            assert_eq!(client.make(11, (&top, "device"), node).await, Err(PERM));
         }
         assert_eq!(client.make(11, (&top, "x"), Args::new().number(2)).await, Err(BADTYPE));
         let file = client.create(&top, "file").await.unwrap();
