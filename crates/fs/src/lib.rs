@@ -39,6 +39,7 @@ mod write;
 
 mod append;
 mod coalesce;
+mod copied_bytes;
 mod delete;
 mod file;
 mod layout;

@@ -1,4 +1,4 @@
-//! Multipart uploads (copied parts and completion), and copies. No byte is moved.
+//! Multipart uploads (copied parts and completion), and copies. Mostly no byte is moved.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -57,8 +57,27 @@ pub struct CopiedPart {
 }
 
 impl Fs {
-    /// Makes a part from a range of an object, by reference. Bytes are read only for a checksum.
+    /// Makes a part from a range of an object: by reference, or by copying its bytes if the object
+    /// has too many pieces to be shared. By reference, bytes are read only for a checksum.
     pub async fn copy_part(
+        &self,
+        caller: &Caller,
+        name: UploadName,
+        number: u32,
+        source: PartSource,
+        checksum: Option<Algorithm>,
+    ) -> Result<CopiedPart> {
+        let shared =
+            self.share_part(caller, name.clone(), number, source.clone(), checksum).await;
+        match shared {
+            Err(Error::NotImplemented(_) | Error::TooLarge(_)) => {
+                self.copy_part_bytes(caller, name, number, source, checksum).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn share_part(
         &self,
         caller: &Caller,
         name: UploadName,
@@ -95,8 +114,9 @@ impl Fs {
         Ok(CopiedPart { etag, modified, checksums })
     }
 
-    /// Copies an object by reference. Bytes are read only for a requested checksum that the source
-    /// does not have, or that the source has only by parts.
+    /// Copies an object: by reference, or by copying its bytes if it has too many pieces to be
+    /// shared. By reference, bytes are read only for a requested checksum that the source does not
+    /// have, or that the source has only by parts.
     pub async fn copy_object(
         &self,
         caller: &Caller,
@@ -117,16 +137,26 @@ impl Fs {
             {
                 own.algorithm
             }
-            (None, _) => return self.run(caller, copy).await,
+            (None, _) => return self.copy_as_is(caller, copy).await,
         };
-        let current = Current { ino: object.ino(), inode: object.inode() };
-        copy.source_conditions.check_read(current).map_err(|error| match error {
-            Error::NotModified(what) => Error::PreconditionFailed(what),
-            other => other,
-        })?;
+        check_source(&object, &copy.source_conditions)?;
         let state = SourceState::of(object.ino(), object.inode());
         let checksums = vec![object.checksum(wanted, 0..size).await?];
-        self.run(caller, CopyCheckedObject { copy, state, checksums }).await
+        let verb = CopyCheckedObject { copy: copy.clone(), state, checksums };
+        match self.run(caller, verb).await {
+            Err(Error::NotImplemented(_)) => {
+                self.copy_object_bytes(caller, copy, Some(wanted)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Copies an object like [`Fs::copy_object`], with the checksums that it has.
+    pub async fn copy_as_is(&self, caller: &Caller, copy: CopyObject) -> Result<CopyReply> {
+        match self.run(caller, copy.clone()).await {
+            Err(Error::NotImplemented(_)) => self.copy_object_bytes(caller, copy, None).await,
+            outcome => outcome,
+        }
     }
 
     /// Deletes an empty bucket and the uploads that are in progress in it: both or neither. Only if
@@ -318,8 +348,20 @@ fn multipart_etag(parts: &[Part]) -> Result<String> {
     Ok(format!("{}-{}", digester.finish().md5_hex(), parts.len()))
 }
 
+/// Checks the conditions on the source of a copy.
+///
+/// # Errors
+/// `PreconditionFailed`.
+pub(crate) fn check_source(object: &Object, conditions: &Conditions) -> Result<()> {
+    let current = Current { ino: object.ino(), inode: object.inode() };
+    conditions.check_read(current).map_err(|error| match error {
+        Error::NotModified(what) => Error::PreconditionFailed(what),
+        other => other,
+    })
+}
+
 /// Converts first and last byte to a range within the object.
-fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Range<u64>> {
+pub(crate) fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Range<u64>> {
     let size = object.size();
     let range = match range {
         None => 0..size,

@@ -367,6 +367,16 @@ impl WrittenBody {
         self.draft.size
     }
 
+    /// Publishes the bytes by an operation, which is given their session and content.
+    pub(crate) async fn publish<T, F: Future<Output = Result<T>>>(
+        self,
+        operation: impl FnOnce(SessionId, NewContent) -> F,
+    ) -> Result<T> {
+        let (draft, content) = self.into_content();
+        let session = draft.session();
+        draft.publish(operation(session, content)).await
+    }
+
     fn into_content(mut self) -> (Draft, NewContent) {
         let content = match self.draft.body {
             None => NewContent::Inline(std::mem::take(&mut self.inline)),

@@ -249,6 +249,7 @@ never! {
     cluster::RemoveNode,
     copy_object::CopyCheckedObject,
     copy_object::CopyObject,
+    copy_object::CopyObjectBytes,
     cors::FindCors,
     cors::PutCors,
     credentials::AddAccessKey,

@@ -228,6 +228,7 @@ verbs! {
     1192 => copy_object::CopyObject, all(&[GetObject, PutObject]);
     1193 => move_object::MoveObject, all(&[GetObject, PutObject, DeleteObject]);
     1194 => copy_object::CopyCheckedObject, all(&[GetObject, PutObject]);
+    195 => copy_object::CopyObjectBytes, all(&[GetObject, PutObject]);
     208 => tags::GetTags, all(&[GetObjectTagging]);
     209 => tags::PutTags, some(&[PutObjectTagging, DeleteObjectTagging]);
     1224 => append::Append, all(&[PutObject]);

@@ -132,7 +132,8 @@ impl Posix {
     }
 
     /// Copies a whole file of at most `length` bytes into an empty file: they share a body then.
-    /// Returns the number of bytes; `None` if these are no such files.
+    /// Returns the number of bytes; `None` if these are no such files, or the source has too many
+    /// pieces for one operation.
     async fn clone_file(
         &self,
         source: &Handle,
@@ -150,7 +151,7 @@ impl Posix {
         let clone = CloneFile { source: from, ino: to, session, size };
         match self.fs.run(caller, clone).await {
             Ok(_) => Ok(Some(size)),
-            Err(Error::Conflict(_)) => Ok(None),
+            Err(Error::Conflict(_) | Error::NotImplemented(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -51,7 +51,7 @@ pub async fn put(at: &At<'_>) -> Result<Reply, Failure> {
         object: Some(changed),
         tags: None,
     };
-    fs.run(caller, verb).await.map_err(|error| match error {
+    fs.copy_as_is(caller, verb).await.map_err(|error| match error {
         Error::PreconditionFailed(_) => {
             let text = "the object has changed since this form was made: load its page again";
             Error::Conflict(text.into())

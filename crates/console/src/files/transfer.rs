@@ -276,7 +276,7 @@ impl TransferRequest {
             object: None,
             tags: None,
         };
-        fs.run(caller, verb).await?;
+        fs.copy_as_is(caller, verb).await?;
         if self.is_move {
             fs.run(caller, delete(same)).await?;
         }

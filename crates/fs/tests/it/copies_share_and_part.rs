@@ -1,5 +1,5 @@
-use cairn_base::limits;
-use cairn_fs::PartSource;
+use cairn_base::{Ino, limits};
+use cairn_fs::{PartSource, Piece};
 use cairn_fs::ops::copy_object::CopyObject;
 
 use crate::world::{BUCKET, World, data, root, run};
@@ -147,6 +147,59 @@ fn holes_are_copied_as_zeros() {
             let mut whole = bytes.to_vec();
             whole.resize(size as usize, 0);
             assert!(world.get("target").await.unwrap() == whole, "{key}");
+        }
+    });
+}
+
+/// A file in pieces with holes between them, in more than may be shared.
+async fn file_in_pieces(world: &World, key: &str) -> Ino {
+    let caller = root();
+    world.put(key, &data(1, 100_000)).await.unwrap();
+    let ino = world.fs.open(&caller, BUCKET, key).await.unwrap().ino();
+    let writer = world.fs.writer(ino);
+    for at in 0..4 * 1010 / 101u64 {
+        let start = (at / 10 + 1) * limits::CHUNK_BYTES + at % 10 * 101 * 1000;
+        let runs: Vec<_> = (0..101).map(|run| (start + run * 1000, data(run, 10))).collect();
+        let block = Piece::Block(writer.upload(&caller, &runs).await.unwrap());
+        writer.publish(&caller, world.fs.session(), vec![block], &mut None).await.unwrap();
+    }
+    ino
+}
+
+/// The copy is of the same bytes, and the source stays what its owner alone has.
+#[test]
+fn bytes_of_a_file_in_many_pieces_are_copied() {
+    run(async {
+        let world = World::new(5).await;
+        let ino = file_in_pieces(&world, "pieces").await;
+        let size = world.fs.open(&root(), BUCKET, "pieces").await.unwrap().size();
+        let copied = CopyObject {
+            source_bucket: BUCKET.into(),
+            source_key: "pieces".into(),
+            source_conditions: Default::default(),
+            bucket: BUCKET.into(),
+            key: "copy".into(),
+            conditions: Default::default(),
+            object: None,
+            tags: None,
+        };
+        let blocks = world.blocks().await;
+        world.fs.copy_as_is(&root(), copied).await.unwrap();
+        assert!(world.blocks().await - blocks >= size / limits::BLOCK_BYTES as u64);
+        let name = world.create_upload("part").await;
+        let range = Some((0, 6 << 20));
+        let (bucket, key, conditions) = (BUCKET.into(), "pieces".into(), Default::default());
+        let source = PartSource { bucket, key, conditions, range };
+        world.fs.copy_part(&root(), name, 1, source, None).await.unwrap();
+        let access = cairn_fs::ops::getattr::Access { ino, wanted: 0 };
+        assert!(!world.fs.read(&root(), access).await.unwrap().1, "nothing shares it");
+        for range in [90_000..110_000, (64 << 20) - 10..(64 << 20) + 5000, size - 2000..size] {
+            let [one, other] = ["pieces", "copy"].map(|key| {
+                let range = range.clone();
+                let (fs, caller) = (&world.fs, root());
+                async move { fs.open(&caller, BUCKET, key).await.unwrap().read_all(range).await }
+            });
+            assert!(one.await.unwrap() == other.await.unwrap());
         }
     });
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::body::{open_file, store_changed};
 use super::namespace::{release_body, retain_body};
 use super::posix::open_inode;
+use super::sharing::{check_shared, unshared};
 use crate::rows::{Content, Inode, Kind};
 use crate::{Context, Stop, Verb, View};
 
@@ -30,6 +31,7 @@ impl Verb for CloneFile {
     ///
     /// # Errors
     /// `Conflict` if the file is not empty or the source of another size: nothing was changed.
+    /// `NotImplemented` if the source has too many pieces to be shared.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
         let source = open_inode(view, context, self.source, Action::GetObject)?;
         let mut inode = open_file(view, context, self.ino, self.session, true)?;
@@ -40,9 +42,11 @@ impl Verb for CloneFile {
         if let Content::Body(body) = inode.content {
             release_body(view, body)?;
         }
+        let former = unshared(view, &source.content)?;
         if let Content::Body(body) = source.content {
             retain_body(view, body, 1)?;
         }
+        check_shared(view, former)?;
         inode.content = source.content;
         store_changed(view, context, self.ino, &mut inode, source.size)?;
         Ok(inode)

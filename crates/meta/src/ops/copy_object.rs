@@ -1,14 +1,15 @@
 //! Copies an object by reference: no byte moves.
 
 use cairn_auth::Action;
-use cairn_base::{BodyId, Error, Ino, Timestamp};
+use cairn_base::{BodyId, Error, Ino, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::key_names::check_key;
 use super::namespace::{no_object, open_bucket_for, retain_body};
-use super::open_object::find;
-use super::put_object::{Placement, PutReply};
+use super::open_object::{FoundObject, find};
+use super::put_object::{NewContent, Placement, PutReply, publish_content};
+use super::sharing::{check_shared, unshared};
 use super::tags::load_tags;
 use crate::rows::{Checksum, Content, Inode, ObjectAttributes};
 use crate::{Context, Stop, Verb, View};
@@ -42,8 +43,14 @@ impl Verb for CopyObject {
     type Reply = CopyReply;
     const NAME: &'static str = "copy_object";
 
+    /// Copies the object.
+    ///
+    /// # Errors
+    /// `NotImplemented` if the source has too many pieces to be shared: see [`CopyObjectBytes`].
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
-        self.copy(view, context, None)
+        let (reply, unshared) = self.share(view, context, None)?;
+        check_shared(view, unshared)?;
+        Ok(reply)
     }
 }
 
@@ -96,17 +103,61 @@ impl Verb for CopyCheckedObject {
     const NAME: &'static str = "copy_checked_object";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
-        self.copy.copy(view, context, Some((&self.state, &self.checksums)))
+        let checked = Some((&self.state, &self.checksums[..]));
+        let (reply, unshared) = self.copy.share(view, context, checked)?;
+        check_shared(view, unshared)?;
+        Ok(reply)
+    }
+}
+
+/// Copies like [`CopyObject`], but shares nothing: the bytes of a state of the source were read and
+/// written again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CopyObjectBytes {
+    pub copy: CopyObject,
+    pub state: SourceState,
+    pub session: SessionId,
+    pub content: NewContent,
+    /// Checksums of the copy, or `None` to take the source's.
+    pub checksums: Option<Vec<Checksum>>,
+}
+
+impl Verb for CopyObjectBytes {
+    type Reply = CopyReply;
+    const NAME: &'static str = "copy_object_bytes";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
+        let found = self.copy.open_source(view, context, Some(&self.state))?;
+        let content = publish_content(view, self.session, &self.content)?;
+        self.copy.put(view, context, &found, content, self.checksums.as_deref())
     }
 }
 
 impl CopyObject {
-    fn copy(
+    /// Copies the object by reference. Returns the source's body, too, if nothing else shared it.
+    /// The caller checks it by [`check_shared`].
+    pub(super) fn share(
         &self,
         view: &mut View<'_>,
         context: &Context,
         checked: Option<(&SourceState, &[Checksum])>,
-    ) -> Result<CopyReply, Stop> {
+    ) -> Result<(CopyReply, Option<BodyId>), Stop> {
+        let found = self.open_source(view, context, checked.map(|(state, _)| state))?;
+        let unshared = unshared(view, &found.inode.content)?;
+        if let Content::Body(body) = found.inode.content {
+            retain_body(view, body, 1)?;
+        }
+        let content = found.inode.content.clone();
+        let reply = self.put(view, context, &found, content, checked.map(|(_, sums)| sums))?;
+        Ok((reply, unshared))
+    }
+
+    fn open_source(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        state: Option<&SourceState>,
+    ) -> Result<FoundObject, Stop> {
         check_key(&self.source_key)?;
         let source = open_bucket_for(
             view,
@@ -118,7 +169,7 @@ impl CopyObject {
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };
-        if let Some((state, _)) = checked {
+        if let Some(state) = state {
             state.check(found.ino, &found.inode)?;
         }
         let current = Current { ino: found.ino, inode: &found.inode };
@@ -131,20 +182,29 @@ impl CopyObject {
             let what = "copying an object onto itself must change its metadata";
             return Err(Error::Invalid(what.into()).into());
         }
+        Ok(found)
+    }
+
+    /// Makes the copy with its content. Its checksums are the source's unless others are given.
+    fn put(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        found: &FoundObject,
+        content: Content,
+        checksums: Option<&[Checksum]>,
+    ) -> Result<CopyReply, Stop> {
         let tags = match &self.tags {
             Some(tags) => tags.clone(),
             None => load_tags(view, found.ino, &found.inode)?,
         };
         let mut object = self.attributes(found.inode.object.as_deref());
-        if let Some((_, checksums)) = checked {
+        if let Some(checksums) = checksums {
             object.checksums = checksums.to_vec();
-        }
-        if let Content::Body(body) = found.inode.content {
-            retain_body(view, body, 1)?;
         }
         let place = Placement::find(view, context, &self.bucket, &self.key, &self.conditions)?;
         let size = if found.inode.is_directory() { 0 } else { found.inode.size };
-        let put = place.put(view, context, found.inode.content, size, object.clone(), &tags)?;
+        let put = place.put(view, context, content, size, object.clone(), &tags)?;
         Ok(CopyReply { put, object })
     }
 }

@@ -9,6 +9,7 @@ use super::body::{FILE_BYTES, fork, open_file, own_body, refer, store_changed};
 use super::edit::{extents_between, insert, replace};
 use super::namespace::chunk_of;
 use super::posix::{READ, check_mode, open_inode};
+use super::sharing::{check_shared, unshared};
 use crate::rows::{Content, Extent, Inode, Kind, Place};
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -57,7 +58,7 @@ impl Verb for CopyRange {
     /// # Errors
     /// `CrossBucket` for files of two buckets; `Invalid` for overlapping ranges of one file.
     /// `TooLarge` for more than one operation can do: fewer bytes, or chunks that are coalesced
-    /// first, may be possible.
+    /// first, may be possible. `NotImplemented` if the source has too many pieces to be shared.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyRangeReply, Stop> {
         let source = self.open_source(view, context)?;
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
@@ -70,12 +71,14 @@ impl Verb for CopyRange {
             return Ok(CopyRangeReply { inode, len });
         }
         self.check_range(len)?;
+        let former = unshared(view, &source.content)?;
         let (pieces, len) = self.pieces(view, &source, len.min(STEP_BYTES))?;
         let end = self.offset + len;
         if !put_inline(&mut inode, self.offset, end, &pieces) {
             let own = self.own_body(view, &mut inode, end, &pieces)?;
             replace(view, context, own, self.offset, end, split(pieces))?;
         }
+        check_shared(view, former)?;
         let size = inode.size.max(end);
         store_changed(view, context, self.ino, &mut inode, size)?;
         Ok(CopyRangeReply { inode, len })
@@ -93,11 +96,6 @@ impl CopyRange {
         }
         if !self.opened {
             check_mode(context, &source, READ)?;
-        }
-        if chunk_of(source.size) as usize >= limits::OP_ROWS {
-            // The next writer gives it a new body in one operation.
-            let what = format!("inode {} has {} bytes: copy them", self.source, source.size);
-            return Err(Error::NotImplemented(what).into());
         }
         Ok(source)
     }

@@ -49,6 +49,7 @@ pub mod rmdir;
 pub mod sessions;
 pub mod setattr;
 pub mod share_links;
+mod sharing;
 pub mod statfs;
 pub mod symlink;
 pub mod tags;

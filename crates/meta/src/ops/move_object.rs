@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::conditions::Conditions;
 use super::copy_object::{CopyObject, CopyReply};
 use super::delete_object::DeleteObject;
+use super::sharing::check_shared;
 use crate::{Context, Stop, Verb, View};
 
 /// Gives an object another key, in one step: nobody sees it at both, or at neither. An existing
@@ -27,7 +28,8 @@ impl Verb for MoveObject {
     /// Moves the object.
     ///
     /// # Errors
-    /// `NotFound` if there is no such object, `Invalid` if both keys are the same.
+    /// `NotFound` if there is no such object, `Invalid` if both keys are the same. `NotImplemented`
+    /// if the file has other names or is open, and has too many pieces to be shared.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
         if self.key == self.target {
             return Err(
@@ -44,10 +46,11 @@ impl Verb for MoveObject {
             object: None,
             tags: None,
         };
-        let reply = copy.apply(view, context)?;
+        let (reply, unshared) = copy.share(view, context, None)?;
         let (bucket, key) = (self.bucket.clone(), self.key.clone());
         let delete = DeleteObject { bucket, key, conditions: Conditions::default() };
         delete.apply(view, context)?;
+        check_shared(view, unshared)?;
         Ok(reply)
     }
 }

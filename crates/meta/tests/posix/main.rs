@@ -5,6 +5,7 @@
 
 mod append_once;
 mod attributes;
+mod bodies_of_many_pieces;
 mod body_sharing;
 mod contents;
 mod for_call;

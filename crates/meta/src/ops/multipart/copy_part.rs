@@ -14,6 +14,7 @@ use crate::ops::namespace::{
     chunk_of, no_object, open_bucket_for, require_session, retain_body, store_extents,
 };
 use crate::ops::open_object::find;
+use crate::ops::sharing::{check_extents, check_shared, unshared};
 use crate::rows::{Checksum, Content, Extent, Extents, Part, Place};
 use crate::{Context, Stop, Verb, View};
 
@@ -144,8 +145,11 @@ impl CopyPart {
                 return self.inline_part(view, cut, end - start);
             }
         };
+        let former = unshared(view, source)?;
+        let ranges = owned_ranges(view, body, start, end, DEPTH)?;
+        check_extents(ranges.len())?;
         let mut out = ChunkWriter::new(self.body);
-        for extent in owned_ranges(view, body, start, end, DEPTH)? {
+        for extent in ranges {
             let moved = Extent { offset: extent.offset - start, ..extent };
             if let Place::Body { body, .. } = moved.place {
                 let pieces = chunk_of(moved.end() - 1) - chunk_of(moved.offset) + 1;
@@ -154,6 +158,7 @@ impl CopyPart {
             out.push(view, moved)?;
         }
         out.finish(view)?;
+        check_shared(view, former)?;
         Ok(Content::Body(self.body))
     }
 
