@@ -10,8 +10,8 @@ pub const CHUNK_BYTES: u64 = 64 << 20;
 pub const CHUNK_EXTENTS: usize = 1024;
 /// Longest body that is kept inline in the metadata, bytes: one sync instead of two.
 pub const INLINE_BYTES: usize = 16 << 10;
-/// Largest object, bytes (S3's own limit: 5 TiB).
-pub const OBJECT_BYTES: u64 = 5 << 40;
+/// Largest object, bytes (S3's own limit: as many parts as there can be, of 5 GiB each).
+pub const OBJECT_BYTES: u64 = PARTS as u64 * PART_BYTES_MAX;
 
 /// Most rows that one metadata operation may touch.
 pub const OP_ROWS: usize = 4096;
@@ -47,7 +47,7 @@ pub const WEBSITE_RULES: usize = 50;
 pub const WEBSITE_BYTES: usize = 32 << 10;
 /// Most resumable uploads in progress of one user, and most bytes in all of them.
 pub const RESUMABLE_UPLOADS: usize = 100;
-pub const RESUMABLE_BYTES: u64 = 10 << 40;
+pub const RESUMABLE_BYTES: u64 = 2 * OBJECT_BYTES;
 /// Most buckets of one user, unless set otherwise; root has no limit.
 pub const USER_BUCKETS: u64 = 1000;
 /// Most unfinished uploads that one user began, multipart and resumable, unless set otherwise.

@@ -1,11 +1,14 @@
 //! Digests of object bytes, as S3 defines them.
 
+use std::hash::Hasher as _;
+
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 use crc_fast::{CrcAlgorithm, checksum_combine};
 use md5::Md5;
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
+use twox_hash::{XxHash3_64, XxHash3_128, XxHash64};
 
 use crate::rows::{Algorithm, Checksum, ChecksumKind};
 
@@ -19,6 +22,11 @@ enum Hasher {
     Crc(crc_fast::Digest),
     Sha1(Sha1),
     Sha256(Sha256),
+    Sha512(Sha512),
+    Md5(Md5),
+    XxHash64(XxHash64),
+    XxHash3(XxHash3_64),
+    XxHash128(XxHash3_128),
 }
 
 /// The results of a [`Digester`].
@@ -61,6 +69,11 @@ impl Digester {
                 Hasher::Crc(crc) => crc.update(bytes),
                 Hasher::Sha1(sha) => sha.update(bytes),
                 Hasher::Sha256(sha) => sha.update(bytes),
+                Hasher::Sha512(sha) => sha.update(bytes),
+                Hasher::Md5(md5) => md5.update(bytes),
+                Hasher::XxHash64(hash) => hash.write(bytes),
+                Hasher::XxHash3(hash) => hash.write(bytes),
+                Hasher::XxHash128(hash) => hash.write(bytes),
             }
         }
     }
@@ -80,17 +93,28 @@ fn crc_of(algorithm: Algorithm) -> Option<CrcAlgorithm> {
         Algorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
         Algorithm::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
         Algorithm::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
-        Algorithm::Sha1 | Algorithm::Sha256 => None,
+        _ => None,
     }
 }
 
 impl Hasher {
     fn new(algorithm: Algorithm) -> Hasher {
-        match (algorithm, crc_of(algorithm)) {
-            (_, Some(crc)) => Hasher::Crc(crc_fast::Digest::new(crc)),
-            (Algorithm::Sha1, None) => Hasher::Sha1(Sha1::new()),
-            (_, None) => Hasher::Sha256(Sha256::new()),
+        match algorithm {
+            Algorithm::Crc32 => Hasher::crc(CrcAlgorithm::Crc32IsoHdlc),
+            Algorithm::Crc32c => Hasher::crc(CrcAlgorithm::Crc32Iscsi),
+            Algorithm::Crc64Nvme => Hasher::crc(CrcAlgorithm::Crc64Nvme),
+            Algorithm::Sha1 => Hasher::Sha1(Sha1::new()),
+            Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
+            Algorithm::Sha512 => Hasher::Sha512(Sha512::new()),
+            Algorithm::Md5 => Hasher::Md5(Md5::new()),
+            Algorithm::XxHash64 => Hasher::XxHash64(XxHash64::with_seed(0)),
+            Algorithm::XxHash3 => Hasher::XxHash3(XxHash3_64::new()),
+            Algorithm::XxHash128 => Hasher::XxHash128(XxHash3_128::new()),
         }
+    }
+
+    fn crc(algorithm: CrcAlgorithm) -> Hasher {
+        Hasher::Crc(crc_fast::Digest::new(algorithm))
     }
 
     fn finish(self, algorithm: Algorithm) -> Bytes {
@@ -98,6 +122,11 @@ impl Hasher {
             Hasher::Crc(crc) => crc_bytes(crc.finalize(), algorithm),
             Hasher::Sha1(sha) => Bytes::copy_from_slice(&sha.finalize()),
             Hasher::Sha256(sha) => Bytes::copy_from_slice(&sha.finalize()),
+            Hasher::Sha512(sha) => Bytes::copy_from_slice(&sha.finalize()),
+            Hasher::Md5(md5) => Bytes::copy_from_slice(&md5.finalize()),
+            Hasher::XxHash64(hash) => Bytes::copy_from_slice(&hash.finish().to_be_bytes()),
+            Hasher::XxHash3(hash) => Bytes::copy_from_slice(&hash.finish().to_be_bytes()),
+            Hasher::XxHash128(hash) => Bytes::copy_from_slice(&hash.finish_128().to_be_bytes()),
         }
     }
 }
@@ -154,6 +183,14 @@ mod tests {
         assert_eq!(found[2], "ae8b14860a799888");
         assert_eq!(found[3], "f7c3bc1d808e04732adf679965ccc34ca7ae3441");
         assert!(found[4].starts_with("15e2b0d3c33891ebb0f1ef609ec419420c20e320"));
+        assert!(found[5].starts_with("d9e6762dd1c8eaf6d61b3c6192fc408d"));
+        assert_eq!(found[6], digests.md5_hex());
+        assert_eq!(found[7], "8cb841db40e6ae83");
+        assert_eq!(found[8], "72dcb18b67a17dff");
+        assert_eq!(found[9], "33119477ede5dcd5e9716427681d5860");
+        for (algorithm, sum) in Algorithm::ALL.into_iter().zip(&digests.checksums) {
+            assert_eq!(sum.value.len(), algorithm.checksum_bytes(), "{algorithm:?}");
+        }
     }
 
     #[test]

@@ -67,8 +67,7 @@ impl Fs {
         source: PartSource,
         checksum: Option<Algorithm>,
     ) -> Result<CopiedPart> {
-        let shared =
-            self.share_part(caller, name.clone(), number, source.clone(), checksum).await;
+        let shared = self.share_part(caller, name.clone(), number, source.clone(), checksum).await;
         match shared {
             Err(Error::NotImplemented(_) | Error::TooLarge(_)) => {
                 self.copy_part_bytes(caller, name, number, source, checksum).await
@@ -140,6 +139,11 @@ impl Fs {
             (None, _) => return self.copy_as_is(caller, copy).await,
         };
         check_source(&object, &copy.source_conditions)?;
+        if wanted.is_later() && object.attributes().is_none_or(|source| source.etag.is_empty()) {
+            let what = "the source has no MD5 as its ETag, and then a copy can have no checksum \
+                        of this algorithm: ask for CRC32, CRC32C, CRC64NVME, SHA1 or SHA256";
+            return Err(Error::Invalid(what.into()));
+        }
         let state = SourceState::of(object.ino(), object.inode());
         let checksums = vec![object.checksum(wanted, 0..size).await?];
         let verb = CopyCheckedObject { copy: copy.clone(), state, checksums };
@@ -289,25 +293,34 @@ impl Fs {
         body: BodyId,
     ) -> Result<CompletedUpload> {
         let session = self.inner.meta.session();
-        let steps = named.len().div_ceil(TAKE_PARTS);
         let (mut change, mut offset) = (None, 0);
         let mut upload = Upload::default();
         let mut parts: Vec<Part> = Vec::with_capacity(named.len());
-        for (at, step) in named.chunks(TAKE_PARTS).enumerate() {
+        let (mut rest, mut step) = (named, TAKE_PARTS);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(step.min(rest.len()));
             let verb = TakeParts {
                 name: name.clone(),
                 session,
                 body,
                 change,
                 offset,
-                parts: step.to_vec(),
-                last: at + 1 == steps,
+                parts: now.to_vec(),
+                last: later.is_empty(),
             };
-            let taken: TakePartsReply = self.run(caller, verb).await?;
+            let taken: TakePartsReply = match self.run(caller, verb).await {
+                // A part of 5 GiB has 81 rows: fewer parts may fit in one operation.
+                Err(Error::TooLarge(_)) if now.len() > 1 => {
+                    step = now.len() / 2;
+                    continue;
+                }
+                taken => taken?,
+            };
             change = Some(taken.upload.change);
             offset = taken.offset;
             upload = taken.upload;
             parts.extend(taken.parts);
+            rest = later;
         }
         let checksums = object_checksums(&upload, &parts)?;
         let verb = CompleteUpload {
@@ -402,13 +415,16 @@ impl Object {
     }
 }
 
-/// Returns the checksum announced for the object.
+/// Returns the checksum announced for the object. If none was, it is S3's default, provided that
+/// all parts have that.
 fn object_checksums(upload: &Upload, parts: &[Part]) -> Result<Vec<Checksum>> {
-    let Some((algorithm, kind)) = upload.checksum else { return Ok(Vec::new()) };
+    let default = (Algorithm::Crc64Nvme, ChecksumKind::FullObject);
+    let (algorithm, kind) = upload.checksum.unwrap_or(default);
     let mut values: Vec<(Bytes, u64)> = Vec::with_capacity(parts.len());
     for part in parts {
         match part.checksums.iter().find(|checksum| checksum.algorithm == algorithm) {
             Some(checksum) => values.push((checksum.value.clone(), part.size)),
+            None if upload.checksum.is_none() => return Ok(Vec::new()),
             None => {
                 let what = "a part has no checksum of the kind that the upload was begun with";
                 return Err(Error::Invalid(what.into()));

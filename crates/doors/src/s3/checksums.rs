@@ -18,6 +18,11 @@ pub(super) fn word(algorithm: Algorithm) -> &'static str {
         Algorithm::Crc64Nvme => "CRC64NVME",
         Algorithm::Sha1 => "SHA1",
         Algorithm::Sha256 => "SHA256",
+        Algorithm::Sha512 => "SHA512",
+        Algorithm::Md5 => "MD5",
+        Algorithm::XxHash64 => "XXHASH64",
+        Algorithm::XxHash3 => "XXHASH3",
+        Algorithm::XxHash128 => "XXHASH128",
     }
 }
 
@@ -29,15 +34,19 @@ pub(super) fn header(algorithm: Algorithm) -> &'static str {
         Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
         Algorithm::Sha1 => "x-amz-checksum-sha1",
         Algorithm::Sha256 => "x-amz-checksum-sha256",
+        Algorithm::Sha512 => "x-amz-checksum-sha512",
+        Algorithm::Md5 => "x-amz-checksum-md5",
+        Algorithm::XxHash64 => "x-amz-checksum-xxhash64",
+        Algorithm::XxHash3 => "x-amz-checksum-xxhash3",
+        Algorithm::XxHash128 => "x-amz-checksum-xxhash128",
     }
 }
 
 pub(super) fn algorithm(text: &str) -> S3Result<Algorithm> {
     let found = Algorithm::ALL.into_iter().find(|one| word(*one).eq_ignore_ascii_case(text));
     found.ok_or_else(|| {
-        bad_request(format!(
-            "checksum algorithm {text:?}: use CRC32, CRC32C, CRC64NVME, SHA1 or SHA256"
-        ))
+        let known = Algorithm::ALL.map(word).join(", ");
+        bad_request(format!("checksum algorithm {text:?}: use one of {known}"))
     })
 }
 
@@ -79,25 +88,15 @@ pub(super) fn to_algorithm(algorithm: Algorithm) -> ChecksumAlgorithm {
     ChecksumAlgorithm::from_static(word(algorithm))
 }
 
-/// Returns the checksum with that algorithm, in base64, for a field of a reply.
-pub(super) fn field(checksums: &[Checksum], wanted: Algorithm, part_count: u32) -> Option<String> {
-    let found = checksums.iter().find(|checksum| checksum.algorithm == wanted);
-    found.map(|checksum| encode(checksum, part_count))
+/// Returns the name of the element with a checksum.
+pub(super) fn element(algorithm: Algorithm) -> String {
+    format!("Checksum{}", word(algorithm))
 }
 
-/// Fills in the five fields that all replies with checksums have.
-macro_rules! fill_checksums {
-    ($reply:expr, $checksums:expr, $part_count:expr) => {{
-        use cairn_fs::rows::Algorithm::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
-        let (reply, sums, count) = (&mut $reply, $checksums, $part_count);
-        reply.checksum_crc32 = $crate::s3::checksums::field(sums, Crc32, count);
-        reply.checksum_crc32c = $crate::s3::checksums::field(sums, Crc32c, count);
-        reply.checksum_crc64nvme = $crate::s3::checksums::field(sums, Crc64Nvme, count);
-        reply.checksum_sha1 = $crate::s3::checksums::field(sums, Sha1, count);
-        reply.checksum_sha256 = $crate::s3::checksums::field(sums, Sha256, count);
-    }};
+/// Returns the algorithm of an element `Checksum…`.
+pub(super) fn of_element(name: &[u8]) -> Option<Algorithm> {
+    Algorithm::ALL.into_iter().find(|one| element(*one).as_bytes() == name)
 }
-pub(super) use fill_checksums;
 
 /// Writes them into the headers of a reply.
 pub(super) fn write(checksums: &[Checksum], part_count: u32, headers: &mut HeaderMap) {

@@ -41,6 +41,7 @@ mod rules;
 mod sigv2;
 mod sigv4;
 mod store;
+mod summed;
 mod table;
 mod tags;
 mod upload_id;

@@ -92,6 +92,11 @@ pub(super) const BODY: &[&str] = &[
     "x-amz-checksum-crc64nvme",
     "x-amz-checksum-sha1",
     "x-amz-checksum-sha256",
+    "x-amz-checksum-sha512",
+    "x-amz-checksum-md5",
+    "x-amz-checksum-xxhash64",
+    "x-amz-checksum-xxhash3",
+    "x-amz-checksum-xxhash128",
     "x-amz-sdk-checksum-algorithm",
     "x-amz-trailer",
 ];

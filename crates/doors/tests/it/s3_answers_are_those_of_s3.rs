@@ -303,7 +303,7 @@ fn copies_have_their_checksums() {
     let head = root.ask("HEAD", "/photos/copy").header("x-amz-checksum-mode", "ENABLED").send();
     assert_eq!(head.header("x-amz-checksum-sha256"), Some(&*sha256(&whole)));
     assert_eq!(head.header("x-amz-checksum-type"), Some("FULL_OBJECT"));
-    for algorithm in ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"] {
+    for algorithm in ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256", "SHA512", "XXHASH128"] {
         let copied = copy(Some(algorithm)).ok().one(&format!("Checksum{algorithm}"));
         let put = root.ask("PUT", "/photos/put").header("x-amz-checksum-algorithm", algorithm);
         let put = put.body(&whole).send().ok();

@@ -43,6 +43,17 @@ fn checksums_in_headers_and_trailers() {
         ("x-amz-checksum-crc64nvme", "jSnVw/bqjr4="),
         ("x-amz-checksum-sha1", "Kq5sNclPz7QV2+lfQIuc6R7oRu0="),
         ("x-amz-checksum-sha256", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="),
+        (
+            "x-amz-checksum-sha512",
+            concat!(
+                "MJ7MSJwS1utMxA9QyQLytNDtd+5RGnx6m808qG1M2G",
+                "+YndNbxf9JlnDaNCVbRbDP2DDoH2Bdz33FVC6TrpzXbw==",
+            ),
+        ),
+        ("x-amz-checksum-md5", "XrY7u+Ae7tCTyyK7j1rNww=="),
+        ("x-amz-checksum-xxhash64", "RatnNLIeaWg="),
+        ("x-amz-checksum-xxhash3", "1Eex6kDmmIs="),
+        ("x-amz-checksum-xxhash128", "340J6T+HSQCpm4d1zBW2xw=="),
     ];
     for (name, sum) in sums {
         for mode in Mode::BODIES {

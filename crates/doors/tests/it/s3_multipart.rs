@@ -222,6 +222,7 @@ fn checksums_of_parts_and_of_the_whole() {
         ("CRC32C", "FULL_OBJECT", "x-amz-checksum-crc32c"),
         ("CRC64NVME", "FULL_OBJECT", "x-amz-checksum-crc64nvme"),
         ("SHA256", "COMPOSITE", "x-amz-checksum-sha256"),
+        ("XXHASH3", "COMPOSITE", "x-amz-checksum-xxhash3"),
     ] {
         let begun = root
             .ask("POST", "/videos/a?uploads")
@@ -250,16 +251,68 @@ fn checksums_of_parts_and_of_the_whole() {
         let head = root.ask("HEAD", "/videos/a").header("x-amz-checksum-mode", "ENABLED").send();
         assert_eq!(head.header(header), Some(&*whole));
         assert_eq!(head.header("x-amz-checksum-type"), Some(kind));
+        let ask = |mode: &str| {
+            let ask = root.ask("HEAD", "/videos/a?partNumber=2");
+            ask.header("x-amz-checksum-mode", mode).send()
+        };
+        assert_eq!(ask("ENABLED").header(header), Some(&*other));
+        assert_eq!(ask("ENABLED").header("x-amz-checksum-type"), Some(kind));
+        assert_eq!(ask("").header(header), None);
         if kind == "FULL_OBJECT" {
             let ask = root.ask("PUT", "/videos/whole").header(header, &whole);
             ask.body(&[&one[..], &two].concat()).send().ok();
         }
     }
-    for (algorithm, kind) in [("SHA1", "FULL_OBJECT"), ("CRC64NVME", "COMPOSITE"), ("MD4", "")] {
+    for (algorithm, kind) in [
+        ("SHA1", "FULL_OBJECT"),
+        ("XXHASH64", "FULL_OBJECT"),
+        ("CRC64NVME", "COMPOSITE"),
+        ("MD4", ""),
+    ] {
         let ask =
             root.ask("POST", "/videos/a?uploads").header("x-amz-checksum-algorithm", algorithm);
         ask.header("x-amz-checksum-type", kind).send().fails(400, "InvalidRequest");
     }
+}
+
+/// As at S3, CRC64NVME of the whole object, whether its bytes came at once or in parts.
+#[test]
+fn objects_without_a_checksum_get_one() {
+    const SUM: &str = "x-amz-checksum-crc64nvme";
+    let server = Server::start();
+    let root = server.root();
+    root.put("/videos", b"").ok();
+    let (one, two) = (data(5 * MIB, 1), data(77, 2));
+    let whole = root.put("/videos/whole", &[&one[..], &two].concat()).ok();
+    assert_eq!(whole.header("x-amz-checksum-type"), Some("FULL_OBJECT"));
+    let sum = whole.header(SUM).unwrap().to_owned();
+    let begin_of_two = || {
+        let upload = begin(&root, "/videos/a");
+        let put = |number, body: &[u8]| part(&root, "/videos/a", &upload, number, body).ok();
+        let parts = list(&[(1, put(1, &one).etag()), (2, put(2, &two).etag())]);
+        (format!("/videos/a?uploadId={upload}"), parts)
+    };
+    let (path, parts) = begin_of_two();
+    assert_eq!(root.post(&path, &parts).ok().one("ChecksumCRC64NVME"), sum);
+    let (path, parts) = begin_of_two();
+    let ask = |kind: &str, sum: &str| {
+        let ask = root.ask("POST", &path).header("x-amz-checksum-type", kind).header(SUM, sum);
+        ask.body(parts.as_bytes()).send()
+    };
+    ask("COMPOSITE", &sum).fails(400, "InvalidRequest");
+    ask("FULL_OBJECT", "AAAAAAAAAAA=").fails(400, "BadDigest");
+    assert_eq!(ask("FULL_OBJECT", &sum).ok().one("ChecksumType"), "FULL_OBJECT");
+    let head = root.ask("HEAD", "/videos/a").header("x-amz-checksum-mode", "ENABLED").send();
+    assert_eq!(head.header(SUM), Some(&*sum));
+    // A part with another checksum has no CRC64NVME, and neither has the object.
+    let upload = begin(&root, "/videos/b");
+    let other = root.ask("PUT", &format!("/videos/b?partNumber=1&uploadId={upload}"));
+    let other = other.header("x-amz-checksum-md5", "XrY7u+Ae7tCTyyK7j1rNww==");
+    let other = other.body(b"hello world").send().ok();
+    let (path, parts) = (format!("/videos/b?uploadId={upload}"), list(&[(1, other.etag())]));
+    let ask = root.ask("POST", &path).header(SUM, &sum).body(parts.as_bytes());
+    ask.send().fails(400, "InvalidRequest");
+    assert!(root.post(&path, &parts).ok().all("ChecksumCRC64NVME").is_empty());
 }
 
 #[test]

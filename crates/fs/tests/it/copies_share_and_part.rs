@@ -1,6 +1,6 @@
 use cairn_base::{Ino, limits};
-use cairn_fs::{PartSource, Piece};
 use cairn_fs::ops::copy_object::CopyObject;
+use cairn_fs::{PartSource, Piece};
 
 use crate::world::{BUCKET, World, data, root, run};
 
@@ -201,5 +201,33 @@ fn bytes_of_a_file_in_many_pieces_are_copied() {
             });
             assert!(one.await.unwrap() == other.await.unwrap());
         }
+    });
+}
+
+/// 81 rows for each part of 5 GiB: more than one operation may write, though no byte is stored.
+#[test]
+fn an_object_is_made_of_many_large_parts() {
+    const PARTS: u32 = 60;
+    assert_eq!(limits::OBJECT_BYTES, u64::from(limits::PARTS) * (5 << 30));
+    run(async {
+        let world = World::new(6).await;
+        world.put("hole", &data(1, 1)).await.unwrap();
+        let ino = world.fs.open(&root(), BUCKET, "hole").await.unwrap().ino();
+        world.fs.truncate(&root(), ino, limits::PART_BYTES_MAX, true).await.unwrap();
+        let name = world.create_upload("large").await;
+        let mut parts = Vec::new();
+        for number in 1..=PARTS {
+            let (bucket, key, conditions) = (BUCKET.into(), "hole".into(), Default::default());
+            let source = PartSource { bucket, key, conditions, range: None };
+            let copied = world.fs.copy_part(&root(), name.clone(), number, source, None).await;
+            let (etag, checksum) = (copied.unwrap().etag, None);
+            parts.push(cairn_fs::ops::multipart::TakenPart { number, etag, checksum });
+        }
+        world.complete(&name, &parts).await.unwrap();
+        let large = world.fs.open(&root(), BUCKET, "large").await.unwrap();
+        assert_eq!(large.size(), u64::from(PARTS) * limits::PART_BYTES_MAX);
+        let last = large.size() - limits::PART_BYTES_MAX;
+        let bytes = large.read_all(last - 1..last + 2).await.unwrap();
+        assert_eq!(bytes[..], [0, data(1, 1)[0], 0]);
     });
 }

@@ -5,52 +5,7 @@ use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
 use cairn_base::{Result, UploadId};
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Row, unexpected};
-
-/// A checksum algorithm of S3 (`x-amz-checksum-*`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Algorithm {
-    Crc32,
-    Crc32c,
-    Crc64Nvme,
-    Sha1,
-    Sha256,
-}
-
-impl Algorithm {
-    pub const ALL: [Algorithm; 5] = [
-        Algorithm::Crc32,
-        Algorithm::Crc32c,
-        Algorithm::Crc64Nvme,
-        Algorithm::Sha1,
-        Algorithm::Sha256,
-    ];
-
-    fn number(self) -> u8 {
-        match self {
-            Algorithm::Crc32 => 1,
-            Algorithm::Crc32c => 2,
-            Algorithm::Crc64Nvme => 3,
-            Algorithm::Sha1 => 4,
-            Algorithm::Sha256 => 5,
-        }
-    }
-
-    fn from_number(number: u8) -> Result<Algorithm> {
-        let found = Algorithm::ALL.into_iter().find(|algorithm| algorithm.number() == number);
-        found.ok_or_else(|| unexpected("checksum", number))
-    }
-
-    /// Returns the length of the checksum, bytes.
-    pub fn checksum_bytes(self) -> usize {
-        match self {
-            Algorithm::Crc32 | Algorithm::Crc32c => 4,
-            Algorithm::Crc64Nvme => 8,
-            Algorithm::Sha1 => 20,
-            Algorithm::Sha256 => 32,
-        }
-    }
-}
+use super::{Algorithm, FORMAT, Row, unexpected};
 
 /// The bytes that a checksum of a multipart object covers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -133,14 +88,17 @@ impl Row for ObjectAttributes {
         if !self.user_metadata.is_empty() {
             writer.bytes(8, &encode_pairs(&self.user_metadata));
         }
-        for checksum in &self.checksums {
+        for checksum in self.checksums.iter().filter(|one| !one.algorithm.is_later()) {
             writer.bytes(9, &checksum.encode());
         }
         writer
             .number(10, u64::from(self.part_count))
             .number(11, self.part_table.map_or(0, |upload| upload.0))
-            .number(12, u64::from(self.tag_count))
-            .raw(&self.unknown);
+            .number(12, u64::from(self.tag_count));
+        for checksum in self.checksums.iter().filter(|one| one.algorithm.is_later()) {
+            writer.bytes(13, &checksum.encode());
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -157,12 +115,17 @@ impl Row for ObjectAttributes {
                 6 => object.cache_control = field.text()?,
                 7 => object.expires = field.text()?,
                 8 => object.user_metadata = decode_pairs(&field.value)?,
-                9 => object.checksums.push(Checksum::decode(&field.value)?),
+                9 | 13 => object.checksums.push(Checksum::decode(&field.value)?),
                 10 => object.part_count = super::narrow("part count", field.number()?)?,
                 11 => object.part_table = Some(UploadId(field.number()?)),
                 12 => object.tag_count = super::narrow("tag count", field.number()?)?,
                 _ => field.keep(&mut object.unknown),
             }
+        }
+        if object.etag.is_empty() {
+            // A program that does not know field 13 may have changed the bytes. It left the field
+            // as it was, and emptied the ETag.
+            object.checksums.retain(|checksum| !checksum.algorithm.is_later());
         }
         Ok(object)
     }

@@ -2,6 +2,7 @@
 //! a newer version are kept. `docs/format.md` has the tables.
 
 mod acl;
+mod algorithm;
 mod attributes;
 mod bucket;
 mod calls;
@@ -28,9 +29,8 @@ mod website;
 mod wire_form;
 
 pub use acl::{Acl, AclSubject};
-pub use attributes::{
-    Algorithm, Checksum, ChecksumKind, ObjectAttributes, decode_pairs, encode_pairs,
-};
+pub use algorithm::Algorithm;
+pub use attributes::{Checksum, ChecksumKind, ObjectAttributes, decode_pairs, encode_pairs};
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use calls::{Calls, DoneCall};
 pub use cluster::IssuedToken;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::{BodyId, Result, Timestamp, UserId};
 
-use super::attributes::{Algorithm, Checksum};
+use super::attributes::Checksum;
 use super::{
-    ChecksumKind, Content, FORMAT, ObjectAttributes, Row, array, decode_pairs, encode_pairs,
-    narrow, unexpected, unzigzag, zigzag,
+    Algorithm, ChecksumKind, Content, FORMAT, ObjectAttributes, Row, array, decode_pairs,
+    encode_pairs, narrow, unexpected, unzigzag, zigzag,
 };
 
 /// A multipart upload: the row `u <bucket> <key> <upload>`.
@@ -39,9 +39,12 @@ impl Row for Upload {
         if !self.tags.is_empty() {
             writer.bytes(4, &encode_pairs(&self.tags));
         }
-        if let Some((algorithm, kind)) = self.checksum {
+        let announced = self.checksum.map(|(algorithm, kind)| {
             let empty = vec![0; algorithm.checksum_bytes()].into();
-            writer.bytes(5, &Checksum { algorithm, kind, value: empty }.encode());
+            (algorithm.is_later(), Checksum { algorithm, kind, value: empty }.encode())
+        });
+        if let Some((false, checksum)) = &announced {
+            writer.bytes(5, checksum);
         }
         writer.number(6, self.change);
         if self.takes_any_size {
@@ -49,6 +52,9 @@ impl Row for Upload {
         }
         if self.bytes > 0 {
             writer.number(8, self.bytes);
+        }
+        if let Some((true, checksum)) = &announced {
+            writer.bytes(9, checksum);
         }
         writer.raw(&self.unknown);
         writer.finish()
@@ -63,7 +69,7 @@ impl Row for Upload {
                 2 => upload.initiated = Timestamp(unzigzag(field.number()?)),
                 3 => upload.object = ObjectAttributes::decode(&field.value)?,
                 4 => upload.tags = decode_pairs(&field.value)?,
-                5 => {
+                5 | 9 => {
                     let announced = Checksum::decode(&field.value)?;
                     upload.checksum = Some((announced.algorithm, announced.kind));
                 }
@@ -100,7 +106,7 @@ impl Row for Part {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
         writer.number(1, self.size).text(2, &self.etag).number(3, zigzag(self.modified.0));
-        for checksum in &self.checksums {
+        for checksum in self.checksums.iter().filter(|one| !one.algorithm.is_later()) {
             writer.bytes(4, &checksum.encode());
         }
         match &self.content {
@@ -115,7 +121,11 @@ impl Row for Part {
         if let Some(body) = self.taken {
             writer.bytes(7, &body.to_bytes());
         }
-        writer.number(8, u64::from(self.further_references)).raw(&self.unknown);
+        writer.number(8, u64::from(self.further_references));
+        for checksum in self.checksums.iter().filter(|one| one.algorithm.is_later()) {
+            writer.bytes(9, &checksum.encode());
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -127,7 +137,7 @@ impl Row for Part {
                 1 => part.size = field.number()?,
                 2 => part.etag = field.text()?,
                 3 => part.modified = Timestamp(unzigzag(field.number()?)),
-                4 => part.checksums.push(Checksum::decode(&field.value)?),
+                4 | 9 => part.checksums.push(Checksum::decode(&field.value)?),
                 5 => part.content = Content::Inline(field.value),
                 6 => {
                     let body = BodyId::from_bytes(array("body id", &field.value)?);

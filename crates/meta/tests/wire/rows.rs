@@ -102,8 +102,16 @@ samples! {
         MasterEpochs::default(),
         MasterEpochs { counted: 300, ordered_since: 200, unknown: vec![] },
     ];
-    ObjectAttributes, |row| row.tag_count += 1, [object(), ObjectAttributes::default()];
-    Part, |row| row.size += 1, [part(), Part { etag: "e-1".into(), ..Part::default() }];
+    ObjectAttributes, |row| row.tag_count += 1, [
+        object(),
+        ObjectAttributes::default(),
+        ObjectAttributes { checksums: every_checksum(), ..object() },
+    ];
+    Part, |row| row.size += 1, [
+        part(),
+        Part { etag: "e-1".into(), ..Part::default() },
+        Part { checksums: every_checksum(), ..part() },
+    ];
     ReservedInos, |row| row.ranges.truncate(1), [ReservedInos {
         ranges: vec![(Ino(300), Ino(400)), (Ino(500), Ino(600))],
         unknown: vec![],
@@ -153,7 +161,11 @@ samples! {
         expires: Timestamp(1_800_000_000_000_000_000),
         unknown: vec![],
     }];
-    Upload, |row| row.change += 1, [upload(), Upload::default()];
+    Upload, |row| row.change += 1, [
+        upload(),
+        Upload::default(),
+        Upload { checksum: Some((Algorithm::XxHash128, ChecksumKind::Composite)), ..upload() },
+    ];
     Usage, |row| row.objects += 1, [Usage {
         objects: 300,
         bytes: 1 << 40,
@@ -351,6 +363,15 @@ fn grant(used: Option<(KeyHash, NodeId)>) -> IssuedToken {
 fn acl() -> Box<Acl> {
     let named = vec![(AclSubject::User(1_000), 6), (AclSubject::Group(1_001), 4)];
     Box::new(Acl { owner: 7, group: 5, other: 4, mask: Some(7), named })
+}
+
+fn every_checksum() -> Vec<Checksum> {
+    let of = |algorithm: Algorithm| Checksum {
+        algorithm,
+        kind: ChecksumKind::Composite,
+        value: vec![8; algorithm.checksum_bytes()].into(),
+    };
+    Algorithm::ALL.map(of).into()
 }
 
 fn object() -> ObjectAttributes {

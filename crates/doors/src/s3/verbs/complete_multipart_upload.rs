@@ -9,21 +9,22 @@ use cairn_fs::rows::{Algorithm, Checksum, ChecksumKind, Part, Upload};
 use futures_util::FutureExt;
 use http::Response;
 use http::header::{HeaderMap, IF_MATCH};
-use s3s::dto::{CompleteMultipartUploadOutput, CompletedMultipartUpload, CompletedPart, ETag};
+use s3s::dto::{CompleteMultipartUploadOutput, ETag};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use super::super::call::Call;
-use super::super::checksums::{self, fill_checksums, type_of};
+use super::super::checksums::{self, type_of};
 use super::super::error::{Codes, bad_request, reason, refuse, translate};
 use super::super::headers::text;
 use super::super::store::Store;
+use super::super::summed::{Document, NamedPart, NamedParts, Summed};
 use super::super::{conditions, reply, upload_id, xml};
 use super::upload_part::part_number;
 use crate::witness::Witness;
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
-    let named: Option<CompletedMultipartUpload> = xml::parse_some(&call.xml)?;
-    let parts = named_parts(named.and_then(|upload| upload.parts))?;
+    let named: Option<NamedParts> = xml::parse_some(&call.xml)?;
+    let parts = named_parts(named.unwrap_or_default().0)?;
     let completion = Completion {
         store: call.store.clone(),
         caller: call.caller.clone(),
@@ -51,7 +52,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     }
 }
 
-type Output = S3Result<CompleteMultipartUploadOutput>;
+type Output = S3Result<Document<Summed<CompleteMultipartUploadOutput>>>;
 
 /// Notes the outcome of a request whose status was sent before.
 fn note(witness: &Witness, done: &Output) {
@@ -75,8 +76,7 @@ fn joined(done: Result<Output, tokio::task::JoinError>) -> Output {
 }
 
 /// Returns the parts as the client names them, in ascending order.
-fn named_parts(parts: Option<Vec<CompletedPart>>) -> S3Result<Vec<TakenPart>> {
-    let parts = parts.unwrap_or_default();
+fn named_parts(parts: Vec<NamedPart>) -> S3Result<Vec<TakenPart>> {
     if parts.is_empty() || parts.len() > limits::PARTS as usize {
         let what = format!("you must specify 1 to {} parts", limits::PARTS);
         return Err(refuse(S3ErrorCode::MalformedXML, what));
@@ -89,23 +89,14 @@ fn named_parts(parts: Option<Vec<CompletedPart>>) -> S3Result<Vec<TakenPart>> {
     Ok(taken)
 }
 
-fn taken_part(part: CompletedPart) -> S3Result<TakenPart> {
-    let (Some(number), Some(etag)) = (part.part_number, part.e_tag) else {
+fn taken_part(part: NamedPart) -> S3Result<TakenPart> {
+    let (Some(number), Some(etag)) = (part.number, part.etag) else {
         return Err(refuse(S3ErrorCode::MalformedXML, "a part lacks its PartNumber or its ETag"));
     };
-    let sums = [
-        (Algorithm::Crc32, part.checksum_crc32),
-        (Algorithm::Crc32c, part.checksum_crc32c),
-        (Algorithm::Crc64Nvme, part.checksum_crc64nvme),
-        (Algorithm::Sha1, part.checksum_sha1),
-        (Algorithm::Sha256, part.checksum_sha256),
-    ];
     let mut checksum = None;
-    for (algorithm, text) in sums {
-        if let Some(text) = text {
-            let value = checksums::decode(algorithm, &text)?;
-            checksum = Some(Checksum { algorithm, kind: ChecksumKind::FullObject, value });
-        }
+    for (algorithm, text) in part.checksums {
+        let value = checksums::decode(algorithm, &text)?;
+        checksum = Some(Checksum { algorithm, kind: ChecksumKind::FullObject, value });
     }
     Ok(TakenPart { number: part_number(number)?, etag: etag.into_value(), checksum })
 }
@@ -171,7 +162,7 @@ impl Completion {
                 return Err(store.refused(&caller, &[&bucket], error, codes).await);
             }
         };
-        let mut output = CompleteMultipartUploadOutput {
+        let content = CompleteMultipartUploadOutput {
             location: url,
             bucket: Some(bucket),
             key: Some(key),
@@ -179,8 +170,8 @@ impl Completion {
             checksum_type: type_of(&done.checksums),
             ..CompleteMultipartUploadOutput::default()
         };
-        fill_checksums!(output, &done.checksums, count);
-        Ok(output)
+        let content = Summed { content, checksums: done.checksums, part_count: count };
+        Ok(Document { name: "CompleteMultipartUploadResult", content })
     }
 
     /// Returns the parts as they are stored.
@@ -228,25 +219,34 @@ impl ExpectedObject {
         });
         let size = size.transpose()?;
         let kind = text(headers, "x-amz-checksum-type")?;
-        let announced = upload.checksum.map(|(_, kind)| checksums::kind_word(kind));
-        if kind.is_some() && kind != announced {
-            return Err(bad_request(
-                "x-amz-checksum-type is not the type with which the upload was begun",
-            ));
+        // An upload that was begun without an algorithm has S3's default.
+        let default = (Algorithm::Crc64Nvme, ChecksumKind::FullObject);
+        let announced = upload.checksum.unwrap_or(default);
+        if kind.is_some_and(|kind| kind != checksums::kind_word(announced.1)) {
+            return Err(bad_request(match upload.checksum {
+                Some(_) => "x-amz-checksum-type is not the type with which the upload was begun",
+                None => {
+                    "the upload was begun without a checksum algorithm: its x-amz-checksum-type \
+                     is FULL_OBJECT"
+                }
+            }));
         }
         let mut checksum = None;
         for algorithm in Algorithm::ALL {
             let Some(value) = text(headers, checksums::header(algorithm))? else { continue };
-            let Some((_, kind)) = upload.checksum.filter(|(known, _)| *known == algorithm) else {
-                return Err(bad_request("the upload was not begun with this checksum algorithm"));
-            };
+            if algorithm != announced.0 {
+                return Err(bad_request(format!(
+                    "the upload was not begun with this checksum algorithm; its checksum is {}",
+                    checksums::word(announced.0)
+                )));
+            }
             // A checksum of checksums may include the number of parts.
             let (value, count) = value.split_once('-').unwrap_or((value, ""));
             if !count.is_empty() && count.parse() != Ok(parts) {
                 return Err(mismatch());
             }
             let value = checksums::decode(algorithm, value)?;
-            checksum = Some(Checksum { algorithm, kind, value });
+            checksum = Some(Checksum { algorithm, kind: announced.1, value });
         }
         let is_any = size.is_some() || checksum.is_some();
         Ok(is_any.then_some(ExpectedObject { size, checksum }))
@@ -267,15 +267,15 @@ impl ExpectedObject {
                 Some((found.value.clone(), part.size))
             })
             .collect();
-        let whole = values
-            .map(|values| combine_checksums(expected.algorithm, expected.kind, &values))
-            .transpose()
-            .map_err(|error| translate(error, Codes::upload()))?;
-        if whole.is_some_and(|whole| whole.value == expected.value) {
-            Ok(())
-        } else {
-            Err(mismatch())
-        }
+        let Some(values) = values else {
+            return Err(bad_request(format!(
+                "a part has no {} checksum: it was copied, or sent with another one",
+                checksums::word(expected.algorithm)
+            )));
+        };
+        let whole = combine_checksums(expected.algorithm, expected.kind, &values);
+        let whole = whole.map_err(|error| translate(error, Codes::upload()))?;
+        if whole.value == expected.value { Ok(()) } else { Err(mismatch()) }
     }
 }
 

@@ -5,9 +5,10 @@ use s3s::dto::{CopyObjectResult, CopySource, ETag};
 use s3s::{Body, S3ErrorCode, S3Result};
 
 use super::super::call::Call;
-use super::super::checksums::{self, fill_checksums, type_of};
+use super::super::checksums::{self, type_of};
 use super::super::error::{Codes, bad_request, invalid, not_implemented};
 use super::super::headers::text;
+use super::super::summed::{Document, Summed};
 use super::super::tags::Tags;
 use super::super::{attributes, conditions, owner, reply, tags};
 use super::{acl, time};
@@ -55,15 +56,15 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             return Err(call.store.refused(call.caller, &buckets, error, codes).await);
         }
     };
-    let checksums = &copied.object.checksums;
-    let mut result = CopyObjectResult {
+    let (checksums, part_count) = (copied.object.checksums, copied.object.part_count);
+    let content = CopyObjectResult {
         e_tag: Some(ETag::Strong(copied.put.etag)),
         last_modified: Some(time(copied.put.modified)),
-        checksum_type: type_of(checksums),
+        checksum_type: type_of(&checksums),
         ..CopyObjectResult::default()
     };
-    fill_checksums!(result, checksums, copied.object.part_count);
-    reply::xml(&result)
+    let content = Summed { content, checksums, part_count };
+    reply::xml(&Document { name: "CopyObjectResult", content })
 }
 
 fn replaces(headers: &HeaderMap, name: &str) -> S3Result<bool> {

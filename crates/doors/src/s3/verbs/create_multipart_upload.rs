@@ -85,8 +85,9 @@ fn checksum(headers: &HeaderMap) -> S3Result<Option<(Algorithm, ChecksumKind)>> 
     };
     let kind = kind.unwrap_or(default);
     match (algorithm, kind) {
-        (Algorithm::Crc64Nvme, ChecksumKind::Composite)
-        | (Algorithm::Sha1 | Algorithm::Sha256, ChecksumKind::FullObject) => {
+        (Algorithm::Crc64Nvme, ChecksumKind::Composite) | (_, ChecksumKind::FullObject)
+            if kind == ChecksumKind::Composite || !algorithm.is_crc() =>
+        {
             Err(bad_request(format!(
                 "the {} checksum type cannot be used with the {} checksum algorithm",
                 checksums::kind_word(kind),

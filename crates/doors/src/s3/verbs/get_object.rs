@@ -8,7 +8,7 @@ use cairn_auth::{Caller, Principal};
 use cairn_base::{BodyId, Error};
 use cairn_fs::ops::conditions::{Conditions, Current};
 use cairn_fs::ops::multipart::PartTable;
-use cairn_fs::rows::Content;
+use cairn_fs::rows::{Checksum, Content};
 use cairn_fs::{Fs, Object};
 use futures_util::TryStreamExt;
 use http::header::{
@@ -87,6 +87,8 @@ pub(crate) struct Reading<'a> {
 struct Part {
     range: Range<u64>,
     count: Option<u32>,
+    /// Checksums of a part, unless it is the whole object.
+    checksums: Option<Vec<Checksum>>,
 }
 
 /// Adds `Vary: Origin` if the bucket has rules for pages: a page gets further headers, so a cache
@@ -173,14 +175,24 @@ impl Reading<'_> {
             let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             insert(headers, CONTENT_RANGE, &text);
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        } else if self.headers.get("x-amz-checksum-mode").is_some_and(|mode| mode == "ENABLED")
-            && let Some(attributes) = object.attributes()
-        {
-            let (sums, headers) = (&attributes.checksums, response.headers_mut());
-            checksums::write(sums, attributes.part_count, headers);
-            checksums::write_kind(sums, headers);
+        }
+        if asked == RequestedRange::Whole || size == 0 || part.is_some() {
+            self.write_checksums(object, part.as_ref(), response.headers_mut());
         }
         Ok((response, (!self.is_head).then_some(range)))
+    }
+
+    /// Writes the checksums of the object or of one part, if they are asked for. Their type is that
+    /// of the object in both cases.
+    fn write_checksums(&self, object: &Object, part: Option<&Part>, headers: &mut HeaderMap) {
+        let is_asked = self.headers.get("x-amz-checksum-mode").is_some_and(|it| it == "ENABLED");
+        let Some(attributes) = object.attributes().filter(|_| is_asked) else { return };
+        match part.and_then(|part| part.checksums.as_ref()) {
+            Some(checksums) if checksums.is_empty() => return,
+            Some(checksums) => checksums::write(checksums, 0, headers),
+            None => checksums::write(&attributes.checksums, attributes.part_count, headers),
+        }
+        checksums::write_kind(&attributes.checksums, headers);
     }
 
     /// Returns a complete reply if the caller's copy is current.
@@ -300,7 +312,7 @@ impl Reading<'_> {
         let table = attributes.and_then(|attributes| attributes.part_table);
         let Some((table, attributes)) = table.zip(attributes) else {
             return match number {
-                1 => Ok(Part { range: 0..object.size(), count: None }),
+                1 => Ok(Part { range: 0..object.size(), count: None, checksums: None }),
                 _ => Err(no_such_part().into()),
             };
         };
@@ -317,7 +329,8 @@ impl Reading<'_> {
                 seen += 1;
                 if seen == number {
                     let range = offset..offset + part.size;
-                    return Ok(Part { range, count: Some(attributes.part_count) });
+                    let (count, checksums) = (Some(attributes.part_count), Some(part.checksums));
+                    return Ok(Part { range, count, checksums });
                 }
                 offset += part.size;
             }

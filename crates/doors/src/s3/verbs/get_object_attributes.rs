@@ -8,14 +8,16 @@ use http::header::{HeaderMap, LAST_MODIFIED};
 use s3s::dto::{
     Checksum, ETag, GetObjectAttributesOutput, GetObjectAttributesParts, ObjectPart, StorageClass,
 };
+use s3s::xml::{SerResult, SerializeContent, Serializer};
 use s3s::{Body, S3Result};
 
 use super::super::call::Call;
-use super::super::checksums::{fill_checksums, type_of};
+use super::super::checksums::type_of;
 use super::super::error::{Codes, bad_request, invalid, translate};
 use super::super::headers::text;
 use super::super::reply;
 use super::super::store::Store;
+use super::super::summed::{Document, Parted, Summed};
 use super::super::xml::{self, DECLARATION};
 use super::get_object::body_of;
 use super::{check_version, page_size};
@@ -39,15 +41,16 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         Some(row) => Some(parts(&call, &object, row).await?),
         None => None,
     };
-    let document = GetObjectAttributesOutput {
-        checksum: row.filter(|_| wants("Checksum")).and_then(checksum),
+    let head = GetObjectAttributesOutput {
         e_tag: wants("ETag").then(|| ETag::Strong(object.etag())),
-        object_parts,
         object_size: wants("ObjectSize").then(|| object.size() as i64),
         storage_class: wants("StorageClass")
             .then(|| StorageClass::from_static(StorageClass::STANDARD)),
         ..GetObjectAttributesOutput::default()
     };
+    let checksum = row.filter(|_| wants("Checksum")).and_then(checksum);
+    let content = Attributes { head, checksum, parts: object_parts };
+    let document = Document { name: "GetObjectAttributesResponse", content };
     let text = xml::write(&document, DECLARATION)?;
     let mut response = reply::text(without_quotes(&String::from_utf8_lossy(&text)));
     let modified = last_modified(object.inode().mtime);
@@ -67,14 +70,36 @@ fn without_quotes(text: &str) -> String {
     text.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>")
 }
 
-fn checksum(row: &Row) -> Option<Checksum> {
-    let mut checksum = Checksum { checksum_type: type_of(&row.checksums), ..Checksum::default() };
-    fill_checksums!(checksum, &row.checksums, 0);
+/// The attributes that were asked for.
+struct Attributes {
+    head: GetObjectAttributesOutput,
+    checksum: Option<Summed<Checksum>>,
+    parts: Option<Parts>,
+}
+
+type Parts = Parted<GetObjectAttributesParts, ObjectPart>;
+
+impl SerializeContent for Attributes {
+    fn serialize_content<W: std::io::Write>(&self, out: &mut Serializer<W>) -> SerResult {
+        self.head.serialize_content(out)?;
+        if let Some(checksum) = &self.checksum {
+            out.content("Checksum", checksum)?;
+        }
+        if let Some(parts) = &self.parts {
+            out.content("ObjectParts", parts)?;
+        }
+        Ok(())
+    }
+}
+
+fn checksum(row: &Row) -> Option<Summed<Checksum>> {
+    let content = Checksum { checksum_type: type_of(&row.checksums), ..Checksum::default() };
+    let checksum = Summed { content, checksums: row.checksums.clone(), part_count: 0 };
     (!row.checksums.is_empty()).then_some(checksum)
 }
 
 /// Returns the parts, numbered from 1 in the order of the object, as in GET.
-async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<GetObjectAttributesParts> {
+async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<Parts> {
     let number = |name: &str| -> S3Result<Option<i32>> {
         let bad = |_| invalid(format!("{name} is not a number"));
         text(call.headers(), name)?.map(|text| text.parse().map_err(bad)).transpose()
@@ -83,21 +108,22 @@ async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<GetObjec
     let marker = number("x-amz-part-number-marker")?.unwrap_or_default();
     let skipped = usize::try_from(marker).map_err(|_| invalid("part-number-marker"))?;
     let table = table(call.store, object, row).await?;
-    let shown: Vec<ObjectPart> = (1i32..)
+    let shown: Vec<Summed<ObjectPart>> = (1i32..)
         .zip(&table)
         .skip(skipped)
         .take(limit)
         .map(|(number, part)| object_part(number, part))
         .collect();
-    let last = shown.last().and_then(|part| part.part_number).unwrap_or(marker);
-    Ok(GetObjectAttributesParts {
+    let last = shown.last().and_then(|part| part.content.part_number).unwrap_or(marker);
+    let content = GetObjectAttributesParts {
         is_truncated: Some(skipped + shown.len() < table.len()),
         max_parts: Some(limit as i32),
         next_part_number_marker: Some(last),
         part_number_marker: Some(marker),
-        parts: Some(shown),
+        parts: None,
         total_parts_count: Some(row.part_count as i32),
-    })
+    };
+    Ok(Parted { content, parts: shown })
 }
 
 async fn table(store: &Store, object: &Object, row: &Row) -> S3Result<Vec<Part>> {
@@ -117,12 +143,11 @@ async fn table(store: &Store, object: &Object, row: &Row) -> S3Result<Vec<Part>>
     }
 }
 
-fn object_part(number: i32, row: &Part) -> ObjectPart {
-    let mut part = ObjectPart {
+fn object_part(number: i32, row: &Part) -> Summed<ObjectPart> {
+    let content = ObjectPart {
         part_number: Some(number),
         size: Some(row.size as i64),
         ..ObjectPart::default()
     };
-    fill_checksums!(part, &row.checksums, 0);
-    part
+    Summed { content, checksums: row.checksums.clone(), part_count: 0 }
 }

@@ -5,8 +5,9 @@ use s3s::dto::{ETag, ListPartsOutput, Part, StorageClass};
 use s3s::{Body, S3Result};
 
 use super::super::call::Call;
-use super::super::checksums::{self, fill_checksums};
+use super::super::checksums;
 use super::super::error::{Codes, invalid};
+use super::super::summed::{Document, Parted, Summed};
 use super::super::{owner, reply, upload_id};
 use super::{page_size, time};
 
@@ -22,7 +23,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let (upload, rows, more) = call.read(Codes::upload(), verb).await?;
     let owner = owner::owner(&call.store.fs, upload.initiator).await?;
     let last = rows.last().map_or(after, |(number, _)| *number);
-    reply::xml(&ListPartsOutput {
+    let content = ListPartsOutput {
         bucket: Some(call.bucket().to_owned()),
         key: Some(call.key().to_owned()),
         upload_id: query.get("uploadId").map(str::to_owned),
@@ -34,20 +35,20 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         max_parts: Some(limit as i32),
         part_number_marker: Some(after as i32),
         next_part_number_marker: Some(last as i32),
-        parts: Some(rows.into_iter().map(|(number, row)| part(number, &row)).collect()),
         storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
         ..ListPartsOutput::default()
-    })
+    };
+    let parts = rows.into_iter().map(|(number, row)| part(number, row)).collect();
+    reply::xml(&Document { name: "ListPartsResult", content: Parted { content, parts } })
 }
 
-fn part(number: u32, row: &Row) -> Part {
-    let mut part = Part {
-        e_tag: Some(ETag::Strong(row.etag.clone())),
+fn part(number: u32, row: Row) -> Summed<Part> {
+    let content = Part {
+        e_tag: Some(ETag::Strong(row.etag)),
         last_modified: Some(time(row.modified)),
         part_number: Some(number as i32),
         size: Some(row.size as i64),
         ..Part::default()
     };
-    fill_checksums!(part, &row.checksums, 0);
-    part
+    Summed { content, checksums: row.checksums, part_count: 0 }
 }

@@ -1,5 +1,5 @@
 use cairn_fs::PutRequest;
-use cairn_fs::rows::ObjectAttributes;
+use cairn_fs::rows::{Algorithm, ObjectAttributes};
 use http::Response;
 use s3s::{Body, S3Result};
 
@@ -10,10 +10,12 @@ use super::super::{attributes, checksums, conditions, tags};
 use super::acl;
 use super::receive::{ReceivedBody, receive, stored};
 
-/// Stores an object. Nothing is changed before all bytes have arrived and were verified.
+/// Stores an object. Nothing is changed before all bytes have arrived and were verified. It has a
+/// checksum even if the client sent none, as at S3.
 pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
     let headers = call.headers();
-    let (integrity, further) = Integrity::of_object(headers)?;
+    let (integrity, wanted) = Integrity::of_object(headers)?;
+    let further = integrity.algorithm().or(wanted).or(Some(Algorithm::Crc64Nvme));
     Box::pin(acl::check_object(&call)).await?;
     let mut request = PutRequest {
         bucket: call.bucket().to_owned(),

@@ -41,9 +41,11 @@ pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
 }
 
 /// Returns the checksum that the upload was announced with: every part has it, whether it was sent
-/// or not.
+/// or not. Without an announcement, a part has S3's default if none was sent.
 fn announced(upload: &Upload, sent: Option<Algorithm>) -> S3Result<Option<Algorithm>> {
-    let Some((announced, _)) = upload.checksum else { return Ok(sent) };
+    let Some((announced, _)) = upload.checksum else {
+        return Ok(sent.or(Some(Algorithm::Crc64Nvme)));
+    };
     match sent {
         Some(sent) if sent != announced => Err(bad_request(format!(
             "checksum type mismatch occurred, expected checksum type: {}, actual: {}",

@@ -6,9 +6,9 @@ use s3s::dto::{CopyPartResult, ETag};
 use s3s::{Body, S3Result};
 
 use super::super::call::Call;
-use super::super::checksums::fill_checksums;
 use super::super::error::{Codes, invalid};
 use super::super::headers::text;
+use super::super::summed::{Document, Summed};
 use super::super::{conditions, owner, range, reply, upload_id};
 use super::copy_object::source;
 use super::time;
@@ -46,11 +46,11 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             return Err(call.store.refused(call.caller, &[], error, Codes::upload()).await);
         }
     };
-    let mut result = CopyPartResult {
+    let content = CopyPartResult {
         e_tag: Some(ETag::Strong(copied.etag)),
         last_modified: Some(time(copied.modified)),
         ..CopyPartResult::default()
     };
-    fill_checksums!(result, &copied.checksums, 0);
-    reply::xml(&result)
+    let content = Summed { content, checksums: copied.checksums, part_count: 0 };
+    reply::xml(&Document { name: "CopyPartResult", content })
 }
