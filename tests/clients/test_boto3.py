@@ -636,8 +636,6 @@ def test_wrong_credentials(server, bucket):
         ("put_bucket_encryption", {"ServerSideEncryptionConfiguration": {"Rules": [
             {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}}),
         ("put_object_acl", {"Key": "k", "ACL": "public-read"}),
-        ("put_object_retention", {"Key": "k", "Retention": {
-            "Mode": "GOVERNANCE", "RetainUntilDate": "2030-01-01"}}),
         ("select_object_content", {"Key": "k", "Expression": "*", "ExpressionType": "SQL",
             "InputSerialization": {"CSV": {}}, "OutputSerialization": {"CSV": {}}}),
         ("restore_object", {"Key": "k", "RestoreRequest": {"Days": 1}}),

@@ -328,7 +328,6 @@ def test_programs_that_take_stock(boto, bucket):
         ("get_object_lock_configuration", "ObjectLockConfigurationNotFoundError"),
         ("get_bucket_replication", "ReplicationConfigurationNotFoundError"),
         ("get_bucket_encryption", "ServerSideEncryptionConfigurationNotFoundError"),
-        ("get_bucket_ownership_controls", "OwnershipControlsNotFoundError"),
     ]:
         refused(code, getattr(boto, call), Bucket=bucket)
     assert "LoggingEnabled" not in boto.get_bucket_logging(Bucket=bucket)
@@ -363,7 +362,7 @@ def test_forms_and_encryption_are_refused_clearly(boto, bucket):
     assert caught.value.code == 501 and b"NotImplemented" in caught.value.read()
     url = boto.generate_presigned_url("put_object", Params={"Bucket": bucket, "Key": "k"})
     status, headers, _ = send("OPTIONS", url, {"Origin": "https://app.example"})
-    assert status in (403, 405) and "Access-Control-Allow-Origin" not in headers
+    assert status == 400 and "Access-Control-Allow-Origin" not in headers
     for call, more in [(boto.put_object, {"Body": b"x"}), (boto.create_multipart_upload, {})]:
         told = refused(
             "NotImplemented", call, Bucket=bucket, Key="k", ServerSideEncryption="AES256", **more
@@ -392,3 +391,7 @@ def test_features_that_are_asked_for_fill_no_log(boto, bucket):
         for _ in range(20):
             refused("NotImplemented", boto.put_bucket_policy, Bucket=bucket, Policy="{}")
         assert "request failed" not in server.log_path.read_text()
+        metrics = Http(server.http).request("GET", "/metrics").body.decode()
+        lines = [line for line in metrics.splitlines() if line.startswith("cairn_requests_total{")]
+        assert any('status="501"' in line and line.endswith(" 20") for line in lines), lines
+        assert not any('status="5xx"' in line for line in lines), lines

@@ -112,10 +112,11 @@ actions! {
     ManageExports, "cairn:ManageExports", Root;
     PutBucketCors, "s3:PutBucketCORS", With(Rights::ADMIN);
     PutBucketWebsite, "s3:PutBucketWebsite", With(Rights::ADMIN);
-    // Names of S3 for features that Cairn does not have yet. No verb needs them, so only root has
-    // them. Their numbers are taken, so that features that are developed at the same time do not
-    // conflict.
-    PutBucketVersioning, "s3:PutBucketVersioning", Root;
+    // Names of S3 for features that Cairn does not have yet. Where S3 answers something without the
+    // feature, they have the holders that they will have; no verb needs the others, so only root
+    // has them. Their numbers are taken, so that features that are developed at the same time do
+    // not conflict.
+    PutBucketVersioning, "s3:PutBucketVersioning", With(Rights::ADMIN);
     GetObjectVersion, "s3:GetObjectVersion", Root;
     GetObjectVersionAcl, "s3:GetObjectVersionAcl", Root;
     GetObjectVersionAttributes, "s3:GetObjectVersionAttributes", Root;
@@ -125,21 +126,21 @@ actions! {
     DeleteObjectVersion, "s3:DeleteObjectVersion", Root;
     DeleteObjectVersionTagging, "s3:DeleteObjectVersionTagging", Root;
     PutBucketObjectLockConfiguration, "s3:PutBucketObjectLockConfiguration", Root;
-    GetObjectRetention, "s3:GetObjectRetention", Root;
-    PutObjectRetention, "s3:PutObjectRetention", Root;
-    GetObjectLegalHold, "s3:GetObjectLegalHold", Root;
-    PutObjectLegalHold, "s3:PutObjectLegalHold", Root;
+    GetObjectRetention, "s3:GetObjectRetention", With(Rights::READ);
+    PutObjectRetention, "s3:PutObjectRetention", With(Rights::WRITE);
+    GetObjectLegalHold, "s3:GetObjectLegalHold", With(Rights::READ);
+    PutObjectLegalHold, "s3:PutObjectLegalHold", With(Rights::WRITE);
     BypassGovernanceRetention, "s3:BypassGovernanceRetention", Root;
     PutBucketPolicy, "s3:PutBucketPolicy", Root;
-    DeleteBucketPolicy, "s3:DeleteBucketPolicy", Root;
-    PutBucketPublicAccessBlock, "s3:PutBucketPublicAccessBlock", Root;
+    DeleteBucketPolicy, "s3:DeleteBucketPolicy", With(Rights::ADMIN);
+    PutBucketPublicAccessBlock, "s3:PutBucketPublicAccessBlock", With(Rights::ADMIN);
     GetAccountPublicAccessBlock, "s3:GetAccountPublicAccessBlock", Root;
     PutAccountPublicAccessBlock, "s3:PutAccountPublicAccessBlock", Root;
-    PutBucketOwnershipControls, "s3:PutBucketOwnershipControls", Root;
-    PutEncryptionConfiguration, "s3:PutEncryptionConfiguration", Root;
+    PutBucketOwnershipControls, "s3:PutBucketOwnershipControls", With(Rights::ADMIN);
+    PutEncryptionConfiguration, "s3:PutEncryptionConfiguration", With(Rights::ADMIN);
     UpdateObjectEncryption, "s3:UpdateObjectEncryption", Root;
-    PutLifecycleConfiguration, "s3:PutLifecycleConfiguration", Root;
-    PutReplicationConfiguration, "s3:PutReplicationConfiguration", Root;
+    PutLifecycleConfiguration, "s3:PutLifecycleConfiguration", With(Rights::ADMIN);
+    PutReplicationConfiguration, "s3:PutReplicationConfiguration", With(Rights::ADMIN);
     GetObjectVersionForReplication, "s3:GetObjectVersionForReplication", Root;
     ReplicateObject, "s3:ReplicateObject", Root;
     ReplicateDelete, "s3:ReplicateDelete", Root;
@@ -149,8 +150,10 @@ actions! {
     PutObjectAnnotation, "s3:PutObjectAnnotation", Root;
     DeleteObjectAnnotation, "s3:DeleteObjectAnnotation", Root;
     ListObjectAnnotations, "s3:ListObjectAnnotations", Root;
-    PutBucketLogging, "s3:PutBucketLogging", Root;
-    PutBucketNotification, "s3:PutBucketNotification", Root;
+    PutBucketLogging, "s3:PutBucketLogging", With(Rights::ADMIN);
+    PutBucketNotification, "s3:PutBucketNotification", With(Rights::ADMIN);
+    PutAccelerateConfiguration, "s3:PutAccelerateConfiguration", With(Rights::ADMIN);
+    PutBucketRequestPayment, "s3:PutBucketRequestPayment", With(Rights::ADMIN);
 }
 
 impl Action {

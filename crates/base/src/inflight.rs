@@ -186,6 +186,13 @@ impl Request {
         self.list();
     }
 
+    /// Notes the stage that it is in since then, if it has waited before.
+    pub fn rest_in(&self, stage: Option<Stage>, since: Instant) {
+        if self.0.number.load(Ordering::Relaxed) != 0 {
+            self.wait_in(stage, since);
+        }
+    }
+
     /// Returns its user, if known.
     pub fn user(&self) -> Option<UserId> {
         self.0.user.load(Ordering::Relaxed).checked_sub(1).map(UserId)
@@ -374,18 +381,22 @@ pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
     .await
 }
 
-/// Polls like [`stage::during`], and notes where the request waits whenever it is pending.
+/// Polls like [`stage::during`], and notes where the request waits whenever it is pending. If it is
+/// ready, its stage from then on is the one that its stages rest in: a client may take a reply
+/// slowly.
 pub fn poll<T>(
     stages: &mut stage::Stages,
     request: &mut Option<Request>,
     poll: impl FnOnce() -> Poll<T>,
 ) -> Poll<T> {
     let polled = during(request, || stage::during(stages, poll));
-    if polled.is_pending()
-        && let Some(request) = request
-    {
+    if let Some(request) = request {
         let (stage, since) = stages.rests();
-        request.wait_in(stage, since);
+        if polled.is_pending() {
+            request.wait_in(stage, since);
+        } else {
+            request.rest_in(stage, since);
+        }
     }
     polled
 }

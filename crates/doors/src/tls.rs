@@ -75,7 +75,7 @@ impl Tls {
         let files = Files { certificate: certificate.into(), key: key.into(), authorities };
         let certificate = Arc::new(Certificate(ArcSwap::new(files.read()?)));
         let mut public = config(&certificate, WebPkiClientVerifier::no_client_auth())?;
-        public.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        public.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(public));
         let private = files.verifier()?.map(|verifier| config(&certificate, verifier));
         let private = private.transpose()?.map(ArcSwap::from_pointee);

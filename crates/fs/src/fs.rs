@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cairn_auth::{Caller, Principal};
+use cairn_auth::{Action, Caller, Principal, Resource, is_allowed};
 use cairn_base::{BlockId, BodyId, Clock, Error, Ino, Result, Rng, SessionId, Shares};
 use cairn_blocks::Blocks;
 use cairn_meta::master::host::Sessions;
+use cairn_meta::ops::buckets::FindBucket;
+use cairn_meta::ops::public_access::check_is_shown;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
 use cairn_meta::session::client;
@@ -207,6 +209,22 @@ impl Fs {
             Err(Error::Denied(format!(
                 "bucket name {name:?} is reserved for the store: only root may use it"
             )))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks that a bucket that is made public is public at once, and not hidden by its public
+    /// access block. Callers that may not make it public learn nothing here.
+    ///
+    /// # Errors
+    /// `Denied` if it is hidden.
+    pub async fn check_is_shown(&self, caller: &Caller, bucket: &str) -> Result<()> {
+        let verb = FindBucket { name: bucket.to_owned() };
+        let Some(opened) = self.read(&Caller::system(), verb).await? else { return Ok(()) };
+        let (context, access) = (caller.context(self.clock().now()), opened.bucket.access());
+        if is_allowed(caller, Action::PutBucketAcl, Resource::Bucket(access), &context) {
+            check_is_shown(&opened.bucket)
         } else {
             Ok(())
         }

@@ -308,6 +308,8 @@ never! {
     multipart::TakeParts,
     open_object::OpenObject, open_object::OpenRange,
     order_directory::OrderDirectory,
+    public_access::MarkBucket,
+    public_access::PutPublicAccessBlock,
     put_object::AbandonBody,
     put_object::MayWrite,
     put_object::PutObject,

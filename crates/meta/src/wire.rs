@@ -195,6 +195,8 @@ verbs! {
     41 => buckets::SetListing, some(buckets::UPDATES);
     42 => buckets::FindBucket, store(Operate);
     43 => website::PutWebsite, all(&[PutBucketWebsite]);
+    46 => public_access::PutPublicAccessBlock, all(&[PutBucketPublicAccessBlock]);
+    47 => public_access::MarkBucket, some(public_access::MARKS);
     48 => credentials::AddAccessKey, store(ManageUsers);
     49 => credentials::AddToken, store(ManageUsers);
     1050 => credentials::FindAccessKey, store(Operate);

@@ -120,6 +120,27 @@ fn a_part_of_a_request_says_what_the_request_waits_for() {
     drop(whole);
 }
 
+/// A reply is sent in pieces: each is read, and then the client takes it.
+#[test]
+fn what_is_ready_is_in_the_stage_in_which_it_rests() {
+    let mut stages = Stages::start(trace(108));
+    stages.rest_in(Stage::Send);
+    let mut own = Some(request(108));
+    let guard = std::cell::Cell::new(None);
+    let first = poll(&mut stages, &mut own, || {
+        guard.set(Some(stage::enter(Stage::Read)));
+        Poll::<()>::Pending
+    });
+    assert!(first.is_pending());
+    assert_eq!(find(108).expect("it waits").stage, Some(Stage::Read));
+    let piece = poll(&mut stages, &mut own, || {
+        guard.take();
+        Poll::Ready(())
+    });
+    assert!(piece.is_ready());
+    assert_eq!(find(108).expect("it is not over").stage, Some(Stage::Send));
+}
+
 #[test]
 fn what_becomes_known_on_the_way_is_said() {
     let mut scope = scope(106, async {

@@ -93,6 +93,9 @@ pub struct Bucket {
     pub kind: String,
     pub owner: String,
     pub visibility: String,
+    /// Flags of the public access block, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_access_block: Option<Vec<String>>,
     pub created: String,
     pub cache_control: String,
     pub redirect: String,

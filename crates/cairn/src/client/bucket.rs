@@ -236,6 +236,9 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("kind           {kind} ({})", bucket.kind))?;
     output::line(format!("owner          {}", bucket.owner))?;
     output::line(format!("visibility     {}", bucket.visibility))?;
+    if let Some(flags) = &bucket.public_access_block {
+        output::line(format!("public block   {}", flags.join(", ")))?;
+    }
     output::line(format!("cache control  {}", bucket.cache_control))?;
     output::line(format!("redirect       {}", bucket.redirect))?;
     output::line(format!("html listing   {}", bucket.html_listing))?;

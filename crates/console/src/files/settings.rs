@@ -160,6 +160,9 @@ pub async fn change(at: &At<'_>) -> Result<Reply, Failure> {
         }
         _ => {
             let (update, listing) = changed(name, &form)?;
+            if update.visibility == Some(Visibility::Public) {
+                fs.check_is_shown(caller, at.bucket).await?;
+            }
             match listing {
                 Some(html_listing) => {
                     fs.run(caller, SetListing { update, html_listing }).await?;

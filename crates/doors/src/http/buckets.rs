@@ -7,7 +7,7 @@ use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, SetListing, U
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::namespace::BucketEntry;
 use cairn_fs::ops::read_only::SetReadOnly;
-use cairn_fs::rows::{Bucket, BucketKind, Usage};
+use cairn_fs::rows::{Bucket, BucketKind, PublicAccessBlock, Usage};
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ struct ShownBucket {
     kind: &'static str,
     owner: String,
     visibility: &'static str,
+    /// Flags of the public access block that are on, by the names of S3; absent without a block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_access_block: Option<Vec<&'static str>>,
     created: String,
     cache_control: String,
     redirect: &'static str,
@@ -60,6 +63,7 @@ async fn shown(fs: &Fs, opened: BucketEntry, usage: Usage) -> Result<ShownBucket
         kind: bucket.kind.as_str(),
         owner: owner.unwrap_or_default(),
         visibility: bucket.visibility.as_str(),
+        public_access_block: bucket.public_access_block.map(PublicAccessBlock::names),
         created: rfc3339(bucket.created),
         cache_control: bucket.cache_control,
         redirect: on_or_off(bucket.redirect),
@@ -232,9 +236,13 @@ pub async fn update(
         Some(Grant { user, rights }) => Some((user, Rights::parse(&rights)?)),
         None => None,
     };
+    let visibility = change.visibility.as_deref().map(Visibility::parse).transpose()?;
+    if visibility == Some(Visibility::Public) {
+        fs.check_is_shown(caller, name).await?;
+    }
     let verb = UpdateBucket {
         name: name.to_owned(),
-        visibility: change.visibility.as_deref().map(Visibility::parse).transpose()?,
+        visibility,
         cache_control: change.cache_control,
         grant,
         replicas: change.replicas,

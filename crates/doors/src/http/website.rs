@@ -14,31 +14,38 @@ use cairn_base::{Error, Result, Rng, Scope, stage};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::FindBucket;
 use cairn_fs::rows::{WebRedirect, WebRule, Website};
-use http::header::{ALLOW, CACHE_CONTROL, HOST, LOCATION};
+use http::header::{ALLOW, CACHE_CONTROL, HOST, LOCATION, VARY};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maud::html;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::error::RequestIds;
 use super::get::{self, ReadRequest};
 use super::reply::Reply;
 use super::served_request::ServedRequest;
 use super::target::decode;
-use super::{Body, cors, page};
+use super::{Body, no_content, page};
 use crate::admit::anonymous;
-use crate::cors::Cors;
+use crate::cors::{self, Cors, Policy, Refusal};
 use crate::host;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::witness::Witness;
 
-const METHODS: &str = "GET, HEAD";
+const METHODS: &str = "GET, HEAD, OPTIONS";
+/// Policy of pages of other sites: they see the headers that a rule exposes, and know no
+/// credentials of this door.
+const POLICY: Policy = Policy { credentials: false, exposed: "" };
 /// All characters that are neither unreserved according to RFC 3986 nor the slash.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// All ASCII characters that a fragment cannot have.
+const NOT_IN_FRAGMENTS: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\').add(b'^').add(b'{').add(b'|').add(b'}');
 
 /// Serves buckets as websites.
 #[derive(Clone)]
@@ -99,6 +106,13 @@ struct PageRequest<'a> {
     host: &'a str,
 }
 
+impl PageRequest<'_> {
+    /// Returns the query with its question mark, or nothing.
+    fn query(&self) -> String {
+        self.parts.uri.query().map_or_else(String::new, |query| format!("?{query}"))
+    }
+}
+
 impl Inner {
     async fn answer(&self, peer: Remote, request: Request<Upload>) -> Response<Body> {
         let named = host::check(&request);
@@ -106,6 +120,9 @@ impl Inner {
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         let stats = if is_read { &self.get } else { &self.other };
         let reply = match named {
+            Ok(()) if cors::is_preflight(&parts.method, &parts.headers) => {
+                self.preflight(&parts).await
+            }
             _ if !is_read => {
                 let mut reply = said(StatusCode::METHOD_NOT_ALLOWED);
                 reply.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
@@ -119,14 +136,31 @@ impl Inner {
         ServedRequest { peer, method, path, is_anonymous, stages }.finish(reply, stats)
     }
 
-    async fn find(&self, peer: Remote, parts: &Parts) -> Response<Body> {
-        let host = match parts.uri.authority() {
-            Some(authority) => Some(authority.clone()),
-            None => {
-                parts.headers.get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok())
+    /// Answers a preflight by the rules of the bucket, to any client: browsers send it without
+    /// credentials.
+    async fn preflight(&self, parts: &Parts) -> Response<Body> {
+        let witness = Witness::of(&parts.extensions);
+        witness.note(|facts| facts.is_preflight = true);
+        let Some(host) = host_of(parts) else { return said(StatusCode::BAD_REQUEST) };
+        let bucket = bucket_of(host.host(), &self.domains);
+        let cors = Cors::of(&self.fs, Some(&bucket), POLICY).await;
+        let told = cors.map_err(Refusal::from).and_then(|cors| cors.preflight(&parts.headers));
+        let mut reply = match told {
+            Ok(told) => {
+                let mut reply = no_content();
+                *reply.headers_mut() = told;
+                reply
             }
+            Err(Refusal::Malformed(_)) => said(StatusCode::BAD_REQUEST),
+            Err(Refusal::NotAllowed) => said(StatusCode::FORBIDDEN),
+            Err(Refusal::Failed(error)) => failed(&error),
         };
-        let Some(host) = host else { return said(StatusCode::BAD_REQUEST) };
+        reply.headers_mut().insert(VARY, cors::VARY_PREFLIGHT);
+        reply
+    }
+
+    async fn find(&self, peer: Remote, parts: &Parts) -> Response<Body> {
+        let Some(host) = host_of(parts) else { return said(StatusCode::BAD_REQUEST) };
         let bucket = bucket_of(host.host(), &self.domains);
         let key = parts.uri.path().strip_prefix('/').map(decode);
         let Some(Ok(key)) = key else { return said(StatusCode::BAD_REQUEST) };
@@ -158,7 +192,7 @@ impl Inner {
             host: host.as_str(),
         };
         let mut reply = self.serve(&asked).await;
-        let page = Cors::of_page(&self.fs, &parts.headers, Some(&bucket), cors::POLICY).await;
+        let page = Cors::of_page(&self.fs, &parts.headers, Some(&bucket), POLICY).await;
         if let Some(page) = page {
             page.say(&parts.method, &parts.headers, reply.headers_mut());
         }
@@ -220,6 +254,13 @@ impl Inner {
     }
 }
 
+fn host_of(parts: &Parts) -> Option<Authority> {
+    match parts.uri.authority() {
+        Some(authority) => Some(authority.clone()),
+        None => parts.headers.get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok()),
+    }
+}
+
 /// Returns the bucket of a host: its name without one of the domains, or the whole name.
 fn bucket_of(host: &str, domains: &[String]) -> String {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -240,18 +281,27 @@ fn rule_for<'a>(asked: &PageRequest<'a>, status: u16) -> Option<&'a WebRule> {
 fn redirect(asked: &PageRequest<'_>, to: &WebRedirect, prefix: &str) -> Response<Body> {
     let protocol = if to.protocol.is_empty() { asked.scheme } else { &to.protocol };
     let host = if to.host.is_empty() { asked.host } else { &to.host };
-    let key = match (&to.key, &to.prefix) {
-        (Some(key), _) => key.clone(),
-        (None, Some(new)) => format!("{new}{}", asked.key.strip_prefix(prefix).unwrap_or_default()),
-        (None, None) => asked.key.to_owned(),
+    let (written, rest) = match (&to.key, &to.prefix) {
+        (Some(key), _) => (key.as_str(), ""),
+        (None, Some(new)) => (new.as_str(), asked.key.strip_prefix(prefix).unwrap_or_default()),
+        (None, None) => ("", asked.key),
     };
-    let query = match (asked.parts.uri.query(), asked.website.redirect_all.is_some()) {
-        (Some(query), true) => format!("?{query}"),
-        _ => String::new(),
-    };
-    let location = format!("{protocol}://{host}/{}{query}", utf8_percent_encode(&key, ESCAPED));
+    let location = format!("{protocol}://{host}/{}", path_of(written, rest, &asked.query()));
     let status = StatusCode::from_u16(to.status).unwrap_or(StatusCode::MOVED_PERMANENTLY);
     moved(status, location)
+}
+
+/// Returns the path of a redirect: what the owner of the website wrote, and the rest of a key. The
+/// owner's text may have a fragment, which goes behind the query.
+fn path_of(written: &str, rest: &str, query: &str) -> String {
+    let escaped = |key| utf8_percent_encode(key, ESCAPED);
+    match written.split_once('#') {
+        None => format!("{}{}{query}", escaped(written), escaped(rest)),
+        Some((key, fragment)) => {
+            let fragment = utf8_percent_encode(fragment, NOT_IN_FRAGMENTS);
+            format!("{}{query}#{fragment}{}", escaped(key), escaped(rest))
+        }
+    }
 }
 
 /// Redirects to the same path with a slash behind it. It begins with one slash: two slashes would
@@ -262,7 +312,7 @@ fn to_directory(asked: &PageRequest<'_>) -> Response<Body> {
         Some(rest) => format!("%2F{rest}"),
         None => path,
     };
-    moved(StatusCode::FOUND, format!("/{path}/"))
+    moved(StatusCode::FOUND, format!("/{path}/{}", asked.query()))
 }
 
 fn moved(status: StatusCode, location: String) -> Response<Body> {
@@ -301,6 +351,18 @@ fn said(status: StatusCode) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fragment_of_a_rule_stays_as_it_was_written() {
+        for (written, rest, query, path) in [
+            ("new/", "a b#c", "", "new/a%20b%23c"),
+            ("#!/", "x/y", "", "#!/x/y"),
+            ("#/", "x?#", "?a=1", "?a=1#/x%3F%23"),
+            ("app.html#/p/%20 \"é?a=b&c", "", "?q", "app.html?q#/p/%20%20%22%C3%A9?a=b&c"),
+        ] {
+            assert_eq!(path_of(written, rest, query), path, "{written} {rest}");
+        }
+    }
 
     #[test]
     fn a_host_is_a_bucket_or_begins_with_one() {

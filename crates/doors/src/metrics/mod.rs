@@ -52,6 +52,19 @@ const BUCKETS_US: [u64; 16] = [
     1_000_000, 5_000_000, 30_000_000,
 ];
 
+/// Labels of replies: classes of statuses, and the status of what is not implemented. A client that
+/// asks for a feature that does not exist is no failure of the server.
+const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "501"];
+/// Place of failures of the server among the [`CLASSES`].
+const FAILED: usize = 4;
+
+fn class_of(status: u16) -> usize {
+    match status {
+        501 => FAILED + 1,
+        other => usize::from(other / 100).clamp(1, 5) - 1,
+    }
+}
+
 /// A histogram of times.
 #[derive(Debug, Default)]
 struct Histogram {
@@ -99,8 +112,8 @@ pub struct VerbStats {
     verb: &'static str,
     stages: Arc<StageStats>,
     observer: Arc<Observer>,
-    /// Number of replies by the first digit of the status, 1 to 5.
-    replies: [AtomicU64; 5],
+    /// Number of replies by [`CLASSES`].
+    replies: [AtomicU64; CLASSES.len()],
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     latency: Histogram,
@@ -109,8 +122,7 @@ pub struct VerbStats {
 impl VerbStats {
     /// Counts a reply; call when its last byte is handed over.
     pub fn record(&self, status: u16, stages: &Stages, bytes_out: u64) {
-        let class = usize::from(status / 100).clamp(1, 5) - 1;
-        self.replies[class].fetch_add(1, Relaxed);
+        self.replies[class_of(status)].fetch_add(1, Relaxed);
         self.latency.add(stages.total());
         for (stage, histogram) in Stage::ALL.into_iter().zip(&self.stages.stages) {
             let spent = stages.spent(stage);
@@ -151,7 +163,12 @@ impl Pending {
     /// Returns the count of a reply that from here on waits for the client, if for nothing else.
     pub fn new(stats: Arc<VerbStats>, status: u16, mut stages: Stages) -> Pending {
         stages.rest_in(Stage::Send);
-        Pending { stats, status, stages, bytes_out: 0, request: inflight::current() }
+        let request = inflight::current();
+        if let Some(request) = &request {
+            let (stage, since) = stages.rests();
+            request.rest_in(stage, since);
+        }
+        Pending { stats, status, stages, bytes_out: 0, request }
     }
 
     /// Notes that the reply is worked on while `poll` runs.
@@ -368,7 +385,6 @@ impl Collector for Requests {
 
 impl Requests {
     fn encode_replies(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         let help = "Requests answered, by class of status";
         let mut metric = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
         for stats in &self.0 {

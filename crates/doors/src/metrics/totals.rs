@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use cairn_base::Stage;
 
-use super::{BUCKETS_US, Histogram, Metrics};
+use super::{BUCKETS_US, FAILED, Histogram, Metrics};
 
 /// The totals of one door since the process started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DoorTotals {
     pub door: &'static str,
     pub requests: u64,
-    /// Number of requests that failed on the server's side (5xx).
+    /// Number of requests that failed on the server's side (5xx, without 501).
     pub failed: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
@@ -89,7 +89,7 @@ impl Metrics {
             let Some(door) = doors.get_mut(at) else { continue };
             let replies = stats.replies.each_ref().map(|count| count.load(Relaxed));
             door.requests += replies.iter().sum::<u64>();
-            door.failed += replies.last().copied().unwrap_or_default();
+            door.failed += replies[FAILED];
             door.received_bytes += stats.bytes_in.load(Relaxed);
             door.sent_bytes += stats.bytes_out.load(Relaxed);
             door.times.add(&stats.latency);

@@ -69,6 +69,13 @@ impl<'a> Call<'a> {
         Ok(bucket)
     }
 
+    /// Returns the bucket, if the caller may do the action of this request in it.
+    pub(super) async fn allowed(&self) -> S3Result<Bucket> {
+        let bucket = self.store.bucket(&Caller::system(), self.bucket()).await?;
+        self.authorize(bucket.access())?;
+        Ok(bucket)
+    }
+
     /// Decides on the action of the request, for operations of the store that serve other actions,
     /// too.
     pub(super) fn authorize(&self, bucket: BucketAccess<'_>) -> S3Result<()> {

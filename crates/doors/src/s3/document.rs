@@ -4,7 +4,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use s3s::{Body, S3Error};
 
-use super::error::SIZE;
+use super::error::{REQUEST_TIME, SERVER_TIME, SIZE};
+use super::sigv4::SKEW_SECS;
 use super::xml::{DECLARATION, escape};
 
 /// The fields of a document in addition to code and message.
@@ -16,6 +17,9 @@ enum Field {
     Condition,
     RangeRequested,
     ActualObjectSize,
+    RequestTime,
+    ServerTime,
+    MaxAllowedSkew,
 }
 
 /// Codes with a fixed document in S3: code, message and fields. Clients look at all of them.
@@ -37,6 +41,11 @@ const DOCUMENTS: &[(&str, &str, &[Field])] = &[
         "InvalidRange",
         "The requested range is not satisfiable",
         &[Field::RangeRequested, Field::ActualObjectSize],
+    ),
+    (
+        "RequestTimeTooSkewed",
+        "The difference between the request time and the current time is too large.",
+        &[Field::RequestTime, Field::ServerTime, Field::MaxAllowedSkew],
     ),
     ("BucketNotEmpty", "The bucket you tried to delete is not empty", &[Field::BucketName]),
     (
@@ -90,6 +99,11 @@ impl ErrorContext {
                 let size = detail.split_once(SIZE).map(|(_, size)| size.to_owned());
                 ("ActualObjectSize", size)
             }
+            Field::RequestTime => ("RequestTime", after(detail, REQUEST_TIME)),
+            Field::ServerTime => ("ServerTime", after(detail, SERVER_TIME)),
+            Field::MaxAllowedSkew => {
+                ("MaxAllowedSkewMilliseconds", Some((SKEW_SECS * 1000).to_string()))
+            }
             Field::Condition => ("Condition", self.condition(detail)),
         };
         value.map(|value| (name, value))
@@ -101,6 +115,12 @@ impl ErrorContext {
         let name = all.into_iter().find(|name| detail.contains(name))?;
         Some(if self.of_source { format!("x-amz-copy-source-{name}") } else { name.to_owned() })
     }
+}
+
+/// Returns the word after a text in the detail of an error.
+fn after(detail: &str, text: &str) -> Option<String> {
+    let (_, rest) = detail.split_once(text)?;
+    rest.split([',', ' ']).next().map(str::to_owned)
 }
 
 /// Returns the response for an error.
@@ -166,7 +186,7 @@ mod tests {
     #[test]
     fn every_code_has_its_fields() {
         for (code, message, fields) in DOCUMENTS {
-            let detail = format!("If-Match {SIZE}7");
+            let detail = format!("If-Match {REQUEST_TIME}1, {SERVER_TIME}2, {SIZE}7");
             let text = document(code, &detail, &told());
             assert!(text.contains(&format!("<Message>{}</Message>", escape(message))), "{text}");
             for field in *fields {

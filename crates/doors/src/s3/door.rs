@@ -34,7 +34,7 @@ use super::store::Store;
 use super::table::{TABLE, place_of};
 use super::verbs::get_object::{Failure, Reading};
 use super::verdict::{Verdict, Verifier};
-use super::{headers, owner, preflight, route, sigv2, sigv4};
+use super::{aws_query, headers, owner, preflight, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
@@ -44,7 +44,7 @@ use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::witness::Witness;
-use crate::{cors, host, limits, timing};
+use crate::{host, limits, timing};
 
 /// Settings of the door.
 #[derive(Clone, Debug, Default)]
@@ -283,11 +283,16 @@ impl Inner {
 
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
         let (mut seen, announced) = (UNSEEN, upload.announced());
-        let mut response = if cors::is_preflight(&parts.method, &parts.headers) {
+        let mut response = if parts.method == Method::OPTIONS {
             parts.witness.note(|facts| facts.is_preflight = true);
             let asked = preflight::answer(&self.store.fs, &self.pages, &parts);
             let outcome = Box::pin(asked).await;
             let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
+            leave(|| upload.linger(), parts.is_waiting(), &mut response);
+            response
+        } else if let Some(api) = aws_query::api_of(&parts) {
+            parts.witness.note(|facts| facts.reason = Some("NotImplemented".to_owned()));
+            let mut response = aws_query::refused(api, &parts.request_id);
             leave(|| upload.linger(), parts.is_waiting(), &mut response);
             response
         } else {

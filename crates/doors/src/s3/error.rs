@@ -141,3 +141,6 @@ fn out_of_range(size: u64) -> S3Error {
 
 /// Text before the size of the object, in the detail of an InvalidRange.
 pub(super) const SIZE: &str = "bytes of the object: ";
+/// Texts before the two times, in the detail of a RequestTimeTooSkewed.
+pub(super) const REQUEST_TIME: &str = "time of the request: ";
+pub(super) const SERVER_TIME: &str = "time of the server: ";

@@ -5,7 +5,8 @@ use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::address;
-use super::error::{bad_request, invalid, not_implemented, refuse};
+use super::error::{bad_request, invalid, refuse};
+use super::features;
 use super::headers::text;
 use super::operation::{BODY, Operation};
 
@@ -23,13 +24,13 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes
             || (is_change && !operation.input.is_body() && BODY.contains(&name));
         // The digest of an empty body is compared, too.
         let is_compared = name == "content-md5";
-        if !asks || is_compared || operation.honours(name) || is_default(name, value) {
+        // Without a body it describes nothing, and S3 ignores it.
+        let describes = !is_put(operation) && name.starts_with("x-amz-meta-");
+        let is_fine = describes || is_compared || operation.honours(name);
+        if !asks || is_fine || is_default(name, value) {
             continue;
         }
-        return Err(not_implemented(format!(
-            "A header you provided implies functionality that is not implemented: {name} with {}",
-            operation.name
-        )));
+        return Err(features::unknown_header(name, operation.name));
     }
     if is_change && headers.contains_key(CONTENT_RANGE) {
         let what = "Content-Range: a piece of an object cannot be put; send all of it";
@@ -37,6 +38,11 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes
     }
     check_class(headers, classes)?;
     check_source(headers)
+}
+
+/// Returns whether the request puts or posts something, which metadata may be meant for.
+fn is_put(operation: &Operation) -> bool {
+    matches!(operation.method, "PUT" | "POST")
 }
 
 /// Returns whether a header asks for the default behaviour.

@@ -1,7 +1,8 @@
 //! A client's digests of its bytes: `Content-MD5`, `x-amz-checksum-…` in a header or a trailer.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, PAD};
 use bytes::Bytes;
 use cairn_fs::rows::{Algorithm, Checksum};
 use cairn_fs::{Digester, Digests};
@@ -12,6 +13,10 @@ use super::checksums;
 use super::error::{bad_request, refuse, refuse_with};
 use super::headers::text;
 use super::payload::Payload;
+
+/// Base64 whose last digit may have bits that belong to no byte.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, PAD.with_decode_allow_trailing_bits(true));
 
 /// The digests that the bytes are checked against.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -129,7 +134,8 @@ fn bad_trailer(what: &'static str) -> s3s::S3Error {
 }
 
 fn parse_md5(text: &str) -> S3Result<[u8; 16]> {
-    let bytes = BASE64.decode(text.trim()).ok();
+    // Bits behind the digest decide nothing: it is compared.
+    let bytes = LENIENT.decode(text.trim()).ok();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
         refuse(S3ErrorCode::InvalidDigest, "the Content-MD5 you specified is not valid")
     })

@@ -15,6 +15,7 @@
 
 mod address;
 mod attributes;
+mod aws_query;
 mod body;
 mod call;
 mod checksums;
@@ -22,6 +23,7 @@ mod conditions;
 mod document;
 mod door;
 mod error;
+mod features;
 mod header_rules;
 mod headers;
 mod integrity;

@@ -3,10 +3,10 @@
 use cairn_fs::Fs;
 use cairn_fs::rows::CorsRule;
 use http::header::{ORIGIN, VARY};
-use http::{Response, StatusCode};
-use s3s::{Body, S3Error, S3ErrorCode, S3Result};
+use http::{Method, Response, StatusCode};
+use s3s::{Body, S3Error, S3Result};
 
-use super::error::{Codes, refuse, refuse_with, translate};
+use super::error::{Codes, refuse_with, translate};
 use super::parts::Parts;
 use super::reply;
 use crate::cors::{self, Cors, Policy, Refusal};
@@ -46,6 +46,7 @@ impl Pages {
     }
 }
 
+/// Answers a preflight. Every OPTIONS is taken for one: what a preflight needs may be missing.
 pub(super) async fn answer(fs: &Fs, pages: &Pages, parts: &Parts) -> S3Result<Response<Body>> {
     let cors = match pages.cors(parts) {
         Some(cors) => Ok(cors),
@@ -59,7 +60,7 @@ pub(super) async fn answer(fs: &Fs, pages: &Pages, parts: &Parts) -> S3Result<Re
 
 fn refused(refusal: Refusal) -> S3Error {
     match refusal {
-        Refusal::Malformed(text) => refuse(S3ErrorCode::InvalidRequest, text),
+        Refusal::Malformed(text) => refuse_with("BadRequest", StatusCode::BAD_REQUEST, text),
         Refusal::NotAllowed => refuse_with("AccessForbidden", StatusCode::FORBIDDEN, NOT_ALLOWED),
         Refusal::Failed(error) => translate(error, Codes::bucket()),
     }
@@ -69,7 +70,7 @@ fn refused(refusal: Refusal) -> S3Error {
 /// read it.
 pub(super) async fn say(fs: &Fs, pages: &Pages, parts: &Parts, response: &mut Response<Body>) {
     let headers = response.headers_mut();
-    if cors::is_preflight(&parts.method, &parts.headers) {
+    if parts.method == Method::OPTIONS {
         headers.insert(VARY, cors::VARY_PREFLIGHT);
     } else if let Some(cors) = pages.cors(parts) {
         cors.say(&parts.method, &parts.headers, headers);

@@ -8,6 +8,7 @@ use s3s::{S3ErrorCode, S3Result};
 
 use super::address::Address;
 use super::error::{bad_request, invalid, not_implemented, refuse};
+use super::features;
 use super::operation::{Input, Level, Operation};
 use super::query::Query;
 use super::table::TABLE;
@@ -35,13 +36,15 @@ pub(super) fn resolve(
     let found = at_home
         .filter(|(_, op)| op.wanted.iter().all(|name| query.has(name)))
         .max_by_key(|(_, op)| op.wanted.len());
-    let Some((place, operation)) = found else { return Err(unknown_method(method)) };
+    let Some((place, operation)) = found else {
+        return Err(unknown_method(method, level, query));
+    };
     // A parameter with which SDKs distinguish operations in logs.
     query.retain(|name| name != "x-id");
     for (name, _) in query.pairs() {
         let name = &name.as_str();
         if !operation.wanted.contains(name) && !operation.allowed.contains(name) {
-            return Err(not_implemented(format!("{method} with the query parameter {name}")));
+            return Err(features::unknown_parameter(method, name));
         }
     }
     if operation.name == "ListObjectsV2" && query.get("list-type") != Some("2") {
@@ -92,6 +95,9 @@ fn check_place(method: &Method, level: Level, name: &str) -> S3Result<()> {
     let is_of_buckets = OF_BUCKETS.contains(&name) || (name == "uploads" && method == Method::GET);
     let is_of_objects = OF_OBJECTS.contains(&name) || (name == "uploads" && method == Method::POST);
     match level {
+        Level::Object if name == "uploads" && method == Method::GET => {
+            Err(bad_request("Key is not expected for the GET method ?uploads subresource"))
+        }
         Level::Bucket if is_of_objects => Err(bad_request("A key must be specified")),
         Level::Object if is_of_buckets => Err(misplaced(name, "an object")),
         Level::Service if is_of_buckets || is_of_objects => Err(misplaced(name, "the service")),
@@ -107,11 +113,19 @@ fn takes_source(operation: &Operation) -> bool {
     operation.copies || operation.input == Input::Bytes
 }
 
-fn unknown_method(method: &Method) -> s3s::S3Error {
+fn unknown_method(method: &Method, level: Level, query: &Query) -> s3s::S3Error {
     let known = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
-    if known.contains(method) {
-        not_implemented(format!("{method} on this resource"))
-    } else {
-        refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not a method of S3"))
+    if !known.contains(method) {
+        return refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not a method of S3"));
+    }
+    match level {
+        Level::Service => {
+            refuse(S3ErrorCode::MethodNotAllowed, format!("{method} on the list of buckets"))
+        }
+        Level::Bucket if query.is_empty() && method == Method::POST => features::form_uploads(),
+        Level::Bucket | Level::Object => match query.pairs().first() {
+            Some((name, _)) => features::unknown_parameter(method, name),
+            None => not_implemented(format!("{method} on this resource")),
+        },
     }
 }

@@ -44,6 +44,8 @@ const ALGORITHM: &[&str] = &["x-amz-checksum-algorithm"];
 const KIND: &[&str] = &["x-amz-checksum-type"];
 const ACL: &[&str] = &["x-amz-acl"];
 const SETTINGS: &[&str] = &["x-amz-bucket-object-lock-enabled", "x-amz-object-ownership"];
+/// Nothing is under retention, so nothing has to be bypassed.
+const BYPASS: &[&str] = &["x-amz-bypass-governance-retention"];
 const ATTRIBUTES: &[&str] =
     &["x-amz-max-parts", "x-amz-object-attributes", "x-amz-part-number-marker"];
 
@@ -89,6 +91,14 @@ const CONFIGURATION: &[&str] = &["LocationConstraint", "Location", "Bucket", "Ta
 const GRANTS: &[&str] = &["Owner", "AccessControlList"];
 const TAGS: &[&str] = &["TagSet"];
 const RULES: &[&str] = &["CORSRule"];
+const PUBLIC_ACCESS: &[&str] =
+    &["BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"];
+const NOTIFICATION: &[&str] = &[
+    "CloudFunctionConfiguration",
+    "EventBridgeConfiguration",
+    "QueueConfiguration",
+    "TopicConfiguration",
+];
 const WEBSITE: &[&str] =
     &["ErrorDocument", "IndexDocument", "RedirectAllRequestsTo", "RoutingRules"];
 
@@ -154,6 +164,35 @@ macro_rules! document {
     }};
 }
 
+/// A row for a setting that is taken only if it is neutral: the function of its verb, the parameter
+/// that asks for it, and the elements of its document.
+macro_rules! neutral {
+    ($name:ident, $function:ident, $action:ident, $parameter:literal, $elements:expr) => {{
+        let verb: Verb = |call| Box::pin(verbs::neutral::$function(call));
+        let row = row(stringify!($name), Action::$action, "PUT", Level::Bucket, verb);
+        row.wanting(&[$parameter]).taking(Input::xml($elements))
+    }};
+}
+
+/// A row for the deletion of a setting that no bucket has: the parameter that asks for it.
+macro_rules! deleted {
+    ($name:ident, $action:ident, $parameter:literal) => {{
+        let verb: Verb = |call| Box::pin(verbs::absent::deleted(call));
+        let row = row(stringify!($name), Action::$action, "DELETE", Level::Bucket, verb);
+        row.wanting(&[$parameter])
+    }};
+}
+
+/// A row for a lock of an object, where no object can have one: the method, the parameter that asks
+/// for it, and the form of the body.
+macro_rules! unlocked {
+    ($name:ident, $action:ident, $method:ident, $parameter:literal, $input:expr) => {{
+        let verb: Verb = |call| Box::pin(verbs::absent::unlocked(call));
+        let row = row(stringify!($name), Action::$action, stringify!($method), Level::Object, verb);
+        row.wanting(&[$parameter]).allowing(VERSION).taking($input)
+    }};
+}
+
 use Input::{Bytes, Unread};
 
 pub(super) static TABLE: &[Operation] = &[
@@ -195,13 +234,9 @@ pub(super) static TABLE: &[Operation] = &[
         "The lifecycle configuration does not exist"
     )
     .allowing(&["withUpdatedAt"]),
-    missing!(
-        GetPublicAccessBlock,
-        GetBucketPublicAccessBlock,
-        "publicAccessBlock",
-        "NoSuchPublicAccessBlockConfiguration",
-        "The public access block configuration was not found"
-    ),
+    op!(GetPublicAccessBlock, get_public_access_block, GetBucketPublicAccessBlock, GET, Bucket)
+        .wanting(&["publicAccessBlock"])
+        .taking(Unread),
     missing!(
         GetObjectLockConfiguration,
         GetBucketObjectLockConfiguration,
@@ -223,13 +258,15 @@ pub(super) static TABLE: &[Operation] = &[
         "ServerSideEncryptionConfigurationNotFoundError",
         "The server side encryption configuration was not found"
     ),
-    missing!(
+    op!(
         GetBucketOwnershipControls,
+        get_bucket_ownership_controls,
         GetBucketOwnershipControls,
-        "ownershipControls",
-        "OwnershipControlsNotFoundError",
-        "The bucket ownership controls were not found"
-    ),
+        GET,
+        Bucket
+    )
+    .wanting(&["ownershipControls"])
+    .taking(Unread),
     document!(GetBucketLogging, GetBucketLogging, "logging", "BucketLoggingStatus", ""),
     document!(
         GetBucketNotificationConfiguration,
@@ -238,13 +275,15 @@ pub(super) static TABLE: &[Operation] = &[
         "NotificationConfiguration",
         ""
     ),
-    document!(
+    op!(
         GetBucketAccelerateConfiguration,
+        get_bucket_accelerate_configuration,
         GetAccelerateConfiguration,
-        "accelerate",
-        "AccelerateConfiguration",
-        ""
-    ),
+        GET,
+        Bucket
+    )
+    .wanting(&["accelerate"])
+    .taking(Unread),
     document!(
         GetBucketRequestPayment,
         GetBucketRequestPayment,
@@ -268,15 +307,71 @@ pub(super) static TABLE: &[Operation] = &[
     op!(PutBucketWebsite, put_bucket_website, PutBucketWebsite, PUT, Bucket)
         .wanting(&["website"])
         .taking(Input::xml(WEBSITE)),
+    op!(PutPublicAccessBlock, put_public_access_block, PutBucketPublicAccessBlock, PUT, Bucket)
+        .wanting(&["publicAccessBlock"])
+        .taking(Input::xml(PUBLIC_ACCESS)),
+    op!(
+        PutBucketOwnershipControls,
+        put_bucket_ownership_controls,
+        PutBucketOwnershipControls,
+        PUT,
+        Bucket
+    )
+    .wanting(&["ownershipControls"])
+    .taking(Input::xml(&["Rule"])),
+    neutral!(
+        PutBucketVersioning,
+        versioning,
+        PutBucketVersioning,
+        "versioning",
+        &["MfaDelete", "Status"]
+    ),
+    neutral!(PutBucketLogging, logging, PutBucketLogging, "logging", &["LoggingEnabled"]),
+    neutral!(
+        PutBucketNotificationConfiguration,
+        notification,
+        PutBucketNotification,
+        "notification",
+        NOTIFICATION
+    ),
+    neutral!(
+        PutBucketAccelerateConfiguration,
+        accelerate,
+        PutAccelerateConfiguration,
+        "accelerate",
+        &["Status"]
+    ),
+    neutral!(
+        PutBucketRequestPayment,
+        request_payment,
+        PutBucketRequestPayment,
+        "requestPayment",
+        &["Payer"]
+    ),
     op!(DeleteBucket, delete_bucket, DeleteBucket, DELETE, Bucket),
     op!(DeleteBucketTagging, delete_bucket_tagging, PutBucketTagging, DELETE, Bucket)
         .wanting(&["tagging"]),
     op!(DeleteBucketCors, delete_bucket_cors, PutBucketCors, DELETE, Bucket).wanting(&["cors"]),
     op!(DeleteBucketWebsite, delete_bucket_website, PutBucketWebsite, DELETE, Bucket)
         .wanting(&["website"]),
+    op!(DeletePublicAccessBlock, delete_public_access_block, PutBucketPublicAccessBlock, DELETE, Bucket)
+        .wanting(&["publicAccessBlock"]),
+    op!(
+        DeleteBucketOwnershipControls,
+        delete_bucket_ownership_controls,
+        PutBucketOwnershipControls,
+        DELETE,
+        Bucket
+    )
+    .wanting(&["ownershipControls"]),
+    deleted!(DeleteBucketPolicy, DeleteBucketPolicy, "policy"),
+    deleted!(DeleteBucketLifecycle, PutLifecycleConfiguration, "lifecycle"),
+    deleted!(DeleteBucketEncryption, PutEncryptionConfiguration, "encryption"),
+    deleted!(DeleteBucketReplication, PutReplicationConfiguration, "replication"),
     op!(DeleteObjects, delete_objects, DeleteObject, POST, Bucket)
         .wanting(&["delete"])
-        .taking(Input::xml(&["Object", "Quiet"])),
+        .taking(Input::xml(&["Object", "Quiet"]))
+        .honouring(&[BYPASS]),
     op!(HeadObject, head_object, GetObject, HEAD, Object)
         .allowing(READ)
         .taking(Unread)
@@ -295,6 +390,8 @@ pub(super) static TABLE: &[Operation] = &[
         .wanting(&["attributes"])
         .allowing(VERSION)
         .honouring(&[ATTRIBUTES]),
+    unlocked!(GetObjectRetention, GetObjectRetention, GET, "retention", Unread),
+    unlocked!(GetObjectLegalHold, GetObjectLegalHold, GET, "legal-hold", Unread),
     op!(ListParts, list_parts, ListMultipartUploadParts, GET, Object)
         .wanting(&["uploadId"])
         .allowing(LIST_PARTS),
@@ -321,6 +418,21 @@ pub(super) static TABLE: &[Operation] = &[
         .wanting(&["tagging"])
         .allowing(VERSION)
         .taking(Input::xml(TAGS)),
+    unlocked!(
+        PutObjectRetention,
+        PutObjectRetention,
+        PUT,
+        "retention",
+        Input::xml(&["Mode", "RetainUntilDate"])
+    )
+    .honouring(&[BYPASS]),
+    unlocked!(
+        PutObjectLegalHold,
+        PutObjectLegalHold,
+        PUT,
+        "legal-hold",
+        Input::xml(&["Status"])
+    ),
     op!(CreateMultipartUpload, create_multipart_upload, PutObject, POST, Object)
         .wanting(&["uploads"])
         .honouring(&[NEW_OBJECT, CHANGE, ALGORITHM, KIND]),
@@ -330,7 +442,7 @@ pub(super) static TABLE: &[Operation] = &[
         .honouring(&[CHANGE, KIND, &["x-amz-mp-object-size"]]),
     op!(DeleteObject, delete_object, DeleteObject, DELETE, Object)
         .allowing(VERSION)
-        .honouring(&[CHANGE, &["x-amz-if-match-size"]]),
+        .honouring(&[CHANGE, &["x-amz-if-match-size"], BYPASS]),
     op!(DeleteObjectTagging, delete_object_tagging, DeleteObjectTagging, DELETE, Object)
         .wanting(&["tagging"])
         .allowing(VERSION),
@@ -407,8 +519,11 @@ mod tests {
         for operation in TABLE {
             let Operation { name, action, .. } = operation;
             let here = format!("op!({name},{},{action:?}", file_of(name));
-            let absent = ["missing", "document"].map(|how| format!("{how}!({name},{action:?}"));
-            assert!(absent.iter().chain([&here]).any(|row| rows.contains(row)), "{name}");
+            let shared = ["missing", "document", "deleted", "unlocked"];
+            let shared = shared.map(|how| format!("{how}!({name},{action:?}"));
+            let is_neutral = rows.contains(&format!("neutral!({name},"));
+            let is_shared = is_neutral || shared.iter().any(|row| rows.contains(row));
+            assert!(is_shared || rows.contains(&here), "{name}");
         }
     }
 

@@ -41,8 +41,10 @@ fn check(tags: Tags, most: usize) -> S3Result<Tags> {
         let what = format!("{} tags; at most {most} are allowed", tags.len());
         return Err(refuse_with("BadRequest", StatusCode::BAD_REQUEST, what));
     }
-    if let Some((key, _)) = tags.iter().find(|(key, _)| !key.chars().all(is_of_key)) {
-        let what = format!("tag key {key:?}: letters, digits, spaces and + - = . _ : / @ only");
+    let (keys, values) = (tags.iter().map(|tag| &tag.0), tags.iter().map(|tag| &tag.1));
+    let mut texts = keys.map(|key| ("key", key)).chain(values.map(|value| ("value", value)));
+    if let Some((which, text)) = texts.find(|(_, text)| !text.chars().all(is_of_tag)) {
+        let what = format!("tag {which} {text:?}: letters, digits, spaces and + - = . _ : / @ only");
         return Err(refuse(S3ErrorCode::InvalidTag, what));
     }
     match check_tags(&tags, most) {
@@ -51,9 +53,9 @@ fn check(tags: Tags, most: usize) -> S3Result<Tags> {
     }
 }
 
-/// Returns whether S3 allows a character in the key of a tag. Checked in new tags only: older
-/// objects keep others.
-fn is_of_key(char: char) -> bool {
+/// Returns whether S3 allows a character in the key or the value of a tag. Checked in new tags
+/// only: older objects keep others.
+fn is_of_tag(char: char) -> bool {
     let is_space = char.is_whitespace() && !char.is_control();
     char.is_alphanumeric() || is_space || "+-=._:/@".contains(char)
 }

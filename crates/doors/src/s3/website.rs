@@ -1,18 +1,19 @@
 //! Websites of buckets in the form of S3.
 
 use cairn_fs::rows::{WebRedirect, WebRule, Website};
-use s3s::S3Result;
 use s3s::dto::{
     Condition, ErrorDocument, GetBucketWebsiteOutput, IndexDocument, Protocol, Redirect,
     RedirectAllRequestsTo, RoutingRule, WebsiteConfiguration,
 };
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::error::invalid;
+use super::error::{invalid, refuse};
 
 /// Default status of a redirect in S3.
 const MOVED: u16 = 301;
 
 pub(super) fn of_configuration(configuration: WebsiteConfiguration) -> S3Result<Website> {
+    check(&configuration)?;
     let rules = configuration.routing_rules.unwrap_or_default().into_iter().map(of_rule);
     Ok(Website {
         index: configuration.index_document.map(|index| index.suffix).unwrap_or_default(),
@@ -27,6 +28,44 @@ pub(super) fn of_configuration(configuration: WebsiteConfiguration) -> S3Result<
     })
 }
 
+/// Refuses what S3 refuses with codes of its own, before the store looks at the rest.
+fn check(configuration: &WebsiteConfiguration) -> S3Result<()> {
+    let WebsiteConfiguration { error_document, index_document, .. } = configuration;
+    match (&configuration.redirect_all_requests_to, index_document) {
+        (Some(_), _) if has_more(configuration) => {
+            return Err(malformed("RedirectAllRequestsTo stands alone"));
+        }
+        (None, None) => return Err(invalid("a website has an IndexDocument with a Suffix")),
+        (_, Some(index)) if index.suffix.is_empty() || index.suffix.contains('/') => {
+            return Err(invalid("the Suffix of the IndexDocument is the name of a file"));
+        }
+        _ => {}
+    }
+    if error_document.as_ref().is_some_and(|error| error.key.is_empty()) {
+        return Err(invalid("the Key of the ErrorDocument is empty"));
+    }
+    for rule in configuration.routing_rules.iter().flatten() {
+        if rule.condition == Some(Condition::default()) {
+            return Err(malformed("a Condition is empty: leave it out for all requests"));
+        }
+        if rule.redirect == Redirect::default() {
+            return Err(malformed("a Redirect is empty"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether there is more than a redirect of all requests.
+fn has_more(configuration: &WebsiteConfiguration) -> bool {
+    configuration.index_document.is_some()
+        || configuration.error_document.is_some()
+        || configuration.routing_rules.is_some()
+}
+
+fn malformed(what: &'static str) -> S3Error {
+    refuse(S3ErrorCode::MalformedXML, what)
+}
+
 fn text_of(protocol: Protocol) -> String {
     protocol.as_str().to_owned()
 }
@@ -34,7 +73,7 @@ fn text_of(protocol: Protocol) -> String {
 fn of_rule(rule: RoutingRule) -> S3Result<WebRule> {
     let status = |text: Option<String>, otherwise: u16| match text {
         None => Ok(otherwise),
-        Some(text) => text.parse().map_err(|_| invalid("a status of a website is no number")),
+        Some(text) => text.parse().map_err(|_| malformed("a status of a website is no number")),
     };
     let condition = rule.condition.unwrap_or_default();
     let to = rule.redirect;

@@ -51,6 +51,20 @@ fn ask(server: &Server, config: &Arc<ClientConfig>, name: &str) -> std::io::Resu
 }
 
 #[test]
+fn a_client_of_http_1_0_is_served() {
+    let server = secure();
+    let config = client(&certificate(&server), &[b"http/1.0"]);
+    let name = ServerName::try_from("first.test").unwrap();
+    let session = ClientConnection::new(config, name).unwrap();
+    let mut stream = StreamOwned::new(session, TcpStream::connect(server.address).unwrap());
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.0 200") && reply.ends_with("ok\n"), "{reply}");
+    assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.0"[..]));
+}
+
+#[test]
 fn sessions_are_resumed() {
     let server = secure();
     let config = client(&certificate(&server), &[b"http/1.1"]);

@@ -48,5 +48,6 @@ mod s3_rights;
 mod s3_signatures_are_required;
 mod s3_unknown_is_not_implemented;
 mod s3_users_are_limited;
+mod s3_what_is_off_does_no_harm;
 mod syslog_connections_end;
 mod websites_are_served_at_names_of_their_own;

@@ -127,7 +127,9 @@ mod s3 {
             silent(&refused.headers);
             assert_eq!(refused.header("vary"), Some(vary));
         }
-        preflight(&anonymous, "/photos/a", PAGE, "PATCH", "").fails(400, "InvalidRequest");
+        preflight(&anonymous, "/photos/a", PAGE, "PATCH", "").fails(400, "BadRequest");
+        let origin = anonymous.ask("OPTIONS", "/photos/a").header("origin", PAGE);
+        origin.send().fails(400, "BadRequest");
     }
 
     /// Nobody learns by a preflight which buckets there are.

@@ -84,7 +84,7 @@ fn documents_are_served_as_a_site() {
     assert_eq!(head.header("content-length").as_deref(), Some("31"));
     for method in ["PUT", "POST", "DELETE", "OPTIONS"] {
         let refused = ask(sites.address, method, "www.sites.test", "/", "Content-Length: 0\r\n");
-        assert_eq!(refused.expect(405).header("allow").as_deref(), Some("GET, HEAD"));
+        assert_eq!(refused.expect(405).header("allow").as_deref(), Some("GET, HEAD, OPTIONS"));
     }
     // Neither another host nor a bucket without a website is one, and no API is here.
     for host in ["none.sites.test", "sites.test", "127.0.0.1"] {
@@ -117,7 +117,9 @@ fn redirects_lead_where_rules_say_and_nowhere_else() {
         |path: &str, status: u16| sites.get(path).expect(status).header("location").unwrap();
     assert_eq!(location("/old/a%20b", 301), "http://www.sites.test/new/a%20b");
     assert_eq!(location("/gone/x", 302), "http://www.sites.test/index.html");
-    assert_eq!(location("/away/x?y=1", 307), "https://a.example/away/x");
+    assert_eq!(location("/away/x?y=1", 307), "https://a.example/away/x?y=1");
+    assert_eq!(location("/old/a?x=1&y", 301), "http://www.sites.test/new/a?x=1&y");
+    assert_eq!(location("/blog?x=%20", 302), "/blog/?x=%20");
     sites.root.put("/storage/www/gone/here", b"here").expect(201);
     assert_eq!(sites.get("/gone/here").expect(200).text(), "here");
     // A path is never taken for a host, nor for a header.
@@ -128,6 +130,9 @@ fn redirects_lead_where_rules_say_and_nowhere_else() {
         location("/old/%0d%0aSet-Cookie:x", 301),
         "http://www.sites.test/new/%0D%0ASet-Cookie%3Ax"
     );
+    let app = r##"{"index":"index.html","rules":[{"status":404,"to":{"prefix":"#!/"}}]}"##;
+    sites.set(app).expect(204);
+    assert_eq!(location("/app/x?q=1#", 301), "http://www.sites.test/?q=1#!/app/x");
     sites.set(r#"{"redirect_all":{"host":"b.example"}}"#).expect(204);
     assert_eq!(location("/x/y?z=1", 301), "http://b.example/x/y?z=1");
     for bad in [
@@ -136,6 +141,7 @@ fn redirects_lead_where_rules_say_and_nowhere_else() {
         r#"{"index":"i","rules":[{"to":{}}]}"#,
         r#"{"index":"i","rules":[{"to":{"host":"a/b"}}]}"#,
         r#"{"index":"i","rules":[{"to":{"host":"a","status":200}}]}"#,
+        r#"{"index":"i","rules":[{"status":418,"to":{"host":"a"}}]}"#,
         r#"{"redirect_all":{"host":"a"},"index":"i"}"#,
         r#"{"index":"i","nonsense":1}"#,
     ] {
@@ -170,10 +176,56 @@ fn s3_sets_the_same_website() {
     assert!(root.get("/site?website").ok().text().contains("<HostName>a.example</HostName>"));
     let bad = "<WebsiteConfiguration><IndexDocument><Suffix>a/b</Suffix></IndexDocument>\
         </WebsiteConfiguration>";
-    root.put("/site?website", bad.as_bytes()).fails(400, "InvalidRequest");
-    root.put("/site?website", b"<WebsiteConfiguration/>").fails(400, "InvalidRequest");
+    root.put("/site?website", bad.as_bytes()).fails(400, "InvalidArgument");
+    root.put("/site?website", b"<WebsiteConfiguration/>").fails(400, "InvalidArgument");
+    let rule = |condition: &str, redirect: &str| {
+        format!(
+            "<WebsiteConfiguration><IndexDocument><Suffix>i</Suffix></IndexDocument><RoutingRules>\
+             <RoutingRule>{condition}<Redirect>{redirect}</Redirect></RoutingRule></RoutingRules>\
+             </WebsiteConfiguration>"
+        )
+    };
+    let to = "<HostName>a.example</HostName>";
+    let returned = |status: &str| {
+        let condition = "HttpErrorCodeReturnedEquals";
+        let condition = format!("<Condition><{condition}>{status}</{condition}></Condition>");
+        rule(&condition, to)
+    };
+    for (bad, code) in [
+        (returned("418"), "InvalidRequest"),
+        (returned("4xx"), "MalformedXML"),
+        (rule("<Condition/>", to), "MalformedXML"),
+        (rule("", ""), "MalformedXML"),
+        (all.replace("</WebsiteC", "<ErrorDocument><Key>e</Key></ErrorDocument></WebsiteC"), "MalformedXML"),
+        (xml.replace("404.html", ""), "InvalidArgument"),
+    ] {
+        root.put("/site?website", bad.as_bytes()).fails(400, code);
+    }
     let stranger = server.user("stranger");
     stranger.put("/site?website", xml.as_bytes()).fails(403, "AccessDenied");
     root.ask("DELETE", "/site?website").send().ok();
     root.get("/site?website").fails(404, "NoSuchWebsiteConfiguration");
+}
+
+#[test]
+fn pages_of_other_sites_ask_a_website_first() {
+    let sites = Sites::start();
+    sites.set(r#"{"index":"index.html"}"#).expect(204);
+    let preflight = |origin: &str| {
+        let asked = format!("Origin: {origin}\r\nAccess-Control-Request-Method: GET\r\n");
+        ask(sites.address, "OPTIONS", "www.sites.test", "/style.css", &asked)
+    };
+    preflight("https://a.example").expect(403);
+    let rules = r#"{"rules":[{"origins":["https://a.example"],"methods":["GET"],
+        "exposed_headers":["X-Own"],"max_age_s":60}]}"#;
+    sites.root.call("PUT", "/storage/www?cors", &[], rules.as_bytes()).expect(204);
+    let told = preflight("https://a.example").expect(204);
+    let said = |reply: &Reply, name: &str| reply.header(name).unwrap_or_default();
+    assert_eq!(said(&told, "access-control-allow-origin"), "https://a.example");
+    assert_eq!(said(&told, "access-control-max-age"), "60");
+    preflight("https://b.example").expect(403);
+    let more = "Origin: https://a.example\r\n";
+    let got = ask(sites.address, "GET", "www.sites.test", "/style.css", more).expect(200);
+    assert_eq!(said(&got, "access-control-allow-origin"), "https://a.example");
+    assert_eq!(said(&got, "access-control-expose-headers"), "X-Own");
 }

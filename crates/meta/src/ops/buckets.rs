@@ -9,6 +9,7 @@ use super::namespace::{
     BucketEntry, add_entry, authorize_in, drop_directory, find_bucket, load, load_inode,
     load_known, new_directory, next_ino, open_bucket, remove_entry, store,
 };
+use super::public_access::check_visibility;
 use super::tags::check_tags;
 use super::user_totals::{Change, count_owned, index, reindex, unindex};
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage, decode_number};
@@ -387,7 +388,8 @@ impl Verb for UpdateBucket {
         }
         let bucket = &mut opened.bucket;
         if let Some(visibility) = self.visibility {
-            bucket.visibility = visibility;
+            check_visibility(bucket, visibility)?;
+            bucket.choose_visibility(visibility);
         }
         if let Some(cache_control) = &self.cache_control {
             check_header(cache_control)?;

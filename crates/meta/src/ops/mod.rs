@@ -37,6 +37,7 @@ pub mod open_object;
 pub mod order_directory;
 mod ordered_entries;
 pub mod posix;
+pub mod public_access;
 pub mod put_object;
 pub mod read_only;
 pub mod readdir;

@@ -12,6 +12,9 @@ use crate::{Context, Stop, Verb, View, keys};
 /// Statuses that redirect a browser.
 pub const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
+/// Statuses of errors that a rule may be for: those that S3 answers with.
+pub const ERRORS: [u16; 11] = [400, 403, 404, 405, 409, 411, 412, 416, 500, 501, 503];
+
 /// Makes a bucket a website, replaces the former website, or ends it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutWebsite {
@@ -61,8 +64,10 @@ pub fn check(website: &Website) -> Result<StoredWebsite, Error> {
         return Err(Error::TooLarge(format!("website: more than {most} rules")));
     }
     for rule in &website.rules {
-        if rule.status != 0 && !(400..=599).contains(&rule.status) {
-            return invalid("a rule is for a status from 400 to 599, or for all requests");
+        if rule.status != 0 && !ERRORS.contains(&rule.status) {
+            let known = ERRORS.map(|status| status.to_string()).join(", ");
+            let text = format!("a rule for the status {}: use {known}", rule.status);
+            return invalid(&text);
         }
         check_redirect(&rule.to)?;
         let to = &rule.to;
@@ -147,6 +152,7 @@ mod tests {
         refused(|website| website.index = "a/b".into());
         refused(|website| website.error = "a\0b".into());
         refused(|website| website.rules[0].status = 200);
+        refused(|website| website.rules[0].status = 418);
         refused(|website| website.rules[0].to.status = 200);
         refused(|website| website.rules[0].to.protocol = "javascript".into());
         refused(|website| website.rules[0].to.host = "a\r\nb".into());

@@ -7,8 +7,8 @@ use cairn_base::{BucketId, Error, Redundancy, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CorsRules, FORMAT, Row, StoredWebsite, decode_pairs, encode_pairs, narrow, unexpected,
-    unzigzag, zigzag,
+    BucketMarks, CorsRules, FORMAT, PublicAccessBlock, Row, StoredWebsite, decode_pairs,
+    encode_pairs, narrow, public_access, unexpected, unzigzag, zigzag,
 };
 
 /// The rules for names on which S3 and POSIX disagree. People read and write `objects` and `files`,
@@ -60,6 +60,7 @@ pub struct Bucket {
     pub name: String,
     pub kind: BucketKind,
     pub owner: UserId,
+    /// The visibility that holds: a public access block may hide the chosen one.
     pub visibility: Visibility,
     pub created: Timestamp,
     /// `Cache-Control` for objects that have none of their own; empty for none.
@@ -77,6 +78,10 @@ pub struct Bucket {
     pub website: StoredWebsite,
     /// Refuses all changes of the bucket's content.
     pub read_only: bool,
+    pub public_access_block: Option<PublicAccessBlock>,
+    /// True if the bucket is private only because its public access block hides that it is public.
+    pub is_public_behind: bool,
+    pub marks: BucketMarks,
     pub unknown: Vec<u8>,
 }
 
@@ -90,6 +95,26 @@ impl Bucket {
     /// number.
     pub fn access_by_number(&self, bucket: BucketId) -> BucketAccess<'_> {
         self.access_as(Label::Number(bucket))
+    }
+
+    /// Returns the visibility that was chosen, which a public access block may hide.
+    pub fn chosen_visibility(&self) -> Visibility {
+        if self.is_public_behind { Visibility::Public } else { self.visibility }
+    }
+
+    /// Chooses the visibility. Behind a public access block that hides it, the bucket is private
+    /// until the block ends.
+    pub fn choose_visibility(&mut self, chosen: Visibility) {
+        let hides = self.public_access_block.is_some_and(PublicAccessBlock::hides);
+        self.is_public_behind = hides && chosen == Visibility::Public;
+        self.visibility = if hides { Visibility::Private } else { chosen };
+    }
+
+    /// Sets the public access block, or ends it.
+    pub fn set_public_access_block(&mut self, block: Option<PublicAccessBlock>) {
+        let chosen = self.chosen_visibility();
+        self.public_access_block = block;
+        self.choose_visibility(chosen);
     }
 
     fn access_as<'a>(&'a self, label: Label<'a>) -> BucketAccess<'a> {
@@ -137,6 +162,9 @@ impl Row for Bucket {
         if self.read_only {
             writer.number(14, 1);
         }
+        writer
+            .number(15, public_access::encode(self.public_access_block, self.is_public_behind))
+            .number(16, self.marks.0);
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -175,8 +203,19 @@ impl Row for Bucket {
                 12 => bucket.html_listing = field.number()? != 0,
                 13 => bucket.website = StoredWebsite::stored(field.value),
                 14 => bucket.read_only = field.number()? != 0,
+                15 => {
+                    let bits = field.number()?;
+                    (bucket.public_access_block, bucket.is_public_behind) =
+                        public_access::decode(bits)
+                            .ok_or_else(|| unexpected("public access block", bits))?;
+                }
+                16 => bucket.marks = BucketMarks(field.number()?),
                 _ => field.keep(&mut bucket.unknown),
             }
+        }
+        // A program that knows no blocks may have made the bucket public.
+        if bucket.visibility == Visibility::Public {
+            bucket.choose_visibility(Visibility::Public);
         }
         Ok(bucket)
     }
@@ -245,5 +284,45 @@ impl Row for Usage {
             }
         }
         Ok(usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_private_behind_a_block_and_public_again_after_it() {
+        let mut bucket = Bucket { visibility: Visibility::Public, ..Bucket::default() };
+        let hiding = PublicAccessBlock { restrict_buckets: true, ..PublicAccessBlock::default() };
+        bucket.set_public_access_block(Some(hiding));
+        let stored = Bucket::decode(&bucket.encode()).unwrap();
+        assert_eq!(stored, bucket);
+        assert_eq!(stored.visibility, Visibility::Private);
+        assert_eq!(stored.chosen_visibility(), Visibility::Public);
+        let ended = |bucket: &Bucket| {
+            let mut bucket = bucket.clone();
+            bucket.set_public_access_block(None);
+            bucket.visibility
+        };
+        assert_eq!(ended(&bucket), Visibility::Public);
+        bucket.choose_visibility(Visibility::Private);
+        assert_eq!(ended(&bucket), Visibility::Private);
+        bucket.choose_visibility(Visibility::Public);
+        assert_eq!((bucket.visibility, ended(&bucket)), (Visibility::Private, Visibility::Public));
+    }
+
+    /// A program that does not know blocks sets the visibility and keeps the field.
+    #[test]
+    fn a_public_bucket_with_a_block_of_an_older_program_is_private() {
+        let hiding = PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() };
+        let by_older = Bucket {
+            visibility: Visibility::Public,
+            public_access_block: Some(hiding),
+            ..Bucket::default()
+        };
+        let read = Bucket::decode(&by_older.encode()).unwrap();
+        assert_eq!(read.visibility, Visibility::Private);
+        assert_eq!(read.chosen_visibility(), Visibility::Public);
     }
 }

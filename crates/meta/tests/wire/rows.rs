@@ -232,7 +232,14 @@ pub fn stored() -> Vec<Sample> {
     all.extend(counted());
     all.extend(ordered());
     let kept = Bucket { read_only: true, ..website.clone() };
-    for row in [ruled, listed, website, kept] {
+    let mut blocked = kept.clone();
+    blocked.set_public_access_block(Some(PublicAccessBlock {
+        block_acls: true,
+        ignore_acls: true,
+        ..PublicAccessBlock::default()
+    }));
+    blocked.marks.set(BucketMark::VersioningSuspended, true);
+    for row in [ruled, listed, website, kept, blocked] {
         all.push(Sample { name: "Bucket", bytes: row.encode(), again: again::<Bucket>, change });
     }
     all
@@ -306,6 +313,9 @@ fn bucket() -> Bucket {
         html_listing: false,
         website: StoredWebsite::default(),
         read_only: false,
+        public_access_block: None,
+        is_public_behind: false,
+        marks: BucketMarks::default(),
         unknown: vec![],
     }
 }

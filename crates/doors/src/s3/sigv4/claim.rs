@@ -2,14 +2,14 @@
 
 use cairn_base::Timestamp;
 use http::header::HeaderMap;
-use s3s::{S3ErrorCode, S3Result};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::canonical::{PathForm, canonical_request};
 use super::key::{hex_sha256, same};
 use super::request::Request;
 use super::{ALGORITHM, SKEW_SECS, SignedAt, SigningKey};
 use crate::limits::SIGNED_HEADERS;
-use crate::s3::error::{invalid, refuse};
+use crate::s3::error::{REQUEST_TIME, SERVER_TIME, invalid, refuse};
 
 /// A claim to own an access key, not yet verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,12 +76,18 @@ fn unsigned(name: &str) -> s3s::S3Error {
     refuse(S3ErrorCode::AccessDenied, what)
 }
 
-pub(super) fn check_skew(at: Timestamp, now: Timestamp) -> S3Result<()> {
-    if (now.secs() - at.secs()).abs() <= SKEW_SECS {
+pub(super) fn check_skew(at: &SignedAt, now: Timestamp) -> S3Result<()> {
+    if (now.secs() - at.time.secs()).abs() <= SKEW_SECS {
         return Ok(());
     }
-    let what = "the difference between the request time and the server's time is too large";
-    Err(refuse(S3ErrorCode::RequestTimeTooSkewed, what))
+    Err(skewed(at, now))
+}
+
+/// Returns the error for a clock that is too far off, with both times: clients correct theirs.
+pub(super) fn skewed(at: &SignedAt, now: Timestamp) -> S3Error {
+    let (at, now) = (&at.text, SignedAt::new(now).extended());
+    let what = format!("{REQUEST_TIME}{at}, {SERVER_TIME}{now}");
+    refuse(S3ErrorCode::RequestTimeTooSkewed, what)
 }
 
 pub(super) fn check_signature(signature: &str) -> Result<(), String> {

@@ -51,6 +51,14 @@ impl SignedAt {
         SignedAt { text, time }
     }
 
+    /// Returns the time with separators: `2013-05-24T00:00:00Z`.
+    pub(crate) fn extended(&self) -> String {
+        let text = &self.text;
+        let (year, month, day) = (&text[..4], &text[4..6], &text[6..8]);
+        let (hour, minute, second) = (&text[9..11], &text[11..13], &text[13..15]);
+        format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z")
+    }
+
     /// Returns the day, as in a credential's scope.
     pub(crate) fn day(&self) -> &str {
         &self.text[..8]
@@ -101,6 +109,7 @@ mod tests {
         }
         let known = SignedAt::parse("20130524T000000Z").unwrap();
         assert_eq!((known.time.secs(), known.day()), (1_369_353_600, "20130524"));
+        assert_eq!(known.extended(), "2013-05-24T00:00:00Z");
         let same = SignedAt::from_http_date("Fri, 24 May 2013 00:00:00 GMT").unwrap();
         assert_eq!(same, known);
         for zone in ["-0000", "+0000", "UTC"] {

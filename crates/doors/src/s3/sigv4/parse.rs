@@ -52,7 +52,7 @@ fn in_header(request: &Request<'_>, now: Timestamp, region: &str) -> S3Result<Cl
         let what = "the date of the credential is not the date of the request";
         return Err(malformed(what.into()));
     }
-    check_skew(at.time, now)?;
+    check_skew(&at, now)?;
     let payload = content_sha256(request.headers)?.ok_or_else(|| {
         bad_request("missing required header for this request: x-amz-content-sha256")
     })?;

@@ -3,7 +3,7 @@
 use cairn_base::Timestamp;
 use s3s::{S3ErrorCode, S3Result};
 
-use super::claim::{Claim, Scope, check_signature, content_sha256};
+use super::claim::{Claim, Scope, check_signature, content_sha256, skewed};
 use super::request::Request;
 use super::{ALGORITHM, PRESIGNED_SECS_MAX, SKEW_SECS, SignedAt, UNSIGNED};
 use crate::s3::error::refuse;
@@ -47,7 +47,7 @@ pub(super) fn parse(request: &Request<'_>, now: Timestamp, region: &str) -> S3Re
     if scope.day != at.day() {
         return Err(bad("the date of the credential is not the date of the URL"));
     }
-    check_life(wanted(query, "X-Amz-Expires")?, at.time, now)?;
+    check_life(wanted(query, "X-Amz-Expires")?, &at, now)?;
     let signature = wanted(query, "X-Amz-Signature")?;
     check_signature(signature).map_err(bad)?;
     let mut payloads: Vec<String> = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn parse(request: &Request<'_>, now: Timestamp, region: &str) -> S3Re
     })
 }
 
-fn check_life(expires: &str, at: Timestamp, now: Timestamp) -> S3Result<()> {
+fn check_life(expires: &str, at: &SignedAt, now: Timestamp) -> S3Result<()> {
     let Ok(secs) = expires.parse::<i64>() else {
         return Err(bad("X-Amz-Expires should be a number"));
     };
@@ -78,11 +78,10 @@ fn check_life(expires: &str, at: Timestamp, now: Timestamp) -> S3Result<()> {
     if secs > PRESIGNED_SECS_MAX {
         return Err(bad("X-Amz-Expires must be less than a week (in seconds)"));
     }
-    if at.secs() - now.secs() > SKEW_SECS {
-        let what = "the URL is dated too far in the future";
-        return Err(refuse(S3ErrorCode::RequestTimeTooSkewed, what));
+    if at.time.secs() - now.secs() > SKEW_SECS {
+        return Err(skewed(at, now));
     }
-    if now.secs() - at.secs() > secs {
+    if now.secs() - at.time.secs() > secs {
         return Err(refuse(S3ErrorCode::AccessDenied, "Request has expired"));
     }
     Ok(())

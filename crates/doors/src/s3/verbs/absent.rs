@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use s3s::{Body, S3Result};
 
 use super::super::call::Call;
-use super::super::error::refuse_with;
+use super::super::error::{bad_request, refuse_with};
 use super::super::reply;
 use super::super::xml::DECLARATION;
 
@@ -29,4 +29,16 @@ pub(crate) async fn document(
     let xmlns = "http://s3.amazonaws.com/doc/2006-03-01/";
     let text = format!("{DECLARATION}\n<{root} xmlns=\"{xmlns}\">{inside}</{root}>");
     Ok(reply::text(text))
+}
+
+/// Deletes a setting that is not there: done.
+pub(crate) async fn deleted(call: Call<'_>) -> S3Result<Response<Body>> {
+    call.allowed().await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Answers that the objects of a bucket without Object Lock are not locked, and cannot be.
+pub(crate) async fn unlocked(call: Call<'_>) -> S3Result<Response<Body>> {
+    call.allowed().await?;
+    Err(bad_request("Bucket is missing Object Lock Configuration"))
 }

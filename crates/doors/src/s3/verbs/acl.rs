@@ -3,11 +3,11 @@
 use cairn_auth::{Caller, Visibility};
 use cairn_fs::rows::Bucket;
 use http::HeaderMap;
-use s3s::S3Result;
 use s3s::dto::{Grant, Grantee, Owner, Permission, Type};
+use s3s::{S3ErrorCode, S3Result};
 
 use super::super::call::Call;
-use super::super::error::not_implemented;
+use super::super::error::{not_implemented, refuse};
 use super::super::headers::text;
 use super::super::owner;
 use super::super::store::PublicAcl;
@@ -49,7 +49,14 @@ pub(super) async fn check_object(call: &Call<'_>) -> S3Result<()> {
     // Only a caller that may write learns the visibility of the bucket.
     call.may_write().await?;
     let bucket = call.store.bucket(&Caller::system(), call.bucket()).await?;
-    match (wanted, bucket.visibility) {
+    if let Some(block) = bucket.public_access_block
+        && block.refuses()
+        && wanted == Visibility::Public
+    {
+        let what = "the public access block of the bucket refuses public ACLs";
+        return Err(refuse(S3ErrorCode::AccessDenied, what));
+    }
+    match (wanted, bucket.chosen_visibility()) {
         (wanted, visibility) if wanted == visibility => Ok(()),
         (Visibility::Private, _) => Err(not_implemented(
             "a private object in a public bucket: anybody may read all that is in it. Put it in \
@@ -72,7 +79,7 @@ pub(super) async fn listed(store: &Store, bucket: &Bucket) -> S3Result<(Owner, V
         }),
         permission: Some(Permission::from_static(Permission::FULL_CONTROL)),
     }];
-    if bucket.visibility == Visibility::Public {
+    if bucket.chosen_visibility() == Visibility::Public {
         grants.push(Grant {
             grantee: Some(Grantee {
                 display_name: None,

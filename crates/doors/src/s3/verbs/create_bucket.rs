@@ -12,8 +12,9 @@ use s3s::{Body, S3ErrorCode, S3Result};
 use super::super::call::Call;
 use super::super::error::{Codes, not_implemented, refuse, refuse_with, translate};
 use super::super::headers::text;
+use super::super::store::DEFAULT_REGION;
 use super::super::tags::{self, Tags};
-use super::super::{reply, xml};
+use super::super::{features, reply, xml};
 use super::acl;
 
 /// Makes a bucket. If it already exists as requested, that is a success: the answer to the first
@@ -48,7 +49,11 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     };
     match made {
         Ok(_) => {}
-        Err(Error::Exists(_)) => exists(&call, visibility, tags).await?,
+        Err(Error::Exists(_)) => {
+            let location = configuration.location_constraint.as_ref();
+            let is_first = location.is_none_or(|name| name.as_str() == DEFAULT_REGION);
+            exists(&call, visibility, tags, is_first).await?
+        }
         Err(error) => {
             let invalid = S3ErrorCode::InvalidBucketName;
             return Err(translate(error, Codes { invalid, ..Codes::bucket() }));
@@ -106,7 +111,7 @@ fn check_location(region: &str, location: &str) -> S3Result<()> {
 fn check_settings(headers: &HeaderMap, acl: Option<Visibility>) -> S3Result<()> {
     match text(headers, "x-amz-bucket-object-lock-enabled")? {
         None | Some("false") => {}
-        Some(_) => return Err(not_implemented("x-amz-bucket-object-lock-enabled")),
+        Some(_) => return Err(features::is_off("object-lock")),
     }
     match text(headers, "x-amz-object-ownership")? {
         None => Ok(()),
@@ -116,11 +121,18 @@ fn check_settings(headers: &HeaderMap, acl: Option<Visibility>) -> S3Result<()> 
             "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
         )),
         Some("BucketOwnerEnforced") => Ok(()),
-        Some(_) => Err(not_implemented("x-amz-object-ownership: use BucketOwnerEnforced")),
+        Some(_) => Err(features::is_off("ownershipControls")),
     }
 }
 
-async fn exists(call: &Call<'_>, visibility: Visibility, mut tags: Tags) -> S3Result<()> {
+/// Answers for a bucket that exists. Only in the first region, or without a region, S3 makes one's
+/// own bucket again.
+async fn exists(
+    call: &Call<'_>,
+    visibility: Visibility,
+    mut tags: Tags,
+    is_first_region: bool,
+) -> S3Result<()> {
     let named = GetBucket { name: call.bucket().to_owned() };
     let Ok((opened, _)) = call.store.fs.read(call.caller, named).await else {
         return Err(refuse(S3ErrorCode::BucketAlreadyExists, ""));
@@ -129,10 +141,15 @@ async fn exists(call: &Call<'_>, visibility: Visibility, mut tags: Tags) -> S3Re
     if bucket.owner != call.caller.user() {
         return Err(refuse(S3ErrorCode::BucketAlreadyExists, ""));
     }
+    if !is_first_region {
+        let what = "a bucket in a region other than us-east-1 is made once";
+        return Err(refuse(S3ErrorCode::BucketAlreadyOwnedByYou, what));
+    }
+    let chosen = bucket.chosen_visibility();
     let mut has = bucket.tags;
     has.sort_unstable();
     tags.sort_unstable();
-    if (bucket.kind, bucket.visibility, has) == (BucketKind::S3, visibility, tags) {
+    if (bucket.kind, chosen, has) == (BucketKind::S3, visibility, tags) {
         Ok(())
     } else {
         let what = "it has another visibility, other tags, or was made by another door";

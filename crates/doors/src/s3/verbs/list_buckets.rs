@@ -30,10 +30,11 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         if elsewhere {
             break None;
         }
+        // One more is looked for: a page that is announced has something in it.
         let verb = ListBuckets {
             prefix: prefix.to_owned(),
             after: after.unwrap_or_default(),
-            limit: PAGE.min(wanted - buckets.len()),
+            limit: PAGE.min(wanted.saturating_add(1) - buckets.len()),
         };
         let (page, next) = call.read(Codes::bucket(), verb).await?;
         buckets.extend(page.into_iter().map(|(opened, _)| Bucket {
@@ -41,8 +42,12 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             creation_date: Some(time(opened.bucket.created)),
             name: Some(opened.bucket.name),
         }));
-        if next.is_none() || buckets.len() >= wanted {
-            break next;
+        if buckets.len() > wanted {
+            buckets.truncate(wanted);
+            break buckets.last().and_then(|bucket| bucket.name.clone());
+        }
+        if next.is_none() {
+            break None;
         }
         after = next;
     };

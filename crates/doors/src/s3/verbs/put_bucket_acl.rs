@@ -20,7 +20,10 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             let bucket = call.settings().await?;
             visibility_of(call.store, policy, bucket.owner)?
         }
-        _ => return Err(bad_request("give either a canned ACL or a list of grants")),
+        _ => {
+            call.allowed().await?;
+            return Err(bad_request("give either a canned ACL or a list of grants"));
+        }
     };
     let verb = UpdateBucket {
         name: call.bucket().to_owned(),

@@ -42,6 +42,10 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
             let buckets = [source_bucket.as_str()];
             return Err(call.store.refused(call.caller, &buckets, error, Codes::object()).await);
         }
+        Err(Error::RangeNotSatisfiable { size }) => {
+            let what = format!("the range is not valid for a source of {size} bytes");
+            return Err(invalid(what));
+        }
         Err(error) => {
             return Err(call.store.refused(call.caller, &[], error, Codes::upload()).await);
         }
