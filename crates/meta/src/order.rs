@@ -5,9 +5,9 @@
 //!   0      hash of the name    place        a cookie: after this entry the listing goes on
 //! ```
 //!
-//! The order is that of a hash of the names, and of the names where hashes are equal. So a cookie is
-//! a position in an order that no change of the directory changes: whether its entry is still there
-//! does not matter, and neither does which process gave it.
+//! The order is that of a hash of the names, and of the names where hashes are equal. So a cookie
+//! is a position in an order that no change of the directory changes: whether its entry is still
+//! there does not matter, and neither does which process gave it.
 
 use aws_lc_rs::digest;
 

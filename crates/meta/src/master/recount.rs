@@ -18,8 +18,8 @@ const PAGE: usize = 1000;
 /// Returns the changes that a master that took over with `fence` has to commit, page by page,
 /// before it serves, so that the usage of users is right. There are none if there is no bucket.
 ///
-/// The former master had the epoch before. If `c owned_epoch` has that epoch, it counted. If the row
-/// also says since when ordered entries are kept, it kept them.
+/// The former master had the epoch before. If `c owned_epoch` has that epoch, it counted. If that
+/// row also says since when ordered entries are kept, it kept them.
 ///
 /// # Errors
 /// Those of the engine; `Corrupt` for a row that cannot be read.
