@@ -447,3 +447,20 @@ impl Drop for Barring<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recalls_of_what_was_given_back_before_take_no_memory() {
+        let posts = Posts::default();
+        for number in 0..100 {
+            posts.recalled(Ino(5), number, Duration::ZERO);
+            assert_eq!(posts.to_give_back(Duration::ZERO), [(Ino(5), number)]);
+        }
+        posts.asks();
+        let state = posts.state.read();
+        assert!(state.void.is_empty() && state.releasing.is_empty());
+    }
+}
