@@ -354,8 +354,14 @@ pub(super) static TABLE: &[Operation] = &[
     op!(DeleteBucketCors, delete_bucket_cors, PutBucketCors, DELETE, Bucket).wanting(&["cors"]),
     op!(DeleteBucketWebsite, delete_bucket_website, PutBucketWebsite, DELETE, Bucket)
         .wanting(&["website"]),
-    op!(DeletePublicAccessBlock, delete_public_access_block, PutBucketPublicAccessBlock, DELETE, Bucket)
-        .wanting(&["publicAccessBlock"]),
+    op!(
+        DeletePublicAccessBlock,
+        delete_public_access_block,
+        PutBucketPublicAccessBlock,
+        DELETE,
+        Bucket
+    )
+    .wanting(&["publicAccessBlock"]),
     op!(
         DeleteBucketOwnershipControls,
         delete_bucket_ownership_controls,
@@ -426,13 +432,7 @@ pub(super) static TABLE: &[Operation] = &[
         Input::xml(&["Mode", "RetainUntilDate"])
     )
     .honouring(&[BYPASS]),
-    unlocked!(
-        PutObjectLegalHold,
-        PutObjectLegalHold,
-        PUT,
-        "legal-hold",
-        Input::xml(&["Status"])
-    ),
+    unlocked!(PutObjectLegalHold, PutObjectLegalHold, PUT, "legal-hold", Input::xml(&["Status"])),
     op!(CreateMultipartUpload, create_multipart_upload, PutObject, POST, Object)
         .wanting(&["uploads"])
         .honouring(&[NEW_OBJECT, CHANGE, ALGORITHM, KIND]),
@@ -440,9 +440,11 @@ pub(super) static TABLE: &[Operation] = &[
         .wanting(&["uploadId"])
         .taking(Input::Xml { elements: &["Part"], is_of_object: true })
         .honouring(&[CHANGE, KIND, &["x-amz-mp-object-size"]]),
-    op!(DeleteObject, delete_object, DeleteObject, DELETE, Object)
-        .allowing(VERSION)
-        .honouring(&[CHANGE, &["x-amz-if-match-size"], BYPASS]),
+    op!(DeleteObject, delete_object, DeleteObject, DELETE, Object).allowing(VERSION).honouring(&[
+        CHANGE,
+        &["x-amz-if-match-size"],
+        BYPASS,
+    ]),
     op!(DeleteObjectTagging, delete_object_tagging, DeleteObjectTagging, DELETE, Object)
         .wanting(&["tagging"])
         .allowing(VERSION),

@@ -44,7 +44,8 @@ fn check(tags: Tags, most: usize) -> S3Result<Tags> {
     let (keys, values) = (tags.iter().map(|tag| &tag.0), tags.iter().map(|tag| &tag.1));
     let mut texts = keys.map(|key| ("key", key)).chain(values.map(|value| ("value", value)));
     if let Some((which, text)) = texts.find(|(_, text)| !text.chars().all(is_of_tag)) {
-        let what = format!("tag {which} {text:?}: letters, digits, spaces and + - = . _ : / @ only");
+        let what =
+            format!("tag {which} {text:?}: letters, digits, spaces and + - = . _ : / @ only");
         return Err(refuse(S3ErrorCode::InvalidTag, what));
     }
     match check_tags(&tags, most) {

@@ -171,7 +171,7 @@ fn the_protocol_is_as_it_says() {
     for (name, value) in [
         ("tus-version", "1.0.0"),
         ("tus-extension", "creation,expiration,termination"),
-        ("tus-max-size", "5497558138880"),
+        ("tus-max-size", "53687091200000"),
     ] {
         assert_eq!(options.header(name).as_deref(), Some(value));
     }

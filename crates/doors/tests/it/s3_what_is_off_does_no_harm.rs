@@ -296,8 +296,11 @@ fn a_public_access_block_is_what_was_put() {
         client.get(PATH).fails(403, "AccessDenied");
         client.delete(PATH).fails(403, "AccessDenied");
     }
-    root.put(PATH, b"<PublicAccessBlockConfiguration><All>true</All></PublicAccessBlockConfiguration>")
-        .fails(400, "MalformedXML");
+    root.put(
+        PATH,
+        b"<PublicAccessBlockConfiguration><All>true</All></PublicAccessBlockConfiguration>",
+    )
+    .fails(400, "MalformedXML");
     root.put("/nosuch?publicAccessBlock", block([true; 4]).as_bytes()).fails(404, "NoSuchBucket");
     assert_eq!(root.delete(PATH).ok().status, 204);
     root.get(PATH).fails(404, "NoSuchPublicAccessBlockConfiguration");

@@ -196,7 +196,10 @@ fn s3_sets_the_same_website() {
         (returned("4xx"), "MalformedXML"),
         (rule("<Condition/>", to), "MalformedXML"),
         (rule("", ""), "MalformedXML"),
-        (all.replace("</WebsiteC", "<ErrorDocument><Key>e</Key></ErrorDocument></WebsiteC"), "MalformedXML"),
+        (
+            all.replace("</WebsiteC", "<ErrorDocument><Key>e</Key></ErrorDocument></WebsiteC"),
+            "MalformedXML",
+        ),
         (xml.replace("404.html", ""), "InvalidArgument"),
     ] {
         root.put("/site?website", bad.as_bytes()).fails(400, code);

@@ -152,6 +152,8 @@ fn a_body_with_many_inline_bytes_is_not_shared() {
         let offset = (at % 2) * limits::CHUNK_BYTES + at * 20_000;
         write(&mut store, ino, offset, Data::Inline(vec![1; limits::INLINE_BYTES].into()));
     }
+    // Only what is not inline is shared by a copy of a part.
+    add_pieces(&mut store, ino, 2, 1);
     check_refused(&mut store, ino);
 }
 

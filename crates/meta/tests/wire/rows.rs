@@ -102,16 +102,8 @@ samples! {
         MasterEpochs::default(),
         MasterEpochs { counted: 300, ordered_since: 200, unknown: vec![] },
     ];
-    ObjectAttributes, |row| row.tag_count += 1, [
-        object(),
-        ObjectAttributes::default(),
-        ObjectAttributes { checksums: every_checksum(), ..object() },
-    ];
-    Part, |row| row.size += 1, [
-        part(),
-        Part { etag: "e-1".into(), ..Part::default() },
-        Part { checksums: every_checksum(), ..part() },
-    ];
+    ObjectAttributes, |row| row.tag_count += 1, [object(), ObjectAttributes::default()];
+    Part, |row| row.size += 1, [part(), Part { etag: "e-1".into(), ..Part::default() }];
     ReservedInos, |row| row.ranges.truncate(1), [ReservedInos {
         ranges: vec![(Ino(300), Ino(400)), (Ino(500), Ino(600))],
         unknown: vec![],
@@ -161,11 +153,7 @@ samples! {
         expires: Timestamp(1_800_000_000_000_000_000),
         unknown: vec![],
     }];
-    Upload, |row| row.change += 1, [
-        upload(),
-        Upload::default(),
-        Upload { checksum: Some((Algorithm::XxHash128, ChecksumKind::Composite)), ..upload() },
-    ];
+    Upload, |row| row.change += 1, [upload(), Upload::default()];
     Usage, |row| row.objects += 1, [Usage {
         objects: 300,
         bytes: 1 << 40,
@@ -225,12 +213,15 @@ pub fn stored() -> Vec<Sample> {
         let row = Upload::decode(row)?;
         Ok(Upload { change: row.change + 1, ..row }.encode())
     };
-    for row in [resumable, Upload { bytes: 1 << 40, ..upload() }] {
+    let checksum = Some((Algorithm::XxHash128, ChecksumKind::Composite));
+    let announced = Upload { checksum, ..upload() };
+    for row in [resumable, Upload { bytes: 1 << 40, ..upload() }, announced] {
         let (bytes, again) = (row.encode(), again::<Upload>);
         all.push(Sample { name: "Upload", bytes, again, change: changed });
     }
     all.extend(counted());
     all.extend(ordered());
+    all.extend(summed());
     let kept = Bucket { read_only: true, ..website.clone() };
     let mut blocked = kept.clone();
     blocked.set_public_access_block(Some(PublicAccessBlock {
@@ -277,6 +268,36 @@ fn ordered() -> Vec<Sample> {
         Sample { name: "Tally", bytes, again: again::<Tally>, change: more }
     };
     [OrderStage::Clear, OrderStage::Build(name), OrderStage::Complete].map(sample).into()
+}
+
+/// Rows with checksums of every algorithm.
+fn summed() -> Vec<Sample> {
+    let of = |algorithm: Algorithm| Checksum {
+        algorithm,
+        kind: ChecksumKind::Composite,
+        value: vec![8; algorithm.checksum_bytes()].into(),
+    };
+    let checksums = Vec::from(Algorithm::ALL.map(of));
+    let part = Part { checksums: checksums.clone(), ..part() };
+    let longer = |row: &Bytes| {
+        let row = Part::decode(row)?;
+        Ok(Part { size: row.size + 1, ..row }.encode())
+    };
+    let object = ObjectAttributes { checksums, ..object() };
+    let tagged = |row: &Bytes| {
+        let row = ObjectAttributes::decode(row)?;
+        Ok(ObjectAttributes { tag_count: row.tag_count + 1, ..row }.encode())
+    };
+    let bytes = object.encode();
+    vec![
+        Sample {
+            name: "ObjectAttributes",
+            bytes,
+            again: again::<ObjectAttributes>,
+            change: tagged,
+        },
+        Sample { name: "Part", bytes: part.encode(), again: again::<Part>, change: longer },
+    ]
 }
 
 fn done_call(step: u8) -> DoneCall {
@@ -373,15 +394,6 @@ fn grant(used: Option<(KeyHash, NodeId)>) -> IssuedToken {
 fn acl() -> Box<Acl> {
     let named = vec![(AclSubject::User(1_000), 6), (AclSubject::Group(1_001), 4)];
     Box::new(Acl { owner: 7, group: 5, other: 4, mask: Some(7), named })
-}
-
-fn every_checksum() -> Vec<Checksum> {
-    let of = |algorithm: Algorithm| Checksum {
-        algorithm,
-        kind: ChecksumKind::Composite,
-        value: vec![8; algorithm.checksum_bytes()].into(),
-    };
-    Algorithm::ALL.map(of).into()
 }
 
 fn object() -> ObjectAttributes {
