@@ -24,8 +24,8 @@ const IAM: QueryApi = QueryApi {
     service: "iam",
     version: "2010-05-08",
     refusal: "this is an S3 door, and Cairn does not have the IAM API: users, keys and rights are \
-              managed by cairn user, cairn key and cairn bucket set --grant, or in the console. See \
-              docs/s3.md#iam-and-sts",
+              managed by cairn user, cairn key and cairn bucket set --grant, or in the console. \
+              See docs/s3.md#iam-and-sts",
 };
 const STS: QueryApi = QueryApi {
     name: "STS",

@@ -77,8 +77,8 @@ pub(super) fn check_visibility(bucket: &Bucket, chosen: Visibility) -> Result<()
     Ok(())
 }
 
-/// Checks that a bucket would be public at once if that were chosen. S3 lets its clients choose what
-/// its block then hides; elsewhere that is an error.
+/// Checks that a bucket would be public at once if that were chosen. S3 lets its clients choose
+/// what its block then hides; elsewhere that is an error.
 pub fn check_is_shown(bucket: &Bucket) -> Result<(), Error> {
     if bucket.public_access_block.is_some_and(PublicAccessBlock::hides) {
         let name = &bucket.name;

@@ -240,7 +240,7 @@ impl Member {
         // No other snapshot begins until this one is in place: it would void this one, which the
         // library may rely on already.
         let mut slot = self.receiving.lock().await;
-        let received = take_receiving(&mut slot, from, transfer, pages)?;
+        let mut received = take_receiving(&mut slot, from, transfer, pages)?;
         let syncing = self.shared.with_store(move |_| {
             received.incoming.sync()?;
             Ok(received)

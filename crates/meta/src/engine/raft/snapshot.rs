@@ -15,11 +15,18 @@ use super::member_record::MemberRecord;
 use super::outgoing::{Outgoing, SnapshotState};
 use super::store::{MemberState, MemberStore};
 
+/// Bytes of memory of the rows that are written in one transaction. Each transaction writes the
+/// state of the allocator whole, which grows with the file: one for each page would make the bytes
+/// that are written grow with the square of the rows.
+const GATHERED_BYTES: usize = 16 << 20;
+
 /// A snapshot of another member's rows while it is received.
 pub struct Incoming {
     number: u64,
     file: Arc<dyn DiskFile>,
     table: Table,
+    /// Rows that are not in the table yet.
+    gathered: Memtable,
     /// Placeholder mark of incomplete rows: it never counts.
     mark: Mark,
 }
@@ -30,10 +37,18 @@ impl Incoming {
     /// # Errors
     /// `Full` and others of the disk.
     pub fn add(&mut self, page: Vec<(Bytes, Bytes)>) -> Result<()> {
-        let rows = Memtable::default();
         let changes: Vec<Change> = page.into_iter().map(|(key, row)| (key, Some(row))).collect();
-        rows.insert(0, changes);
-        self.table.write(&rows, &self.mark)
+        self.gathered.insert(0, changes);
+        if self.gathered.bytes() < GATHERED_BYTES { Ok(()) } else { self.write_gathered() }
+    }
+
+    fn write_gathered(&mut self) -> Result<()> {
+        if self.gathered.bytes() == 0 {
+            return Ok(());
+        }
+        self.table.write(&self.gathered, &self.mark)?;
+        self.gathered = Memtable::default();
+        Ok(())
     }
 
     /// Makes all pages durable, so that [`MemberStore::install_snapshot`], which holds locks that
@@ -41,7 +56,8 @@ impl Incoming {
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn sync(&self) -> Result<()> {
+    pub fn sync(&mut self) -> Result<()> {
+        self.write_gathered()?;
         Ok(self.file.sync_data()?)
     }
 }
@@ -76,7 +92,7 @@ impl MemberStore {
         let file = self.disk.create(files::ROWS_NEW)?;
         let table = Table::open(&file, self.config.cache_bytes)?;
         let mark = self.rows.writer().mark.clone();
-        Ok(Incoming { number: *number, file, table, mark })
+        Ok(Incoming { number: *number, file, table, gathered: Memtable::default(), mark })
     }
 
     /// Replaces all rows by those of `incoming`. Later entries in the log stay if the log has the
@@ -86,7 +102,8 @@ impl MemberStore {
     /// # Errors
     /// `Unavailable` if another snapshot was begun meanwhile; those of the disk, after which the
     /// store accepts nothing more.
-    pub fn install_snapshot(&self, taken: &SnapshotState, incoming: Incoming) -> Result<bool> {
+    pub fn install_snapshot(&self, taken: &SnapshotState, mut incoming: Incoming) -> Result<bool> {
+        incoming.write_gathered()?;
         // Nothing is appended meanwhile.
         let ring = self.ring.lock();
         let receiving = self.receiving.lock();

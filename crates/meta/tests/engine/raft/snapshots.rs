@@ -37,6 +37,21 @@ pub fn source() -> MemberStore {
     store
 }
 
+/// One transaction for each page would write more the larger the table is.
+#[test]
+fn pages_are_gathered_before_they_are_written() {
+    let disk = SimDisk::new(2);
+    let target = open(&disk, small(2)).unwrap();
+    let mut incoming = target.receive_snapshot().unwrap();
+    let before = disk.calls();
+    for number in 0..100 {
+        incoming.add(vec![(format!("row {number:03}").into(), "value".into())]).unwrap();
+    }
+    assert_eq!(disk.calls(), before);
+    incoming.sync().unwrap();
+    assert!(disk.calls() > before);
+}
+
 #[test]
 fn it_takes_the_place_of_all_rows() {
     let source = source();
