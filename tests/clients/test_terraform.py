@@ -146,5 +146,7 @@ def test_a_block_holds_at_every_door(work):
             assert make("public").status == 403, flag
             assert seen() == (401, 403), flag
         server.restart()
+        http.connection.close()
+        anybody.connection.close()
         assert make("public").status == 403 and seen() == (401, 403)
         assert http.request("GET", f"/storage/{bucket}").json()["public_access_block"] == [flag]

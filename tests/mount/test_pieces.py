@@ -70,11 +70,11 @@ def write_on(path, door):
     os.pwrite(fd, b"y", 5)
     os.fsync(fd)
     os.close(fd)
-    door.ask("POST", f"{path.name}?append", b"end")
+    door.ask("POST", f"{path.name}?append", b"end\n")
     with open(path, "rb") as file:
         assert file.read(102) == b"xxxxxy" + b"x" * 94 + b"\0\0"
-        file.seek(-5, os.SEEK_END)
-        assert file.read() == b"xxend"
+        file.seek(-6, os.SEEK_END)
+        assert file.read() == b"xxend\n"
 
 
 def check(read):

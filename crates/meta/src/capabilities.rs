@@ -26,14 +26,10 @@ pub fn enabled(engine: &dyn Engine) -> Result<CapabilitySet> {
 /// # Errors
 /// `Invalid` if the store is a cluster's; `NotFound` if there is no store; those of the engine.
 pub fn enable(engine: &dyn Engine, capability: Capability) -> Result<()> {
+    // Refused before anybody is cut off, and looked at again once nobody else writes.
+    identity_of_server(engine)?;
     let mut writer = SoleWriter::take_over(engine, 0)?;
-    let Found { identity, map } = find(engine)?;
-    if map.is_some() {
-        let text = "these are the metadata of a cluster: use cairn cluster enable";
-        return Err(Error::Invalid(text.to_owned()));
-    }
-    let no_store = || Error::NotFound("these metadata hold no store".to_owned());
-    let mut identity = identity.ok_or_else(no_store)?;
+    let mut identity = identity_of_server(engine)?;
     identity.capabilities = identity.capabilities.with(capability);
     writer.commit(vec![(keys::config(CLUSTER), Some(identity.encode()))])
 }
@@ -49,4 +45,14 @@ fn find(engine: &dyn Engine) -> Result<Found> {
     let map = rows.pop().flatten();
     let identity = rows.pop().flatten().as_ref().map(StoreIdentity::decode).transpose()?;
     Ok(Found { identity, map })
+}
+
+/// Reads the identity of the store of one server.
+fn identity_of_server(engine: &dyn Engine) -> Result<StoreIdentity> {
+    let Found { identity, map } = find(engine)?;
+    if map.is_some() {
+        let text = "these are the metadata of a cluster: use cairn cluster enable";
+        return Err(Error::Invalid(text.to_owned()));
+    }
+    identity.ok_or_else(|| Error::NotFound("these metadata hold no store".to_owned()))
 }

@@ -96,6 +96,9 @@ pub struct Bucket {
     /// Flags of the public access block, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_access_block: Option<Vec<String>>,
+    /// Set if the bucket is public once that block ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub public_behind_block: bool,
     pub created: String,
     pub cache_control: String,
     pub redirect: String,

@@ -237,7 +237,8 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("owner          {}", bucket.owner))?;
     output::line(format!("visibility     {}", bucket.visibility))?;
     if let Some(flags) = &bucket.public_access_block {
-        output::line(format!("public block   {}", flags.join(", ")))?;
+        let then = if bucket.public_behind_block { " (public when the block ends)" } else { "" };
+        output::line(format!("public block   {}{then}", flags.join(", ")))?;
     }
     output::line(format!("cache control  {}", bucket.cache_control))?;
     output::line(format!("redirect       {}", bucket.redirect))?;

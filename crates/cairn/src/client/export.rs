@@ -206,6 +206,11 @@ impl Add {
         server.send_json("POST", "/admin/exports", &new)?;
         let of_bucket = |export: &&Export| export.bucket.split('/').next() == Some(bucket);
         if let Some(export) = exports(server)?.iter().find(of_bucket) {
+            if let (None, Some(Ids { uid, gid })) = (self.owner, self.owner())
+                && (export.owner_uid, export.owner_gid) == (Some(uid), Some(gid))
+            {
+                output::line(format!("{} belongs to {uid}:{gid}", export.bucket))?;
+            }
             export.warnings(self.owner).iter().for_each(|text| output::complain(text));
         }
         Ok(())

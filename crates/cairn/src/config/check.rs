@@ -106,6 +106,9 @@ fn of_files(whole: &Command, role: &str, section: &Table) -> Vec<String> {
 
 /// Reads the first byte of a file.
 fn read_one(path: &Path) -> std::io::Result<()> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "not a plain file"));
+    }
     match File::open(path)?.read(&mut [0])? {
         0 => Err(Error::new(ErrorKind::UnexpectedEof, "the file is empty")),
         _ => Ok(()),

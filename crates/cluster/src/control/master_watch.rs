@@ -62,7 +62,8 @@ impl Agent {
         }
         // Masters that died all at once leave every node without one.
         let map = self.view.newest();
-        let addresses = map.nodes.values().map(|node| node.address.clone());
+        let others = map.nodes.iter().filter(|(node, _)| **node != self.node);
+        let addresses = others.map(|(_, node)| node.address.clone());
         let others = addresses.filter(|address| !address.is_empty()).take(MACHINES).collect();
         let is_alone = !reconnect.reaches_machine(others).await;
         is_alone.then(|| format!("none of the {masters} masters can be reached, and no machine"))

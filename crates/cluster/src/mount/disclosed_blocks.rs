@@ -112,7 +112,8 @@ impl<T: Hash + Eq> DisclosedIds<T> {
         if !std::mem::take(&mut self.old).is_empty() {
             return;
         }
-        let mut stays = false;
+        // The first one goes: a half with one id gets empty.
+        let mut stays = true;
         self.new.retain(|_, _| {
             stays = !stays;
             stays
@@ -146,7 +147,6 @@ impl DisclosedBlocks {
     }
 
     /// Notes extents. The session's own blocks need no disclosure.
-
     pub fn of_extents(&self, session: SessionId, bucket: BucketId, extents: &[Extent]) {
         let mut known = self.sessions.lock();
         for extent in extents {

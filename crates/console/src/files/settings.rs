@@ -94,7 +94,11 @@ fn settings(at: &At<'_>, bucket: &Bucket) -> Markup {
         section class="group" aria-labelledby="settings" {
             h2 id="settings" { "Settings" }
             form method="post" action=(format!("/b/{}/settings", at.bucket)) class="form" {
-                (fields::choice("visibility", "Visibility", bucket.visibility.as_str(), &SEEN))
+                (fields::choice("visibility", "Visibility", bucket.chosen_visibility().as_str(), &SEEN))
+                @if bucket.is_public_behind {
+                    p class="hint" { "A public access block keeps this bucket private until it ends." }
+                }
+
                 (fields::text(&Text {
                     id: "cache-control", label: "Cache-Control", value: &bucket.cache_control,
                     hint: "For objects that have none of their own.", ..Text::default()
@@ -110,7 +114,7 @@ fn settings(at: &At<'_>, bucket: &Bucket) -> Markup {
                 }))
                 // Unchanged values are not sent again.
                 (fields::hidden(&[
-                    ("was-visibility", bucket.visibility.as_str()),
+                    ("was-visibility", bucket.chosen_visibility().as_str()),
                     ("was-redirect", on(bucket.redirect)),
                     ("was-replicas", &replicas.to_string()),
                     ("was-html-listing", on(bucket.html_listing)),

@@ -24,6 +24,9 @@ struct ShownBucket {
     /// Flags of the public access block that are on, by the names of S3; absent without a block.
     #[serde(skip_serializing_if = "Option::is_none")]
     public_access_block: Option<Vec<&'static str>>,
+    /// Set if the bucket is public once its public access block ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    public_behind_block: bool,
     created: String,
     cache_control: String,
     redirect: &'static str,
@@ -64,6 +67,7 @@ async fn shown(fs: &Fs, opened: BucketEntry, usage: Usage) -> Result<ShownBucket
         owner: owner.unwrap_or_default(),
         visibility: bucket.visibility.as_str(),
         public_access_block: bucket.public_access_block.map(PublicAccessBlock::names),
+        public_behind_block: bucket.is_public_behind,
         created: rfc3339(bucket.created),
         cache_control: bucket.cache_control,
         redirect: on_or_off(bucket.redirect),

@@ -10,8 +10,8 @@ use super::conditions::{Conditions, Current};
 use super::key_names::{check_key, check_names, is_directory_key, of_files, split_key};
 use super::namespace::{
     BucketEntry, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino,
-    no_bucket, open_bucket, open_bucket_for, replace_entry, require_session, store, store_extents,
-    walk_or_make,
+    no_bucket, open_bucket, open_bucket_for, release_body, replace_entry, require_session, store,
+    store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
 use super::tags::{load_tags, store_tags};
@@ -233,6 +233,10 @@ impl Placement {
         tags: &[(String, String)],
     ) -> Result<PutReply, Stop> {
         if self.is_directory() {
+            // An empty object that was made of parts has a body all the same.
+            if let (Content::Body(body), 0) = (&content, size) {
+                release_body(view, *body)?;
+            }
             return self.put_directory(view, context, size, object, tags);
         }
         let ino = next_ino(view)?;

@@ -102,11 +102,12 @@ impl OrderedRows {
             let found = all.find(|((key, _), _)| keys::entry_name(key) == cursor);
             found.map(|(_, cookie)| cookie.number())
         };
-        let cookies: Vec<Option<u64>> = shown.iter().map(cookie).collect();
+        let cookies: Option<Vec<u64>> = shown.iter().map(cookie).collect();
+        let Some(cookies) = cookies else {
+            return Err(Error::corrupt("entry of a listing", "no row", "the row it is of").into());
+        };
         let entries = shown.into_iter().zip(cookies);
-        Ok(entries
-            .filter_map(|(listed, cookie)| Some(OrderedEntry { listed, cookie: cookie? }))
-            .collect())
+        Ok(entries.map(|(listed, cookie)| OrderedEntry { listed, cookie }).collect())
     }
 }
 

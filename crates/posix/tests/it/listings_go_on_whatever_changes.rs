@@ -100,7 +100,7 @@ fn a_cookie_outlives_its_name() {
             let part = part(&mount, ino, cookie, 7).await;
             for entry in &part.entries {
                 cookie = entry.cookie;
-                if entry.entry.is_some() {
+                if ![".", ".."].contains(&name_of(entry).as_str()) {
                     mount.unlink(ino, &name_of(entry)).await.unwrap();
                     removed += 1;
                 }
@@ -137,7 +137,7 @@ fn any_process_goes_on_after_a_name_that_is_gone() {
             parts += 1;
             for entry in &part.entries {
                 cookie = entry.cookie;
-                if entry.entry.is_some() {
+                if ![".", ".."].contains(&name_of(entry).as_str()) {
                     assert!(listed.insert(name_of(entry)));
                     other.unlink(ino, &name_of(entry)).await.unwrap();
                 }

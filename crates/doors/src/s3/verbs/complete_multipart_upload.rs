@@ -93,10 +93,13 @@ fn taken_part(part: NamedPart) -> S3Result<TakenPart> {
     let (Some(number), Some(etag)) = (part.number, part.etag) else {
         return Err(refuse(S3ErrorCode::MalformedXML, "a part lacks its PartNumber or its ETag"));
     };
-    let mut checksum = None;
+    let mut checksum: Option<Checksum> = None;
     for (algorithm, text) in part.checksums {
         let value = checksums::decode(algorithm, &text)?;
-        checksum = Some(Checksum { algorithm, kind: ChecksumKind::FullObject, value });
+        let one = Checksum { algorithm, kind: ChecksumKind::FullObject, value };
+        if checksum.replace(one).is_some() {
+            return Err(refuse(S3ErrorCode::MalformedXML, "a part has one checksum"));
+        }
     }
     Ok(TakenPart { number: part_number(number)?, etag: etag.into_value(), checksum })
 }

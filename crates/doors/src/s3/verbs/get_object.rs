@@ -308,7 +308,8 @@ impl Reading<'_> {
             Ok(number) if (1..=cairn_base::limits::PARTS).contains(&number) => number,
             _ => return Err(invalid("partNumber must be an integer between 1 and 10000").into()),
         };
-        let attributes = object.attributes();
+        // Bytes that were changed in place are no longer those of the parts.
+        let attributes = object.attributes().filter(|attributes| attributes.part_count > 0);
         let table = attributes.and_then(|attributes| attributes.part_table);
         let Some((table, attributes)) = table.zip(attributes) else {
             return match number {

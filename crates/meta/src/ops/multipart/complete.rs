@@ -114,7 +114,10 @@ fn check_taken(named: &TakenPart, part: &Part, takes_any_size: bool) -> Result<(
         return Err(Error::Invalid(what));
     }
     if let Some(checksum) = &named.checksum
-        && !part.checksums.iter().any(|stored| stored.value == checksum.value)
+        && !part
+            .checksums
+            .iter()
+            .any(|stored| stored.algorithm == checksum.algorithm && stored.value == checksum.value)
     {
         return Err(Error::Invalid(format!(
             "part {}: the named checksum is not that of the uploaded part",
