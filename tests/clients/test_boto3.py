@@ -264,6 +264,10 @@ def test_checksums_of_parts(boto, bucket, http, algorithm):
     assert (got[field], got["ChecksumType"]) == (parts[1][field], done["ChecksumType"])
     assert got["Body"].read() == pieces[1]
     assert http.object("GET", bucket, "k").body == whole
+    # Once bytes were added, it is no object of these parts any more.
+    assert http.request("POST", f"/storage/{bucket}/k?append", b"more\n").status in (200, 201, 204)
+    head = boto.head_object(Bucket=bucket, Key="k", PartNumber=1, ChecksumMode="ENABLED")
+    assert field not in head and head["ContentLength"] == len(whole) + 5
 
 
 def test_content_md5(boto, bucket, http):

@@ -62,7 +62,7 @@ impl Agent {
         }
         // Masters that died all at once leave every node without one.
         let map = self.view.newest();
-        let others = map.nodes.iter().filter(|(node, _)| **node != self.node);
+        let others = map.nodes.iter().filter(|(node, _)| **node != self.node());
         let addresses = others.map(|(_, node)| node.address.clone());
         let others = addresses.filter(|address| !address.is_empty()).take(MACHINES).collect();
         let is_alone = !reconnect.reaches_machine(others).await;
