@@ -167,7 +167,7 @@ fn files_that_a_role_reads_must_be_there() {
     let told = of("/nosuch", "/nosuch");
     assert!(told.contains("tls-cert: /nosuch: ") && told.contains("tls-key: /nosuch: "), "{told}");
     assert!(of(&cert, &empty).contains("the file is empty"));
-    assert!(of(&cert, place.path().to_str().unwrap()).contains("Is a directory"));
+    assert!(of(&cert, place.path().to_str().unwrap()).contains("not a plain file"));
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn planted_secrets_are_in_no_output_and_not_in_the_clear_on_disk() {
     wrong.env("CAIRN_KEY", KEY).env("CAIRN_SECRET", "wrong-secret-0123456789");
     let (code, stdout, stderr) = run(&mut wrong);
     assert_eq!(code, 1);
-    assert!(stderr.contains("set CAIRN_KEY"), "{stderr}");
+    assert!(stderr.contains("access key test-key of CAIRN_KEY"), "{stderr}");
     let listed = server.ok(&["key", "ls"]);
     let (log, printed) = (server.stderr.clone(), server.stdout.clone());
     assert_eq!(server.stop(), 0);

@@ -164,7 +164,7 @@ mod s3 {
             ("GET", "/photos/a", 200),
             ("GET", "/photos/none", 404),
             ("GET", "/photos?list-type=2", 200),
-            ("GET", "/photos/a?retention", 501),
+            ("GET", "/photos/a?torrent", 501),
             ("PUT", "/photos/b", 200),
         ] {
             for (origin, allowed) in [(PAGE, Some(PAGE)), ("https://evil.org", None)] {

@@ -78,6 +78,16 @@ const CORS: &str = "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMeth
 const SHARE: &str = "{\"bucket\":\"marked\",\"prefix\":\"\"}";
 const WEBSITE: &str = "<WebsiteConfiguration><IndexDocument><Suffix>i</Suffix></IndexDocument>\
     </WebsiteConfiguration>";
+/// Hides nothing: who reads is the same after it.
+const BLOCK: &str = "<PublicAccessBlockConfiguration><BlockPublicAcls>false</BlockPublicAcls>\
+    </PublicAccessBlockConfiguration>";
+const OWNERSHIP: &str = "<OwnershipControls><Rule>\
+    <ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
+const SUSPENDED: &str =
+    "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>";
+const SLOW: &str = "<AccelerateConfiguration><Status>Suspended</Status></AccelerateConfiguration>";
+const PAYMENT: &str =
+    "<RequestPaymentConfiguration><Payer>BucketOwner</Payer></RequestPaymentConfiguration>";
 const PREFLIGHT: &[(&str, &str)] =
     &[("origin", "https://a.example"), ("access-control-request-method", "GET")];
 const COPY: (&str, &str) = ("x-amz-copy-source", "/marked/dir/MARK-KEY");
@@ -119,6 +129,19 @@ pub const S3: &[Operation] = &[
     ("DELETE", "/marked?cors", &[]),
     ("PUT", "/marked?website", &[("body", WEBSITE)]),
     ("DELETE", "/marked?website", &[]),
+    ("PUT", "/marked?publicAccessBlock", &[("body", BLOCK)]),
+    ("DELETE", "/marked?publicAccessBlock", &[]),
+    ("PUT", "/marked?ownershipControls", &[("body", OWNERSHIP)]),
+    ("DELETE", "/marked?ownershipControls", &[]),
+    ("PUT", "/marked?versioning", &[("body", SUSPENDED)]),
+    ("PUT", "/marked?logging", &[("body", "<BucketLoggingStatus/>")]),
+    ("PUT", "/marked?notification", &[("body", "<NotificationConfiguration/>")]),
+    ("PUT", "/marked?accelerate", &[("body", SLOW)]),
+    ("PUT", "/marked?requestPayment", &[("body", PAYMENT)]),
+    ("DELETE", "/marked?policy", &[]),
+    ("DELETE", "/marked?lifecycle", &[]),
+    ("DELETE", "/marked?encryption", &[]),
+    ("DELETE", "/marked?replication", &[]),
     ("OPTIONS", "/marked/K", PREFLIGHT),
     ("POST", "/marked?delete", &[("body", DELETE)]),
     ("PUT", "/marked", &[]),
@@ -129,12 +152,16 @@ pub const S3: &[Operation] = &[
     ("HEAD", "/marked/K", &[]),
     ("GET", "/marked/K?acl", &[]),
     ("GET", "/marked/K?tagging", &[]),
+    ("GET", "/marked/K?retention", &[]),
+    ("GET", "/marked/K?legal-hold", &[]),
     ("GET", "/marked/K?attributes", &[("x-amz-object-attributes", "ETag,ObjectSize")]),
     ("PUT", "/marked/T", &[]),
     ("PUT", "/marked/T", &[COPY]),
     ("PUT", "/marked/T", &[COPY, ("x-amz-tagging-directive", "COPY")]),
     ("PUT", "/marked/T?acl", &[("x-amz-acl", "private")]),
     ("PUT", "/marked/T?tagging", &[("body", TAGS)]),
+    ("PUT", "/marked/T?retention", &[("body", "<Retention/>")]),
+    ("PUT", "/marked/T?legal-hold", &[("body", "<LegalHold><Status>OFF</Status></LegalHold>")]),
     ("DELETE", "/marked/T?tagging", &[]),
     ("POST", "/marked/T?uploads", &[]),
     ("GET", "/marked/T?uploadId=x", &[]),

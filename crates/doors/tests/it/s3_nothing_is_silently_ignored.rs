@@ -112,7 +112,11 @@ fn headers_are_refused_where_they_have_no_effect() {
                 || ["x-amz-sdk-checksum-algorithm", "x-amz-trailer"].contains(name);
             let takes_body = *method == "PUT" || path.contains("?delete");
             let reads = matches!(*method, "GET" | "HEAD") && name.starts_with("if-");
-            if honoured.iter().any(|known| known == name) || (is_of_body && takes_body) || reads {
+            // It only describes.
+            let describes =
+                matches!(*method, "GET" | "HEAD" | "DELETE") && name.starts_with("x-amz-meta-");
+            let is_honoured = honoured.iter().any(|known| known == name);
+            if is_honoured || (is_of_body && takes_body) || reads || describes {
                 continue;
             }
             let reply = root.ask(method, path).header(name, value).send();

@@ -21,7 +21,7 @@ const HEADER_CASES: &[Case] = &[
         400,
         "AuthorizationHeaderMalformed",
     ),
-    ("service", |ask| lie(ask, |l| l.service = Some("sts")), 400, "AuthorizationHeaderMalformed"),
+    ("service", |ask| lie(ask, |l| l.service = Some("ec2")), 400, "AuthorizationHeaderMalformed"),
     (
         "terminal",
         |ask| lie(ask, |l| l.terminal = Some("aws4")),
