@@ -42,7 +42,7 @@ pub fn run(args: &EnableArgs) -> Result<()> {
     let dir = DataDir::open(path, args.meta.place())?;
     let Some(name) = args.name else { return list(enabled(args, &dir)?) };
     if enabled(args, &dir)?.contains(name) {
-        return Ok(output::line(format!("{name} is on already"))?);
+        return output::line(format!("{name} is on already"));
     }
     let metadata = match args.meta.database() {
         None => Metadata::in_directory(&dir)?,
@@ -52,8 +52,7 @@ pub fn run(args: &EnableArgs) -> Result<()> {
     if let Some(embedded) = &metadata.embedded {
         embedded.checkpoint()?;
     }
-    output::line(format!("{name} is on: programs without it do not open this store any more"))?;
-    Ok(())
+    output::line(format!("{name} is on: programs without it do not open this store any more"))
 }
 
 /// Reads the capabilities that are on. Changes nothing.
