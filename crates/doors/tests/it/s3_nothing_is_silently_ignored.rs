@@ -89,7 +89,11 @@ const OPERATIONS: &[(&str, &str, &str)] = &[
         "if-match if-none-match x-amz-acl x-amz-checksum-algorithm x-amz-checksum-type \
          x-amz-meta-a x-amz-storage-class x-amz-tagging",
     ),
-    ("DELETE", "/photos/a", "if-match if-none-match x-amz-if-match-size"),
+    (
+        "DELETE",
+        "/photos/a",
+        "if-match if-none-match x-amz-if-match-size x-amz-bypass-governance-retention",
+    ),
     ("DELETE", "/photos/a?tagging", ""),
 ];
 
